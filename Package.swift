@@ -1,0 +1,96 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// Every target of ours: Swift 6 mode, checked unsafety, warnings as errors. SwiftPM drops the last one for dependants.
+let swift: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .strictMemorySafety(),
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+]
+let c: [CSetting] = [.treatAllWarnings(as: .error), .enableWarning("all"), .enableWarning("extra")]
+
+/// What only the command needs. Without the trait its packages are not even resolved.
+let command = TargetDependencyCondition.when(traits: ["Command"])
+
+let package = Package(
+    name: "stall-monitor",
+    products: [
+        .executable(name: "stall-monitor", targets: ["stall-monitor"]),
+        .library(name: "RunLoopKit", targets: ["RunLoopKit"]),
+        .library(name: "StackCapture", targets: ["StackCapture", "Symbolication"]),
+        .library(name: "StallReports", targets: ["StallReports"]),
+        .library(name: "StallGate", targets: ["StallGate"]),
+        .library(name: "StallMonitor", targets: ["StallMonitor"]),
+        .library(name: "StallMonitorService", targets: ["StallMonitorService"]),
+    ],
+    traits: [
+        .trait(name: "Command", description: "Builds the stall-monitor command, with its server and client packages.")
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: ["YAML"]),
+        .package(url: "https://github.com/apple/swift-log.git", from: "1.16.0"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.1", traits: []),
+        .package(url: "https://github.com/swift-server/async-http-client.git", from: "1.37.0"),
+        .package(url: "https://github.com/swiftlang/swift-subprocess.git", from: "1.0.2", traits: []),
+    ],
+    targets: [
+        // The engine.
+        .target(name: "CRunLoopShims", cSettings: c),
+        .target(name: "RunLoopKit", dependencies: ["CRunLoopShims"], swiftSettings: swift),
+
+        // A thread's stack, and names for it.
+        .target(name: "CStackCapture", cSettings: c),
+        .target(name: "StackCapture", dependencies: ["CStackCapture"], swiftSettings: swift),
+        .systemLibrary(name: "CElfUtils", providers: [.apt(["libelf-dev"])]),
+        .target(name: "Symbolication", dependencies: ["CElfUtils"], swiftSettings: swift),
+
+        // The report and what is decided from it.
+        .target(name: "StallReports", swiftSettings: swift),
+        .target(name: "StallGate", dependencies: ["StallReports"], swiftSettings: swift),
+
+        // The monitor.
+        .target(
+            name: "StallMonitor",
+            dependencies: ["RunLoopKit", "StackCapture", "Symbolication", "StallReports"],
+            swiftSettings: swift
+        ),
+        .target(
+            name: "StallMonitorService",
+            dependencies: [
+                "StallMonitor",
+                .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: swift
+        ),
+
+        // The command.
+        .executableTarget(
+            name: "stall-monitor",
+            dependencies: [
+                "StallReports",
+                "StallGate",
+                "StallMonitor",
+                "StallMonitorService",
+                .product(name: "ArgumentParser", package: "swift-argument-parser", condition: command),
+                .product(name: "Hummingbird", package: "hummingbird", condition: command),
+                .product(name: "AsyncHTTPClient", package: "async-http-client", condition: command),
+                .product(name: "Subprocess", package: "swift-subprocess", condition: command),
+            ],
+            swiftSettings: swift
+        ),
+
+        .testTarget(name: "RunLoopKitTests", dependencies: ["RunLoopKit", "CRunLoopShims"], swiftSettings: swift),
+        .testTarget(name: "StackCaptureTests", dependencies: ["StackCapture", "Symbolication"], swiftSettings: swift),
+        .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),
+        .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
+        .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
+        .testTarget(name: "StallMonitorTests", dependencies: ["StallMonitor"], swiftSettings: swift),
+        .testTarget(name: "StallMonitorServiceTests", dependencies: ["StallMonitorService"], swiftSettings: swift),
+        .testTarget(name: "CommandTests", dependencies: ["stall-monitor"], swiftSettings: swift),
+    ]
+)

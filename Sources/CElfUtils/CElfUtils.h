@@ -1,0 +1,3 @@
+#pragma once
+#include <gelf.h>
+#include <libelf.h>

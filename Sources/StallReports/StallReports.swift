@@ -1,0 +1,1 @@
+// Placeholder, replaced by the target's first slice.

@@ -1,0 +1,1 @@
+print("built without its trait: swift build --traits Command --product stall-monitor")
