@@ -53,9 +53,10 @@ let package = Package(
         .target(name: "StallGate", dependencies: ["StallReports"], swiftSettings: swift),
 
         // The monitor.
+        .target(name: "CMonitorShims", cSettings: c),
         .target(
             name: "StallMonitor",
-            dependencies: ["RunLoopKit", "StackCapture", "Symbolication", "StallReports"],
+            dependencies: ["CMonitorShims", "RunLoopKit", "StackCapture", "Symbolication", "StallReports"],
             swiftSettings: swift
         ),
         .target(

@@ -1,0 +1,69 @@
+#define _GNU_SOURCE
+#include "CMonitorShims.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static struct timespec timespec_from(uint64_t ns) {
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+}
+
+sem_t *monitor_semaphore_create(void) {
+    sem_t *semaphore = malloc(sizeof *semaphore);
+    if (semaphore) sem_init(semaphore, 0, 0);
+    return semaphore;
+}
+
+void monitor_semaphore_destroy(sem_t *semaphore) {
+    sem_destroy(semaphore);
+    free(semaphore);
+}
+
+void monitor_semaphore_wait(sem_t *semaphore) {
+    while (sem_wait(semaphore) != 0 && errno == EINTR) {}
+}
+
+bool monitor_semaphore_wait_until(sem_t *semaphore, uint64_t deadline_ns) {
+    struct timespec deadline = timespec_from(deadline_ns);
+    int result;
+    do result = sem_clockwait(semaphore, CLOCK_MONOTONIC, &deadline);
+    while (result != 0 && errno == EINTR);
+    return result == 0;
+}
+
+struct start {
+    void (*body)(void *context);
+    void *context;
+    char name[16];
+};
+
+static void *run(void *argument) {
+    struct start start = *(struct start *)argument;
+    free(argument);
+    pthread_setname_np(pthread_self(), start.name);
+    start.body(start.context);
+    return NULL;
+}
+
+int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void *), void *context) {
+    struct start *start = malloc(sizeof *start);
+    if (!start) return ENOMEM;
+    *start = (struct start){.body = body, .context = context};
+    strncpy(start->name, name, sizeof start->name - 1);
+    // The mask is inherited: set it here, so that there is no moment in which the new thread takes a signal.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(thread, NULL, run, start);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) free(start);
+    return error;
+}
+
+int monitor_thread_join(pthread_t thread, uint64_t deadline_ns) {
+    struct timespec deadline = timespec_from(deadline_ns);
+    return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &deadline);
+}

@@ -1,0 +1,60 @@
+import Glibc
+
+/// What the kernel says of a thread at one moment, from `/proc/self/task/TID` (proc(5)).
+struct ThreadEvidence: Hashable, Sendable {
+    /// `R` running or runnable, `S` interruptible wait, `D` disk wait, `T` stopped, `Z` dead.
+    var state: Character
+    /// The thread's own name, 15 bytes at most.
+    var name: String
+    /// Page faults that had to wait for a disk.
+    var majorFaults: UInt64
+    /// Time on a CPU, nanoseconds.
+    var cpuNanoseconds: UInt64
+    /// Time runnable but without a CPU, nanoseconds.
+    var runDelayNanoseconds: UInt64
+
+    /// Reads it. Nil when the thread is gone or /proc is not there. Any thread; four system calls a file, two files.
+    static func read(threadID: Int32) -> ThreadEvidence? {
+        let task = "/proc/self/task/\(threadID)/"
+        guard let stat = readSmallFile(task + "stat"), let schedule = readSmallFile(task + "schedstat") else { return nil }
+        return ThreadEvidence(stat: stat, schedstat: schedule)
+    }
+
+    /// Parses the two files' texts. The name may hold spaces and parentheses, so fields are counted from the last `)`.
+    init?(stat: String, schedstat: String) {
+        guard let open = stat.firstIndex(of: "("), let close = stat.lastIndex(of: ")"), open < close else { return nil }
+        let fields = stat[stat.index(after: close)...].split(separator: " ")
+        let times = schedstat.split(whereSeparator: \.isWhitespace)
+        // Field 3 is the state and field 12 the major faults; the first two fields ended at the parenthesis.
+        guard fields.count > 9, let state = fields[0].first, let faults = UInt64(fields[9]) else { return nil }
+        guard times.count >= 2, let cpu = UInt64(times[0]), let delay = UInt64(times[1]) else { return nil }
+        self.state = state
+        self.name = String(stat[stat.index(after: open)..<close])
+        self.majorFaults = faults
+        self.cpuNanoseconds = cpu
+        self.runDelayNanoseconds = delay
+    }
+}
+
+/// What changed for a thread over a stretch of its stall.
+struct EvidenceWindow: Hashable, Sendable {
+    var length: Duration
+    var before: ThreadEvidence
+    var after: ThreadEvidence
+
+    var cpu: Duration { .nanoseconds(Int64(clamping: after.cpuNanoseconds &- before.cpuNanoseconds)) }
+    var runDelay: Duration { .nanoseconds(Int64(clamping: after.runDelayNanoseconds &- before.runDelayNanoseconds)) }
+    var majorFaults: UInt64 { after.majorFaults &- before.majorFaults }
+}
+
+/// The text of a /proc file of at most 4 KiB. Nil when it cannot be read.
+func readSmallFile(_ path: String) -> String? {
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    return withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
+        let count = unsafe read(descriptor, buffer.baseAddress, buffer.count)
+        guard count > 0 else { return nil }
+        return unsafe String(decoding: buffer[..<count], as: UTF8.self)
+    }
+}

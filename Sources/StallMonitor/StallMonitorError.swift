@@ -1,0 +1,55 @@
+/// Why the monitor cannot do, or no longer does, part of its work. It never stops the process it watches.
+public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What went wrong. More may be added; keep a default branch.
+    public struct Code: Hashable, Sendable {
+        let name: String
+
+        /// The system gave no thread: the monitor is disarmed.
+        public static let threadNotStarted = Code(name: "threadNotStarted")
+        /// Another watcher is attached to the loop.
+        public static let loopAlreadyWatched = Code(name: "loopAlreadyWatched")
+        /// The loop's thread has ended.
+        public static let loopEnded = Code(name: "loopEnded")
+        /// Stacks cannot be captured; stalls are still detected and reported without them.
+        public static let captureUnavailable = Code(name: "captureUnavailable")
+        /// A report or the run record could not be written; the next one is tried again.
+        public static let reportNotWritten = Code(name: "reportNotWritten")
+        /// The monitor is stopped.
+        public static let stopped = Code(name: "stopped")
+    }
+
+    /// What went wrong.
+    public let code: Code
+    /// The system's error number behind it, if there is one (errno(3)).
+    public let errno: Int32?
+    /// What happened and what to do next, in one sentence.
+    public let message: String
+
+    init(_ code: Code, errno: Int32? = nil, _ detail: String? = nil) {
+        self.code = code
+        self.errno = errno
+        self.message = Self.text(code, detail)
+    }
+
+    public var description: String {
+        guard let errno else { return message }
+        return "\(message) (errno \(errno))"
+    }
+
+    private static func text(_ code: Code, _ detail: String?) -> String {
+        switch code {
+        case .threadNotStarted:
+            "The stall monitor is disarmed: no thread could be started. Raise the limit of threads (ulimit -u, pids.max)."
+        case .loopAlreadyWatched:
+            "The loop is watched already. Cancel the other watch first."
+        case .loopEnded:
+            "The loop's thread has ended, so there is nothing to watch. Watch a loop while its thread runs."
+        case .captureUnavailable:
+            "Stall reports will have no stacks. \(detail ?? "")"
+        case .reportNotWritten:
+            "A stall report could not be written. \(detail ?? "")"
+        default:
+            "The stall monitor is stopped. Start a new one."
+        }
+    }
+}

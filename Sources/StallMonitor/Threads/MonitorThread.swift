@@ -1,0 +1,39 @@
+import CMonitorShims
+import Glibc
+
+/// A named thread of the monitor that takes no signals. It must be joined.
+struct MonitorThread: Sendable {
+    private let handle: pthread_t
+
+    /// Starts a thread. `name` shows in `ps -L` and in captured stacks; 15 bytes at most.
+    ///
+    /// - Throws: ``StallMonitorError`` with code `threadNotStarted` when the system has no thread to give (EAGAIN).
+    init(name: String, _ body: @escaping @Sendable () -> Void) throws(StallMonitorError) {
+        let box = Unmanaged.passRetained(ThreadBody(body))
+        var handle = pthread_t()
+        let error = unsafe monitor_thread_start(
+            &handle,
+            name,
+            { context in unsafe Unmanaged<ThreadBody>.fromOpaque(context).takeRetainedValue().run() },
+            box.toOpaque()
+        )
+        guard error == 0 else {
+            unsafe box.release()
+            throw StallMonitorError(.threadNotStarted, errno: error)
+        }
+        self.handle = handle
+    }
+
+    /// Waits until the thread has ended, `patience` at most. Returns whether it has.
+    func join(patience: Duration) -> Bool {
+        unsafe monitor_thread_join(handle, (.now + patience as MonotonicInstant).nanoseconds) == 0
+    }
+}
+
+private final class ThreadBody {
+    let run: @Sendable () -> Void
+
+    init(_ run: @escaping @Sendable () -> Void) {
+        self.run = run
+    }
+}

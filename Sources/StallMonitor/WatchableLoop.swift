@@ -1,0 +1,18 @@
+public import RunLoopKit
+
+/// A loop that the monitor can watch: one that publishes a heartbeat, and whose thread is known.
+///
+/// ``RunLoopKit/EventRunLoop`` is one. Another event loop joins in by publishing its phases to a heartbeat of its own. All
+/// members are read from the watchdog's thread while the loop runs, and must not block.
+public protocol WatchableLoop: AnyObject, Sendable {
+    /// What people call the loop: "main".
+    var label: String { get }
+    /// Where the loop publishes its phase.
+    var heartbeat: LoopHeartbeat { get }
+    /// The thread that turns the loop, as far as it is known now.
+    var thread: LoopThread? { get }
+    /// The name of the mode that a pulse shows by its index.
+    func modeName(at index: Int) -> String?
+}
+
+extension EventRunLoop: WatchableLoop {}
