@@ -1,1 +1,57 @@
 #pragma once
+
+// What RunLoopKit needs from C: libdispatch's and the concurrency runtime's loop hooks, two system calls in frames of their
+// own, and facts about the main thread. Nothing here allocates or locks unless it says so.
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+#pragma clang assume_nonnull begin
+
+/// Waits for events of `epoll_fd`: at most `timeout_ns`, for ever if negative, not at all if zero. Nanosecond precision where the
+/// kernel has epoll_pwait2 (5.11), else rounded up to milliseconds.
+/// Returns the number of events written to `events` (room for `capacity`, at least 1), or -errno; never restarts after EINTR.
+/// Its frame stays on the stack while it waits, and is what a reader of stacks knows a loop at rest by.
+/// Async-signal-safe; leaves errno alone.
+int event_run_loop_wait(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns);
+
+/// Adds one to the eventfd `fd`. If the counter is full the eventfd is ready already, so errors do not matter.
+/// Async-signal-safe; leaves errno alone.
+void run_loop_post_eventfd(int fd);
+
+/// The kernel's id of the main thread: that of the process. Async-signal-safe.
+int32_t run_loop_main_tid(void);
+
+/// The kernel's id of the calling thread. One system call. Async-signal-safe.
+int32_t run_loop_current_tid(void);
+
+/// Whether the caller runs on the main thread. No system call when the main thread has loaded this image, else one.
+/// Async-signal-safe.
+bool run_loop_is_main_thread(void);
+
+/// Writes the main thread's pthread_t to `thread`. False if another thread loaded this image: then the main thread is only
+/// found when it calls. Async-signal-safe.
+bool run_loop_main_pthread(pthread_t *thread);
+
+/// Writes the bounds of the stack of `thread`, a live one. Returns 0 or an errno. Allocates, locks; reads /proc for main.
+int run_loop_stack_bounds(pthread_t thread, uintptr_t *low, uintptr_t *high);
+
+/// Copies the name of the thread `tid` of this process, NUL-terminated. False if there is no such thread. Allocates nothing.
+bool run_loop_thread_name(int32_t tid, char name[_Nonnull 16]);
+
+/// Writes one line to stderr, prefixed with the module's name. Async-signal-safe.
+void run_loop_complain(const char *message);
+
+/// libdispatch: the eventfd that becomes readable when the main queue wants to be drained. The first call hands the main queue
+/// over to a loop: from then on `run_loop_drain_main_queue` is the only way its work is done.
+int run_loop_main_queue_eventfd(void);
+
+/// libdispatch: does what is on the main queue now; work that comes meanwhile makes the eventfd ready again. Main thread only.
+void run_loop_drain_main_queue(void);
+
+/// Stands after a call in a function that must keep its frame: with work left to do, the call is no tail call.
+static inline void run_loop_keep_frame(void) { __asm__ volatile("" ::: "memory"); }
+
+#pragma clang assume_nonnull end

@@ -1,0 +1,43 @@
+#define _GNU_SOURCE
+#include "CRunLoopShims.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+// Set once the kernel has said that it lacks epoll_pwait2. Relaxed everywhere: a thread that misses it asks again.
+static atomic_bool lacks_pwait2;
+
+static int timeout_ms(int64_t timeout_ns) {
+    if (timeout_ns < 0) { return -1; }
+    int64_t ms = timeout_ns / 1000000 + (timeout_ns % 1000000 != 0);
+    return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+static int wait_exactly(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns) {
+    struct timespec timeout = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
+    int count = epoll_pwait2(epoll_fd, events, capacity, &timeout, NULL);
+    if (count >= 0 || errno != ENOSYS) { return count; }
+    atomic_store_explicit(&lacks_pwait2, true, memory_order_relaxed);
+    return epoll_wait(epoll_fd, events, capacity, timeout_ms(timeout_ns));
+}
+
+__attribute__((noinline)) int event_run_loop_wait(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns) {
+    int saved = errno;
+    bool coarse = timeout_ns <= 0 || atomic_load_explicit(&lacks_pwait2, memory_order_relaxed);
+    int count = coarse ? epoll_wait(epoll_fd, events, capacity, timeout_ms(timeout_ns))
+                       : wait_exactly(epoll_fd, events, capacity, timeout_ns);
+    if (count < 0) { count = -errno; }
+    errno = saved;
+    return count;
+}
+
+void run_loop_post_eventfd(int fd) {
+    int saved = errno;
+    uint64_t one = 1;
+    ssize_t written = write(fd, &one, sizeof one);
+    (void)written;
+    errno = saved;
+}

@@ -1,0 +1,75 @@
+#define _GNU_SOURCE
+#include "CRunLoopShims.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+// Written before main() by the constructor, read-only afterwards.
+static pthread_t main_thread;
+static bool main_is_known;
+
+__attribute__((constructor)) static void note_main_thread(void) {
+    if (run_loop_current_tid() != run_loop_main_tid()) { return; }  // loaded with dlopen, elsewhere
+    main_thread = pthread_self();
+    main_is_known = true;
+}
+
+int32_t run_loop_main_tid(void) { return (int32_t)getpid(); }
+
+int32_t run_loop_current_tid(void) { return (int32_t)syscall(SYS_gettid); }
+
+bool run_loop_is_main_thread(void) {
+    if (main_is_known) { return pthread_equal(pthread_self(), main_thread); }
+    return run_loop_current_tid() == run_loop_main_tid();
+}
+
+bool run_loop_main_pthread(pthread_t *thread) {
+    if (main_is_known) { *thread = main_thread; }
+    return main_is_known;
+}
+
+int run_loop_stack_bounds(pthread_t thread, uintptr_t *low, uintptr_t *high) {
+    pthread_attr_t attributes;
+    int error = pthread_getattr_np(thread, &attributes);
+    if (error != 0) { return error; }
+    void *address = NULL;
+    size_t size = 0;
+    error = pthread_attr_getstack(&attributes, &address, &size);
+    pthread_attr_destroy(&attributes);
+    if (error != 0) { return error; }
+    // For main, glibc takes RLIMIT_STACK for the size. Unlimited, it can reach below address 0.
+    uintptr_t top = (uintptr_t)address + size;
+    *low = (uintptr_t)address <= top ? (uintptr_t)address : 0;
+    *high = top;
+    return 0;
+}
+
+bool run_loop_thread_name(int32_t tid, char name[16]) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/comm", (int)tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) { return false; }
+    ssize_t length = read(fd, name, 15);
+    close(fd);
+    if (length <= 0) { return false; }
+    if (name[length - 1] == '\n') { length--; }
+    name[length] = '\0';
+    return true;
+}
+
+void run_loop_complain(const char *message) {
+    int saved = errno;
+    struct iovec parts[] = {
+        {.iov_base = (void *)"RunLoopKit: ", .iov_len = 12},
+        {.iov_base = (void *)message, .iov_len = strlen(message)},
+        {.iov_base = (void *)"\n", .iov_len = 1},
+    };
+    ssize_t written = writev(STDERR_FILENO, parts, 3);
+    (void)written;
+    errno = saved;
+}

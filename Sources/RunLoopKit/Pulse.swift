@@ -1,0 +1,41 @@
+extension LoopHeartbeat {
+    /// One transition, in one word: phase (bits 0–7), index of the mode (8–23), number of the turn (24–63).
+    ///
+    /// Two equal pulses read some time apart mean that the loop has made no transition between (the turn would have to wrap:
+    /// 2^40 turns are 12 days of turns of one microsecond).
+    public struct Pulse: RawRepresentable, Hashable, Sendable {
+        public let rawValue: UInt64
+
+        @inlinable
+        public init(rawValue: UInt64) { self.rawValue = rawValue }
+
+        /// - Parameters:
+        ///   - modeIndex: Taken modulo 2^16.
+        ///   - turn: Taken modulo 2^40.
+        @inlinable
+        public init(phase: LoopPhase, modeIndex: Int, turn: UInt64) {
+            rawValue = UInt64(phase.rawValue) | UInt64(UInt16(truncatingIfNeeded: modeIndex)) << 8 | turn << 24
+        }
+
+        /// The phase; `idle` for a value that no loop published.
+        @inlinable
+        public var phase: LoopPhase { LoopPhase(rawValue: UInt8(truncatingIfNeeded: rawValue)) ?? .idle }
+
+        /// Index of the running mode: see ``EventRunLoop/modeName(at:)``.
+        @inlinable
+        public var modeIndex: Int { Int(UInt16(truncatingIfNeeded: rawValue >> 8)) }
+
+        /// Number of the turn, modulo 2^40.
+        @inlinable
+        public var turn: UInt64 { rawValue >> 24 }
+
+        /// Whether the loop sleeps or is not running: the opposite of busy.
+        @inlinable
+        public var isAtRest: Bool { phase.isAtRest }
+    }
+}
+
+extension LoopHeartbeat.Pulse: CustomStringConvertible {
+    /// For example `beforeSources, mode 0, turn 42`.
+    public var description: String { "\(phase), mode \(modeIndex), turn \(turn)" }
+}
