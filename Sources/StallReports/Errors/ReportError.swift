@@ -1,0 +1,89 @@
+/// Why reports could not be written, read or followed.
+///
+/// The text says what to do next. It never quotes a report: what a file holds may be hostile, or private.
+public struct ReportError: Error, Hashable, Sendable {
+    public let code: Code
+    /// The file or directory, for the caller to show; not part of `description`.
+    public let path: String?
+    /// What is special about this case, like the JSON path of a wrong value.
+    public let detail: String?
+    /// The system's `errno`, where a system call failed.
+    public let errorNumber: Int32?
+
+    public init(_ code: Code, path: String? = nil, detail: String? = nil, errorNumber: Int32? = nil) {
+        (self.code, self.path, self.detail, self.errorNumber) = (code, path, detail, errorNumber)
+    }
+
+    /// What went wrong. More codes may be added: a `switch` needs a `default`.
+    public struct Code: Hashable, Sendable {
+        let rawValue: String
+        let advice: String
+
+        /// A name for logs and JSON output; stable.
+        public var name: String { rawValue }
+    }
+}
+
+extension ReportError.Code {
+    public static let missingDirectory = Self(
+        rawValue: "missing_directory",
+        advice: "there is no such report directory; check the path, or start a monitored process that writes there"
+    )
+    public static let notADirectory = Self(
+        rawValue: "not_a_directory",
+        advice: "the path, or a part of it, is not a directory; give the directory that holds the reports"
+    )
+    public static let permissionDenied = Self(
+        rawValue: "permission_denied",
+        advice: "access is not permitted; run as the user who owns the report directory, or change its owner"
+    )
+    public static let readOnly = Self(
+        rawValue: "read_only",
+        advice: "the file system is read-only; choose a report directory on a writable one"
+    )
+    public static let full = Self(
+        rawValue: "full",
+        advice: "the file system is full, or a quota is used up; free space or lower the report limits"
+    )
+    public static let missingFile = Self(
+        rawValue: "missing_file",
+        advice: "the file is gone; it was removed, or made room for newer reports"
+    )
+    public static let notAFile = Self(
+        rawValue: "not_a_file",
+        advice: "not a regular file, and a link is not followed; find out who put it there, and remove it"
+    )
+    public static let torn = Self(
+        rawValue: "torn",
+        advice: "the file is empty or cut off, so no whole report is left in it; remove it"
+    )
+    public static let malformed = Self(
+        rawValue: "malformed",
+        advice: "the file is not a valid report; remove it, or check it against the schema in config/"
+    )
+    public static let tooLarge = Self(
+        rawValue: "too_large",
+        advice: "the file is larger than any report of ours; find out who wrote it, and remove it"
+    )
+    public static let tooDeep = Self(
+        rawValue: "too_deep",
+        advice: "the file's JSON is nested deeper than any report of ours; find out who wrote it, and remove it"
+    )
+    public static let unsupportedSchema = Self(
+        rawValue: "unsupported_schema",
+        advice:
+            "the file was written for another schema than this version reads; read it with the version that wrote it"
+    )
+    public static let io = Self(
+        rawValue: "io",
+        advice: "the system refused a file operation; look at the disk and the system's log"
+    )
+    public static let cancelled = Self(rawValue: "cancelled", advice: "following was ended by its caller")
+}
+
+extension ReportError: CustomStringConvertible {
+    public var description: String {
+        let reason = [errorNumber.map(errorText), detail].compactMap { $0 }.joined(separator: ", ")
+        return reason.isEmpty ? code.advice : "\(code.advice) (\(reason))"
+    }
+}

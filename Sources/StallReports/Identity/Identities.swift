@@ -1,0 +1,68 @@
+/// The machine, or container, that a process ran on.
+public struct HostIdentity: Codable, Hashable, Sendable {
+    /// The host's name, as `uname` tells it.
+    public var name: String
+    /// One per start of the kernel: `/proc/sys/kernel/random/boot_id`.
+    public var bootID: String?
+    /// The kernel's release.
+    public var kernel: String?
+    /// Processors the process may run on.
+    public var cpus: Int?
+
+    public init(name: String, bootID: String? = nil, kernel: String? = nil, cpus: Int? = nil) {
+        (self.name, self.bootID, self.kernel, self.cpus) = (name, bootID, kernel, cpus)
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case name
+        case bootID = "boot_id"
+        case kernel, cpus
+    }
+}
+
+/// What the server calls itself.
+public struct ServiceIdentity: Codable, Hashable, Sendable {
+    public var name: String
+    public var version: String?
+    /// Tells apart processes of the same service.
+    public var instance: String?
+
+    public init(name: String, version: String? = nil, instance: String? = nil) {
+        (self.name, self.version, self.instance) = (name, version, instance)
+    }
+}
+
+/// A process, told apart from every other that had or will have its number.
+public struct ProcessIdentity: Codable, Hashable, Sendable {
+    public var pid: Int32
+    /// Clock ticks from the kernel's start to the process's: field 22 of `/proc/PID/stat` (proc(5)).
+    public var startTicks: UInt64?
+    public var startedAt: Timestamp?
+    /// Path of the executable.
+    public var executable: String?
+    /// The executable's GNU build id, in hexadecimal.
+    public var buildID: String?
+    /// Inode of the pid namespace: what `pid` counts in.
+    public var pidNamespace: UInt64?
+
+    public init(
+        pid: Int32,
+        startTicks: UInt64? = nil,
+        startedAt: Timestamp? = nil,
+        executable: String? = nil,
+        buildID: String? = nil,
+        pidNamespace: UInt64? = nil
+    ) {
+        (self.pid, self.startTicks, self.startedAt) = (pid, startTicks, startedAt)
+        (self.executable, self.buildID, self.pidNamespace) = (executable, buildID, pidNamespace)
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case pid
+        case startTicks = "start_ticks"
+        case startedAt = "started_at"
+        case executable
+        case buildID = "build_id"
+        case pidNamespace = "pid_namespace"
+    }
+}

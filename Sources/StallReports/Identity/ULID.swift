@@ -1,0 +1,83 @@
+internal import Synchronization
+
+/// A sortable identifier: 48 bits of milliseconds since 1970, then 80 random bits (github.com/ulid/spec).
+///
+/// As text 26 characters of Crockford's base 32. Text, number and time sort alike.
+public struct ULID: Hashable, Sendable {
+    public let rawValue: UInt128
+
+    public init(rawValue: UInt128) { self.rawValue = rawValue }
+
+    /// The moment in it, to the millisecond.
+    public var timestamp: Timestamp {
+        let milliseconds = Int64(rawValue >> 80)
+        return Timestamp(seconds: milliseconds / 1000, nanoseconds: milliseconds % 1000 * 1_000_000)
+    }
+
+    /// A new one, greater than every one this process made before. Any thread.
+    public static func make() -> ULID { generator.withLock { $0.next(at: .now()) } }
+
+    private static let generator = Mutex(Generator())
+}
+
+extension ULID {
+    /// Makes ULIDs that only grow: within a millisecond, or when the clock was set back, by adding one to the last.
+    public struct Generator<Randomness: RandomNumberGenerator & Sendable>: Sendable {
+        private var randomness: Randomness
+        private var last: UInt128 = 0
+
+        public init(randomness: Randomness) { self.randomness = randomness }
+
+        /// The next one. The random part of a new millisecond starts in its lower half, so that adding cannot overflow it.
+        public mutating func next(at now: Timestamp) -> ULID {
+            let milliseconds = max(0, now.seconds * 1000 + Int64(now.nanoseconds / 1_000_000))
+            if milliseconds > Int64(last >> 80) {
+                let random = UInt128(randomness.next() as UInt64) << 15 ^ UInt128(randomness.next() as UInt64) >> 49
+                last = UInt128(milliseconds) << 80 | random
+            } else {
+                last += 1
+            }
+            return ULID(rawValue: last)
+        }
+    }
+}
+
+extension ULID.Generator where Randomness == SystemRandomNumberGenerator {
+    public init() { self.init(randomness: SystemRandomNumberGenerator()) }
+}
+
+extension ULID: Comparable {
+    public static func < (left: ULID, right: ULID) -> Bool { left.rawValue < right.rawValue }
+}
+
+extension ULID: LosslessStringConvertible {
+    static let alphabet = Array("0123456789ABCDEFGHJKMNPQRSTVWXYZ".utf8)
+
+    public var description: String {
+        let digits = (0..<26).map { Self.alphabet[Int(truncatingIfNeeded: rawValue >> (125 - 5 * $0)) & 31] }
+        return String(decoding: digits, as: UTF8.self)
+    }
+
+    /// Reads 26 characters, in either case; nil for anything else, and for a value above 128 bits.
+    public init?(_ text: String) {
+        let digits = text.utf8.compactMap { byte in Self.alphabet.firstIndex(of: byte.uppercasedASCII) }
+        guard digits.count == 26, text.utf8.count == 26, digits[0] < 8 else { return nil }
+        rawValue = digits.reduce(0) { $0 << 5 | UInt128($1) }
+    }
+}
+
+extension ULID: Codable {
+    public init(from decoder: any Decoder) throws {
+        self = try decoder.decodeText(as: "a ULID of 26 characters") { ULID($0) }
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        try encoder.encodeText(description)
+    }
+}
+
+extension UInt8 {
+    fileprivate var uppercasedASCII: UInt8 {
+        (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(self) ? self - 32 : self
+    }
+}

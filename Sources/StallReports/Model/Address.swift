@@ -1,0 +1,37 @@
+/// A machine address, or a distance between two. In JSON a string like `"0x7f12"`: JSON's numbers lose bits above 2^53.
+public struct Address: Hashable, Sendable {
+    public var rawValue: UInt64
+
+    public init(_ rawValue: UInt64) { self.rawValue = rawValue }
+
+    /// Reads `0x` and one to sixteen hexadecimal digits; anything else is nil.
+    public init?(_ text: some StringProtocol) {
+        let digits = text.dropFirst(2)
+        guard text.hasPrefix("0x"), (1...16).contains(digits.utf8.count), digits.utf8.first != UInt8(ascii: "+"),
+            let value = UInt64(digits, radix: 16)
+        else { return nil }
+        rawValue = value
+    }
+}
+
+extension Address: Comparable {
+    public static func < (left: Address, right: Address) -> Bool { left.rawValue < right.rawValue }
+}
+
+extension Address: ExpressibleByIntegerLiteral {
+    public init(integerLiteral value: UInt64) { rawValue = value }
+}
+
+extension Address: CustomStringConvertible {
+    public var description: String { "0x" + String(rawValue, radix: 16) }
+}
+
+extension Address: Codable {
+    public init(from decoder: any Decoder) throws {
+        self = try decoder.decodeText(as: "an address like 0x7f12") { Address($0) }
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        try encoder.encodeText(description)
+    }
+}

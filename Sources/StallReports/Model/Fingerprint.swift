@@ -1,0 +1,40 @@
+/// Says which stalls are the same: equal on every host, in every run, and in every build that keeps the functions' names.
+///
+/// `v1:` and sixteen hexadecimal digits. Made by ``make(kind:frames:modules:)``, which documents what goes in.
+public struct Fingerprint: Hashable, Sendable {
+    public let rawValue: String
+
+    static let version = "v1"
+
+    /// Nil unless it is a version (`v` and digits), a colon, and sixteen lower-case hexadecimal digits.
+    public init?(rawValue: String) {
+        let parts = rawValue.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
+        guard parts.count == 2, parts[0].first == UInt8(ascii: "v"), (2...4).contains(parts[0].count),
+            parts[0].dropFirst().allSatisfy(Self.decimalDigits.contains), parts[1].count == 16,
+            parts[1].allSatisfy({ Self.decimalDigits.contains($0) || Self.hexLetters.contains($0) })
+        else { return nil }
+        self.rawValue = rawValue
+    }
+
+    init(digest: UInt64) {
+        let digits = String(digest, radix: 16)
+        rawValue = "\(Self.version):" + String(repeating: "0", count: 16 - digits.utf8.count) + digits
+    }
+
+    private static let decimalDigits = UInt8(ascii: "0")...UInt8(ascii: "9")
+    private static let hexLetters = UInt8(ascii: "a")...UInt8(ascii: "f")
+}
+
+extension Fingerprint: CustomStringConvertible {
+    public var description: String { rawValue }
+}
+
+extension Fingerprint: Codable {
+    public init(from decoder: any Decoder) throws {
+        self = try decoder.decodeText(as: "a fingerprint like v1:0123456789abcdef") { Fingerprint(rawValue: $0) }
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        try encoder.encodeText(rawValue)
+    }
+}

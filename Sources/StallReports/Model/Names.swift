@@ -1,0 +1,105 @@
+/// The rule that made a stall out of a loop's silence.
+public struct StallKind: OpenName {
+    public let rawValue: String
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// No transition for the whole threshold while busy.
+    public static let blocked = StallKind(rawValue: "blocked")
+    /// Several busy spans in a row, each longer than a tick.
+    public static let repeated = StallKind(rawValue: "repeated")
+    /// A turn full of short callbacks that does not come to its sleep.
+    public static let congested = StallKind(rawValue: "congested")
+}
+
+/// Where a stall stands in its life: it starts once and ends once.
+public struct StallState: OpenName {
+    public let rawValue: String
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// The loop still stands.
+    public static let ongoing = StallState(rawValue: "ongoing")
+    /// The loop turned again.
+    public static let recovered = StallState(rawValue: "recovered")
+    /// The process ended while the loop stood.
+    public static let terminated = StallState(rawValue: "terminated")
+}
+
+/// How much a stall matters, by its length.
+public struct Severity: OpenName {
+    public let rawValue: String
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    public static let warning = Severity(rawValue: "warning")
+    public static let error = Severity(rawValue: "error")
+    public static let critical = Severity(rawValue: "critical")
+}
+
+/// Why the thread stood still.
+public struct Verdict: OpenName {
+    public let rawValue: String
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// It computed.
+    public static let onCPU = Verdict(rawValue: "on_cpu")
+    /// It waited in a system call or for a lock.
+    public static let blocked = Verdict(rawValue: "blocked")
+    /// It waited for a lock whose chain of owners leads back to itself.
+    public static let deadlock = Verdict(rawValue: "deadlock")
+    /// It could have run, and was given no processor.
+    public static let starved = Verdict(rawValue: "starved")
+    /// It waited for a disk, by a call or by a page fault.
+    public static let diskWait = Verdict(rawValue: "disk_wait")
+    /// The whole process or machine was stopped.
+    public static let paused = Verdict(rawValue: "paused")
+    /// The evidence does not tell.
+    public static let unknown = Verdict(rawValue: "unknown")
+}
+
+/// What kind of thing is watched.
+public struct WatchedType: OpenName {
+    public let rawValue: String
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    public static let runLoop = WatchedType(rawValue: "run_loop")
+}
+
+/// Whose stack it is.
+public struct StackRole: OpenName {
+    public let rawValue: String
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// The thread that stands still.
+    public static let stalled = StackRole(rawValue: "stalled")
+    /// The thread that holds the lock the stalled one waits for.
+    public static let lockOwner = StackRole(rawValue: "lock_owner")
+    /// Another thread of the process.
+    public static let other = StackRole(rawValue: "other")
+}
+
+/// How a stack was taken.
+public struct CaptureMethod: OpenName {
+    public let rawValue: String
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// Copied while the thread sat in a system call; the thread noticed nothing.
+    public static let quiet = CaptureMethod(rawValue: "quiet")
+    /// Copied by the thread itself, in a signal handler.
+    public static let signal = CaptureMethod(rawValue: "signal")
+}
+
+/// How the unwinder came to a frame.
+public struct FrameOrigin: OpenName {
+    public let rawValue: String
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// The thread's own program counter.
+    public static let programCounter = FrameOrigin(rawValue: "program_counter")
+    /// The module's unwind table.
+    public static let unwindTable = FrameOrigin(rawValue: "unwind_table")
+    /// A frame record (saved frame pointer and return address).
+    public static let framePointer = FrameOrigin(rawValue: "frame_pointer")
+    /// A search of the stack for a return address.
+    public static let stackScan = FrameOrigin(rawValue: "stack_scan")
+    /// The chain of suspended async callers.
+    public static let asyncContext = FrameOrigin(rawValue: "async_context")
+}

@@ -1,0 +1,114 @@
+extension StallReport {
+    /// A thread's stack, or the reason why there is none.
+    public struct Stack: Codable, Hashable, Sendable {
+        public var role: StackRole
+        public var thread: Thread
+        public var capturedAt: Timestamp
+        /// Nil when nothing was captured.
+        public var method: CaptureMethod?
+        /// Captures that gave exactly this stack; at least 1.
+        public var count: Int
+        /// Whether it reaches the thread's start.
+        public var complete: Bool
+        /// Innermost first.
+        public var frames: [Frame]
+        /// Why there is no stack, or why it ends early.
+        public var error: String?
+
+        public init(
+            role: StackRole = .stalled,
+            thread: Thread,
+            capturedAt: Timestamp,
+            method: CaptureMethod? = nil,
+            count: Int = 1,
+            complete: Bool = true,
+            frames: [Frame] = [],
+            error: String? = nil
+        ) {
+            (self.role, self.thread, self.capturedAt, self.method) = (role, thread, capturedAt, method)
+            (self.count, self.complete, self.frames, self.error) = (count, complete, frames, error)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case role, thread
+            case capturedAt = "captured_at"
+            case method, count, complete, frames, error
+        }
+    }
+
+    /// One call on a stack.
+    public struct Frame: Codable, Hashable, Sendable {
+        /// The program counter, or return address.
+        public var address: Address
+        /// Index into the report's `modules`.
+        public var module: Int?
+        /// `address` as the module's file counts (address − load base): with the build id, enough to name the frame later.
+        public var offset: Address?
+        /// Demangled name.
+        public var function: String?
+        /// The name as the symbol table has it.
+        public var symbol: String?
+        /// `address` from the function's start.
+        public var functionOffset: Address?
+        /// Whether it is the server's own code, not a library's or the system's.
+        public var own: Bool
+        public var foundBy: FrameOrigin?
+
+        public init(
+            address: Address,
+            module: Int? = nil,
+            offset: Address? = nil,
+            function: String? = nil,
+            symbol: String? = nil,
+            functionOffset: Address? = nil,
+            own: Bool = false,
+            foundBy: FrameOrigin? = nil
+        ) {
+            (self.address, self.module, self.offset) = (address, module, offset)
+            (self.function, self.symbol, self.functionOffset) = (function, symbol, functionOffset)
+            (self.own, self.foundBy) = (own, foundBy)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case address, module, offset, function, symbol
+            case functionOffset = "function_offset"
+            case own
+            case foundBy = "found_by"
+        }
+    }
+
+    /// An executable or library that frames lie in.
+    public struct Module: Codable, Hashable, Sendable {
+        public var path: String
+        /// The GNU build id, in hexadecimal.
+        public var buildID: String?
+        public var loadBase: Address
+
+        public init(path: String, buildID: String? = nil, loadBase: Address) {
+            (self.path, self.buildID, self.loadBase) = (path, buildID, loadBase)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case path
+            case buildID = "build_id"
+            case loadBase = "load_base"
+        }
+    }
+
+    /// The frame to look at first: the innermost one of the server's own.
+    public struct Culprit: Codable, Hashable, Sendable {
+        public var function: String?
+        public var symbol: String?
+        /// Base name of the module's file.
+        public var module: String?
+        /// Index into the report's `stacks`.
+        public var stack: Int
+        /// Index into that stack's `frames`.
+        public var frame: Int
+
+        public init(function: String? = nil, symbol: String? = nil, module: String? = nil, stack: Int, frame: Int) {
+            (self.function, self.symbol, self.module) = (function, symbol, module)
+            (self.stack, self.frame) = (stack, frame)
+        }
+    }
+}

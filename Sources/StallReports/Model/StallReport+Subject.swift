@@ -1,0 +1,95 @@
+// Who stood still, and by which rule.
+
+extension StallReport {
+    /// The rule that fired, with its settings.
+    public struct Rule: Codable, Hashable, Sendable {
+        public var name: StallKind
+        /// Nanoseconds between two looks at the loop.
+        public var tickNs: Int64
+        /// Looks in a row that make a stall.
+        public var ticks: Int
+
+        public init(name: StallKind, tickNs: Int64, ticks: Int) {
+            (self.name, self.tickNs, self.ticks) = (name, tickNs, ticks)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case name
+            case tickNs = "tick_ns"
+            case ticks
+        }
+    }
+
+    /// The watched thing, as it was at detection.
+    public struct Watched: Codable, Hashable, Sendable {
+        public var type: WatchedType
+        /// The name it was registered under.
+        public var label: String
+        /// A run loop's mode.
+        public var mode: String?
+        /// The last transition seen, in snake case: `before_sources`.
+        public var activity: String?
+        /// Turns finished since the loop began.
+        public var turn: UInt64?
+
+        public init(
+            type: WatchedType = .runLoop,
+            label: String,
+            mode: String? = nil,
+            activity: String? = nil,
+            turn: UInt64? = nil
+        ) {
+            (self.type, self.label, self.mode, self.activity, self.turn) = (type, label, mode, activity, turn)
+        }
+    }
+
+    /// A thread of the process.
+    public struct Thread: Codable, Hashable, Sendable {
+        /// The kernel's number for it (gettid(2)).
+        public var id: Int32
+        public var name: String?
+        /// One letter of proc(5): R, S, D, T, …
+        public var state: String?
+
+        public init(id: Int32, name: String? = nil, state: String? = nil) {
+            (self.id, self.name, self.state) = (id, name, state)
+        }
+    }
+
+    /// The distributed trace the stalled work belonged to.
+    public struct Trace: Codable, Hashable, Sendable {
+        public var traceID: String
+        public var spanID: String?
+
+        public init(traceID: String, spanID: String? = nil) {
+            (self.traceID, self.spanID) = (traceID, spanID)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case traceID = "trace_id"
+            case spanID = "span_id"
+        }
+    }
+
+    /// What the stalled thread and the machine paid for this report.
+    public struct MonitorCost: Codable, Hashable, Sendable {
+        /// Nanoseconds the stalled thread was held; 0 after a quiet capture.
+        public var heldNs: Int64
+        public var unwindNs: Int64
+        public var symbolicationNs: Int64
+        /// Bytes of stack copied.
+        public var copiedBytes: Int64
+
+        public init(heldNs: Int64 = 0, unwindNs: Int64 = 0, symbolicationNs: Int64 = 0, copiedBytes: Int64 = 0) {
+            (self.heldNs, self.unwindNs) = (heldNs, unwindNs)
+            (self.symbolicationNs, self.copiedBytes) = (symbolicationNs, copiedBytes)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case heldNs = "held_ns"
+            case unwindNs = "unwind_ns"
+            case symbolicationNs = "symbolication_ns"
+            case copiedBytes = "copied_bytes"
+        }
+    }
+}
