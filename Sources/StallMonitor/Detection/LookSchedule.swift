@@ -1,3 +1,5 @@
+import RunLoopKit
+
 /// When the watchdog looks next. Pure.
 enum LookSchedule {
     /// The next look after the one at `now`: about a tick on, never sooner than a tick and always sooner than two, and spaced

@@ -3,9 +3,21 @@ import StackCapture
 
 /// Where the watchdog gets stacks from.
 struct StackSource: Sendable {
-    /// Nil when the process can have no capturer, for the reason in `problem`.
-    var capturer: StackCapturer?
-    var problem = ""
+    /// Nil when the process can have none, for the reason in `problem`.
+    let capturer: StackCapturer?
+    private let problem: String
+
+    /// Takes the signal. Where that is refused, stalls are reported without stacks, and `tell` hears why.
+    init(signal: Int32, tell: (StallMonitorError) -> Void) {
+        do throws(CaptureError) {
+            capturer = try StackCapturer(signal: signal)
+            problem = ""
+        } catch {
+            capturer = nil
+            problem = error.description
+            tell(StallMonitorError(.captureUnavailable, error.description))
+        }
+    }
 
     /// The stack of the loop's thread, if the loop still stands where `pulse` saw it once the stack is taken.
     func stack(of loop: any WatchableLoop, at pulse: LoopHeartbeat.Pulse) -> StackOutcome {

@@ -23,6 +23,8 @@ struct StallObservation: Sendable {
     let threadID: Int32?
     let evidence: EvidenceWindow?
     let stack: StackOutcome
+    /// What the descriptor stands for that the thread was found waiting on.
+    let descriptorTarget: String?
 }
 
 /// A watched thing's names.

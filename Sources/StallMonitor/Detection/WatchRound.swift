@@ -120,7 +120,8 @@ struct WatchRound: ~Copyable {
                     detectedAt: time,
                     threadID: subject.loop.thread?.id,
                     evidence: subject.evidence(at: time),
-                    stack: stack
+                    stack: stack,
+                    descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read)
                 )
             )
         )

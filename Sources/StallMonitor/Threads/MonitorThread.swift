@@ -1,5 +1,6 @@
 import CMonitorShims
 import Glibc
+import RunLoopKit
 
 /// A named thread of the monitor that takes no signals. It must be joined.
 struct MonitorThread: Sendable {
@@ -26,7 +27,7 @@ struct MonitorThread: Sendable {
 
     /// Waits until the thread has ended, `patience` at most. Returns whether it has.
     func join(patience: Duration) -> Bool {
-        unsafe monitor_thread_join(handle, (.now + patience as MonotonicInstant).nanoseconds) == 0
+        unsafe monitor_thread_join(handle, MonotonicInstant.now.advanced(by: patience).nanoseconds) == 0
     }
 }
 

@@ -1,5 +1,6 @@
 import CMonitorShims
 import Glibc
+import RunLoopKit
 
 /// The semaphore a monitor thread waits on. `signal` may be called from any thread, and is async-signal-safe (sem_post(3)).
 final class TickSemaphore: Sendable {

@@ -1,0 +1,83 @@
+import RunLoopKit
+import StackCapture
+import StallReports
+
+// The monitor's values in the report's terms.
+
+extension StallSpan {
+    /// The shortest and the longest length it can have had, nanoseconds.
+    var bounds: (Int64?, Int64?) { (shortest.nanoseconds, longest.nanoseconds) }
+}
+
+extension StackOutcome {
+    var captured: CapturedStack? {
+        if case .captured(let stack) = self { stack } else { nil }
+    }
+}
+
+extension Severity {
+    /// Under a second a user notices, over five he is gone.
+    init(duration: Duration) {
+        switch duration {
+        case ..<Duration.seconds(1): self = .warning
+        case ..<Duration.seconds(5): self = .error
+        default: self = .critical
+        }
+    }
+}
+
+extension LoopPhase {
+    /// The activity's name in reports.
+    var reportName: String {
+        switch self {
+        case .idle: "idle"
+        case .entry: "entry"
+        case .beforeTimers: "before_timers"
+        case .beforeSources: "before_sources"
+        case .beforeWaiting: "before_waiting"
+        case .waiting: "waiting"
+        case .afterWaiting: "after_waiting"
+        case .exit: "exit"
+        }
+    }
+}
+
+extension StallReport.SystemCall {
+    init(_ call: SystemCall) {
+        self.init(
+            number: call.number,
+            name: call.name,
+            arguments: call.arguments.map { Address(UInt64($0)) }
+        )
+    }
+}
+
+extension StallReport.Evidence {
+    init(_ window: EvidenceWindow) {
+        self.init(
+            cpuNs: window.cpu.nanoseconds,
+            runDelayNs: window.runDelay.nanoseconds,
+            windowNs: window.length.nanoseconds,
+            majorFaults: Int64(clamping: window.majorFaults)
+        )
+    }
+}
+
+/// Ties the monotonic clock to the wall clock at one moment.
+struct WallClockAnchor {
+    private let monotonic = MonotonicInstant.now
+    private let wall = Timestamp.now()
+
+    func time(of instant: MonotonicInstant) -> Timestamp {
+        wall.advanced(byNanoseconds: (instant - monotonic).nanoseconds)
+    }
+}
+
+extension ContinuousClock {
+    /// A result, and the time it took.
+    func timed<Result>(_ work: () -> Result) -> (Result, Duration) {
+        let start = now
+        let result = work()
+        return (result, now - start)
+    }
+}

@@ -1,0 +1,83 @@
+import RunLoopKit
+import StallReports
+
+/// Who reports: the same in every report of one run.
+struct RunIdentity: Sendable {
+    let id: ULID
+    let host: HostIdentity
+    let service: ServiceIdentity
+    let process: ProcessIdentity
+    let startedAt: Timestamp
+
+    /// The calling process. `service` nil: it is called what its executable is called.
+    init(service: ServiceIdentity?) {
+        id = .make()
+        host = .current()
+        process = .current()
+        startedAt = .now()
+        let executable = process.executable?.split(separator: "/").last.map(String.init)
+        self.service = service ?? ServiceIdentity(name: executable ?? "unknown")
+    }
+}
+
+/// The run record in the making.
+struct RunLog {
+    private let run: RunIdentity
+    private let ledger: WatchdogLedger
+    private let dropped: @Sendable () -> Int
+    private var stalls: [String: Int64] = [:]
+
+    /// - Parameter dropped: how many notices were lost because the reporter was too slow.
+    init(run: RunIdentity, ledger: WatchdogLedger, dropped: @escaping @Sendable () -> Int) {
+        self.run = run
+        self.ledger = ledger
+        self.dropped = dropped
+    }
+
+    mutating func count(_ report: StallReport) {
+        stalls[report.kind.rawValue, default: 0] += 1
+    }
+
+    /// The record as of now.
+    func entry(lostWrites: Int64) -> RunRecord {
+        let counts = ledger.snapshot
+        let now = MonotonicInstant.now
+        return RunRecord(
+            id: run.id,
+            startedAt: run.startedAt,
+            updatedAt: .now(),
+            host: run.host,
+            service: run.service,
+            process: run.process,
+            monitorVersion: StallMonitor.version,
+            watched: counts.watches.sorted { $0.key < $1.key }.map { _, watch in
+                RunRecord.Watched(
+                    type: WatchedType(rawValue: watch.identity.type),
+                    label: watch.identity.label,
+                    watchedNs: ((watch.until ?? now) - watch.since).nanoseconds,
+                    turns: watch.turns
+                )
+            },
+            ticks: Int64(counts.looks),
+            lateTicks: Int64(counts.lateLooks),
+            stalls: stalls,
+            suppressed: Int64(dropped()),
+            raced: Int64(counts.raced),
+            captureFailures: Int64(counts.captureFailures),
+            lostWrites: lostWrites,
+            cost: .init(
+                watchdogCPUNs: Int64(clamping: counts.cpuNanoseconds),
+                heldNs: Int64(clamping: counts.heldNanoseconds),
+                captures: Int64(counts.stalls - counts.raced - counts.captureFailures)
+            )
+        )
+    }
+
+    /// The record of a run that has ended in order.
+    func lastEntry(lostWrites: Int64) -> RunRecord {
+        var record = entry(lostWrites: lostWrites)
+        record.state = .stopped
+        record.stoppedAt = record.updatedAt
+        return record
+    }
+}

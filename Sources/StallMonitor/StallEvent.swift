@@ -1,0 +1,14 @@
+public import StallReports
+
+/// What the monitor tells the process it runs in. A handler is called on the reporter's thread, one event at a time; while it
+/// runs, later events wait, and detection goes on.
+public enum StallEvent: Sendable {
+    /// A stall was detected, and goes on.
+    case began(StallReport)
+    /// It has lasted twice as long as when it was last told of, or 10 s longer.
+    case grew(StallReport)
+    /// It is over: the report is final.
+    case ended(StallReport)
+    /// The monitor cannot do part of its work. Told once for each cause, until it is mended.
+    case fault(StallMonitorError)
+}
