@@ -1,0 +1,34 @@
+// Whole or not at all: a reader sees the old file or the new one, and after a crash one of the two is there.
+
+extension OpenDirectory {
+    /// Puts `bytes` where `name` is or will be. When this returns they are on the disk.
+    func replaceFile(_ name: String, with bytes: [UInt8]) throws(ReportError) {
+        let draft = Draft.newName()
+        let file = try createFile(draft)
+        do throws(ReportError) {
+            _ = file.tryLock()
+            try file.write(bytes)
+            try file.synchronize()
+            try rename(draft, to: name)
+        } catch {
+            try? remove(draft)
+            throw error
+        }
+        try synchronize()
+    }
+
+    /// Removes the drafts of writers that died. A living writer holds its draft's lock.
+    func removeAbandonedDrafts() throws(ReportError) {
+        for name in try names() where Draft.isDraft(name) {
+            guard let file = try? openFile(name), file.tryLock() else { continue }
+            try? remove(name)
+        }
+    }
+}
+
+/// Names of files that are being written.
+private enum Draft {
+    static func newName() -> String { ".draft-\(ULID.make())" }
+
+    static func isDraft(_ name: String) -> Bool { name.hasPrefix(".draft-") && ULID(String(name.dropFirst(7))) != nil }
+}

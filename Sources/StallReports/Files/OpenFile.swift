@@ -1,0 +1,54 @@
+internal import Glibc
+
+/// A file descriptor with one owner, closed when that goes.
+struct OpenFile: ~Copyable {
+    let descriptor: Int32
+    /// For error texts only.
+    let path: String
+
+    init(owning descriptor: Int32, path: String) { (self.descriptor, self.path) = (descriptor, path) }
+
+    deinit { close(descriptor) }
+
+    /// Writes everything, however many calls that takes.
+    func write(_ bytes: [UInt8]) throws(ReportError) {
+        var written = 0
+        while written < bytes.count {
+            written += try systemCall(path: path) {
+                unsafe bytes[written...].withUnsafeBytes { unsafe Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            }
+        }
+    }
+
+    /// Reads to the end, or throws `.tooLarge` as soon as there are more than `limit` bytes.
+    func readAll(limit: Int) throws(ReportError) -> [UInt8] {
+        let size = try status().size
+        guard size <= limit else { throw ReportError(.tooLarge, path: path) }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: Swift.max(4096, size + 1))
+        while true {
+            let count = try systemCall(path: path) {
+                unsafe chunk.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
+            }
+            if count == 0 { return bytes }
+            bytes += chunk[..<count]
+            guard bytes.count <= limit else { throw ReportError(.tooLarge, path: path) }
+        }
+    }
+
+    /// Returns after the file's bytes are on the disk.
+    func synchronize() throws(ReportError) {
+        try systemCall(path: path) { fsync(descriptor) }
+    }
+
+    func status() throws(ReportError) -> FileStatus {
+        var raw = stat()
+        try systemCall(path: path) { unsafe fstat(descriptor, &raw) }
+        return FileStatus(raw)
+    }
+
+    /// Takes the file's lock if nobody holds it. It goes with the descriptor, so a dead process holds none (flock(2)).
+    func tryLock() -> Bool {
+        flock(descriptor, LOCK_EX | LOCK_NB) == 0
+    }
+}

@@ -1,0 +1,34 @@
+internal import Glibc
+
+extension ProcessIdentity {
+    /// The calling process, without its build id. Any thread; some system calls. False after fork until called again.
+    public static func current() -> ProcessIdentity {
+        let pid = getpid()
+        let ticks = ProcessStat(pid: pid)?.startTicks
+        return ProcessIdentity(
+            pid: pid,
+            startTicks: ticks,
+            startedAt: ticks.flatMap(startTime),
+            executable: readProcLink("/proc/self/exe"),
+            pidNamespace: currentPIDNamespace()
+        )
+    }
+
+    /// The inode in `pid:[4026531836]`.
+    static func currentPIDNamespace() -> UInt64? {
+        readProcLink("/proc/self/ns/pid").flatMap { UInt64($0.dropFirst(5).dropLast()) }
+    }
+
+    /// The wall clock's time of a tick since the kernel's start, by the clocks as they stand now (to about a tick).
+    private static func startTime(ticks: UInt64) -> Timestamp? {
+        let perSecond = Int64(sysconf(Int32(_SC_CLK_TCK)))
+        var uptime = timespec()
+        guard perSecond > 0, unsafe clock_gettime(CLOCK_BOOTTIME, &uptime) == 0 else { return nil }
+        let start = Timestamp(
+            seconds: Int64(ticks) / perSecond,
+            nanoseconds: Int64(ticks) % perSecond * (1_000_000_000 / perSecond)
+        )
+        let now = Timestamp(seconds: Int64(uptime.tv_sec), nanoseconds: Int64(uptime.tv_nsec))
+        return Timestamp.now().advanced(byNanoseconds: start.nanoseconds(since: now))
+    }
+}

@@ -1,0 +1,55 @@
+/// The directory that a monitor writes its reports to. Several processes may share one.
+///
+/// A value without state: it holds no descriptor between calls, and a directory that was removed is made again at the next
+/// write. All methods may be called on any thread; they wait for the disk, so not on a loop that is watched.
+public struct ReportDirectory: Hashable, Sendable {
+    public let path: String
+    public let limits: Limits
+
+    /// How much the directory may hold. What is over goes at the next write, the oldest first; stalls that last and runs that
+    /// live never go.
+    public struct Limits: Hashable, Sendable {
+        /// Stall reports; at least 1.
+        public var maxReports: Int
+        /// Run records; at least 1.
+        public var maxRuns: Int
+        /// Reports and run records together, in bytes.
+        public var maxBytes: Int
+
+        public init(maxReports: Int = 1000, maxRuns: Int = 100, maxBytes: Int = 256 << 20) {
+            precondition(maxReports >= 1 && maxRuns >= 1 && maxBytes >= 1, "a report directory's limits start at 1")
+            (self.maxReports, self.maxRuns, self.maxBytes) = (maxReports, maxRuns, maxBytes)
+        }
+    }
+
+    public init(path: String = ReportDirectory.defaultPath, limits: Limits = Limits()) {
+        (self.path, self.limits) = (path, limits)
+    }
+
+    /// Makes the directory (mode 0700) where it is missing, and removes the half-written files of processes that died.
+    public func prepare() throws(ReportError) {
+        try OpenDirectory.create(path: path)
+        try OpenDirectory(path: path).removeAbandonedDrafts()
+    }
+
+    /// Writes a report whole or not at all (mode 0600), in the place of an earlier version of it; then keeps the limits.
+    public func write(_ report: StallReport) throws(ReportError) {
+        try write(report.json(), as: ReportFileName(.stall, report.id))
+    }
+
+    /// Writes a run record, as ``write(_:)-(StallReport)`` does.
+    public func write(_ run: RunRecord) throws(ReportError) {
+        try write(run.json(), as: ReportFileName(.run, run.id))
+    }
+
+    private func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) {
+        do throws(ReportError) {
+            try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
+        } catch  where [.missingDirectory, .missingFile].contains(error.code) {
+            // Somebody tidied up: the directory, or the draft between its creation and its lock.
+            try OpenDirectory.create(path: path)
+            try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
+        }
+        try keepLimits(sparing: name)
+    }
+}

@@ -1,0 +1,63 @@
+/// Reads a report directory. A file that cannot be read never hides the others.
+///
+/// A stall that its file calls ongoing, but whose process is dead, is read as `terminated`; so is a run that was not stopped.
+/// A value without state; all methods may be called on any thread.
+public struct ReportReader: Sendable {
+    /// Larger files are refused unread: 16 MiB.
+    public static let maximumFileSize = 16 << 20
+
+    public let path: String
+    public let liveness: ProcessLiveness
+
+    public init(path: String = ReportDirectory.defaultPath, liveness: ProcessLiveness = ProcessLiveness()) {
+        (self.path, self.liveness) = (path, liveness)
+    }
+
+    /// What a directory holds, the oldest first.
+    public struct Contents: Sendable {
+        public var reports: [StallReport] = []
+        public var runs: [RunRecord] = []
+        /// One per file that could not be read, with its path.
+        public var failures: [ReportError] = []
+
+        public init() {}
+    }
+
+    /// Everything in the directory. Throws only when the directory itself cannot be read.
+    public func contents() throws(ReportError) -> Contents {
+        let directory = try OpenDirectory(path: path)
+        var contents = Contents()
+        for name in try names(in: directory) {
+            do throws(ReportError) {
+                switch name.content {
+                case .stall: contents.reports.append(try load(name, in: directory))
+                case .run: contents.runs.append(try load(name, in: directory))
+                }
+            } catch  where error.code == .missingFile {
+                // Made room for a newer one after it was listed.
+            } catch {
+                contents.failures.append(error)
+            }
+        }
+        return contents
+    }
+
+    /// The names of the store's files, the oldest first, whatever is in them.
+    public func names() throws(ReportError) -> [ReportFileName] {
+        try names(in: OpenDirectory(path: path))
+    }
+
+    /// One report.
+    public func report(_ id: ULID) throws(ReportError) -> StallReport {
+        try load(ReportFileName(.stall, id), in: OpenDirectory(path: path))
+    }
+
+    /// One run record.
+    public func run(_ id: ULID) throws(ReportError) -> RunRecord {
+        try load(ReportFileName(.run, id), in: OpenDirectory(path: path))
+    }
+
+    private func names(in directory: borrowing OpenDirectory) throws(ReportError) -> [ReportFileName] {
+        try directory.names().compactMap { ReportFileName($0) }.sorted()
+    }
+}
