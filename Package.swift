@@ -43,7 +43,7 @@ let package = Package(
         .target(name: "RunLoopKit", dependencies: ["CRunLoopShims"], swiftSettings: swift),
 
         // A thread's stack, and names for it.
-        .target(name: "CStackCapture", cSettings: c),
+        .target(name: "CStackCapture", exclude: ["README.md"], cSettings: c + [.define("_GNU_SOURCE")]),
         .target(name: "StackCapture", dependencies: ["CStackCapture"], swiftSettings: swift),
         .systemLibrary(name: "CElfUtils", providers: [.apt(["libelf-dev"])]),
         .target(name: "Symbolication", dependencies: ["CElfUtils"], swiftSettings: swift),

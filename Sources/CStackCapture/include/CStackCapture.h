@@ -1,1 +1,175 @@
+/// Another thread's stack, seen from the watchdog's side: look, copy, let go, unwind the copy.
+///
+/// Every function here is for one caller at a time per session, none of them may be called from a signal handler, and none
+/// takes a lock of the process (the target may hold any of them: malloc's, the loader's, stdio's). After stackcap_open nothing
+/// allocates. errno is not part of the interface: error numbers come back in the structures.
 #pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma clang assume_nonnull begin
+
+/// The most frames that one capture keeps.
+#define STACKCAP_MAX_FRAMES 1024
+/// The most bytes of a stack that one capture copies, counted from its innermost end.
+#define STACKCAP_MAX_COPY (512 * 1024)
+
+/// The buffers, the signal handler's request and the unwinder's state. One per signal number; see stackcap_open.
+typedef struct stackcap_session stackcap_session;
+
+/// What came of a step.
+typedef enum stackcap_status {
+    STACKCAP_OK = 0,
+    STACKCAP_MOVED,          ///< The thread did not stay in the state it was seen in. Look again.
+    STACKCAP_GONE,           ///< There is no such thread in this process, or it is exiting.
+    STACKCAP_NOT_DELIVERED,  ///< The signal's handler did not start in time; the request is withdrawn.
+    STACKCAP_STUCK,          ///< A handler has started and not finished: the copy is its, not ours.
+    STACKCAP_OUT_OF_BOUNDS,  ///< The thread's stack pointer lies outside the range given.
+    STACKCAP_UNREADABLE,     ///< The stack's memory could not be read.
+    STACKCAP_STATE_UNREADABLE,  ///< /proc does not say what the thread does.
+    STACKCAP_UNWINDER,       ///< libunwind refused the first frame.
+    STACKCAP_IN_USE,         ///< The signal belongs to someone else.
+    STACKCAP_FAILED,         ///< A system call failed; the error number says why.
+} stackcap_status;
+
+/// A status with the error number behind it, 0 where there is none.
+typedef struct stackcap_outcome {
+    stackcap_status status;
+    int error;
+} stackcap_outcome;
+
+// Life
+
+/// Allocates everything a session will ever need (about 1.6 MiB, populated) and installs the handler with
+/// SA_SIGINFO | SA_RESTART | SA_ONSTACK. Signals that are not this session's go to the handler that was there before.
+///
+/// Allocates; may take libunwind's own locks. A session's memory is never freed, since a late signal may still look at it: a
+/// later open for the same signal uses it again, so the cost is bounded by the number of signals.
+/// \param read_through_file reads memory through /proc/self/mem even where process_vm_readv works.
+/// \returns STACKCAP_IN_USE when a session for the signal is open, STACKCAP_FAILED with EINVAL, ENOMEM and the like.
+stackcap_outcome stackcap_open(int signal, bool read_through_file,
+                               stackcap_session *_Nullable *_Nonnull session);
+
+/// Puts the previous handler back if the session's own is still the one installed, and discards what is still pending of its
+/// signals, so that none meets the default action (which ends the process).
+/// \returns whether the previous handler was put back.
+bool stackcap_close(stackcap_session *session);
+
+// Look
+
+typedef enum stackcap_state {
+    STACKCAP_STATE_UNKNOWN = 0,
+    STACKCAP_STATE_RUNNING,  ///< Running or runnable, in the program or in the kernel.
+    STACKCAP_STATE_CALLING,  ///< Asleep in a system call.
+    STACKCAP_STATE_HALTED,   ///< Asleep outside a system call: a page fault, a stop.
+} stackcap_state;
+
+/// What /proc says of a thread at one moment.
+typedef struct stackcap_look {
+    stackcap_state state;
+    int64_t call;  ///< The system call's number, −1 outside one.
+    uint64_t arguments[6];
+    uint64_t stack_pointer;
+    uint64_t program_counter;
+    uint64_t schedule[3];  ///< Run time, wait time, time slices: a thread that ran in between changed these.
+} stackcap_look;
+
+/// Reads /proc/self/task/TID/schedstat and syscall: four to six system calls, no signal, no pause for the thread.
+stackcap_outcome stackcap_look_at(pid_t thread, stackcap_look *look);
+
+/// How often the thread went to sleep so far (voluntary_ctxt_switches in /proc/self/task/TID/status): a thread seen running twice
+/// with the same count did not sleep in between, however often it was displaced.
+stackcap_outcome stackcap_count_sleeps(pid_t thread, uint64_t *sleeps);
+
+/// Whether the thread has the signal blocked just now (SigBlk in the same file). False if that cannot be read.
+bool stackcap_blocks_signal(pid_t thread, int signal);
+
+// Copy
+
+/// Copies the stack of a thread that sleeps in the kernel. The thread gets no signal and does not notice.
+/// \param seen what stackcap_look_at just said: STACKCAP_STATE_CALLING or STACKCAP_STATE_HALTED.
+/// \returns STACKCAP_MOVED when it ran while its stack was copied; the copy is then worthless.
+stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
+                                       const stackcap_look *seen);
+
+/// Has a running thread copy its own registers and stack in a signal handler. Looks once more directly before the signal is
+/// sent, since a signal cuts short the sleep of a thread that has entered a system call.
+/// \param deadline_ns on stackcap_now_ns's clock; not waited beyond.
+/// \returns STACKCAP_MOVED when the thread is no longer running; STACKCAP_IN_USE when another handler replaced ours: in both
+/// cases nothing was sent.
+stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
+                                       uint64_t deadline_ns);
+
+// Unwind
+
+/// How a frame's address was found.
+typedef enum stackcap_found {
+    STACKCAP_FOUND_REGISTER = 0,   ///< The program counter itself.
+    STACKCAP_FOUND_TABLE,          ///< By the module's unwind table.
+    STACKCAP_FOUND_FRAME_POINTER,  ///< By the frame pointer: the code below it has no unwind table.
+    STACKCAP_FOUND_SCAN,           ///< By a search for the frame record, the frame pointer being unknown.
+} stackcap_found;
+
+typedef struct stackcap_frame {
+    uint64_t address;  ///< Program counter of the first frame, return address of the others.
+    uint64_t stack_pointer;
+    stackcap_found found;
+} stackcap_frame;
+
+/// Why the unwinder stopped.
+typedef enum stackcap_end {
+    STACKCAP_END_COMPLETE = 0,  ///< At the thread's first frame, by the unwind table's word.
+    STACKCAP_END_FRAME_LIMIT,   ///< STACKCAP_MAX_FRAMES.
+    STACKCAP_END_COPY_LIMIT,    ///< The stack goes on beyond what was copied.
+    STACKCAP_END_NO_TABLE,      ///< Code without an unwind table, and no usable frame pointer.
+    STACKCAP_END_BAD_FRAME,     ///< The next frame makes no sense: a damaged stack, or a wrong table.
+} stackcap_end;
+
+/// What the last copy gave. All pointers are the session's and hold until the next copy.
+typedef struct stackcap_unwound {
+    const stackcap_frame *_Nullable frames;
+    size_t count;
+    stackcap_end end;
+    int unwinder_error;  ///< libunwind's code (negative), 0 if none.
+    uint64_t held_ns;    ///< Inside the signal handler; 0 for a blocked thread.
+    uint64_t unwind_ns;
+    uint64_t copied_bytes;
+} stackcap_unwound;
+
+/// Unwinds the last copy, by the target's unwind tables as they stand in memory. Reads never fault. The target plays no part.
+stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *unwound);
+
+// Counters, own thread, time
+
+/// Counts since the session was first opened. They only grow.
+typedef struct stackcap_counters {
+    uint64_t sent;            ///< Signals sent.
+    uint64_t late;            ///< Own signals that arrived with no request left for their thread.
+    uint64_t chained;         ///< Signals that were not ours.
+    uint64_t calls_cut_short; ///< System calls that returned EINTR for our signal: the known race.
+} stackcap_counters;
+
+stackcap_counters stackcap_read_counters(stackcap_session *session);
+
+/// The calling thread's number, as /proc has it. Async-signal-safe.
+pid_t stackcap_own_thread(void);
+
+/// The calling thread's stack. Allocates; on the process's first thread it reads /proc/self/maps: pthread_getattr_np(3).
+/// \returns 0 or an error number.
+int stackcap_own_stack(uint64_t *low, uint64_t *high);
+
+/// CLOCK_MONOTONIC. Async-signal-safe.
+uint64_t stackcap_now_ns(void);
+
+#pragma clang assume_nonnull end
+
+#ifdef __cplusplus
+}
+#endif

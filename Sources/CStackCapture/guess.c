@@ -1,0 +1,83 @@
+/// A thread asleep in the kernel shows its program counter and stack pointer, not the registers that its callers still hold
+/// there. Most unwind rows do not need them. Where one needs the frame pointer, the function's frame record {caller's frame
+/// pointer, return address} lies somewhere above: the record is recognised by the call in front of its return address.
+#include "internal.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+enum {
+    SEARCH_BYTES = 16 * 1024,  ///< No frame that sleeps is larger in practice.
+    MAX_CANDIDATES = 12,
+    MAX_ROUNDS = 4,
+};
+
+struct candidates {
+    uint64_t frame_pointer[MAX_CANDIDATES];
+    size_t count;
+};
+
+/// Collects the records with a call of the given class, innermost first.
+static void collect(stackcap_session *session, uint64_t from, uint64_t function, int wanted, struct candidates *found) {
+    const struct stackcap_copy *copy = &session->copy;
+    uint64_t end = copy->start + copy->length;
+    uint64_t limit = end - from > SEARCH_BYTES ? from + SEARCH_BYTES : end;
+    for (uint64_t at = (from + 15) & ~UINT64_C(15); at + 16 <= limit && found->count < MAX_CANDIDATES; at += 16) {
+        uint64_t record[2];
+        memcpy(record, copy->bytes + (at - copy->start), sizeof record);
+        struct dl_find_object object;
+        if (_dl_find_object((void *)(uintptr_t)record[1], &object) != 0)
+            continue;
+        if (stackcap_call_before(session, record[1], function) == wanted)
+            found->frame_pointer[found->count++] = at;
+    }
+}
+
+/// All plausible frame pointers for the frame the unwinder is stuck in: first those whose return address follows a call of this
+/// very function, then of an unknown one, then of another one, which may have jumped here.
+static struct candidates candidates_for(stackcap_session *session, stackcap_frame stuck, bool is_innermost) {
+    struct candidates found = {.count = 0};
+    uint64_t function = stackcap_function_start(session, is_innermost ? stuck.address : stuck.address - 1);
+    for (int wanted = CALL_MATCHES; wanted > CALL_NONE; wanted--)
+        collect(session, stuck.stack_pointer, function, wanted, &found);
+    return found;
+}
+
+static bool is_settled(const stackcap_session *session) {
+    return !session->met_unknown || session->end == STACKCAP_END_COMPLETE || session->end == STACKCAP_END_FRAME_LIMIT;
+}
+
+/// Tries the candidates until one leads to the thread's first frame; failing that, takes the one that leads furthest.
+/// \returns whether any candidate leads beyond the stuck frame.
+static bool settle(stackcap_session *session, size_t stuck_count) {
+    bool is_innermost = stuck_count == 1;
+    struct candidates found = candidates_for(session, session->frames[stuck_count - 1], is_innermost);
+    uint64_t *frame_pointer = &session->registers.value[REGISTER_FRAME_POINTER];
+    uint64_t unknown = *frame_pointer, best = unknown;
+    size_t best_count = stuck_count;
+    for (size_t i = 0; i < found.count; i++) {
+        *frame_pointer = found.frame_pointer[i];
+        stackcap_unwind_from_registers(session);
+        if (is_settled(session) && session->end == STACKCAP_END_COMPLETE)
+            return true;
+        if (session->frame_count > best_count) {
+            best_count = session->frame_count;
+            best = *frame_pointer;
+        }
+    }
+    *frame_pointer = best;
+    stackcap_unwind_from_registers(session);
+    return best != unknown;
+}
+
+bool stackcap_unwind_guessing(stackcap_session *session) {
+    bool found = stackcap_unwind_from_registers(session);
+    for (int round = 0; found && round < MAX_ROUNDS && !is_settled(session); round++) {
+        size_t stuck = session->frame_count;
+        if (!settle(session, stuck))
+            break;
+        if (session->frame_count > stuck)
+            session->frames[stuck].found = STACKCAP_FOUND_SCAN;
+    }
+    return found;
+}

@@ -1,0 +1,131 @@
+/// What the parts of the capture share. Nothing here is public.
+#pragma once
+
+#include "CStackCapture.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+
+#include <libunwind.h>
+
+#include "registers.h"
+
+#pragma clang assume_nonnull begin
+
+// memory.c
+
+enum { PAGE_SIZE = 4096, PAGE_SLOTS = 256 };
+
+/// The innermost part of a stack as it was, and where the rest of it lies.
+struct stackcap_copy {
+    uint8_t *bytes;
+    uint64_t start;
+    uint64_t length;
+    uint64_t high;  ///< The stack's outer end. Between start + length and here the memory may have changed since.
+};
+
+/// Direct-mapped, one capture old at most: a module that is replaced at the same address must not leave its tables behind.
+struct stackcap_page_cache {
+    uint8_t *bytes;
+    struct {
+        uint64_t page;
+        uint64_t generation;
+        bool readable;
+    } slots[PAGE_SLOTS];
+    uint64_t generation;
+};
+
+/// How memory of this process is read without ever faulting.
+struct stackcap_reader {
+    pid_t process;
+    int file;  ///< /proc/self/mem, or −1 while process_vm_readv works.
+};
+
+// request.c
+
+/// What the capturing thread asks and the handler answers. `word` says whose turn it is: see request.c.
+struct stackcap_request {
+    _Atomic uint64_t word;
+    _Atomic pid_t thread;
+    uint64_t low, high;
+    struct stackcap_registers registers;
+    int copy_error;
+    bool out_of_bounds;
+    uint64_t held_ns;
+};
+
+struct stackcap_session {
+    int signal;
+    uint32_t mark;  ///< In every signal we send, so that the application's own are told apart.
+    atomic_bool open;
+    struct sigaction previous;
+
+    struct stackcap_request request;
+    struct stackcap_copy copy;
+    struct stackcap_reader reader;
+    struct stackcap_page_cache pages;
+
+    struct stackcap_registers registers;  ///< Where the unwinding starts.
+    bool registers_are_guessed;           ///< Only program counter and stack pointer are known.
+
+    unw_addr_space_t space;
+    bool lacked_table;    ///< Since last cleared: an address had no unwind table.
+    bool met_unknown;     ///< … a register that is not known was used as an address.
+    bool left_copy;       ///< … the stack was read beyond the copy.
+    stackcap_frame *frames;
+    size_t frame_count;
+    stackcap_end end;
+    int unwinder_error;
+
+    _Atomic uint64_t sent, served, late, chained, calls_cut_short;
+};
+
+/// The signal handler's life. \returns 0 or an error number.
+int stackcap_handler_install(struct stackcap_session *session);
+/// \returns false when another handler has replaced ours, which then stays below it.
+bool stackcap_handler_remove(struct stackcap_session *session);
+bool stackcap_handler_is_busy(const struct stackcap_session *session);
+
+// memory.c
+
+/// Chooses process_vm_readv, or /proc/self/mem where a sandbox refuses it. Again after a fork.
+int stackcap_reader_prepare(struct stackcap_reader *reader, bool through_file);
+void stackcap_reader_finish(struct stackcap_reader *reader);
+
+/// Copies live memory. Async-signal-safe; changes errno; never faults.
+/// \returns the bytes read from the start, or −errno.
+ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length);
+
+/// Copies [stack_pointer − red zone, high) into the session's buffer, at most STACKCAP_MAX_COPY. Async-signal-safe; changes errno.
+/// \returns 0 or an error number.
+int stackcap_copy_stack(struct stackcap_session *session, uint64_t stack_pointer, uint64_t low, uint64_t high);
+
+/// Forgets all cached pages.
+void stackcap_pages_forget(struct stackcap_page_cache *pages);
+
+/// Reads from the copy, or else from memory that is not the stack, through the page cache. Not in the handler.
+bool stackcap_peek(struct stackcap_session *session, uint64_t address, void *to, size_t length);
+
+// unwind.c
+
+/// Creates the address space and makes libunwind initialise itself. Allocates.
+int stackcap_unwinder_prepare(struct stackcap_session *session);
+
+/// Unwinds from session->registers into session->frames. \returns whether the first frame was found.
+bool stackcap_unwind_from_registers(struct stackcap_session *session);
+
+/// Where the function around `address` starts, 0 if no unwind table says.
+uint64_t stackcap_function_start(struct stackcap_session *session, uint64_t address);
+
+// guess.c
+
+/// Unwinds a copy of which only program counter and stack pointer are known. \returns as above.
+bool stackcap_unwind_guessing(struct stackcap_session *session);
+
+// registers_*.c
+
+/// How well the instruction before a return address fits a call of `function`. 0: it is no call.
+enum { CALL_NONE = 0, CALL_ELSEWHERE, CALL_INDIRECT, CALL_MATCHES };
+int stackcap_call_before(struct stackcap_session *session, uint64_t return_address, uint64_t function);
+
+#pragma clang assume_nonnull end

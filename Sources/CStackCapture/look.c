@@ -1,0 +1,131 @@
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/// Reads a file of a thread of ours into `text`, ended by a zero. \returns 0 or an error number.
+static int read_file(pid_t thread, const char *name, char *text, size_t size) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/%s", thread, name);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return errno;
+    ssize_t count = read(file, text, size - 1);
+    int error = count < 0 ? errno : count == 0 ? ESRCH : 0;
+    close(file);
+    text[count < 0 ? 0 : count] = 0;
+    return error;
+}
+
+/// Takes up to `most` numbers, decimal or 0x…, from a line. \returns how many there were.
+static size_t take_numbers(const char *text, uint64_t *numbers, size_t most) {
+    size_t count = 0;
+    while (count < most) {
+        char *end;
+        numbers[count] = strtoull(text, &end, 0);  // "-1" comes back as UINT64_MAX
+        if (end == text)
+            break;
+        text = end;
+        count++;
+    }
+    return count;
+}
+
+/// The line is "running", or "-1 SP PC", or "NUMBER six arguments SP PC": proc(5).
+static bool parse_syscall(const char *text, stackcap_look *look) {
+    look->call = -1;
+    if (strncmp(text, "running", 7) == 0) {
+        look->state = STACKCAP_STATE_RUNNING;
+        return true;
+    }
+    uint64_t numbers[9];
+    size_t count = take_numbers(text, numbers, 9);
+    if (count != 3 && count != 9)
+        return false;
+    look->stack_pointer = numbers[count - 2];
+    look->program_counter = numbers[count - 1];
+    look->state = count == 9 ? STACKCAP_STATE_CALLING : STACKCAP_STATE_HALTED;
+    if (count == 9) {
+        look->call = (int64_t)numbers[0];
+        memcpy(look->arguments, numbers + 1, sizeof look->arguments);
+    }
+    return true;
+}
+
+static stackcap_outcome outcome_of(int error) {
+    if (error == ENOENT || error == ESRCH)
+        return (stackcap_outcome){STACKCAP_GONE, error};
+    return (stackcap_outcome){STACKCAP_STATE_UNREADABLE, error};
+}
+
+stackcap_outcome stackcap_look_at(pid_t thread, stackcap_look *look) {
+    char text[256];
+    memset(look, 0, sizeof *look);
+    int error = read_file(thread, "schedstat", text, sizeof text);
+    if (!error && take_numbers(text, look->schedule, 3) != 3)
+        error = ENOTSUP;
+    if (!error)
+        error = read_file(thread, "syscall", text, sizeof text);
+    if (error)
+        return outcome_of(error);
+    if (!parse_syscall(text, look))
+        return (stackcap_outcome){STACKCAP_STATE_UNREADABLE, ENOTSUP};
+    // A thread that has given up its kernel stack is asleep nowhere: it is dead.
+    if (look->state == STACKCAP_STATE_HALTED && look->stack_pointer == 0)
+        return (stackcap_outcome){STACKCAP_GONE, ESRCH};
+    return (stackcap_outcome){STACKCAP_OK, 0};
+}
+
+/// Finds the number behind "name:" in /proc/self/task/TID/status.
+static stackcap_outcome read_status(pid_t thread, const char *name, int base, uint64_t *value) {
+    char text[4096];
+    int error = read_file(thread, "status", text, sizeof text);
+    if (error)
+        return outcome_of(error);
+    const char *line = strstr(text, name);
+    if (!line)
+        return outcome_of(ENOTSUP);
+    *value = strtoull(line + strlen(name), NULL, base);
+    return (stackcap_outcome){STACKCAP_OK, 0};
+}
+
+stackcap_outcome stackcap_count_sleeps(pid_t thread, uint64_t *sleeps) {
+    return read_status(thread, "\nvoluntary_ctxt_switches:", 10, sleeps);
+}
+
+bool stackcap_blocks_signal(pid_t thread, int signal) {
+    uint64_t blocked = 0;
+    read_status(thread, "\nSigBlk:", 16, &blocked);
+    return blocked >> (signal - 1) & 1;
+}
+
+static bool is_unmoved(const stackcap_look *a, const stackcap_look *b) {
+    return a->state == b->state && a->call == b->call && a->stack_pointer == b->stack_pointer &&
+           a->program_counter == b->program_counter && memcmp(a->schedule, b->schedule, sizeof a->schedule) == 0;
+}
+
+stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
+                                       const stackcap_look *seen) {
+    int error = stackcap_reader_prepare(&session->reader, session->reader.file >= 0);
+    if (error)
+        return (stackcap_outcome){STACKCAP_FAILED, error};
+    if (seen->stack_pointer < low || seen->stack_pointer >= high)
+        return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
+    int copy_error = stackcap_copy_stack(session, seen->stack_pointer, low, high);
+    stackcap_look again;
+    stackcap_outcome outcome = stackcap_look_at(thread, &again);
+    if (outcome.status != STACKCAP_OK)
+        return outcome;
+    if (!is_unmoved(seen, &again))
+        return (stackcap_outcome){STACKCAP_MOVED, 0};
+    if (copy_error)
+        return (stackcap_outcome){STACKCAP_UNREADABLE, copy_error};
+    stackcap_registers_unknown(&session->registers, seen->program_counter, seen->stack_pointer);
+    session->registers_are_guessed = true;
+    session->request.held_ns = 0;
+    return (stackcap_outcome){STACKCAP_OK, 0};
+}

@@ -1,0 +1,105 @@
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+// Live memory. A load may fault: the stack may be gone, a module unloaded, the bounds stale. A system call reports that instead.
+
+static ssize_t read_by_call(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length) {
+    struct iovec local = {to, length};
+    struct iovec remote = {(void *)(uintptr_t)address, length};
+    return process_vm_readv(reader->process, &local, 1, &remote, 1, 0);
+}
+
+ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length) {
+    ssize_t count = reader->file < 0 ? read_by_call(reader, address, to, length)
+                                     : pread(reader->file, to, length, (off_t)address);
+    return count < 0 ? -errno : count;
+}
+
+int stackcap_reader_prepare(struct stackcap_reader *reader, bool through_file) {
+    pid_t process = getpid();
+    if (reader->process == process)
+        return 0;
+    stackcap_reader_finish(reader);
+    reader->process = process;
+    char from = 1, to = 0;
+    if (!through_file && read_by_call(reader, (uintptr_t)&from, &to, 1) == 1 && to == from)
+        return 0;
+    reader->file = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    if (reader->file >= 0)
+        return 0;
+    reader->process = 0;
+    return errno;
+}
+
+void stackcap_reader_finish(struct stackcap_reader *reader) {
+    if (reader->file >= 0)
+        close(reader->file);
+    reader->file = -1;
+    reader->process = 0;
+}
+
+// The copy of the stack.
+
+int stackcap_copy_stack(struct stackcap_session *session, uint64_t stack_pointer, uint64_t low, uint64_t high) {
+    struct stackcap_copy *copy = &session->copy;
+    // The compiler may still count on "frame pointer saved at CFA − 16" behind the pop that took it: that is in the red zone.
+    uint64_t start = stack_pointer - low < RED_ZONE ? low : stack_pointer - RED_ZONE;
+    uint64_t length = high - start < STACKCAP_MAX_COPY ? high - start : STACKCAP_MAX_COPY;
+    copy->start = start;
+    copy->high = high;
+    ssize_t count = stackcap_read_live(&session->reader, start, copy->bytes, length);
+    copy->length = count < 0 ? 0 : (uint64_t)count;
+    if (count < 0)
+        return (int)-count;
+    return start + copy->length > stack_pointer ? 0 : EFAULT;
+}
+
+/// Whether the whole of [address, address + length) lies in the range, without overflow.
+static bool contains(uint64_t start, uint64_t size, uint64_t address, size_t length) {
+    return length <= size && address - start <= size - length;
+}
+
+// The page cache: the unwinder asks for a table byte by byte.
+
+void stackcap_pages_forget(struct stackcap_page_cache *pages) {
+    pages->generation++;
+}
+
+static const uint8_t *_Nullable cached_page(struct stackcap_session *session, uint64_t page) {
+    struct stackcap_page_cache *pages = &session->pages;
+    size_t index = (size_t)(page / PAGE_SIZE * 2654435761u >> 7) % PAGE_SLOTS;
+    uint8_t *bytes = pages->bytes + index * PAGE_SIZE;
+    if (pages->slots[index].page != page || pages->slots[index].generation != pages->generation) {
+        pages->slots[index].page = page;
+        pages->slots[index].generation = pages->generation;
+        pages->slots[index].readable = stackcap_read_live(&session->reader, page, bytes, PAGE_SIZE) == PAGE_SIZE;
+    }
+    return pages->slots[index].readable ? bytes : NULL;
+}
+
+bool stackcap_peek(struct stackcap_session *session, uint64_t address, void *to, size_t length) {
+    const struct stackcap_copy *copy = &session->copy;
+    if (contains(copy->start, copy->length, address, length)) {
+        memcpy(to, copy->bytes + (address - copy->start), length);
+        return true;
+    }
+    if (copy->high > copy->start && contains(copy->start, copy->high - copy->start, address, length)) {
+        session->left_copy = true;  // The live stack is no answer: it may have moved on since.
+        return false;
+    }
+    for (uint8_t *out = to; length > 0;) {
+        uint64_t offset = address % PAGE_SIZE;
+        size_t part = PAGE_SIZE - offset < length ? PAGE_SIZE - offset : length;
+        const uint8_t *page = cached_page(session, address - offset);
+        if (!page)
+            return false;
+        memcpy(out, page + offset, part);
+        out += part, address += part, length -= part;
+    }
+    return true;
+}

@@ -1,0 +1,98 @@
+#if defined(__x86_64__)
+
+#include "internal.h"
+
+#include <string.h>
+
+_Static_assert(REGISTER_FRAME_POINTER == UNW_X86_64_RBP && REGISTER_STACK_POINTER == UNW_X86_64_RSP &&
+                   REGISTER_PROGRAM_COUNTER == UNW_X86_64_RIP,
+               "our order of registers is libunwind's");
+
+/// libunwind's number → place in the kernel's context.
+static const int context_index[REGISTER_COUNT] = {
+    [UNW_X86_64_RAX] = REG_RAX, [UNW_X86_64_RDX] = REG_RDX, [UNW_X86_64_RCX] = REG_RCX, [UNW_X86_64_RBX] = REG_RBX,
+    [UNW_X86_64_RSI] = REG_RSI, [UNW_X86_64_RDI] = REG_RDI, [UNW_X86_64_RBP] = REG_RBP, [UNW_X86_64_RSP] = REG_RSP,
+    [UNW_X86_64_R8] = REG_R8,   [UNW_X86_64_R9] = REG_R9,   [UNW_X86_64_R10] = REG_R10, [UNW_X86_64_R11] = REG_R11,
+    [UNW_X86_64_R12] = REG_R12, [UNW_X86_64_R13] = REG_R13, [UNW_X86_64_R14] = REG_R14, [UNW_X86_64_R15] = REG_R15,
+    [UNW_X86_64_RIP] = REG_RIP,
+};
+
+void stackcap_registers_from_context(struct stackcap_registers *registers, const ucontext_t *context) {
+    for (int i = 0; i < REGISTER_COUNT; i++)
+        registers->value[i] = (uint64_t)context->uc_mcontext.gregs[context_index[i]];
+}
+
+/// Not a canonical address, so nothing can be mapped there, and far enough apart that offsets do not mix the registers up.
+static const uint64_t unknown_base = 0x5afe000000000000;
+static const uint64_t unknown_stride = 0x10000000;
+
+void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t program_counter, uint64_t stack_pointer) {
+    for (int i = 0; i < REGISTER_COUNT; i++)
+        registers->value[i] = unknown_base + unknown_stride * (uint64_t)(i + 1);
+    registers->value[REGISTER_PROGRAM_COUNTER] = program_counter;
+    registers->value[REGISTER_STACK_POINTER] = stack_pointer;
+}
+
+bool stackcap_is_unknown(uint64_t address) {
+    return address >> 48 == unknown_base >> 48;
+}
+
+uint64_t stackcap_plain_frame_pointer(uint64_t value) {
+    return value & ~(UINT64_C(1) << 60);
+}
+
+bool stackcap_returned_from_call(const struct stackcap_registers *registers, const uint8_t before[2], int64_t *result) {
+    if (before[0] != 0x0f || before[1] != 0x05)  // syscall
+        return false;
+    *result = (int64_t)registers->value[UNW_X86_64_RAX];
+    return true;
+}
+
+/// Follows `jmp *slot(%rip)`, what a PLT entry consists of, with or without endbr64 and a bnd prefix.
+static uint64_t resolve_stub(struct stackcap_session *session, uint64_t address) {
+    uint8_t code[11];
+    if (!stackcap_peek(session, address, code, sizeof code))
+        return address;
+    static const uint8_t landing_pad[4] = {0xf3, 0x0f, 0x1e, 0xfa};
+    size_t at = memcmp(code, landing_pad, sizeof landing_pad) == 0 ? sizeof landing_pad : 0;
+    if (code[at] == 0xf2)
+        at++;
+    if (at + 6 > sizeof code || code[at] != 0xff || code[at + 1] != 0x25)
+        return address;
+    int32_t offset;
+    memcpy(&offset, code + at + 2, sizeof offset);
+    uint64_t target;
+    bool found = stackcap_peek(session, address + at + 6 + (uint64_t)(int64_t)offset, &target, sizeof target);
+    return found ? target : address;
+}
+
+static int judge(uint64_t target, uint64_t function) {
+    return target == function ? CALL_MATCHES : CALL_ELSEWHERE;
+}
+
+/// `call *r/m64` of `length` bytes, the last ones of the eight in `code`: an optional REX prefix, 0xff, /2.
+static bool is_indirect_call(const uint8_t code[8], size_t length) {
+    const uint8_t *at = code + 8 - length;
+    size_t prefix = (at[0] & 0xf0) == 0x40 ? 1 : 0;
+    return length >= prefix + 2 && at[prefix] == 0xff && ((at[prefix + 1] >> 3) & 7) == 2;
+}
+
+int stackcap_call_before(struct stackcap_session *session, uint64_t return_address, uint64_t function) {
+    uint8_t code[8];
+    if (return_address < sizeof code || !stackcap_peek(session, return_address - sizeof code, code, sizeof code))
+        return CALL_NONE;
+    int32_t offset;
+    memcpy(&offset, code + 4, sizeof offset);
+    uint64_t relative = return_address + (uint64_t)(int64_t)offset;
+    if (code[3] == 0xe8)  // call rel32
+        return judge(resolve_stub(session, relative), function);
+    uint64_t target;
+    if (code[2] == 0xff && code[3] == 0x15 && stackcap_peek(session, relative, &target, sizeof target))
+        return judge(target, function);  // call *slot(%rip)
+    for (size_t length = 2; length <= 7; length++)
+        if (is_indirect_call(code, length))
+            return CALL_INDIRECT;
+    return CALL_NONE;
+}
+
+#endif

@@ -1,0 +1,245 @@
+/// A running thread copies its own stack when it is asked to: the request, the signal handler, and the wait.
+///
+/// The word of a request holds its number and whose turn it is. Only compare-and-swap changes REQUESTED, so a request is either
+/// served or withdrawn, never both:
+///
+///     IDLE ──capturer──> REQUESTED ──handler──> COPYING ──handler──> DONE ──capturer──> (next request)
+///                            └──────capturer──> WITHDRAWN ─────────────────capturer──> (next request)
+///
+/// While it stands at COPYING, request and copy belong to the handler. The number keeps a handler that was held up between its
+/// look at the word and its swap from taking a later request for its own.
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum turn { IDLE, REQUESTED, COPYING, DONE, WITHDRAWN };
+enum { TURN_BITS = 3 };
+
+static enum turn turn_of(uint64_t word) {
+    return (enum turn)(word & ((1 << TURN_BITS) - 1));
+}
+
+static uint64_t with_turn(uint64_t word, enum turn turn) {
+    return (word >> TURN_BITS << TURN_BITS) | turn;
+}
+
+static _Atomic(stackcap_session *) sessions[NSIG];
+
+// The handler. It may interrupt anything, on any thread: system calls and the session's own memory are all it touches.
+
+static bool is_ours(const stackcap_session *session, const siginfo_t *info) {
+    return info->si_code == SI_QUEUE && (uint64_t)(uintptr_t)info->si_value.sival_ptr >> 32 == session->mark;
+}
+
+/// A handler that was installed before ours gets what is not ours, as if we were not there.
+static void pass_on(stackcap_session *session, int signal, siginfo_t *info, void *context) {
+    atomic_fetch_add_explicit(&session->chained, 1, memory_order_relaxed);
+    const struct sigaction *previous = &session->previous;
+    if (previous->sa_flags & SA_SIGINFO)
+        previous->sa_sigaction(signal, info, context);
+    else if (previous->sa_handler == SIG_DFL) {
+        sigaction(signal, previous, NULL);
+        syscall(SYS_tgkill, getpid(), stackcap_own_thread(), signal);  // delivered when this handler returns
+    } else if (previous->sa_handler != SIG_IGN)
+        previous->sa_handler(signal);
+}
+
+static void copy_own_stack(stackcap_session *session, const ucontext_t *context) {
+    struct stackcap_request *request = &session->request;
+    uint64_t began = stackcap_now_ns();
+    stackcap_registers_from_context(&request->registers, context);
+    uint64_t stack_pointer = request->registers.value[REGISTER_STACK_POINTER];
+    request->out_of_bounds = stack_pointer < request->low || stack_pointer >= request->high;
+    request->copy_error =
+        request->out_of_bounds ? 0 : stackcap_copy_stack(session, stack_pointer, request->low, request->high);
+    request->held_ns = stackcap_now_ns() - began;
+}
+
+/// Answers the open request if it is for this thread. Which of our signals brought us here does not matter: one that is already
+/// pending swallows the next one of its number, and the stack wanted is this thread's as it is now.
+static void serve(stackcap_session *session, const ucontext_t *context) {
+    struct stackcap_request *request = &session->request;
+    uint64_t word = atomic_load_explicit(&request->word, memory_order_acquire);  // pairs with publish()
+    bool mine = turn_of(word) == REQUESTED &&
+                atomic_load_explicit(&request->thread, memory_order_relaxed) == stackcap_own_thread();
+    uint64_t copying = with_turn(word, COPYING);
+    if (!mine || !atomic_compare_exchange_strong(&request->word, &word, copying)) {
+        atomic_fetch_add_explicit(&session->late, 1, memory_order_relaxed);
+        return;
+    }
+    copy_own_stack(session, context);
+    // Pairs with the acquire in wait_until(): the copy is whole before it is seen as done.
+    atomic_store_explicit(&request->word, with_turn(word, DONE), memory_order_release);
+    atomic_fetch_add_explicit(&session->served, 1, memory_order_relaxed);
+}
+
+static void on_signal(int signal, siginfo_t *info, void *context) {
+    int saved_errno = errno;
+    stackcap_session *session = atomic_load_explicit(&sessions[signal], memory_order_acquire);
+    if (is_ours(session, info))
+        serve(session, context);
+    else
+        pass_on(session, signal, info, context);
+    errno = saved_errno;
+}
+
+// The capturer's side.
+
+/// \returns false while a handler of an earlier request still holds the copy.
+static bool publish(struct stackcap_request *request, pid_t thread, uint64_t low, uint64_t high) {
+    uint64_t word = atomic_load_explicit(&request->word, memory_order_acquire);
+    if (turn_of(word) == COPYING)
+        return false;
+    atomic_store_explicit(&request->thread, thread, memory_order_relaxed);
+    request->low = low;
+    request->high = high;
+    uint64_t next = ((word >> TURN_BITS) + 1) << TURN_BITS;
+    atomic_store_explicit(&request->word, next | REQUESTED, memory_order_release);
+    return true;
+}
+
+/// \returns whether the request was still open; if not, a handler has begun to serve it.
+static bool withdraw(struct stackcap_request *request) {
+    uint64_t word = atomic_load_explicit(&request->word, memory_order_acquire);
+    return turn_of(word) == REQUESTED &&
+           atomic_compare_exchange_strong(&request->word, &word, with_turn(word, WITHDRAWN));
+}
+
+static int send(stackcap_session *session, pid_t thread) {
+    siginfo_t info;
+    memset(&info, 0, sizeof info);
+    uint64_t number = (uint32_t)(atomic_load_explicit(&session->request.word, memory_order_relaxed) >> TURN_BITS);
+    info.si_code = SI_QUEUE;
+    info.si_pid = session->reader.process;
+    info.si_uid = getuid();
+    info.si_value.sival_ptr = (void *)(uintptr_t)((uint64_t)session->mark << 32 | number);
+    if (syscall(SYS_rt_tgsigqueueinfo, session->reader.process, thread, session->signal, &info) != 0)
+        return errno;
+    atomic_fetch_add_explicit(&session->sent, 1, memory_order_relaxed);
+    return 0;
+}
+
+/// Polls, at first without rest: a wake-up call in the handler would double the pause that the target feels.
+/// \returns whether the handler is done.
+static bool wait_until(struct stackcap_request *request, uint64_t deadline_ns) {
+    uint64_t began = stackcap_now_ns();
+    for (long rest_ns = 10000;;) {
+        if (turn_of(atomic_load_explicit(&request->word, memory_order_acquire)) == DONE)
+            return true;
+        uint64_t now = stackcap_now_ns();
+        if (now >= deadline_ns)
+            return false;
+        if (now - began < 50000) {
+            atomic_signal_fence(memory_order_seq_cst);
+            continue;
+        }
+        struct timespec rest = {0, rest_ns};
+        nanosleep(&rest, NULL);
+        rest_ns = rest_ns < 320000 ? rest_ns * 2 : rest_ns;
+    }
+}
+
+/// A call that returned EINTR right where our signal struck was cut short by it. It happens to a thread that entered the call
+/// between our last look and the signal.
+static void count_call_cut_short(stackcap_session *session) {
+    uint8_t before[2];
+    int64_t result;
+    uint64_t program_counter = session->registers.value[REGISTER_PROGRAM_COUNTER];
+    if (stackcap_peek(session, program_counter - sizeof before, before, sizeof before) &&
+        stackcap_returned_from_call(&session->registers, before, &result) && result == -EINTR)
+        atomic_fetch_add_explicit(&session->calls_cut_short, 1, memory_order_relaxed);
+}
+
+static stackcap_outcome take_answer(stackcap_session *session) {
+    const struct stackcap_request *request = &session->request;
+    if (request->out_of_bounds)
+        return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
+    if (request->copy_error)
+        return (stackcap_outcome){STACKCAP_UNREADABLE, request->copy_error};
+    session->registers = request->registers;
+    session->registers_are_guessed = false;
+    stackcap_pages_forget(&session->pages);
+    count_call_cut_short(session);
+    return (stackcap_outcome){STACKCAP_OK, 0};
+}
+
+/// Whether signals still reach our handler. If not, ours would run the application's handler, or end the process.
+static bool is_installed(const stackcap_session *session) {
+    struct sigaction current;
+    return sigaction(session->signal, NULL, &current) == 0 && (current.sa_flags & SA_SIGINFO) &&
+           current.sa_sigaction == on_signal;
+}
+
+/// The last look and the signal: nothing may stand between them.
+static stackcap_outcome look_and_send(stackcap_session *session, pid_t thread) {
+    stackcap_look look;
+    stackcap_outcome outcome = stackcap_look_at(thread, &look);
+    if (outcome.status != STACKCAP_OK)
+        return outcome;
+    if (look.state != STACKCAP_STATE_RUNNING)
+        return (stackcap_outcome){STACKCAP_MOVED, 0};
+    int error = send(session, thread);
+    if (error)
+        return (stackcap_outcome){error == ESRCH ? STACKCAP_GONE : STACKCAP_FAILED, error};
+    return (stackcap_outcome){STACKCAP_OK, 0};
+}
+
+stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
+                                       uint64_t deadline_ns) {
+    struct stackcap_request *request = &session->request;
+    int error = stackcap_reader_prepare(&session->reader, session->reader.file >= 0);
+    if (error)
+        return (stackcap_outcome){STACKCAP_FAILED, error};
+    if (!is_installed(session))
+        return (stackcap_outcome){STACKCAP_IN_USE, 0};
+    if (!publish(request, thread, low, high))
+        return (stackcap_outcome){STACKCAP_STUCK, 0};
+    stackcap_outcome outcome = look_and_send(session, thread);
+    // Even an unsent request may be taken by a late signal of an earlier one; then its answer is as good.
+    if (outcome.status != STACKCAP_OK && withdraw(request))
+        return outcome;
+    if (wait_until(request, deadline_ns))
+        return take_answer(session);
+    if (withdraw(request))
+        return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
+    return wait_until(request, 0) ? take_answer(session) : (stackcap_outcome){STACKCAP_STUCK, 0};
+}
+
+// Installing and removing the handler.
+
+int stackcap_handler_install(stackcap_session *session) {
+    struct sigaction action;
+    if (sigaction(session->signal, NULL, &session->previous) != 0)
+        return errno;
+    atomic_store_explicit(&sessions[session->signal], session, memory_order_release);
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+    sigfillset(&action.sa_mask);
+    return sigaction(session->signal, &action, NULL) == 0 ? 0 : errno;
+}
+
+/// Signals that were sent and have not arrived would meet the handler that we put back, and the default one ends the process.
+/// Ignoring a signal discards what is pending of it, on every thread (signal(7), POSIX 2.4.3).
+static void discard_pending(const stackcap_session *session) {
+    struct sigaction ignore;
+    memset(&ignore, 0, sizeof ignore);
+    ignore.sa_handler = SIG_IGN;
+    sigaction(session->signal, &ignore, NULL);
+}
+
+bool stackcap_handler_remove(stackcap_session *session) {
+    if (!is_installed(session))
+        return false;
+    if (atomic_load(&session->sent) != atomic_load(&session->served) + atomic_load(&session->late))
+        discard_pending(session);
+    return sigaction(session->signal, &session->previous, NULL) == 0;
+}
+
+bool stackcap_handler_is_busy(const stackcap_session *session) {
+    return turn_of(atomic_load_explicit(&session->request.word, memory_order_acquire)) == COPYING;
+}

@@ -1,0 +1,100 @@
+/// Why there is no stack. A failed capture leaves target and capturer as they were; the next one may succeed.
+public struct CaptureError: Error, Sendable, Hashable {
+    /// What went wrong.
+    public var code: Code
+    /// The error number of the system call that failed, if one did.
+    public var underlying: Int32?
+
+    public init(_ code: Code, underlying: Int32? = nil) {
+        self.code = code
+        self.underlying = underlying
+    }
+
+    /// An open set: later versions may add codes.
+    public struct Code: Sendable, Hashable {
+        /// Stable across versions, for reports: `thread_gone`.
+        public let name: String
+        let advice: String
+    }
+}
+
+extension CaptureError.Code {
+    /// The thread has exited, or was never one of this process.
+    public static let threadGone = Self(
+        name: "thread_gone",
+        advice: "the thread has exited: watch a thread that is alive"
+    )
+    /// The signal did not reach the running thread within the deadline.
+    public static let notDelivered = Self(
+        name: "not_delivered",
+        advice: "the thread was not scheduled within the deadline: allow more time, or look at the machine's load"
+    )
+    /// The signal cannot reach the running thread: it has it blocked.
+    public static let signalBlocked = Self(
+        name: "signal_blocked",
+        advice: "the thread has the capture signal blocked: unblock it, or choose another signal"
+    )
+    /// The signal's handler began and did not finish within the deadline, now or in an earlier capture.
+    public static let handlerStuck = Self(
+        name: "handler_stuck",
+        advice: "the thread was interrupted while it copied its stack: it needs the processor or memory to go on"
+    )
+    /// The stack pointer lies outside the range given.
+    public static let stackOutOfBounds = Self(
+        name: "stack_out_of_bounds",
+        advice: "the thread runs on another stack than the one given: take its bounds anew (alternate signal stacks have others)"
+    )
+    /// The stack could not be read.
+    public static let memoryUnreadable = Self(
+        name: "memory_unreadable",
+        advice: "the stack could not be read: take its bounds anew, and allow process_vm_readv or /proc/self/mem"
+    )
+    /// What the thread does cannot be told from `/proc`, so it can be neither copied nor signalled safely.
+    public static let stateUnreadable = Self(
+        name: "state_unreadable",
+        advice: "/proc/self/task/TID/syscall or schedstat could not be read: mount /proc, on a kernel that has both"
+    )
+    /// libunwind does not accept even the first frame.
+    public static let unwinderFailed = Self(
+        name: "unwinder_failed",
+        advice: "the unwinder found no first frame: the thread's program counter is damaged"
+    )
+    /// The thread went to sleep and woke so often that no copy was consistent within the deadline.
+    public static let threadKeptMoving = Self(
+        name: "thread_kept_moving",
+        advice: "the thread sleeps and wakes too often for a quiet copy: it is not stalled; if you need its stack, allow more time"
+    )
+    /// The signal belongs to another capturer, or another handler was installed over ours.
+    public static let signalInUse = Self(
+        name: "signal_in_use",
+        advice: "something else handles the capture signal: choose another signal"
+    )
+    /// `invalidate()` was called.
+    public static let invalidated = Self(
+        name: "invalidated",
+        advice: "the capturer has been invalidated: make a new one"
+    )
+    /// The target is the calling thread.
+    public static let ownThread = Self(
+        name: "own_thread",
+        advice: "a thread cannot capture itself: call from another thread"
+    )
+    /// The signal number cannot be handled.
+    public static let unusableSignal = Self(
+        name: "unusable_signal",
+        advice: "the signal cannot be handled: choose another, SIGPROF by default"
+    )
+    /// A system call failed that is not expected to.
+    public static let systemCallFailed = Self(
+        name: "system_call_failed",
+        advice: "a system call failed: see the error number"
+    )
+}
+
+extension CaptureError: CustomStringConvertible {
+    /// What it means and what to do, without any of the host's data.
+    public var description: String {
+        guard let underlying else { return "\(code.name): \(code.advice)" }
+        return "\(code.name): \(code.advice) (errno \(underlying))"
+    }
+}

@@ -1,0 +1,68 @@
+import CStackCapture
+
+extension CapturedStack {
+    /// Unwinds the copy in the session's buffer. The target runs on meanwhile, so from here on memory may be allocated.
+    @unsafe static func unwinding(
+        _ handle: OpaquePointer,
+        _ copied: Attempt.Copied
+    ) -> Result<CapturedStack, CaptureError> {
+        var unwound = unsafe stackcap_unwound()
+        let outcome = unsafe stackcap_unwind(handle, &unwound)
+        if let error = CaptureError(outcome) { return .failure(error) }
+        let frames = unsafe UnsafeBufferPointer(start: unwound.frames, count: unwound.count)
+        return .success(
+            CapturedStack(
+                frames: unsafe frames.map(Frame.init),
+                method: copied.method,
+                truncation: Truncation(unsafe unwound.end),
+                systemCall: unsafe copied.look.flatMap(SystemCall.init),
+                cost: unsafe Cost(
+                    heldNanoseconds: unwound.held_ns,
+                    unwindNanoseconds: unwound.unwind_ns,
+                    bytesCopied: unwound.copied_bytes
+                )
+            )
+        )
+    }
+}
+
+extension CapturedStack.Frame {
+    fileprivate init(_ frame: stackcap_frame) {
+        self.init(address: UInt(frame.address), found: Found(frame.found))
+    }
+}
+
+extension CapturedStack.Frame.Found {
+    fileprivate init(_ found: stackcap_found) {
+        switch found {
+        case STACKCAP_FOUND_REGISTER: self = .register
+        case STACKCAP_FOUND_FRAME_POINTER: self = .framePointer
+        case STACKCAP_FOUND_SCAN: self = .scan
+        default: self = .unwindTable
+        }
+    }
+}
+
+extension CapturedStack.Truncation {
+    fileprivate init?(_ end: stackcap_end) {
+        switch end {
+        case STACKCAP_END_COMPLETE: return nil
+        case STACKCAP_END_FRAME_LIMIT: self = .frameLimit
+        case STACKCAP_END_COPY_LIMIT: self = .copyLimit
+        case STACKCAP_END_NO_TABLE: self = .noUnwindTable
+        default: self = .badFrame
+        }
+    }
+}
+
+extension SystemCall {
+    /// Nil for a thread that sleeps outside a system call.
+    fileprivate init?(_ look: stackcap_look) {
+        guard look.state == STACKCAP_STATE_CALLING else { return nil }
+        let arguments = look.arguments
+        self.init(
+            number: Int(look.call),
+            arguments: [arguments.0, arguments.1, arguments.2, arguments.3, arguments.4, arguments.5].map(UInt.init)
+        )
+    }
+}

@@ -1,0 +1,89 @@
+/// One thread's stack at one moment, as addresses of this process. Names are found later, from these and the process's modules.
+public struct CapturedStack: Sendable {
+    /// How the stack was copied.
+    public enum Method: Sendable, Hashable {
+        /// From outside, while the thread slept in the kernel. The thread did not notice.
+        case quiet
+        /// By the thread itself, in a signal handler, while it ran.
+        case signal
+    }
+
+    /// One activation of a function.
+    public struct Frame: Sendable, Hashable {
+        /// How the unwinder came upon the address: how far to trust it.
+        public enum Found: Sendable, Hashable {
+            /// It is the program counter.
+            case register
+            /// The module's unwind table led here.
+            case unwindTable
+            /// The frame pointer led here, past code without an unwind table. Frames in between may be missing.
+            case framePointer
+            /// A search of the stack led here: the thread slept, and its frame pointer was unknown.
+            case scan
+        }
+
+        /// The program counter in the innermost frame, the return address in the others. Look a return address up at
+        /// `address - 1`: the call may be its function's last instruction.
+        public var address: UInt
+        public var found: Found
+
+        public init(address: UInt, found: Found) {
+            self.address = address
+            self.found = found
+        }
+    }
+
+    /// Why the outer frames are missing.
+    public enum Truncation: Sendable, Hashable {
+        /// There are more than 1,024 frames.
+        case frameLimit
+        /// The frames take up more than 512 KiB, or the rest of the stack could not be read.
+        case copyLimit
+        /// Code without an unwind table, and no usable frame pointer there.
+        case noUnwindTable
+        /// The next frame makes no sense: a damaged stack, or a wrong unwind table.
+        case badFrame
+    }
+
+    /// What the capture cost.
+    public struct Cost: Sendable, Hashable {
+        /// How long the thread was kept in the signal handler; the kernel's delivery comes on top, about 7 µs. 0 for `quiet`.
+        public var heldNanoseconds: UInt64
+        /// How long the capturing thread spent on unwinding. The target runs on meanwhile.
+        public var unwindNanoseconds: UInt64
+        /// How much of the stack was copied.
+        public var bytesCopied: UInt64
+
+        public init(heldNanoseconds: UInt64, unwindNanoseconds: UInt64, bytesCopied: UInt64) {
+            self.heldNanoseconds = heldNanoseconds
+            self.unwindNanoseconds = unwindNanoseconds
+            self.bytesCopied = bytesCopied
+        }
+    }
+
+    /// Innermost first. Never empty.
+    public var frames: [Frame]
+    public var method: Method
+    /// Why frames are missing at the outer end, or nil when the last frame is the thread's first.
+    public var truncation: Truncation?
+    /// The system call that the thread sleeps in. Nil for a running thread, and for one that sleeps in a page fault.
+    public var systemCall: SystemCall?
+    public var cost: Cost
+
+    /// Whether the last frame is the thread's first.
+    public var isComplete: Bool { truncation == nil }
+
+    public init(
+        frames: [Frame],
+        method: Method,
+        truncation: Truncation? = nil,
+        systemCall: SystemCall? = nil,
+        cost: Cost
+    ) {
+        self.frames = frames
+        self.method = method
+        self.truncation = truncation
+        self.systemCall = systemCall
+        self.cost = cost
+    }
+}

@@ -1,0 +1,81 @@
+import CStackCapture
+import Glibc
+
+/// The thread to capture.
+struct Target {
+    var threadID: Int32
+    var stack: Range<UInt>
+}
+
+/// One use of a signal for captures: look, copy, unwind, in that order, by one thread at a time.
+/// Safe: the pointer never leaves it but to calls, and C never frees what it points to.
+@safe struct Session: ~Copyable {
+    /// Owned by C and never freed, so the pointer stays good. Nil once closed.
+    private var handle: OpaquePointer?
+    private let signal: Int32
+    private var lastCounters = CaptureCounters(signalsSent: 0, lateSignals: 0, signalsPassedOn: 0, callsCutShort: 0)
+
+    init(signal: Int32, readsThroughFile: Bool) throws(CaptureError) {
+        self.signal = signal
+        let outcome = unsafe stackcap_open(signal, readsThroughFile, &handle)
+        if outcome.error == EINVAL { throw CaptureError(.unusableSignal, underlying: EINVAL) }
+        if let error = CaptureError(outcome) { throw error }
+    }
+
+    mutating func close() {
+        guard let handle = unsafe handle else { return }
+        lastCounters = counters
+        unsafe stackcap_close(handle)
+        unsafe self.handle = nil
+    }
+
+    var counters: CaptureCounters {
+        guard let handle = unsafe handle else { return lastCounters }
+        let counted = unsafe stackcap_read_counters(handle)
+        return CaptureCounters(
+            signalsSent: counted.sent,
+            lateSignals: counted.late,
+            signalsPassedOn: counted.chained,
+            callsCutShort: counted.calls_cut_short
+        )
+    }
+
+    func capture(_ target: Target, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
+        guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
+        if target.threadID == stackcap_own_thread() { return .failure(CaptureError(.ownThread)) }
+        let end = stackcap_now_ns() &+ deadline.nanoseconds
+        let attempt = unsafe Attempt(handle: handle, signal: signal, target: target, deadline: end)
+        return unsafe attempt.copy().flatMap { copied in
+            unsafe CapturedStack.unwinding(handle, copied)
+        }
+    }
+}
+
+extension Duration {
+    /// Whole nanoseconds, 0 for a negative duration, and never more than a century.
+    fileprivate var nanoseconds: UInt64 {
+        let (seconds, attoseconds) = components
+        guard seconds >= 0, attoseconds >= 0 else { return 0 }
+        return UInt64(min(seconds, 3_000_000_000)) * 1_000_000_000 + UInt64(attoseconds / 1_000_000_000)
+    }
+}
+
+extension CaptureError {
+    /// Nil for an outcome that is no error.
+    init?(_ outcome: stackcap_outcome) {
+        let code: Code
+        switch outcome.status {
+        case STACKCAP_OK, STACKCAP_MOVED: return nil
+        case STACKCAP_GONE: code = .threadGone
+        case STACKCAP_NOT_DELIVERED: code = .notDelivered
+        case STACKCAP_STUCK: code = .handlerStuck
+        case STACKCAP_OUT_OF_BOUNDS: code = .stackOutOfBounds
+        case STACKCAP_UNREADABLE: code = .memoryUnreadable
+        case STACKCAP_STATE_UNREADABLE: code = .stateUnreadable
+        case STACKCAP_UNWINDER: code = .unwinderFailed
+        case STACKCAP_IN_USE: code = .signalInUse
+        default: code = .systemCallFailed
+        }
+        self.init(code, underlying: outcome.error == 0 ? nil : outcome.error)
+    }
+}

@@ -1,0 +1,73 @@
+import CStackCapture
+public import Glibc
+import Synchronization
+
+/// Takes the stack of any other thread of this process, blocked or running, without help from that thread and without harm to it.
+///
+/// A thread that sleeps in the kernel is copied from outside and gets no signal, so no sleep or timed wait is cut short. A thread
+/// that runs gets a signal and copies its own stack in the handler. Either way the thread is let go before the copy is unwound.
+///
+/// One capturer per process is the usual thing, made before the first stall: it takes about 1.6 MiB and a signal number.
+public final class StackCapturer: Sendable {
+    /// Serialises captures: buffers and the signal's request are one of each.
+    private let session: Mutex<Session>
+    private let deadline: Duration
+
+    /// Allocates everything and installs the handler. A handler that the application installed before goes on getting the signals
+    /// that are not the capturer's; one that it installs later replaces the capturer's, and captures of running threads then fail.
+    ///
+    /// - Parameters:
+    ///   - signal: Swift's and libdispatch's threads block the real-time signals, but not SIGPROF.
+    ///   - deadline: the longest that one capture waits for its target. The capture of a healthy one takes under a millisecond.
+    /// - Throws: `signalInUse` while another capturer has the signal, `unusableSignal`, `systemCallFailed` without memory.
+    public convenience init(signal: Int32 = SIGPROF, deadline: Duration = .milliseconds(20)) throws(CaptureError) {
+        try self.init(signal: signal, deadline: deadline, readsThroughFile: false)
+    }
+
+    /// - Parameter readsThroughFile: as where a sandbox refuses `process_vm_readv`.
+    init(signal: Int32, deadline: Duration, readsThroughFile: Bool) throws(CaptureError) {
+        self.deadline = deadline
+        session = Mutex(try Session(signal: signal, readsThroughFile: readsThroughFile))
+    }
+
+    deinit {
+        invalidate()
+    }
+
+    /// Takes the stack of a thread of this process. Callable from any thread but the target; one caller at a time, others wait.
+    ///
+    /// Never faults, never takes a lock that the target may hold, allocates nothing until the target has been let go, and does not
+    /// wait for the target beyond the deadline.
+    ///
+    /// - Parameters:
+    ///   - threadID: the kernel's number, as `gettid` gives it.
+    ///   - stack: the thread's stack, lowest address to one behind the highest. Stale bounds make the capture fail, nothing worse.
+    public func capture(threadID: Int32, stack: Range<UInt>) -> Result<CapturedStack, CaptureError> {
+        session.withLock { session in
+            session.capture(Target(threadID: threadID, stack: stack), within: deadline)
+        }
+    }
+
+    /// Puts the previous signal handler back, if the capturer's is still the one installed. Captures then fail with `invalidated`.
+    /// What a late signal could touch stays allocated, and is used again by the next capturer with this signal.
+    public func invalidate() {
+        session.withLock { $0.close() }
+    }
+
+    /// What happened since a capturer with this signal was first made.
+    public var counters: CaptureCounters {
+        session.withLock { $0.counters }
+    }
+}
+
+/// Counts that only grow, over all capturers with the same signal in this process.
+public struct CaptureCounters: Sendable, Hashable {
+    /// Signals sent to running threads.
+    public var signalsSent: UInt64
+    /// Signals that arrived after their capture had given up. They were ignored.
+    public var lateSignals: UInt64
+    /// Signals that were not the capturer's, passed on to the handler installed before.
+    public var signalsPassedOn: UInt64
+    /// System calls that returned EINTR because their thread entered them just before the signal arrived.
+    public var callsCutShort: UInt64
+}
