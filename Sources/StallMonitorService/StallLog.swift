@@ -1,0 +1,44 @@
+public import Logging
+public import StallMonitor
+import StallReports
+
+/// Writes the monitor's events to a log: one line when a stall begins, one when it ends, one for each fault.
+///
+///     StallMonitor.start(onEvent: StallLog(logger).callAsFunction)
+public struct StallLog: Sendable {
+    private let logger: Logger
+    private let level: Logger.Level
+
+    /// - Parameters:
+    ///   - logger: where to write.
+    ///   - level: of the lines about stalls. A library does not decide what is worth a warning, so `info` unless given.
+    public init(_ logger: Logger, level: Logger.Level = .info) {
+        self.logger = logger
+        self.level = level
+    }
+
+    /// Logs the event. Any thread.
+    public func callAsFunction(_ event: StallEvent) {
+        switch event {
+        case .began(let report): log("event loop stalled", report)
+        case .grew: break
+        case .ended(let report): log("event loop recovered", report)
+        case .fault(let error): logger.log(level: level, "stall monitor impaired", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private func log(_ message: Logger.Message, _ report: StallReport) {
+        logger.log(
+            level: level,
+            message,
+            metadata: [
+                "stall.id": "\(report.id)",
+                "stall.loop": "\(report.watched.label)",
+                "stall.duration_ms": "\(report.durationNs / 1_000_000)",
+                "stall.verdict": "\(report.cause.verdict)",
+                "stall.culprit": "\(report.culprit?.function ?? "unknown")",
+                "stall.fingerprint": "\(report.fingerprint)",
+            ]
+        )
+    }
+}
