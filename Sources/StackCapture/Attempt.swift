@@ -61,7 +61,7 @@ import Glibc
     }
 
     private func explained(_ error: CaptureError) -> CaptureError {
-        let isBlocked = error.code == .notDelivered && unsafe stackcap_blocks_signal(target.threadID, signal)
+        let isBlocked = unsafe error.code == .notDelivered && stackcap_blocks_signal(target.threadID, signal)
         return isBlocked ? CaptureError(.signalBlocked) : error
     }
 

@@ -10,19 +10,19 @@ extension CapturedStack {
         let outcome = unsafe stackcap_unwind(handle, &unwound)
         if let error = CaptureError(outcome) { return .failure(error) }
         let frames = unsafe UnsafeBufferPointer(start: unwound.frames, count: unwound.count)
-        return .success(
-            CapturedStack(
-                frames: unsafe frames.map(Frame.init),
-                method: copied.method,
-                truncation: Truncation(unsafe unwound.end),
-                systemCall: unsafe copied.look.flatMap(SystemCall.init),
-                cost: unsafe Cost(
-                    heldNanoseconds: unwound.held_ns,
-                    unwindNanoseconds: unwound.unwind_ns,
-                    bytesCopied: unwound.copied_bytes
-                )
-            )
+        let cost = unsafe Cost(
+            heldNanoseconds: unwound.held_ns,
+            unwindNanoseconds: unwound.unwind_ns,
+            bytesCopied: unwound.copied_bytes
         )
+        let stack = unsafe CapturedStack(
+            frames: frames.map(Frame.init),
+            method: copied.method,
+            truncation: Truncation(unwound.end),
+            systemCall: copied.look.flatMap(SystemCall.init),
+            cost: cost
+        )
+        return .success(stack)
     }
 }
 
