@@ -92,8 +92,7 @@ public final class StallMonitor: Sendable {
                 notices: notices,
                 composer: ReportComposer(run: run, ownCode: configuration.ownCode),
                 shelf: ReportShelf(
-                    path: configuration.directory,
-                    limits: configuration.limits,
+                    directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
                     bell: FaultBell { tell(.fault($0)) }
                 ),
                 record: RunLog(run: run, ledger: ledger) { notices.dropped },

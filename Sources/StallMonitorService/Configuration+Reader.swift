@@ -1,10 +1,11 @@
 public import Configuration
 public import StallMonitor
 import StallReports
+import SystemPackage
 
 extension StallMonitor.Configuration {
-    /// Reads the configuration. A key that is not set keeps its default; a value of the wrong form is an error, so that a slip
-    /// in a file does not silently switch a limit off.
+    /// Reads the configuration. A key that is not set keeps its default; a value of the wrong form is an error, so that a
+    /// slip in a file does not silently switch a limit off.
     ///
     /// | key | form | default |
     /// |---|---|---|
@@ -30,7 +31,8 @@ extension StallMonitor.Configuration {
             ticks: try await config.int("ticks", in: 1...10_000) ?? rule.ticks
         )
         self.limits.maxReports = try await limits.int("reports", in: 1...1_000_000) ?? self.limits.maxReports
-        self.limits.maxBytes = try await limits.int("megabytes", in: 1...1_048_576).map { $0 << 20 } ?? self.limits.maxBytes
+        let megabytes = try await limits.int("megabytes", in: 1...1_048_576)
+        self.limits.maxBytes = megabytes.map { $0 << 20 } ?? self.limits.maxBytes
         service = try await ServiceIdentity(config: config.scoped(to: "service"))
         captureSignal = try await config.int("captureSignal", in: 1...64).map(Int32.init) ?? captureSignal
         ownCode = OwnCode(
@@ -46,7 +48,7 @@ extension StallMonitor.Configuration {
     public static func load(file: String = "config/stall-monitor.yaml") async throws -> Self {
         let reader = ConfigReader(providers: [
             EnvironmentVariablesProvider(),
-            try await FileProvider<YAMLSnapshot>(filePath: .init(file), allowMissing: true),
+            try await FileProvider<YAMLSnapshot>(filePath: FilePath(file), allowMissing: true),
         ])
         return try await Self(config: reader.scoped(to: "stallMonitor"))
     }
@@ -66,7 +68,9 @@ extension ServiceIdentity {
 extension ConfigReader {
     fileprivate func int(_ key: ConfigKey, in range: ClosedRange<Int>) async throws -> Int? {
         guard let value = try await fetchInt(forKey: key) else { return nil }
-        guard range.contains(value) else { throw ConfigurationRangeError(key: key.description, value: value, range: range) }
+        guard range.contains(value) else {
+            throw ConfigurationRangeError(key: key.description, value: value, range: range)
+        }
         return value
     }
 }

@@ -42,7 +42,8 @@ struct Subject {
                 time: time,
                 pulse: pulse,
                 turnStart: MonotonicInstant(stamp: heartbeat.turnStamp),
-                firstTransition: stoodStill ? nil : heartbeat.takeTransitionStamp().flatMap(MonotonicInstant.init(stamp:)),
+                firstTransition: stoodStill
+                    ? nil : heartbeat.takeTransitionStamp().flatMap(MonotonicInstant.init(stamp:)),
                 late: late
             )
         )

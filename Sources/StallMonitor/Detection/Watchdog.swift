@@ -52,7 +52,8 @@ final class Watchdog: LoopWatcher {
         }
         for order in given {
             switch order {
-            case .watch(let identity, let loop, let rule): round.add(Subject(identity: identity, loop: loop, rule: rule))
+            case .watch(let identity, let loop, let rule):
+                round.add(Subject(identity: identity, loop: loop, rule: rule))
             case .cancel(let number): round.remove(number)
             case .stop: return false
             }

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StackCapture
 import Synchronization
 
 /// What the watchdog has done so far, for the run record. Written by the watchdog, read by the reporter.

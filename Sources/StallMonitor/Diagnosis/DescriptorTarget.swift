@@ -21,7 +21,7 @@ enum DescriptorTarget {
     /// thread still waits: later the number may stand for something else.
     static func read(for call: SystemCall) -> String? {
         guard let descriptor = descriptor(of: call) else { return nil }
-        return withUnsafeTemporaryAllocation(byteCount: Int(PATH_MAX), alignment: 1) { buffer in
+        return unsafe withUnsafeTemporaryAllocation(byteCount: Int(PATH_MAX), alignment: 1) { buffer in
             let path = "/proc/self/fd/\(descriptor)"
             let count = unsafe readlink(path, buffer.baseAddress!, buffer.count)
             guard count > 0 else { return nil }

@@ -53,7 +53,8 @@ struct Diagnosis: Hashable, Sendable {
 
     private static func lockOrCall(_ call: SystemCall?, _ target: String?) -> String {
         if call?.name == "futex", let address = call?.arguments.first {
-            return "The thread waited for another thread: a lock, condition or semaphore at 0x\(String(address, radix: 16))."
+            return
+                "The thread waited for another thread: a lock, condition or semaphore at 0x\(String(address, radix: 16))."
         }
         return "The thread waited\(place(call, target))."
     }

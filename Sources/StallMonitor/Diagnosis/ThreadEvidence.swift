@@ -16,7 +16,9 @@ struct ThreadEvidence: Hashable, Sendable {
     /// Reads it. Nil when the thread is gone or /proc is not there. Any thread; four system calls a file, two files.
     static func read(threadID: Int32) -> ThreadEvidence? {
         let task = "/proc/self/task/\(threadID)/"
-        guard let stat = readSmallFile(task + "stat"), let schedule = readSmallFile(task + "schedstat") else { return nil }
+        guard let stat = readSmallFile(task + "stat"), let schedule = readSmallFile(task + "schedstat") else {
+            return nil
+        }
         return ThreadEvidence(stat: stat, schedstat: schedule)
     }
 
@@ -49,10 +51,10 @@ struct EvidenceWindow: Hashable, Sendable {
 
 /// The text of a /proc file of at most 4 KiB. Nil when it cannot be read.
 func readSmallFile(_ path: String) -> String? {
-    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
-    return withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
+    return unsafe withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
         let count = unsafe read(descriptor, buffer.baseAddress, buffer.count)
         guard count > 0 else { return nil }
         return unsafe String(decoding: buffer[..<count], as: UTF8.self)

@@ -61,7 +61,8 @@ struct ReportComposer {
     }
 
     /// Closes the report of a stall that is over.
-    func close(_ report: inout StallReport, of stall: StallObservation, by span: StallSpan, _ evidence: EvidenceWindow?) {
+    func close(_ report: inout StallReport, of stall: StallObservation, by span: StallSpan, _ evidence: EvidenceWindow?)
+    {
         extend(&report, by: span)
         report.state = .recovered
         report.startedAt = WallClockAnchor().time(of: span.earliestStart)
@@ -96,7 +97,7 @@ struct ReportComposer {
         case .captured(let captured):
             stack.method = captured.method == .quiet ? .quiet : .signal
             stack.complete = captured.isComplete
-            stack.error = captured.truncation
+            stack.error = captured.truncation?.sentence
         case .failed(let error): stack.error = error.description
         case .raced: stack.error = "The loop moved on before its stack was taken."
         case .unavailable(let reason): stack.error = reason
@@ -140,7 +141,7 @@ struct ReportComposer {
                     module: frame.moduleIndex.map { modules[$0] },
                     executable: run.process.executable ?? ""
                 ),
-                foundBy: raw.found.reportName
+                foundBy: raw.found.origin
             )
         }
         return NamedFrames(

@@ -3,22 +3,22 @@ import StallReports
 /// The report directory as the reporter sees it: one that may be missing, full or read-only now and well again later. Confined
 /// to the reporter's thread.
 struct ReportShelf {
-    private let path: String
-    private let limits: ReportDirectory.Limits
-    private var directory: ReportDirectory?
+    private let directory: ReportDirectory
     private var bell: FaultBell
     /// How many writes failed so far.
     private(set) var lostWrites: Int64 = 0
 
-    init(path: String, limits: ReportDirectory.Limits, bell: FaultBell) {
-        self.path = path
-        self.limits = limits
+    init(directory: ReportDirectory, bell: FaultBell) {
+        self.directory = directory
         self.bell = bell
     }
 
-    /// Closes the reports that an earlier process left unfinished.
+    /// Makes the directory ready, and closes the reports that processes left unfinished when they died.
     mutating func tidy() {
-        attempt { directory throws(ReportError) in try directory.closeTerminated() }
+        attempt { directory throws(ReportError) in
+            try directory.prepare()
+            try directory.closeTerminated()
+        }
     }
 
     mutating func put(_ report: StallReport) {
@@ -31,15 +31,11 @@ struct ReportShelf {
 
     private mutating func attempt(_ work: (ReportDirectory) throws(ReportError) -> Void) {
         do throws(ReportError) {
-            let directory = try directory ?? ReportDirectory(path: path, limits: limits)
-            self.directory = directory
             try work(directory)
             bell.mended(.reportNotWritten)
         } catch {
-            // Opened anew next time: it may have been removed, or its file system mounted again.
-            directory = nil
             lostWrites += 1
-            bell.ring(StallMonitorError(.reportNotWritten, errno: error.errorNumber, "\(path): \(error)."))
+            bell.ring(StallMonitorError(.reportNotWritten, errno: error.errorNumber, "\(directory.path): \(error)."))
         }
     }
 }

@@ -42,6 +42,29 @@ extension LoopPhase {
     }
 }
 
+extension CapturedStack.Frame.Found {
+    var origin: FrameOrigin {
+        switch self {
+        case .register: .programCounter
+        case .unwindTable: .unwindTable
+        case .framePointer: .framePointer
+        case .scan: .stackScan
+        }
+    }
+}
+
+extension CapturedStack.Truncation {
+    /// Why the outer frames are missing, for people.
+    var sentence: String {
+        switch self {
+        case .frameLimit: "The stack has more frames than a report holds: the outer ones are missing."
+        case .copyLimit: "The stack is larger than what is copied: the outer frames are missing."
+        case .noUnwindTable: "The outer frames are missing: code without an unwind table is in the way."
+        case .badFrame: "The outer frames are missing: the next one makes no sense."
+        }
+    }
+}
+
 extension StallReport.SystemCall {
     init(_ call: SystemCall) {
         self.init(

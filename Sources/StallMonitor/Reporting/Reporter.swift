@@ -44,13 +44,14 @@ struct Reporter: ~Copyable {
             record.count(report)
             publish(report, .began(report))
         case .grew(let number, let span, _):
-            guard var (observation, report) = open[number] else { return }
+            guard var report = open[number]?.report else { return }
             composer.extend(&report, by: span)
-            open[number] = (observation, report)
+            open[number]?.report = report
             publish(report, .grew(report))
         case .ended(let number, let span, let evidence):
-            guard var (observation, report) = open.removeValue(forKey: number) else { return }
-            composer.close(&report, of: observation, by: span, evidence)
+            guard let stall = open.removeValue(forKey: number) else { return }
+            var report = stall.report
+            composer.close(&report, of: stall.observation, by: span, evidence)
             publish(report, .ended(report))
         }
     }

@@ -10,7 +10,7 @@ struct MonitorThread: Sendable {
     ///
     /// - Throws: ``StallMonitorError`` with code `threadNotStarted` when the system has no thread to give (EAGAIN).
     init(name: String, _ body: @escaping @Sendable () -> Void) throws(StallMonitorError) {
-        let box = Unmanaged.passRetained(ThreadBody(body))
+        let box = unsafe Unmanaged.passRetained(ThreadBody(body))
         var handle = pthread_t()
         let error = unsafe monitor_thread_start(
             &handle,
@@ -27,7 +27,7 @@ struct MonitorThread: Sendable {
 
     /// Waits until the thread has ended, `patience` at most. Returns whether it has.
     func join(patience: Duration) -> Bool {
-        unsafe monitor_thread_join(handle, MonotonicInstant.now.advanced(by: patience).nanoseconds) == 0
+        monitor_thread_join(handle, (MonotonicInstant.now + patience).nanoseconds) == 0
     }
 }
 

@@ -3,7 +3,7 @@ import Glibc
 import RunLoopKit
 
 /// The semaphore a monitor thread waits on. `signal` may be called from any thread, and is async-signal-safe (sem_post(3)).
-final class TickSemaphore: Sendable {
+@safe final class TickSemaphore: Sendable {
     // Immutable after init, and a semaphore is made to be shared between threads.
     nonisolated(unsafe) private let semaphore: UnsafeMutablePointer<sem_t>
 

@@ -155,7 +155,10 @@ struct LookScheduleTests {
         #expect(LookSchedule.next(after: now, tick: tick, maturity: now) == now + tick)
     }
 
-    @Test("Looks are a tick to two ticks apart and one falls on the maturity", arguments: [50, 77, 99, 100, 149, 240, 250])
+    @Test(
+        "Looks are a tick to two ticks apart and one falls on the maturity",
+        arguments: [50, 77, 99, 100, 149, 240, 250]
+    )
     func meetsMaturity(_ milliseconds: Int) {
         let maturity = now + .milliseconds(milliseconds)
         var time = now

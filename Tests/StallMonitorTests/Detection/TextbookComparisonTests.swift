@@ -64,7 +64,7 @@ struct TextbookComparisonTests {
 
     /// How long the loop was busy without beginning another turn or resting.
     static func turn(around span: StallSpan, in trace: Trace) -> Duration {
-        let start = trace.transitions.last { $0.isStamped && $0.time <= span.earliestEnd }?.time ?? Trace.start
+        let start = trace.transitions.last { $0.isStamped && $0.time < span.earliestEnd }?.time ?? Trace.start
         let end = trace.transitions.first { $0.time > start && ($0.isStamped || $0.pulse.isAtRest) }?.time ?? trace.end
         return end - start
     }

@@ -1,3 +1,10 @@
+import RunLoopKit
+
+extension MonotonicInstant {
+    static func + (instant: MonotonicInstant, duration: Duration) -> MonotonicInstant { instant.advanced(by: duration) }
+    static func - (later: MonotonicInstant, earlier: MonotonicInstant) -> Duration { earlier.duration(to: later) }
+}
+
 extension Duration {
     /// The whole duration in nanoseconds, held at the ends of 64 bits (± 292 years).
     var nanoseconds: Int64 {
