@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,10 +36,23 @@ __attribute__((noinline)) int event_run_loop_wait(int epoll_fd, struct epoll_eve
     return count;
 }
 
+int run_loop_make_eventfd(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
+
 void run_loop_post_eventfd(int fd) {
     int saved = errno;
     uint64_t one = 1;
     ssize_t written = write(fd, &one, sizeof one);
     (void)written;
     errno = saved;
+}
+
+// The bits that poll and epoll share, of those the loop asks for.
+_Static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT && POLLRDHUP == EPOLLRDHUP, "poll and epoll have the same bits");
+
+uint32_t run_loop_poll(int fd, uint32_t events) {
+    int saved = errno;
+    struct pollfd request = {.fd = fd, .events = (short)(events & (POLLIN | POLLOUT | POLLRDHUP))};
+    int count = poll(&request, 1, 0);
+    errno = saved;
+    return count > 0 ? (uint32_t)(unsigned short)request.revents : 0;
 }

@@ -1,1 +1,140 @@
-public final class EventRunLoop: Sendable {}
+internal import CRunLoopShims
+internal import Glibc
+internal import Synchronization
+
+/// A run loop of CFRunLoop's class, on epoll, eventfd and CLOCK_MONOTONIC. What it does, rule by rule, and the order of a turn: see
+/// README.md in this folder.
+///
+/// One per thread, made when first asked for (R1). Unless a member says otherwise, any thread may call it. A loop whose thread has
+/// ended takes nothing any more: what throws says so, all else does nothing and says so once on stderr (R3).
+public final class EventRunLoop: Sendable {
+    let isMain: Bool
+    let table = Mutex(ModeTable())
+    let blocks = BlockQueue()
+    let wake = WakeUp()
+    let mainQueue = MainQueue()
+    /// Of the innermost activation. A stop that finds none is undone by the next one's start (R22).
+    let stopRequested = Atomic<Bool>(false)
+    /// The kind of event that the latest turn handled, to let another one go first in the next (R36). The loop's thread.
+    let lastArrival = Atomic<UInt8>(0)
+    /// What this loop publishes, and where a watcher leaves its wishes.
+    public let heartbeat = LoopHeartbeat()
+    private let owner: Mutex<Owner>
+
+    private struct Owner: Sendable {
+        var thread: LoopThread?
+        var name: String
+        var pthread: pthread_t?
+    }
+
+    init(main: Bool) {
+        isMain = main
+        let thread = main ? LoopThread.main() : LoopThread.calling()
+        let name = main ? "main" : thread?.name ?? "thread"
+        owner = Mutex(Owner(thread: thread, name: name))
+    }
+
+    /// The main thread's loop. It is never destroyed. Does not touch the main dispatch queue before it runs.
+    public static var main: EventRunLoop { LoopRegistry.main }
+
+    /// The calling thread's loop. It ends with its thread.
+    ///
+    /// Never fails for want of descriptors: it needs none until it first sleeps, and then goes without if need be (see `Poller`).
+    public static var current: EventRunLoop { LoopRegistry.current }
+
+    /// `main`, or the thread's name as the kernel has it, or had it when the thread ended.
+    public var label: String {
+        owner.withLock { owner in
+            if !isMain, let name = owner.thread?.name { owner.name = name }
+            return owner.name
+        }
+    }
+
+    /// The loop's thread. Nil after it ended; on main also if this library was loaded by another thread and main has not run yet.
+    public var thread: LoopThread? { owner.withLock { $0.thread } }
+
+    /// Whether the caller is the loop's thread.
+    var isOnOwnThread: Bool {
+        isMain ? run_loop_is_main_thread() : LoopRegistry.existing === self
+    }
+
+    /// Makes the main thread known, if it was not from the start. The loop's thread.
+    func adoptMainThread() {
+        guard isMain else { return }
+        owner.withLock { owner in
+            if owner.thread == nil { owner.thread = .calling() }
+        }
+    }
+
+    /// Ends the loop with its thread: sources are cancelled, the rest is dropped, pending blocks are released without running (R2).
+    func end() {
+        let (modes, common) = table.withLock { table in
+            let common = table.end()
+            return (table.modes, common)
+        }
+        for mode in modes {
+            for item in mode.items { detachAny(item, from: mode) }
+            mode.withDescriptors { $1.close() }
+        }
+        _ = consume common
+        blocks.close()
+        owner.withLock { $0.thread = nil }
+        heartbeat.end()
+    }
+}
+
+// MARK: - From any thread
+
+extension EventRunLoop {
+    /// Ends the innermost activation as soon as its turn is over, and wakes the loop for it (R22, R23).
+    public func stop() {
+        stopRequested.store(true, ordering: .releasing)
+        wake.post()
+    }
+
+    /// Ends the loop's present sleep, or, if it does not sleep, the next one at once. Also from a signal handler: lock-free, at most
+    /// one `write(2)` (R25, R26).
+    public func wakeUp() { wake.post() }
+
+    /// Wakes the loop if the caller is not its thread: the loop's own thread sees the change before it sleeps.
+    func wakeUpFromElsewhere() {
+        if !isOnOwnThread { wake.post() }
+    }
+
+    /// Runs a block once, on the loop's thread, in a run of one mode, or of any common one (R51).
+    ///
+    /// - Parameter wake: False leaves a sleeping loop asleep, as CFRunLoopPerformBlock does (R24).
+    public func perform(in mode: Mode = .default, wake: Bool = true, _ block: @escaping @Sendable () -> Void) {
+        enqueue(BlockQueue.Block(modes: .one(mode), body: block), wake: wake)
+    }
+
+    /// Runs a block once, on the loop's thread, in whichever of the modes runs first (R51).
+    public func perform(inModes modes: [Mode], wake: Bool = true, _ block: @escaping @Sendable () -> Void) {
+        enqueue(BlockQueue.Block(modes: .several(Set(modes)), body: block), wake: wake)
+    }
+
+    private func enqueue(_ block: BlockQueue.Block, wake: Bool) {
+        guard blocks.append(block) else { return Complaint.loopEnded.make() }
+        if wake { self.wake.post() }
+    }
+
+    /// The mode that runs now, that of the innermost activation; nil if none runs.
+    public var currentMode: Mode? {
+        let pulse = heartbeat.pulse
+        return pulse.phase == .idle ? nil : modeName(at: pulse.modeIndex).map { Mode($0) }
+    }
+
+    /// Whether the loop sleeps, or is just about to.
+    public var isWaiting: Bool { heartbeat.pulse.phase == .waiting }
+
+    /// The name of the mode with an index that the heartbeat gave; nil if there is none.
+    public func modeName(at index: Int) -> String? {
+        table.withLock { $0.modes.indices.contains(index) ? $0.modes[index].name : nil }
+    }
+
+    /// When the earliest timer of a mode fires, those in their callout left out; nil if there is none.
+    public func nextTimerFireDate(in mode: Mode = .default) -> MonotonicInstant? {
+        let earliest = table.withLock { $0.existing(mode)?.earliestFire }
+        return earliest == .distantFuture ? nil : earliest
+    }
+}

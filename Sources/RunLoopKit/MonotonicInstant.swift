@@ -17,6 +17,9 @@ public struct MonotonicInstant: Hashable, Sendable {
         return MonotonicInstant(nanoseconds: UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec))
     }
 
+    /// Whether it is not later than now. Looks at the clock only if there is a need to.
+    var hasPassed: Bool { self != .distantFuture && self <= .now }
+
     /// Later than anything that is waited for: 584 years.
     public static let distantFuture = MonotonicInstant(nanoseconds: .max)
 }

@@ -17,6 +17,13 @@
 /// Async-signal-safe; leaves errno alone.
 int event_run_loop_wait(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns);
 
+/// The events out of `events` (epoll's bits) that `fd` has now, without waiting; POLLNVAL if it is closed. Async-signal-safe; leaves
+/// errno alone.
+uint32_t run_loop_poll(int fd, uint32_t events);
+
+/// A new eventfd, non-blocking, closed on exec; the caller owns it. -1 and errno if the process has no descriptors left.
+int run_loop_make_eventfd(void);
+
 /// Adds one to the eventfd `fd`. If the counter is full the eventfd is ready already, so errors do not matter.
 /// Async-signal-safe; leaves errno alone.
 void run_loop_post_eventfd(int fd);

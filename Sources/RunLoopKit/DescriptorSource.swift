@@ -1,0 +1,157 @@
+internal import CRunLoopShims
+internal import Glibc
+internal import Synchronization
+
+/// Watches a file descriptor that the kernel can wait for: socket, pipe, eventfd, timerfd, signalfd, inotify, pidfd (R34, R35). The
+/// loop never reads or writes it and never closes it. Version 1 in CFRunLoop's terms.
+///
+/// Level-triggered, unless asked otherwise: while an event lasts, each turn delivers it again. One source is delivered a turn (R36).
+/// Invalidate the source before closing the descriptor. If the descriptor is closed first, the source delivers `closed` at the latest
+/// when events keep coming or its number is watched again, and is invalid then; it never keeps the loop busy (R37).
+public final class DescriptorSource: Sendable {
+    public typealias Handler = @Sendable (DescriptorSource, Events) -> Void
+
+    public struct Events: OptionSet, Hashable, Sendable {
+        public let rawValue: UInt32
+
+        @inlinable
+        public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+        public static let readable = Events(rawValue: 1)
+        public static let writable = Events(rawValue: 2)
+        /// The peer has closed, or shut down writing. Delivered in full closes also if not asked for.
+        public static let hangUp = Events(rawValue: 4)
+        /// Delivered also if not asked for.
+        public static let error = Events(rawValue: 8)
+        /// The descriptor was closed under the source, which is now invalid. Delivered also if not asked for.
+        public static let closed = Events(rawValue: 16)
+    }
+
+    public let descriptor: Int32
+    public let interest: Events
+    /// Whether an event is delivered once when it begins, and not as long as it lasts.
+    public let isEdgeTriggered: Bool
+    private let state: Mutex<State>
+
+    private struct State: Sendable {
+        /// The ticket is the descriptor table's.
+        var places: [Place<Int>] = []
+        var isCalled = false
+        var isMuted = false
+        /// Nil once invalid.
+        var handler: Handler?
+    }
+
+    /// - Parameter handler: Called on a loop's thread; never on two at once.
+    public init(
+        descriptor: Int32,
+        events: Events = .readable,
+        edgeTriggered: Bool = false,
+        handler: @escaping Handler
+    ) {
+        self.descriptor = descriptor
+        interest = events
+        isEdgeTriggered = edgeTriggered
+        state = Mutex(State(handler: handler))
+    }
+
+    /// Whether it can still be delivered. Any thread.
+    public var isValid: Bool { state.withLock { $0.handler != nil } }
+
+    /// Takes it out of all loops and modes for good, and frees the handler. Any thread; what runs already runs to its end.
+    public func invalidate() {
+        let (places, handler) = state.withLock { state in (state.places, state.handler.take()) }
+        guard handler != nil else { return }
+        for place in places { place.loop.detach(self, from: place.mode) }
+        for place in places { place.loop.forgetCommon(self) }
+    }
+
+    var epollEvents: UInt32 {
+        var events: UInt32 = isEdgeTriggered ? EPOLLET.rawValue : 0
+        if interest.contains(.readable) { events |= EPOLLIN.rawValue }
+        if interest.contains(.writable) { events |= EPOLLOUT.rawValue }
+        if interest.contains(.hangUp) { events |= EPOLLRDHUP.rawValue }
+        return events
+    }
+}
+
+extension DescriptorSource.Events {
+    /// From the bits of epoll, which are those of poll.
+    fileprivate init(epoll events: UInt32) {
+        self = []
+        if events & EPOLLIN.rawValue != 0 { insert(.readable) }
+        if events & EPOLLOUT.rawValue != 0 { insert(.writable) }
+        if events & (EPOLLHUP.rawValue | EPOLLRDHUP.rawValue) != 0 { insert(.hangUp) }
+        if events & EPOLLERR.rawValue != 0 { insert(.error) }
+        if events & UInt32(POLLNVAL) != 0 { insert(.closed) }
+    }
+}
+
+// MARK: - The loop's side
+
+extension DescriptorSource {
+    /// Calls the handler; says whether it did. In a callout further up the stack, or on another thread, the source is muted instead
+    /// until that ends (R23). The loop's thread.
+    func deliver(_ epollEvents: UInt32) -> Bool {
+        guard let handler = begin() else { return false }
+        let events = Events(epoll: epollEvents)
+        callOut(handler, source: self, events: events)
+        end()
+        if events.contains(.closed) { invalidate() }
+        return true
+    }
+
+    private func begin() -> Handler? {
+        state.withLock { state in
+            guard let handler = state.handler else { return nil }
+            guard !state.isCalled else {
+                state.isMuted = true
+                for place in state.places { place.mode.withDescriptors { $0.mute(place.ticket, in: $1) } }
+                return nil
+            }
+            state.isCalled = true
+            return handler
+        }
+    }
+
+    private func end() {
+        state.withLock { state in
+            state.isCalled = false
+            guard state.isMuted else { return }
+            state.isMuted = false
+            for place in state.places { place.mode.withDescriptors { $0.unmute(place.ticket, in: $1) } }
+        }
+    }
+}
+
+extension DescriptorSource: LoopItem {
+    func attach(to mode: LoopMode, of loop: EventRunLoop) throws(RunLoopError) -> Bool {
+        try state.withLock { state throws(RunLoopError) in
+            guard state.handler != nil else { throw RunLoopError(.itemInvalid) }
+            guard !state.places.isIn(mode) else { return false }
+            let ticket = try mode.withDescriptors { descriptors, poller throws(RunLoopError) in
+                try descriptors.openSet(of: poller, for: loop.wake)
+                return try descriptors.insert(self, in: poller)
+            }
+            state.places.append(Place(loop: loop, mode: mode, ticket: ticket))
+            mode.population.add(1, ordering: .releasing)
+            return true
+        }
+    }
+
+    func detach(from mode: LoopMode) -> Bool {
+        state.withLock { state in
+            guard let place = state.places.leave(mode) else { return false }
+            mode.withDescriptors { $0.remove(place.ticket, from: $1) }
+            mode.population.subtract(1, ordering: .releasing)
+            return true
+        }
+    }
+
+    func isAttached(to mode: LoopMode) -> Bool { state.withLock { $0.places.isIn(mode) } }
+
+    /// The kernel tells a sleeping loop of events by itself, but not of a source found closed because of this one.
+    func didAttach(to mode: LoopMode, of loop: EventRunLoop) {
+        if mode.hasReadyDescriptors.load(ordering: .acquiring) { loop.wakeUpFromElsewhere() }
+    }
+}

@@ -1,0 +1,197 @@
+internal import CRunLoopShims
+internal import Glibc
+
+/// The descriptor sources of one mode, and the queue of those that are ready. Guarded by the mode's lock.
+///
+/// Events are harvested in bunches and delivered one a turn, in turn (R36): a source that was delivered goes to the end of the queue
+/// when the next harvest finds it ready again. One that waited for its delivery longer than one harvest is asked for its events once
+/// more, because an earlier callout may have taken them.
+struct DescriptorTable: Sendable {
+    struct Delivery: Sendable {
+        let source: DescriptorSource
+        let ticket: Int
+        /// As epoll gives them; POLLNVAL if the descriptor is no longer the one that was added.
+        let events: UInt32
+    }
+
+    private struct Slot: Sendable {
+        let source: DescriptorSource
+        let token: UInt64
+        var events: UInt32 = 0
+        /// The harvest that `events` are of.
+        var harvest: UInt64 = 0
+        var isQueued = false
+        /// Out of the epoll set while the source is in its callout elsewhere, so that a nested run does not spin on it.
+        var isMuted = false
+        /// Another file was opened under the descriptor's number.
+        var isClosed = false
+        var deliveries = 0
+    }
+
+    /// How often a level-triggered source is delivered between two looks at whether its descriptor is still the same.
+    private static let deliveriesPerCheck = 32
+
+    private var slots: [Slot?] = []
+    private var freeTickets: [Int] = []
+    private var ticketOfDescriptor: [Int32: Int] = [:]
+    private var queue = TokenQueue()
+    private var nextGeneration: UInt64 = 0
+    /// A removed descriptor had been closed before: its registration lives on if the file was duplicated.
+    private var mayHaveOrphans = false
+    /// An event came from a registration that nobody can remove. Only a new epoll set gets rid of it.
+    private(set) var needsNewSet = false
+
+    var isEmpty: Bool { ticketOfDescriptor.isEmpty }
+    var hasReady: Bool { !queue.isEmpty }
+    var sources: [DescriptorSource] { slots.compactMap { $0?.source } }
+}
+
+// MARK: - Coming and going
+
+extension DescriptorTable {
+    /// Registers the source, and returns its ticket.
+    mutating func insert(_ source: DescriptorSource, in poller: Poller) throws(RunLoopError) -> Int {
+        let ticket = freeTickets.last ?? slots.count
+        let token = nextGeneration << 32 | UInt64(ticket)
+        if let failure = poller.add(source.descriptor, events: source.epollEvents, token: token) {
+            throw DescriptorTable.error(failure)
+        }
+        nextGeneration = (nextGeneration + 1) & 0x7FFF_FFFF
+        if freeTickets.popLast() == nil { slots.append(nil) }
+        slots[ticket] = Slot(source: source, token: token)
+        // The kernel knows the number as new, so the file that we had under it was closed behind our back.
+        if let former = ticketOfDescriptor.updateValue(ticket, forKey: source.descriptor) { markClosed(former) }
+        return ticket
+    }
+
+    mutating func remove(_ ticket: Int, from poller: Poller) {
+        guard let slot = slots[ticket] else { return }
+        if ticketOfDescriptor[slot.source.descriptor] == ticket {
+            ticketOfDescriptor[slot.source.descriptor] = nil
+            if !slot.isMuted, poller.remove(slot.source.descriptor) != nil { mayHaveOrphans = true }
+        }
+        slots[ticket] = nil
+        freeTickets.append(ticket)
+    }
+
+    /// Makes the mode's epoll set if there is none, and registers every source in it. Those whose descriptor is gone are marked as
+    /// closed.
+    mutating func openSet(of poller: Poller, for wakeUp: WakeUp) throws(RunLoopError) {
+        guard !poller.isOpen else { return }
+        try poller.open(for: wakeUp)
+        needsNewSet = false
+        mayHaveOrphans = false
+        for ticket in slots.indices {
+            guard let slot = slots[ticket], !slot.isMuted, !slot.isClosed else { continue }
+            let failure = poller.add(slot.source.descriptor, events: slot.source.epollEvents, token: slot.token)
+            if failure != nil { markClosed(ticket) }
+        }
+    }
+
+    mutating func mute(_ ticket: Int, in poller: Poller) {
+        guard let slot = slots[ticket], !slot.isMuted, !slot.isClosed else { return }
+        if poller.remove(slot.source.descriptor) != nil { return markClosed(ticket) }
+        slots[ticket]?.isMuted = true
+    }
+
+    mutating func unmute(_ ticket: Int, in poller: Poller) {
+        guard let slot = slots[ticket], slot.isMuted else { return }
+        slots[ticket]?.isMuted = false
+        let failure = poller.add(slot.source.descriptor, events: slot.source.epollEvents, token: slot.token)
+        if failure != nil { markClosed(ticket) }
+    }
+
+    private mutating func markClosed(_ ticket: Int) {
+        slots[ticket]?.isClosed = true
+        enqueue(ticket)
+    }
+
+    private static func error(_ failure: Int32) -> RunLoopError {
+        switch failure {
+        case EPERM, EBADF, EINVAL, ELOOP: RunLoopError(.descriptorNotPollable, errno: failure)
+        case EEXIST: RunLoopError(.descriptorInUse)
+        default: RunLoopError(.outOfResources, errno: failure)
+        }
+    }
+}
+
+// MARK: - Events
+
+extension DescriptorTable {
+    /// Notes an event of a harvest.
+    mutating func note(_ token: UInt64, events: UInt32, harvest: UInt64) {
+        let ticket = Int(token & 0xFFFF_FFFF)
+        guard ticket < slots.count, slots[ticket]?.token == token else {
+            // Usually a source that was removed since the wait returned.
+            needsNewSet = needsNewSet || mayHaveOrphans
+            return
+        }
+        slots[ticket]?.events |= events
+        slots[ticket]?.harvest = harvest
+        enqueue(ticket)
+    }
+
+    /// The next source to be delivered, with its events.
+    mutating func takeReady(harvest: UInt64, poller: Poller) -> Delivery? {
+        while let token = queue.popFirst() {
+            let ticket = Int(token & 0xFFFF_FFFF)
+            guard ticket < slots.count, var slot = slots[ticket], slot.token == token else { continue }
+            let events = currentEvents(of: &slot, harvest: harvest, poller: poller)
+            slot.isQueued = false
+            slot.events = 0
+            slots[ticket] = slot
+            if events != 0 { return Delivery(source: slot.source, ticket: ticket, events: events) }
+        }
+        return nil
+    }
+
+    private mutating func currentEvents(of slot: inout Slot, harvest: UInt64, poller: Poller) -> UInt32 {
+        if slot.isClosed { return UInt32(POLLNVAL) }
+        // An edge is told once: it must not be dropped, whatever became of it.
+        if slot.source.isEdgeTriggered { return slot.events }
+        slot.deliveries += 1
+        if slot.deliveries.isMultiple(of: DescriptorTable.deliveriesPerCheck), isStale(slot, poller: poller) {
+            needsNewSet = true
+            slot.isClosed = true
+            return UInt32(POLLNVAL)
+        }
+        if slot.harvest == harvest { return slot.events }
+        return run_loop_poll(slot.source.descriptor, slot.source.epollEvents)
+    }
+
+    /// A closed descriptor goes on giving events if the file was duplicated, for ever (R37).
+    private func isStale(_ slot: Slot, poller: Poller) -> Bool {
+        poller.refresh(slot.source.descriptor, events: slot.source.epollEvents, token: slot.token) != nil
+    }
+
+    private mutating func enqueue(_ ticket: Int) {
+        guard let slot = slots[ticket], !slot.isQueued else { return }
+        slots[ticket]?.isQueued = true
+        queue.append(slot.token)
+    }
+}
+
+/// First in, first out, without moving what is left at each step.
+private struct TokenQueue: Sendable {
+    private var tokens: [UInt64] = []
+    private var head = 0
+
+    var isEmpty: Bool { head == tokens.count }
+
+    mutating func append(_ token: UInt64) { tokens.append(token) }
+
+    mutating func popFirst() -> UInt64? {
+        guard head < tokens.count else { return nil }
+        defer {
+            head += 1
+            if head == tokens.count {
+                tokens.removeAll(keepingCapacity: true)
+                head = 0
+            } else if head > 64, head > tokens.count / 2 {
+                tokens.removeFirst(head)
+                head = 0
+            }
+        }
+        return tokens[head]
+    }
+}

@@ -1,0 +1,121 @@
+internal import Synchronization
+
+extension EventRunLoop {
+    /// Adds a source to a mode, making the mode if need be (R4). Adding to ``Mode/common`` adds to each common mode, present and future
+    /// (R6). Adding twice does nothing.
+    public func add(_ source: EventSource, to mode: Mode = .default) { attachOrComplain(source, to: mode) }
+
+    /// Takes a source out of a mode; out of ``Mode/common``: out of each common mode.
+    public func remove(_ source: EventSource, from mode: Mode = .default) { detach(source, from: mode) }
+
+    /// Whether the source is in a mode; for ``Mode/common``: whether it was added to that.
+    public func contains(_ source: EventSource, in mode: Mode = .default) -> Bool { hasAttached(source, in: mode) }
+
+    /// Adds a source to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop. Throws if the kernel refuses
+    /// the descriptor, and then has added nothing.
+    public func add(_ source: DescriptorSource, to mode: Mode = .default) throws(RunLoopError) {
+        try attach(source, to: mode)
+    }
+
+    /// Takes a source out of a mode, as for an ``EventSource``.
+    public func remove(_ source: DescriptorSource, from mode: Mode = .default) { detach(source, from: mode) }
+
+    /// Whether the source is in a mode, as for an ``EventSource``.
+    public func contains(_ source: DescriptorSource, in mode: Mode = .default) -> Bool { hasAttached(source, in: mode) }
+
+    /// Adds a timer to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop (R27). A timer that is on
+    /// another loop is left there.
+    public func add(_ timer: EventTimer, to mode: Mode = .default) { attachOrComplain(timer, to: mode) }
+
+    /// Takes a timer out of a mode, as for an ``EventSource``.
+    public func remove(_ timer: EventTimer, from mode: Mode = .default) { detach(timer, from: mode) }
+
+    /// Whether the timer is in a mode, as for an ``EventSource``.
+    public func contains(_ timer: EventTimer, in mode: Mode = .default) -> Bool { hasAttached(timer, in: mode) }
+
+    /// Adds an observer to a mode, as for an ``EventSource``. An observer that is on another loop is left there (R38).
+    public func add(_ observer: LoopObserver, to mode: Mode = .default) { attachOrComplain(observer, to: mode) }
+
+    /// Takes an observer out of a mode, as for an ``EventSource``.
+    public func remove(_ observer: LoopObserver, from mode: Mode = .default) { detach(observer, from: mode) }
+
+    /// Whether the observer is in a mode, as for an ``EventSource``.
+    public func contains(_ observer: LoopObserver, in mode: Mode = .default) -> Bool { hasAttached(observer, in: mode) }
+
+    /// Puts a mode into the common set, for good, and into the mode what was added to ``Mode/common`` (R5, R6).
+    public func addCommonMode(_ mode: Mode) {
+        guard mode != .common else { return }
+        let (target, entered): (LoopMode, [any LoopItem]) = table.withLock { table in
+            let target = table.mode(mode)
+            guard !target.isCommon.exchange(true, ordering: .acquiringAndReleasing) else { return (target, []) }
+            return (target, table.commonItems.filter { item in (try? item.attach(to: target, of: self)) ?? false })
+        }
+        for item in entered { item.didAttach(to: target, of: self) }
+        blocks.modesChanged()
+    }
+
+    /// The modes in the common set.
+    public var commonModes: [Mode] { table.withLock { $0.commonModes.map { Mode($0.name) } } }
+}
+
+// MARK: - For all kinds
+
+extension EventRunLoop {
+    private func attach(_ item: some LoopItem, to mode: Mode) throws(RunLoopError) {
+        let entered = try table.withLock { table throws(RunLoopError) in
+            guard !table.hasEnded else { throw RunLoopError(.loopEnded) }
+            let targets = mode == .common ? table.commonModes : [table.mode(mode)]
+            let entered = try enter(item, targets)
+            // After the first that can fail, and under the lock that `forgetCommon` takes: an invalid item is never left recorded.
+            if mode == .common { table.record(item) }
+            return entered
+        }
+        for target in entered { item.didAttach(to: target, of: self) }
+    }
+
+    /// All or none.
+    private func enter(_ item: some LoopItem, _ targets: [LoopMode]) throws(RunLoopError) -> [LoopMode] {
+        var entered: [LoopMode] = []
+        do {
+            for target in targets where try item.attach(to: target, of: self) { entered.append(target) }
+            return entered
+        } catch {
+            for target in entered { _ = item.detach(from: target) }
+            throw error
+        }
+    }
+
+    private func attachOrComplain(_ item: some LoopItem, to mode: Mode) {
+        do {
+            try attach(item, to: mode)
+        } catch {
+            Complaint.of(error).make()
+        }
+    }
+
+    private func detach(_ item: some LoopItem, from mode: Mode) {
+        let targets: [LoopMode] = table.withLock { table in
+            guard mode == .common else { return table.existing(mode).map { [$0] } ?? [] }
+            return table.forget(item) ? table.commonModes : []
+        }
+        for target in targets { detach(item, from: target) }
+    }
+
+    func detach(_ item: some LoopItem, from mode: LoopMode) {
+        if item.detach(from: mode) { item.didDetach(from: mode, of: self) }
+    }
+
+    func detachAny(_ item: any LoopItem, from mode: LoopMode) { detach(item, from: mode) }
+
+    /// No mode that becomes common later gets the item.
+    func forgetCommon(_ item: some LoopItem) { table.withLock { _ = $0.forget(item) } }
+
+    private func hasAttached(_ item: some LoopItem, in mode: Mode) -> Bool {
+        let target: LoopMode? = table.withLock { table in
+            if mode == .common { return table.isCommonItem(item) ? table.commonModes.first : nil }
+            return table.existing(mode)
+        }
+        guard let target else { return false }
+        return mode == .common || item.isAttached(to: target)
+    }
+}

@@ -1,0 +1,174 @@
+internal import Synchronization
+
+/// One call of `run`: what its turns need to know.
+struct Activation {
+    let mode: LoopMode
+    /// When it times out; `distantFuture` for never.
+    let deadline: MonotonicInstant
+    /// A timeout of zero or less: one pass, and no sleep (R18).
+    let pollsOnly: Bool
+    let returnsAfterSource: Bool
+    /// The first turn, and one after a drain, do not look at the main queue out of turn (R16).
+    var skipsLook = true
+    /// This turn's look has asked the kernel already.
+    var hasHarvested = false
+}
+
+extension EventRunLoop {
+    /// Runs the default mode until it is stopped or finished (R21). The loop's thread only.
+    public func run() {
+        while true {
+            switch run(mode: .default) {
+            case .stopped, .finished: return
+            case .timedOut, .handledSource: continue
+            }
+        }
+    }
+
+    /// Runs one mode. The loop's thread only; may be called again from inside a callout (R23).
+    ///
+    /// - Parameters:
+    ///   - timeout: Nil for ever; zero or less makes one polling pass (R18).
+    ///   - returnAfterSourceHandled: Return after a turn that performed a source or drained the main queue (R19).
+    /// - Returns: Why it ended (R17). `finished` at once, unobserved, for an empty mode (R11) and for ``Mode/common`` (R8).
+    @discardableResult
+    public func run(
+        mode: Mode = .default,
+        for timeout: Duration? = nil,
+        returnAfterSourceHandled: Bool = false
+    ) -> RunResult {
+        precondition(isOnOwnThread, "A run loop is run by its own thread; use `perform` to have work done there.")
+        guard mode != .common else {
+            Complaint.commonIsNoMode.make()
+            return .finished
+        }
+        guard let mode = table.withLock({ $0.existing(mode) }), !isEmpty(mode) else { return .finished }
+        adoptMainThread()
+        var activation = Activation(
+            mode: mode,
+            deadline: timeout.map { .now.advanced(by: $0) } ?? .distantFuture,
+            pollsOnly: timeout.map { $0 <= .zero } ?? false,
+            returnsAfterSource: returnAfterSourceHandled
+        )
+        return activate(&activation)
+    }
+
+    /// Pushes the activation, runs it, and restores the outer one (R12).
+    private func activate(_ activation: inout Activation) -> RunResult {
+        let outer = heartbeat.pulse
+        let outerStop = stopRequested.exchange(false, ordering: .acquiringAndReleasing)
+        notify(.entry, in: activation.mode)
+        let result = takeTurns(&activation)
+        notify(.exit, in: activation.mode)
+        stopRequested.store(outerStop, ordering: .releasing)
+        // With a turn of its own, so that a watcher sees the return as a transition even if the phase is that of before.
+        heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
+        return result
+    }
+
+    private func takeTurns(_ activation: inout Activation) -> RunResult {
+        if stopRequested.load(ordering: .acquiring) { return .stopped }
+        while true {
+            if let result = turn(&activation) { return result }
+        }
+    }
+
+    /// One turn (R14).
+    private func turn(_ activation: inout Activation) -> RunResult? {
+        let mode = activation.mode
+        notify(.beforeTimers, in: mode)
+        notify(.beforeSources, in: mode)
+        runBlocks(in: mode)
+        var handled = performSources(activation)
+        if handled { runBlocks(in: mode) }
+
+        let arrival = look(&activation) ?? (handled || activation.pollsOnly ? poll(activation) : sleep(activation))
+        activation.skipsLook = false
+        switch arrival {
+        case .nothing, .wakeUp: break
+        case .timers(let now): fireTimers(in: mode, at: now)
+        case .mainQueue:
+            mainQueue.drain()
+            activation.skipsLook = true
+            handled = true
+        case .descriptor(let delivery):
+            handled = delivery.source.deliver(delivery.events) || handled
+        }
+        runBlocks(in: mode)
+        return result(of: activation, handledSource: handled)
+    }
+
+    /// First match wins (R17).
+    private func result(of activation: Activation, handledSource: Bool) -> RunResult? {
+        if handledSource && activation.returnsAfterSource { return .handledSource }
+        if hasTimedOut(activation) { return .timedOut }
+        if stopRequested.load(ordering: .acquiring) { return .stopped }
+        return isEmpty(activation.mode) ? .finished : nil
+    }
+
+    private func hasTimedOut(_ activation: Activation) -> Bool {
+        activation.pollsOnly || activation.deadline.hasPassed
+    }
+
+    /// Whether nothing could ever happen in the mode (R9, R10).
+    private func isEmpty(_ mode: LoopMode) -> Bool {
+        if mode.population.load(ordering: .acquiring) > 0 || servesMainQueue(in: mode) { return false }
+        return !blocks.hasBlocks(for: mode)
+    }
+
+    /// On main, in common modes, outside its own callout (R58).
+    func servesMainQueue(in mode: LoopMode) -> Bool {
+        isMain && mode.isCommon.load(ordering: .acquiring) && !mainQueue.isDraining
+    }
+}
+
+// MARK: - Callouts
+
+extension EventRunLoop {
+    /// Publishes a transition and tells the observers. With none, that is two loads and a store.
+    @inline(__always)
+    func notify(_ phase: LoopPhase, in mode: LoopMode) {
+        let turn = heartbeat.pulse.turn &+ (phase == .beforeTimers ? 1 : 0)
+        heartbeat.publish(phase, modeIndex: mode.index, turn: turn)
+        guard let activity = phase.activity,
+            mode.observedActivities.load(ordering: .acquiring) & activity.rawValue != 0
+        else { return }
+        callObservers(activity, in: mode)
+    }
+
+    /// In order, on a snapshot (R38, R39).
+    @inline(never)
+    private func callObservers(_ activity: Activity, in mode: LoopMode) {
+        for observer in mode.observers where observer.activities.contains(activity) { observer.observe(activity) }
+    }
+
+    private func runBlocks(in mode: LoopMode) {
+        let batch = blocks.take(for: mode)
+        guard !batch.isEmpty else { return }
+        for block in batch { callOut(block: block.body) }
+        blocks.recycle(batch)
+    }
+
+    /// Performs the signalled sources, or the first of them (R28–R32); says whether any was performed.
+    private func performSources(_ activation: Activation) -> Bool {
+        let mode = activation.mode
+        guard mode.hasSignalledSources.load(ordering: .acquiring) else { return false }
+        let pass = mode.takeSignalled()
+        var handled = false
+        for (index, source) in pass.enumerated() {
+            if source.performIfSignalled(in: mode) { handled = true }
+            if handled && activation.returnsAfterSource && index + 1 < pass.count {
+                mode.putBack(pass[(index + 1)...])
+                break
+            }
+        }
+        mode.recycle(pass)
+        return handled
+    }
+
+    private func fireTimers(in mode: LoopMode, at now: MonotonicInstant) {
+        let due = mode.takeDueTimers(at: now)
+        for timer in due { timer.fireIfDue(at: now, in: mode) }
+        mode.recycle(due)
+    }
+}

@@ -1,0 +1,40 @@
+/// What can be put into modes: the four kinds share how they come and go.
+///
+/// Locks are taken in one order: a loop's mode table, then an item's state, then a mode's contents. No lock is held while foreign
+/// code runs, the deinit of what a closure holds included.
+protocol LoopItem: AnyObject, Sendable {
+    var isValid: Bool { get }
+
+    /// Puts the item into a mode. False if it was there already.
+    func attach(to mode: LoopMode, of loop: EventRunLoop) throws(RunLoopError) -> Bool
+    /// Takes the item out of a mode. False if it was not there.
+    func detach(from mode: LoopMode) -> Bool
+    func isAttached(to mode: LoopMode) -> Bool
+
+    /// Called after a successful `attach` or `detach`, outside all locks, once per loop and mode (R33).
+    func didAttach(to mode: LoopMode, of loop: EventRunLoop)
+    func didDetach(from mode: LoopMode, of loop: EventRunLoop)
+}
+
+extension LoopItem {
+    func didAttach(to mode: LoopMode, of loop: EventRunLoop) {}
+    func didDetach(from mode: LoopMode, of loop: EventRunLoop) {}
+}
+
+/// Where an item is: one loop's mode, with what the item's kind needs to find itself there.
+struct Place<Ticket: Sendable>: Sendable {
+    let loop: EventRunLoop
+    let mode: LoopMode
+    var ticket: Ticket
+}
+
+extension Array {
+    func isIn<Ticket>(_ mode: LoopMode) -> Bool where Element == Place<Ticket> {
+        contains { $0.mode === mode }
+    }
+
+    /// Removes and returns the place in a mode.
+    mutating func leave<Ticket>(_ mode: LoopMode) -> Place<Ticket>? where Element == Place<Ticket> {
+        firstIndex { $0.mode === mode }.map { remove(at: $0) }
+    }
+}

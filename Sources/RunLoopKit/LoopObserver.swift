@@ -1,0 +1,82 @@
+internal import Synchronization
+
+/// Sees the activities of one loop (R38). Any thread may create it, add it and invalidate it; it is called on the loop's thread.
+public final class LoopObserver: Sendable {
+    public typealias Callback = @Sendable (LoopObserver, EventRunLoop.Activity) -> Void
+
+    public let activities: EventRunLoop.Activity
+    /// Lower comes first.
+    public let order: Int
+    /// Whether it stays after its first callback (R40).
+    public let repeats: Bool
+    private let state: Mutex<State>
+
+    private struct State: Sendable {
+        var places: [Place<Void>] = []
+        var isCalled = false
+        /// Nil once invalid.
+        var callback: Callback?
+    }
+
+    public init(
+        activities: EventRunLoop.Activity = .all,
+        order: Int = 0,
+        repeats: Bool = true,
+        _ callback: @escaping Callback
+    ) {
+        self.activities = activities
+        self.order = order
+        self.repeats = repeats
+        state = Mutex(State(callback: callback))
+    }
+
+    /// Whether it can still be called. Any thread.
+    public var isValid: Bool { state.withLock { $0.callback != nil } }
+
+    /// Takes it out of all modes for good, and frees the callback. Any thread; what runs already runs to its end.
+    public func invalidate() {
+        let (places, callback) = state.withLock { state in (state.places, state.callback.take()) }
+        guard callback != nil else { return }
+        for place in places { place.loop.detach(self, from: place.mode) }
+        places.first?.loop.forgetCommon(self)
+    }
+
+    /// Calls it, unless it is invalid or in a callout of its own further up the stack (R23, R39). The loop's thread.
+    func observe(_ activity: EventRunLoop.Activity) {
+        let callback: Callback? = state.withLock { state in
+            guard !state.isCalled, let callback = state.callback else { return nil }
+            state.isCalled = true
+            return callback
+        }
+        guard let callback else { return }
+        callOut(callback, observer: self, activity: activity)
+        state.withLock { $0.isCalled = false }
+        if !repeats { invalidate() }
+    }
+}
+
+extension LoopObserver: LoopItem {
+    func attach(to mode: LoopMode, of loop: EventRunLoop) throws(RunLoopError) -> Bool {
+        try state.withLock { state throws(RunLoopError) in
+            guard state.callback != nil else { throw RunLoopError(.itemInvalid) }
+            guard state.places.allSatisfy({ $0.loop === loop }) else { throw RunLoopError(.itemOnOtherLoop) }
+            guard !state.places.isIn(mode) else { return false }
+            state.places.append(Place(loop: loop, mode: mode, ticket: ()))
+            mode.withObservers { observers in
+                let position = observers.firstIndex { $0.order > order } ?? observers.endIndex
+                observers.insert(self, at: position)
+            }
+            return true
+        }
+    }
+
+    func detach(from mode: LoopMode) -> Bool {
+        state.withLock { state in
+            guard state.places.leave(mode) != nil else { return false }
+            mode.withObservers { $0.removeAll { $0 === self } }
+            return true
+        }
+    }
+
+    func isAttached(to mode: LoopMode) -> Bool { state.withLock { $0.places.isIn(mode) } }
+}

@@ -1,0 +1,48 @@
+internal import CRunLoopShims
+internal import Glibc
+
+/// Which thread has which loop (R1).
+enum LoopRegistry {
+    static let main = EventRunLoop(main: true)
+
+    static var current: EventRunLoop {
+        if run_loop_is_main_thread() { return main }
+        return existing ?? make()
+    }
+
+    /// The calling thread's loop, if it has one. Not for the main thread.
+    static var existing: EventRunLoop? {
+        guard let stored = unsafe pthread_getspecific(key) else { return nil }
+        return unsafe Unmanaged<EventRunLoop>.fromOpaque(stored).takeUnretainedValue()
+    }
+
+    private static func make() -> EventRunLoop {
+        let loop = EventRunLoop(main: false)
+        unsafe store(Unmanaged.passRetained(loop).toOpaque())
+        return loop
+    }
+
+    private static func store(_ value: UnsafeMutableRawPointer?) {
+        let failure = unsafe pthread_setspecific(key, value)
+        precondition(failure == 0, "pthread_setspecific: errno \(failure); the process is out of memory")
+    }
+
+    /// The threads' slots for their loops. The C library calls the destructor on each thread that ends with a loop.
+    private static let key: pthread_key_t = {
+        var key = pthread_key_t()
+        let failure = unsafe pthread_key_create(&key) { stored in
+            guard let stored = unsafe stored else { return }
+            unsafe LoopRegistry.end(Unmanaged<EventRunLoop>.fromOpaque(stored))
+        }
+        precondition(failure == 0, "pthread_key_create: errno \(failure); no thread-specific keys left")
+        return key
+    }()
+
+    private static func end(_ loop: Unmanaged<EventRunLoop>) {
+        // The slot is empty by now. Cancel callbacks that ask for the current loop shall get this one, not a new one.
+        unsafe store(loop.toOpaque())
+        unsafe loop.takeUnretainedValue().end()
+        unsafe store(nil)
+        unsafe loop.release()
+    }
+}

@@ -1,0 +1,40 @@
+internal import CRunLoopShims
+internal import Glibc
+
+/// The thread that a loop belongs to, as the kernel and a reader of stacks know it.
+public struct LoopThread: Sendable, Hashable {
+    /// The kernel's thread id.
+    public let id: Int32
+    /// The addresses of its stack, guard page excluded; `upperBound` is where it begins. On the main thread the lower part is
+    /// mapped only as the stack grows, and with an unlimited stack is very far away. Empty if the bounds cannot be had.
+    public let stack: Range<UInt>
+}
+
+extension LoopThread {
+    /// The calling thread.
+    static func calling() -> LoopThread {
+        LoopThread(id: run_loop_current_tid(), pthread: pthread_self())
+    }
+
+    /// The main thread, if its pthread_t was seen: always, unless this library was loaded by another thread with dlopen.
+    static func main() -> LoopThread? {
+        var thread = pthread_t()
+        guard unsafe run_loop_main_pthread(&thread) else { return nil }
+        return LoopThread(id: run_loop_main_tid(), pthread: thread)
+    }
+
+    private init(id: Int32, pthread: pthread_t) {
+        var low: UInt = 0
+        var high: UInt = 0
+        let error = unsafe run_loop_stack_bounds(pthread, &low, &high)
+        self.init(id: id, stack: error == 0 && low < high ? low..<high : 0..<0)
+    }
+
+    /// The thread's present name in the kernel; nil after it ended.
+    var name: String? {
+        unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 16) { buffer in
+            guard let start = buffer.baseAddress, unsafe run_loop_thread_name(id, start) else { return nil }
+            return unsafe String(cString: start)
+        }
+    }
+}

@@ -1,0 +1,54 @@
+internal import CRunLoopShims
+internal import Glibc
+internal import Synchronization
+
+/// The main loop's dealings with the main dispatch queue (R58), and through it with the main actor. The loop's thread only; the
+/// atomics are there for the compiler's proof, and relaxed.
+///
+/// libdispatch writes to an eventfd when work comes. The sets of common modes watch it edge-triggered, so that a drain costs no read.
+/// An edge seen while draining is not allowed (inside a drain) is remembered here.
+final class MainQueue: Sendable {
+    private let isReadyFlag = Atomic<Bool>(false)
+    private let isDrainingFlag = Atomic<Bool>(false)
+    /// How many epoll sets watch the eventfd. With one, each edge is one readiness. With more, each gets every edge, and an event only
+    /// counts if the eventfd has something to read. (A set that was made anew counts twice: that costs reads, nothing else.)
+    private let watchers = Atomic<Int>(0)
+
+    /// There may be work that no drain has served.
+    var isReady: Bool { isReadyFlag.load(ordering: .relaxed) }
+    /// A drain is on the stack.
+    var isDraining: Bool { isDrainingFlag.load(ordering: .relaxed) }
+
+    /// Watches the queue in a set. Tells again of work that is there already.
+    func watch(in poller: Poller) {
+        let events = EPOLLIN.rawValue | EPOLLET.rawValue
+        let failure = poller.add(run_loop_main_queue_eventfd(), events: events, token: Poller.mainQueueToken)
+        guard failure == nil else { return Complaint.outOfResources.make() }
+        poller.watchesMainQueue.store(true, ordering: .relaxed)
+        watchers.add(1, ordering: .relaxed)
+    }
+
+    func noteEvent() {
+        if watchers.load(ordering: .relaxed) > 1, !readEventfd() { return }
+        isReadyFlag.store(true, ordering: .relaxed)
+    }
+
+    /// Does the work that is on the queue now. Not inside a drain.
+    func drain() {
+        isReadyFlag.store(false, ordering: .relaxed)
+        isDrainingFlag.store(true, ordering: .relaxed)
+        drainMainDispatchQueue()
+        isDrainingFlag.store(false, ordering: .relaxed)
+    }
+
+    private func readEventfd() -> Bool {
+        var count: UInt64 = 0
+        return unsafe read(run_loop_main_queue_eventfd(), &count, MemoryLayout<UInt64>.size) > 0
+    }
+}
+
+/// What an async `main` drains the main queue with (R60): the main loop, for ever. The process ends with `exit`.
+@_cdecl("event_run_loop_run_main")
+func runMainForEver() {
+    while true { EventRunLoop.main.run() }
+}

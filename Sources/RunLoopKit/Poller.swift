@@ -1,0 +1,84 @@
+internal import CRunLoopShims
+internal import Glibc
+internal import Synchronization
+
+/// One mode's epoll set: the loop's wake-up eventfd, on main the main queue's, and the mode's descriptors. Made when the mode first
+/// waits or gets a descriptor.
+///
+/// Opening, closing and changing happen under the mode's lock; waiting is the loop's thread alone and takes none.
+final class Poller: Sendable {
+    /// What an event of the set's own members carries; descriptors' tokens are below.
+    static let wakeUpToken = UInt64.max
+    static let mainQueueToken = UInt64.max - 1
+    /// Events taken by one wait. What is left over stays in the kernel's list, at its head.
+    private static let capacity = 32
+
+    private let epoll = Atomic<Int32>(-1)
+    /// Number of the latest harvest, to tell fresh events from remembered ones. The loop's thread.
+    private let harvests = Atomic<UInt64>(0)
+    /// Whether the main queue's eventfd is in the set. The loop's thread.
+    let watchesMainQueue = Atomic<Bool>(false)
+
+    deinit { close() }
+
+    var isOpen: Bool { epoll.load(ordering: .acquiring) >= 0 }
+    var harvest: UInt64 { harvests.load(ordering: .relaxed) }
+
+    /// Makes the set, if there is none yet.
+    func open(for wakeUp: WakeUp) throws(RunLoopError) {
+        guard !isOpen else { return }
+        let eventfd = try wakeUp.descriptor()
+        let made = epoll_create1(Int32(EPOLL_CLOEXEC))
+        guard made >= 0 else { throw RunLoopError(.outOfResources, errno: errno) }
+        epoll.store(made, ordering: .releasing)
+        if let failure = add(eventfd, events: EPOLLIN.rawValue | EPOLLET.rawValue, token: Poller.wakeUpToken) {
+            close()
+            throw RunLoopError(.outOfResources, errno: failure)
+        }
+    }
+
+    func close() {
+        let fd = epoll.exchange(-1, ordering: .acquiringAndReleasing)
+        if fd >= 0 { Glibc.close(fd) }
+        watchesMainQueue.store(false, ordering: .relaxed)
+    }
+
+    /// Returns the errno, or nil.
+    func add(_ fd: Int32, events: UInt32, token: UInt64) -> Int32? {
+        control(EPOLL_CTL_ADD, fd, events: events, token: token)
+    }
+
+    /// Returns the errno, or nil. EBADF and ENOENT say that `fd` was closed, and perhaps opened anew, since it was added.
+    func refresh(_ fd: Int32, events: UInt32, token: UInt64) -> Int32? {
+        control(EPOLL_CTL_MOD, fd, events: events, token: token)
+    }
+
+    /// Returns the errno, or nil.
+    func remove(_ fd: Int32) -> Int32? { control(EPOLL_CTL_DEL, fd, events: 0, token: 0) }
+
+    /// Waits, for ever if there is no timeout, and hands each event to `receive`. The loop's thread.
+    func wait(for timeout: Duration?, _ receive: (_ token: UInt64, _ events: UInt32) -> Void) {
+        let fd = epoll.load(ordering: .relaxed)
+        harvests.add(1, ordering: .relaxed)
+        unsafe withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: Poller.capacity) { events in
+            guard let start = events.baseAddress else { return }
+            let count = unsafe event_run_loop_wait(
+                fd,
+                start,
+                Int32(Poller.capacity),
+                timeout?.saturatedNanoseconds ?? -1
+            )
+            // Interrupted by a signal: nothing came. Any other error means that the set itself is broken.
+            precondition(
+                count >= 0 || count == -EINTR,
+                "epoll_wait: errno \(-count); was the loop's descriptor closed?"
+            )
+            for index in 0..<max(0, Int(count)) { unsafe receive(events[index].data.u64, events[index].events) }
+        }
+    }
+
+    private func control(_ operation: Int32, _ fd: Int32, events: UInt32, token: UInt64) -> Int32? {
+        var event = unsafe epoll_event(events: events, data: epoll_data_t(u64: token))
+        return unsafe epoll_ctl(epoll.load(ordering: .relaxed), operation, fd, &event) == 0 ? nil : errno
+    }
+}
