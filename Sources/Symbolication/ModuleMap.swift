@@ -1,0 +1,82 @@
+import Glibc
+
+/// What is mapped where, from `/proc/self/maps` at one moment. Not from the loader: a stalled thread may hold its lock.
+struct ModuleMap: Sendable {
+    struct Mapping: Sendable, Hashable {
+        var range: Range<UInt>
+        var fileOffset: UInt
+        /// As in the file: may end with the mark for a deleted one.
+        var path: String
+    }
+
+    /// By address.
+    private let mappings: [Mapping]
+
+    init(parsing text: [UInt8]) {
+        mappings = text.split(separator: UInt8(ascii: "\n")).compactMap(Mapping.init)
+    }
+
+    /// Empty without `/proc`.
+    static func ofThisProcess() -> ModuleMap {
+        ModuleMap(parsing: readWholeFile("/proc/self/maps") ?? [])
+    }
+
+    /// - Returns: the mapping with the start of the file, its ELF header, that belongs to the mapping around the address.
+    func headerMapping(around address: UInt) -> Mapping? {
+        guard let index = indexOfMapping(around: address), mappings[index].isModule else { return nil }
+        let path = mappings[index].path
+        return mappings[...index].last { $0.path == path && $0.fileOffset == 0 }
+    }
+
+    private func indexOfMapping(around address: UInt) -> Int? {
+        var low = 0
+        var high = mappings.count
+        while low < high {
+            let middle = (low + high) / 2
+            if mappings[middle].range.upperBound <= address { low = middle + 1 } else { high = middle }
+        }
+        return low < mappings.count && mappings[low].range.contains(address) ? low : nil
+    }
+}
+
+extension ModuleMap.Mapping {
+    /// A line is `start-end permissions offset device inode path`: proc(5).
+    fileprivate init?(line: ArraySlice<UInt8>) {
+        let fields = line.split(separator: UInt8(ascii: " "), maxSplits: 5)
+        guard fields.count >= 5 else { return nil }
+        let bounds = fields[0].split(separator: UInt8(ascii: "-"))
+        guard bounds.count == 2, let start = hexadecimal(bounds[0]), let end = hexadecimal(bounds[1]), start < end,
+            let offset = hexadecimal(fields[2])
+        else { return nil }
+        let path = fields.count == 6 ? fields[5].drop { $0 == UInt8(ascii: " ") } : []
+        self.init(range: start..<end, fileOffset: offset, path: String(decoding: path, as: UTF8.self))
+    }
+
+    private static let vdso = "[vdso]"
+    private static let deletedMark = " (deleted)"
+
+    var isVDSO: Bool { path == Self.vdso }
+    var isModule: Bool { path.hasPrefix("/") || isVDSO }
+    var plainPath: String { path.hasSuffix(Self.deletedMark) ? String(path.dropLast(Self.deletedMark.count)) : path }
+
+    /// Where the file may be found: it may have been replaced under its name since it was loaded, which the caller has to check.
+    var candidatePaths: [String] {
+        let bounds = "\(String(range.lowerBound, radix: 16))-\(String(range.upperBound, radix: 16))"
+        let exact = "/proc/self/map_files/\(bounds)"  // needs a privilege
+        return path == executableLink() ? ["/proc/self/exe"] : [plainPath, exact]
+    }
+}
+
+private func hexadecimal(_ digits: ArraySlice<UInt8>) -> UInt? {
+    UInt(String(decoding: digits, as: UTF8.self), radix: 16)
+}
+
+/// What the kernel calls the running executable, with its mark if it has been deleted.
+private func executableLink() -> String? {
+    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) { buffer, initialized in
+        initialized = unsafe buffer.withMemoryRebound(to: CChar.self) {
+            unsafe max(0, readlink("/proc/self/exe", $0.baseAddress!, $0.count))
+        }
+    }
+    return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
+}
