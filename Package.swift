@@ -47,7 +47,13 @@ let package = Package(
         .target(name: "CStackCapture", exclude: ["README.md"], cSettings: c + [.define("_GNU_SOURCE")]),
         .target(name: "StackCapture", dependencies: ["CStackCapture"], swiftSettings: swift),
         .systemLibrary(name: "CElfUtils", providers: [.apt(["libelf-dev"])]),
-        .target(name: "Symbolication", dependencies: ["CElfUtils"], swiftSettings: swift),
+        .target(
+            name: "Symbolication",
+            dependencies: ["CElfUtils"],
+            swiftSettings: swift,
+            // For __cxa_demangle.
+            linkerSettings: [.linkedLibrary("stdc++")]
+        ),
 
         // The report and what is decided from it.
         .target(name: "StallReports", swiftSettings: swift),

@@ -126,7 +126,7 @@ struct ReportComposer {
     private func frames(of outcome: StackOutcome) -> NamedFrames {
         guard let stack = outcome.captured else { return NamedFrames() }
         let (resolved, modules) = symbolicator.resolve(
-            stack.frames.map { (address: $0.address, isReturnAddress: $0.found != .register) }
+            stack.frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
         )
         let frames = zip(stack.frames, resolved).map { raw, frame in
             StallReport.Frame(

@@ -1,0 +1,36 @@
+import Dispatch
+import StallMonitor
+import StallReports
+import Synchronization
+
+/// Collects a monitor's events, and lets a test wait for one.
+final class EventLog: Sendable {
+    private let events = Mutex<[StallEvent]>([])
+    private let arrived = DispatchSemaphore(value: 0)
+
+    var handler: @Sendable (StallEvent) -> Void {
+        { [self] event in
+            events.withLock { $0.append(event) }
+            arrived.signal()
+        }
+    }
+
+    var began: [StallReport] { reports { if case .began(let report) = $0 { report } else { nil } } }
+    var ended: [StallReport] { reports { if case .ended(let report) = $0 { report } else { nil } } }
+    var faults: [StallMonitorError] {
+        events.withLock { $0.compactMap { if case .fault(let error) = $0 { error } else { nil } } }
+    }
+
+    /// Waits until a condition holds, looking again at each event. False after 20 s.
+    func wait(until condition: (EventLog) -> Bool) -> Bool {
+        let deadline = DispatchTime.now() + .seconds(20)
+        while !condition(self) {
+            guard arrived.wait(timeout: deadline) == .success else { return condition(self) }
+        }
+        return true
+    }
+
+    private func reports(_ pick: (StallEvent) -> StallReport?) -> [StallReport] {
+        events.withLock { $0.compactMap(pick) }
+    }
+}

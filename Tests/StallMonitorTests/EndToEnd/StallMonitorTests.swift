@@ -1,0 +1,215 @@
+import Dispatch
+import Glibc
+import RunLoopKit
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+/// One monitor at a time: the capture signal belongs to the process.
+@Suite("A monitor on a real loop", .serialized, .timeLimit(.minutes(2)))
+struct StallMonitorTests {
+    private let directory = TemporaryDirectory()
+    private let log = EventLog()
+    private let worker = StallingLoop()
+
+    private func start(_ change: (inout StallMonitor.Configuration) -> Void = { _ in }) -> StallMonitor {
+        var configuration = StallMonitor.Configuration(
+            directory: directory.path + "/reports",
+            ownCode: OwnCode(modules: ["StallMonitorTests"])
+        )
+        change(&configuration)
+        return StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
+    }
+
+    private func contents() throws -> ReportReader.Contents {
+        try ReportReader(path: directory.path + "/reports").contents()
+    }
+
+    @Test("A sleeping loop's stall is found, blamed on the function that sleeps, and closed with its length")
+    func sleepingStall() throws {
+        let monitor = start()
+        worker.perform { _ = stallInSleep(600) }
+        #expect(log.wait { !$0.ended.isEmpty })
+        monitor.stop()
+        worker.end()
+
+        let report = try #require(log.ended.first)
+        #expect(log.began.count == 1 && log.ended.count == 1)
+        #expect(report.state == .recovered && report.kind == .blocked)
+        #expect(report.durationNs >= 600_000_000 && report.durationMinNs == nil)
+        #expect(report.culprit?.function?.contains("stallInSleep") == true, "\(report)")
+        #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name?.contains("nanosleep") == true)
+        #expect(report.stacks.first?.method == .quiet && report.stacks.first?.complete == true)
+        #expect(report.watched.activity == "after_waiting" && report.watched.mode == "default")
+        #expect(try contents().reports == [report])
+    }
+
+    @Test("A computing loop's stall is on the CPU, and blamed on the function that computes")
+    func computingStall() throws {
+        let monitor = start()
+        worker.perform { _ = stallByComputing(600) }
+        #expect(log.wait { !$0.ended.isEmpty })
+        monitor.stop()
+        worker.end()
+
+        let report = try #require(log.ended.first)
+        #expect(report.culprit?.function?.contains("stallByComputing") == true, "\(report)")
+        #expect([.onCPU, .starved].contains(report.cause.verdict))
+        #expect(report.stacks.first?.method == .signal)
+    }
+
+    @Test("A read on a pipe names the call and what its descriptor stands for")
+    func readingStall() throws {
+        let monitor = start()
+        worker.perform { _ = stallInRead(500) }
+        #expect(log.wait { !$0.ended.isEmpty })
+        monitor.stop()
+        worker.end()
+
+        let report = try #require(log.ended.first)
+        #expect(report.culprit?.function?.contains("stallInRead") == true, "\(report)")
+        #expect(report.cause.systemCall?.name == "read")
+        #expect(report.cause.summary.contains("pipe:["))
+    }
+
+    @Test("A report stands in the directory while the stall lasts, and is closed in the same file")
+    func ongoingReport() throws {
+        let monitor = start()
+        let mayGoOn = DispatchSemaphore(value: 0)
+        worker.loop.perform { mayGoOn.wait() }
+        #expect(log.wait { !$0.began.isEmpty })
+        #expect(try contents().reports.map(\.state) == [.ongoing])
+        mayGoOn.signal()
+        #expect(log.wait { !$0.ended.isEmpty })
+        #expect(try contents().reports.map(\.state) == [.recovered])
+        monitor.stop()
+        worker.end()
+    }
+
+    @Test("Short work, however much of it, and rest give no report; the run record tells that somebody looked")
+    func noStall() throws {
+        let monitor = start()
+        for _ in 0..<40 { worker.perform { _ = stallByComputing(10) } }
+        monitor.stop()
+        worker.end()
+
+        #expect(log.began.isEmpty)
+        let run = try #require(try contents().runs.first)
+        #expect(run.state == .stopped && run.ticks > 0)
+        #expect(run.watched.map(\.label) == [worker.loop.label])
+        #expect(run.watched[0].watchedNs >= 400_000_000)
+    }
+
+    @Test("Tick, ticks and label are the watch's own")
+    func ownRule() throws {
+        let monitor = start()
+        let other = StallingLoop()
+        try monitor.watch(other.loop, label: "other", rule: StallRule(tick: .milliseconds(10), ticks: 3))
+        other.perform { _ = stallInSleep(120) }
+        worker.perform { _ = stallInSleep(120) }
+        #expect(log.wait { !$0.ended.isEmpty })
+        monitor.stop()
+        [worker, other].forEach { $0.end() }
+
+        #expect(log.ended.map(\.watched.label) == ["other"])
+        #expect(log.ended.first?.rule.tickNs == 10_000_000 && log.ended.first?.rule.ticks == 3)
+    }
+
+    @Test("A loop can be watched once, and again after the watch is cancelled")
+    func watchOnce() throws {
+        let monitor = start()
+        #expect(throws: StallMonitorError.self) { try monitor.watch(worker.loop) }
+        let other = StallingLoop()
+        let watch = try monitor.watch(other.loop)
+        watch.cancel()
+        // The order is carried out by the watchdog; until then the loop counts as watched.
+        while (try? monitor.watch(other.loop)) == nil { sched_yield() }
+        monitor.stop()
+        #expect(throws: StallMonitorError.self) { try monitor.watch(other.loop) }
+        [worker, other].forEach { $0.end() }
+    }
+
+    @Test("A stall under way when the monitor stops is closed")
+    func stopInStall() throws {
+        let monitor = start()
+        let mayGoOn = DispatchSemaphore(value: 0)
+        worker.loop.perform { mayGoOn.wait() }
+        #expect(log.wait { !$0.began.isEmpty })
+        monitor.stop()
+        #expect(try contents().reports.map(\.state) == [.recovered])
+        mayGoOn.signal()
+        worker.end()
+    }
+
+    @Test("Stop leaves no thread, no signal handler and no descriptor behind")
+    func stopLeavesNothing() throws {
+        worker.perform {}
+        let before = ProcessState.now
+        for _ in 0..<20 {
+            let monitor = start()
+            worker.perform { _ = stallInSleep(1) }
+            monitor.stop()
+        }
+        #expect(ProcessState.now == before)
+        worker.end()
+    }
+
+    @Test("A directory that cannot be written is told once, and the stall all the same")
+    func unwritableDirectory() throws {
+        let file = directory.path + "/file"
+        close(unsafe open(file, O_CREAT | O_WRONLY, 0o600))
+        let monitor = start { $0.directory = file + "/reports" }
+        worker.perform { _ = stallInSleep(400) }
+        #expect(log.wait { !$0.ended.isEmpty })
+        monitor.stop()
+        worker.end()
+        #expect(log.faults.map(\.code) == [.reportNotWritten])
+        #expect(log.ended.count == 1)
+    }
+
+    @Test("A monitor that is switched off does nothing")
+    func disabled() {
+        let before = ProcessState.now
+        let monitor = start { $0.isEnabled = false }
+        #expect(!monitor.isRunning)
+        #expect(ProcessState.now == before)
+        monitor.stop()
+        worker.end()
+    }
+}
+
+/// What a monitor must not leave behind.
+struct ProcessState: Equatable {
+    var monitorThreads: [String]
+    var descriptors: Int
+    var handlesSignal: Bool
+
+    static var now: ProcessState {
+        ProcessState(
+            monitorThreads: entries("/proc/self/task").compactMap { readSmallFile("/proc/self/task/\($0)/comm") }
+                .filter { $0.hasPrefix("stall-") },
+            descriptors: entries("/proc/self/fd").count,
+            handlesSignal: isHandled(SIGPROF)
+        )
+    }
+
+    private static func entries(_ path: String) -> [String] {
+        guard let directory = unsafe opendir(path) else { return [] }
+        defer { unsafe closedir(directory) }
+        var names: [String] = []
+        while let entry = unsafe readdir(directory) {
+            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
+                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+            }
+            if name.first != "." { names.append(name) }
+        }
+        return names
+    }
+
+    private static func isHandled(_ signal: Int32) -> Bool {
+        var action = sigaction()
+        unsafe sigaction(signal, nil, &action)
+        return unsafe action.__sigaction_handler.sa_handler != nil
+    }
+}

@@ -1,0 +1,96 @@
+import Dispatch
+import Glibc
+import RunLoopKit
+import Synchronization
+
+/// A thread that lives by its loop, to be stalled.
+final class StallingLoop: Sendable {
+    let loop: EventRunLoop
+    private let keepAlive: EventSource
+
+    init() {
+        let made = Mutex<(EventRunLoop, EventSource)?>(nil)
+        let ready = DispatchSemaphore(value: 0)
+        startThread {
+            let loop = EventRunLoop.current
+            let source = EventSource { _ in }
+            loop.add(source)
+            made.withLock { $0 = (loop, source) }
+            ready.signal()
+            loop.run()
+        }
+        ready.wait()
+        (loop, keepAlive) = made.withLock { $0! }
+    }
+
+    /// Has work done by a block on the loop's thread, and returns when it is done.
+    func perform(_ work: @escaping @Sendable () -> Void) {
+        let done = DispatchSemaphore(value: 0)
+        loop.perform {
+            work()
+            done.signal()
+        }
+        done.wait()
+    }
+
+    /// Lets the thread end.
+    func end() {
+        keepAlive.invalidate()
+        loop.stop()
+    }
+}
+
+/// A detached thread.
+func startThread(_ body: @escaping @Sendable () -> Void) {
+    final class Box {
+        let body: @Sendable () -> Void
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    }
+    var thread = pthread_t()
+    let box = unsafe Unmanaged.passRetained(Box(body)).toOpaque()
+    let error = unsafe pthread_create(
+        &thread,
+        nil,
+        { argument in
+            unsafe Unmanaged<Box>.fromOpaque(argument!).takeRetainedValue().body()
+            return nil
+        },
+        box
+    )
+    precondition(error == 0, "the machine has no thread for a test")
+    pthread_detach(thread)
+}
+
+// The stalls, each with a name that must be found. They end with work, so that no call of theirs is a tail call.
+
+@inline(never)
+func stallInSleep(_ milliseconds: Int) -> Int {
+    var time = timespec(tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000)
+    let result = unsafe nanosleep(&time, nil)
+    return Int(result) &+ milliseconds
+}
+
+@inline(never)
+func stallByComputing(_ milliseconds: Int) -> Int {
+    let end = MonotonicInstant.now.advanced(by: .milliseconds(milliseconds))
+    var sum = 1
+    while MonotonicInstant.now < end {
+        for step in 0..<10_000 { sum = sum &* 31 &+ step }
+    }
+    return sum
+}
+
+@inline(never)
+func stallInRead(_ milliseconds: Int) -> Int {
+    var ends: [Int32] = [0, 0]
+    precondition(unsafe pipe(&ends) == 0)
+    let (input, output) = (ends[0], ends[1])
+    startThread {
+        _ = stallInSleep(milliseconds)
+        close(output)
+    }
+    var byte: UInt8 = 0
+    let count = unsafe read(input, &byte, 1)
+    close(input)
+    return count &+ milliseconds
+}
