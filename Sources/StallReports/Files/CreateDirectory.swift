@@ -6,9 +6,9 @@ extension OpenDirectory {
         guard !path.isEmpty, !path.utf8.contains(0) else { throw ReportError(.missingDirectory, path: path) }
         do throws(ReportError) {
             try systemCall(path: path) { unsafe mkdir(path, 0o700) }
-        } catch  where error.errorNumber == EEXIST {
+        } catch let error where error.errorNumber == EEXIST {
             return
-        } catch  where error.errorNumber == ENOENT {
+        } catch let error where error.errorNumber == ENOENT {
             guard let parent = parent(of: path) else { throw error }
             try create(path: parent)
             try createLast(path: path)
@@ -24,10 +24,15 @@ extension OpenDirectory {
         return slash == rest.startIndex ? "/" : String(rest[..<slash])
     }
 
+    /// The part that `parent(of:)` leaves out.
+    static func lastComponent(of path: String) -> String {
+        path.split(separator: "/").last.map(String.init) ?? path
+    }
+
     private static func createLast(path: String) throws(ReportError) {
         do throws(ReportError) {
             try systemCall(path: path) { unsafe mkdir(path, 0o700) }
-        } catch  where error.errorNumber == EEXIST {
+        } catch let error where error.errorNumber == EEXIST {
             return
         }
     }

@@ -12,7 +12,7 @@ struct OpenDirectory: ~Copyable {
         do throws(ReportError) {
             let descriptor = try systemCall(path: path) { unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
             file = OpenFile(owning: descriptor, path: path)
-        } catch  where error.code == .missingFile {
+        } catch let error where error.code == .missingFile {
             throw ReportError(.missingDirectory, path: path)
         }
     }

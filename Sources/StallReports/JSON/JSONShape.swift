@@ -4,7 +4,7 @@
 /// that is wrong.
 enum JSONShape: Hashable {
     case whole
-    /// Empty, or it ends inside a string or an open bracket.
+    /// Empty, or an object that ends inside a string or an open bracket.
     case cutOff
     case tooDeep
 
@@ -12,7 +12,6 @@ enum JSONShape: Hashable {
         var depth = 0
         var inString = false
         var escaped = false
-        var sawBracket = false
         for byte in bytes {
             if inString {
                 inString = escaped || byte != UInt8(ascii: "\"")
@@ -22,7 +21,7 @@ enum JSONShape: Hashable {
             switch byte {
             case UInt8(ascii: "\""): inString = true
             case UInt8(ascii: "{"), UInt8(ascii: "["):
-                (depth, sawBracket) = (depth + 1, true)
+                depth += 1
                 if depth > maximumDepth {
                     self = .tooDeep
                     return
@@ -31,7 +30,9 @@ enum JSONShape: Hashable {
             default: break
             }
         }
-        self = inString || depth > 0 || (!sawBracket && bytes.allSatisfy(Self.isBlank)) ? .cutOff : .whole
+        let first = bytes.first { !Self.isBlank($0) }
+        let isOpenObject = first == UInt8(ascii: "{") && (inString || depth > 0)
+        self = first == nil || isOpenObject ? .cutOff : .whole
     }
 
     /// White space, and the zero bytes that a crash can leave where data was not yet on disk.

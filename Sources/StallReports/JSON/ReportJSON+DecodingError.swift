@@ -5,7 +5,7 @@ extension ReportJSON {
         case .keyNotFound(let key, let context): "\(path(context.codingPath + [key])) is missing"
         case .valueNotFound(_, let context): "\(path(context.codingPath)) is null"
         case .typeMismatch(_, let context): "\(path(context.codingPath)) has the wrong type"
-        case .dataCorrupted(let context) where context.codingPath.isEmpty: "not JSON"
+        case .dataCorrupted(let context) where context.codingPath.isEmpty: "not JSON, or a number in it is out of range"
         case .dataCorrupted(let context): "\(path(context.codingPath)) has an impossible value"
         @unknown default: "not decodable"
         }

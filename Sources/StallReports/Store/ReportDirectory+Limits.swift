@@ -9,7 +9,7 @@ extension ReportDirectory {
             guard reader.isFinished(file.name, in: directory) else { continue }
             do throws(ReportError) {
                 try directory.remove(file.name.description)
-            } catch  where error.code != .missingFile {
+            } catch let error where error.code != .missingFile {
                 throw error
             } catch {
                 // Another process that shares the directory was faster.

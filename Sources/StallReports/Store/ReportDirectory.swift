@@ -45,7 +45,7 @@ public struct ReportDirectory: Hashable, Sendable {
     private func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) {
         do throws(ReportError) {
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
-        } catch  where [.missingDirectory, .missingFile].contains(error.code) {
+        } catch let error where [.missingDirectory, .missingFile].contains(error.code) {
             // Somebody tidied up: the directory, or the draft between its creation and its lock.
             try OpenDirectory.create(path: path)
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)

@@ -33,7 +33,7 @@ public struct ReportReader: Sendable {
                 case .stall: contents.reports.append(try load(name, in: directory))
                 case .run: contents.runs.append(try load(name, in: directory))
                 }
-            } catch  where error.code == .missingFile {
+            } catch let error where error.code == .missingFile {
                 // Made room for a newer one after it was listed.
             } catch {
                 contents.failures.append(error)

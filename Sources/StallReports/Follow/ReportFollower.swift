@@ -1,0 +1,120 @@
+internal import Glibc
+
+/// Tells what happens in a report directory as it happens, by inotify(7): no polling.
+///
+/// First everything that is there, the oldest first; then each new or changed file. The directory may appear later, go, and come
+/// again. A process that dies leaves no event in the directory, so while a known stall lasts, its process is looked at once a
+/// second, and the stall is told again as `terminated`.
+///
+/// For one thread at a time, which owns it.
+public struct ReportFollower: ~Copyable {
+    public enum Event: Sendable, Hashable {
+        case report(StallReport)
+        case run(RunRecord)
+        /// A file that cannot be read.
+        case failure(ReportError)
+        case directoryAppeared
+        case directoryGone
+    }
+
+    /// Ends a wait from another thread.
+    public let cancellation: Cancellation
+
+    private let reader: ReportReader
+    private var watch: DirectoryWatch
+    private var catchUp = CatchUp()
+    private var lasting = LastingStalls()
+
+    /// Throws when the path can never become a readable directory, or the system has no watch left.
+    public init(
+        path: String = ReportDirectory.defaultPath,
+        liveness: ProcessLiveness = ProcessLiveness()
+    ) throws(ReportError) {
+        let cancellation = try Cancellation()
+        var watch = try DirectoryWatch(path: path)
+        let isThere = try watch.arm()
+        reader = ReportReader(path: path, liveness: liveness)
+        self.cancellation = cancellation
+        self.watch = watch
+        if isThere { note([.appeared]) }
+    }
+
+    /// The next event; nil when none came within `timeout` (nil: no limit). Throws `.cancelled` after a cancellation.
+    public mutating func next(timeout: Duration? = nil) throws(ReportError) -> Event? {
+        let deadline = timeout.map { ContinuousClock.now + $0 }
+        while true {
+            if let event = try nextKnown() { return event }
+            let wake = [deadline, lasting.nextLook].compactMap { $0 }.min()
+            try wait(until: wake)
+            note(try watch.changes())
+            if let deadline, ContinuousClock.now >= deadline { return try nextKnown() }
+        }
+    }
+
+    /// An event for which nothing must be waited.
+    private mutating func nextKnown() throws(ReportError) -> Event? {
+        while let step = catchUp.next() {
+            switch step {
+            case .tell(let event): return event
+            case .read(let name): if let event = try read(name) { return event }
+            }
+        }
+        return lasting.nextDead(by: reader.liveness).map { .report($0) }
+    }
+
+    /// Nil when the file has not changed since it was last told, or is gone.
+    private mutating func read(_ name: ReportFileName) throws(ReportError) -> Event? {
+        do throws(ReportError) {
+            let directory = try OpenDirectory(path: reader.path)
+            guard let status = directory.status(of: name.description), catchUp.isNews(name, status) else { return nil }
+            switch name.content {
+            case .run: return .run(try reader.load(name, in: directory))
+            case .stall:
+                let report: StallReport = try reader.load(name, in: directory)
+                lasting.note(report)
+                return .report(report)
+            }
+        } catch let error where [.missingFile, .missingDirectory].contains(error.code) {
+            return nil
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private mutating func note(_ changes: [DirectoryWatch.Change]) {
+        for change in changes {
+            switch change {
+            case .appeared:
+                catchUp.tell(.directoryAppeared)
+                catchUp.read(names())
+            case .gone:
+                catchUp.forgetAll()
+                catchUp.tell(.directoryGone)
+            case .written(let text): if let name = ReportFileName(text) { catchUp.read([name]) }
+            case .removed(let text): if let name = ReportFileName(text) { catchUp.forget(name) }
+            case .lost: catchUp.read(names())
+            }
+        }
+    }
+
+    /// Empty when the directory went meanwhile: that is told by an event of its own.
+    private func names() -> [ReportFileName] { (try? reader.names()) ?? [] }
+
+    /// Returns at news, at `wake`, or, without harm, earlier.
+    private func wait(until wake: ContinuousClock.Instant?) throws(ReportError) {
+        var descriptors = [watch.descriptor, cancellation.readEnd].map {
+            pollfd(fd: $0, events: Int16(POLLIN), revents: 0)
+        }
+        let limit = wake.map { Int32(clamping: ContinuousClock.now.duration(to: $0).milliseconds) } ?? -1
+        try systemCall(path: nil) { unsafe poll(&descriptors, nfds_t(descriptors.count), limit) }
+        if descriptors[1].revents != 0 { throw ReportError(.cancelled) }
+    }
+}
+
+extension Duration {
+    /// Rounded up, and never negative.
+    fileprivate var milliseconds: Int64 {
+        let (seconds, attoseconds) = components
+        return max(0, seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
+    }
+}

@@ -1,0 +1,96 @@
+import StallReports
+import Testing
+
+@Suite("Report JSON")
+struct CodingTests {
+    @Test("a report and a run record come back as they went, on one line each")
+    func roundTrips() throws {
+        let (report, run) = (Sample.recovered(), Sample.run())
+        #expect(try StallReport(json: report.json()) == report)
+        #expect(try RunRecord(json: run.json()) == run)
+        #expect(try report.json().filter { $0 == UInt8(ascii: "\n") }.count == 1)
+        #expect(try report.json() == report.json())
+    }
+
+    @Test("names from a later version are kept; unknown keys do not hurt")
+    func forwardCompatible() throws {
+        let bytes = try edited(#""kind":"blocked","#, #""kind":"melted","new":{"list":[1,{}]},"#)
+        let report = try StallReport(json: bytes)
+        #expect(report.kind == StallKind(rawValue: "melted"))
+        #expect(try String(decoding: report.json(), as: UTF8.self).contains(#""kind":"melted""#))
+    }
+
+    @Test(
+        "a wrong or missing value is named by its path, and never quoted",
+        arguments: [
+            (#""thread":{"id":4711"#, #""thread":{"id":"x""#, "stacks[0].thread.id has the wrong type"),
+            (#""started_at":"2026-11-18T"#, #""started_at":"last year"#, "started_at has an impossible value"),
+            (#""culprit":{"frame":1"#, #""culprit":{"frame":true"#, "culprit.frame has the wrong type"),
+            (#""fingerprint":"v1:"#, #""fingerprint":"V1:"#, "fingerprint has an impossible value"),
+            (#""tick_ns":50000000,"#, "", "rule.tick_ns is missing"),
+            (#""tick_ns":50000000"#, #""tick_ns":5e99"#, "not JSON, or a number in it is out of range"),
+            (#""region":"eu""#, #""secret-token":1"#, "metadata has the wrong type"),
+            (#""stacks":["#, #""stacks":[7,"#, "stacks[0] has the wrong type"),
+        ]
+    )
+    func namesPath(old: String, new: String, detail: String) throws {
+        let bytes = try edited(old, new)
+        #expect(throws: ReportError(.malformed, detail: detail)) { try StallReport(json: bytes) }
+    }
+
+    @Test("another schema is not guessed at")
+    func refusesOtherSchema() throws {
+        let bytes = try edited("stall-report/1", "stall-report/2")
+        #expect(throws: ReportError(.unsupportedSchema, detail: "expected stall-report/1")) {
+            try StallReport(json: bytes)
+        }
+        #expect(throws: ReportError(.unsupportedSchema, detail: "expected stall-run/1")) {
+            try RunRecord(json: Sample.recovered().json())
+        }
+    }
+
+    @Test("every cut of a report is torn, never half a report")
+    func everyCutIsTorn() throws {
+        let bytes = try Sample.recovered().json()
+        for length in 0..<bytes.count - 2 {
+            #expect(throws: ReportError(.torn)) { try StallReport(json: Array(bytes[..<length])) }
+        }
+    }
+
+    @Test("zero bytes, as a crash leaves them, are torn; garbage is malformed")
+    func zerosAndGarbage() {
+        #expect(throws: ReportError(.torn)) { try StallReport(json: [UInt8](repeating: 0, count: 4096)) }
+        for text in ["garbage", "{}]", "}", "[1]", #""text""#, "{\"a\":\u{1}}", "null"] {
+            let error = #expect(throws: ReportError.self) { try StallReport(json: Array(text.utf8)) }
+            #expect(error?.code == .malformed, "\(text)")
+        }
+    }
+
+    @Test("nesting of any depth is refused without recursion, quotes and escapes considered")
+    func refusesDepth() {
+        let deep = Array(String(repeating: "[", count: 5_000_000).utf8)
+        #expect(throws: ReportError(.tooDeep)) { try StallReport(json: deep) }
+        let inString = #"{"schema":"\"[[[[\\"#.utf8 + deep + #""}"#.utf8
+        let error = #expect(throws: ReportError.self) { try StallReport(json: Array(inString)) }
+        #expect(error?.code == .unsupportedSchema)
+    }
+
+    @Test("random damage of single bytes never crashes the reader")
+    func survivesDamage() throws {
+        let whole = try Sample.recovered().json()
+        var readable = 0
+        for _ in 0..<2000 {
+            var bytes = whole
+            bytes[Int.random(in: bytes.indices)] = .random(in: 0...255)
+            if (try? StallReport(json: bytes)) != nil { readable += 1 }
+        }
+        #expect(readable < 2000)
+    }
+}
+
+/// A sample's JSON with one piece of text exchanged.
+private func edited(_ old: String, _ new: String) throws -> [UInt8] {
+    let text = String(decoding: try Sample.recovered().json(), as: UTF8.self)
+    try #require(text.contains(old))
+    return Array(text.replacing(old, with: new, maxReplacements: 1).utf8)
+}

@@ -1,0 +1,166 @@
+import Glibc
+import StallReports
+import Testing
+
+@Suite("Report follower", .timeLimit(.minutes(2)))
+struct FollowerTests {
+    private let directory = TemporaryDirectory()
+
+    /// Fails a test that would otherwise wait for ever; the machine may be slow.
+    private static let patience = Duration.seconds(30)
+
+    @Test("tells what is there, the oldest first, then what comes and what changes, each version once")
+    func follows() throws {
+        try directory.store.prepare()
+        let (old, run) = (Sample.recovered(), Sample.run())
+        try directory.store.write(old)
+        try directory.store.write(run)
+        var follower = try ReportFollower(path: directory.path)
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+        #expect(try follower.next(timeout: Self.patience) == .report(old))
+        #expect(try follower.next(timeout: Self.patience) == .run(run))
+        #expect(try follower.next(timeout: .zero) == nil)
+
+        var report = Sample.ongoing()
+        try directory.store.write(report)
+        #expect(try follower.next(timeout: Self.patience) == .report(report))
+        report.state = .recovered
+        try directory.store.write(report)
+        #expect(try follower.next(timeout: Self.patience) == .report(report))
+        #expect(try follower.next(timeout: .zero) == nil)
+    }
+
+    @Test("a file that is copied in is told when its writer closes it; foreign files are not told")
+    func copiedIn() throws {
+        try directory.store.prepare()
+        var follower = try ReportFollower(path: directory.path)
+        #expect(try follower.next() == .directoryAppeared)
+        let report = Sample.recovered()
+        directory.plant("x".utf8, as: "notes.json")
+        directory.plant(try report.json(), as: ReportFileName(.stall, report.id).description)
+        #expect(try follower.next(timeout: Self.patience) == .report(report))
+        let torn = ReportFileName(.stall, .make())
+        directory.plant("{".utf8, as: torn.description)
+        #expect(
+            try follower.next(timeout: Self.patience) == .failure(ReportError(.torn, path: directory.file(torn)))
+        )
+    }
+
+    @Test("waits for a directory several levels of which are missing, and finds what is in it")
+    func appearsLater() throws {
+        let path = directory.root + "/a/b/c/"
+        var follower = try ReportFollower(path: path)
+        #expect(try follower.next(timeout: .zero) == nil)
+        let store = ReportDirectory(path: path)
+        let report = Sample.recovered()
+        try store.write(report)
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+        #expect(try follower.next(timeout: Self.patience) == .report(report))
+    }
+
+    @Test("levels that appear one after the other, while it waits on another thread")
+    func appearsStepByStep() async throws {
+        let path = directory.root + "/a/b/c"
+        var follower = try ReportFollower(path: path)
+        for level in ["/a", "/a/b", "/a/b/c"] {
+            #expect(try follower.next(timeout: .zero) == nil)
+            try #require(unsafe mkdir(directory.root + level, 0o700) == 0)
+        }
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+    }
+
+    @Test("a directory moved into place counts as one that appears")
+    func movedIntoPlace() throws {
+        let report = Sample.recovered()
+        let elsewhere = ReportDirectory(path: directory.root + "/elsewhere")
+        try elsewhere.write(report)
+        var follower = try ReportFollower(path: directory.path)
+        try #require(unsafe rename(elsewhere.path, directory.path) == 0)
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+        #expect(try follower.next(timeout: Self.patience) == .report(report))
+    }
+
+    @Test("a directory that is removed, or moved away, and made again is followed on")
+    func removedAndMadeAgain() throws {
+        try directory.store.prepare()
+        var follower = try ReportFollower(path: directory.path)
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+        TemporaryDirectory.removeTree(directory.path)
+        #expect(try follower.next(timeout: Self.patience) == .directoryGone)
+        let first = Sample.recovered()
+        try directory.store.write(first)
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+        #expect(try follower.next(timeout: Self.patience) == .report(first))
+        try #require(unsafe rename(directory.path, directory.path + ".old") == 0)
+        #expect(try follower.next(timeout: Self.patience) == .directoryGone)
+        // The same file, in the new directory, is news again.
+        try directory.store.write(first)
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+        #expect(try follower.next(timeout: Self.patience) == .report(first))
+    }
+
+    @Test("when the kernel drops news, the directory is looked through, and nothing is missed")
+    func overflow() throws {
+        try directory.store.prepare()
+        var follower = try ReportFollower(path: directory.path)
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+        let limit = try #require(Int(text(of: "/proc/sys/fs/inotify/max_queued_events")))
+        // Two names in turn: the kernel folds equal events that follow each other into one.
+        for index in 0...limit { directory.plant("".utf8, as: index.isMultiple(of: 2) ? "even" : "odd") }
+        let report = Sample.recovered()
+        try directory.store.write(report)
+        #expect(try follower.next(timeout: Self.patience) == .report(report))
+    }
+
+    @Test("a stall whose process is killed is told again as terminated, without any event in the directory")
+    func killedProcess() throws {
+        try directory.store.prepare()
+        let child = try ChildProcess()
+        var report = Sample.ongoing(process: try child.identity())
+        try directory.store.write(report)
+        var follower = try ReportFollower(path: directory.path)
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+        #expect(try follower.next(timeout: Self.patience) == .report(report))
+        #expect(try follower.next(timeout: .milliseconds(1)) == nil)
+        child.killLeavingZombie()
+        report.state = .terminated
+        report.durationMinNs = report.durationNs
+        #expect(try follower.next(timeout: Self.patience) == .report(report))
+        #expect(try follower.next(timeout: .zero) == nil)
+    }
+
+    @Test("cancelling from another thread ends the wait, and every later one")
+    func cancels() async throws {
+        var follower = try ReportFollower(path: directory.path)
+        let cancellation = follower.cancellation
+        let other = Task.detached { cancellation.cancel() }
+        #expect(throws: ReportError(.cancelled)) { try follower.next() }
+        #expect(throws: ReportError(.cancelled)) { try follower.next(timeout: .zero) }
+        await other.value
+    }
+
+    @Test("a file where the directory should be is an error at once")
+    func notADirectory() throws {
+        try directory.store.prepare()
+        directory.plant("".utf8, as: "file")
+        let path = directory.path + "/file"
+        let error = #expect(throws: ReportError.self) { _ = try ReportFollower(path: path) }
+        #expect(error?.code == .notADirectory)
+    }
+
+    @Test("leaves no descriptor behind")
+    func descriptors() throws {
+        for _ in 0..<200 { _ = try ReportFollower(path: directory.root) }
+        let open = TemporaryDirectory.names(in: "/proc/self/fd")
+            .filter { TemporaryDirectory.link("/proc/self/fd/\($0)") == "anon_inode:inotify" }
+        #expect(open.count < 50, "other tests of this suite hold a few")
+    }
+
+    private func text(of path: String) -> String {
+        var buffer = [UInt8](repeating: 0, count: 64)
+        let descriptor = unsafe open(path, O_RDONLY)
+        defer { close(descriptor) }
+        let count = unsafe read(descriptor, &buffer, buffer.count)
+        return String(decoding: buffer[..<max(0, count - 1)], as: UTF8.self)
+    }
+}

@@ -1,0 +1,19 @@
+import Glibc
+import StallReports
+
+/// A small file system of the test's own, in memory. Needs root, as the tests' set-up does.
+final class MountedDisk {
+    let path: String
+
+    init(at path: String, options: String) throws {
+        self.path = path
+        unsafe mkdir(path, 0o700)
+        let readOnly = options == "ro"
+        let flags = readOnly ? UInt(MS_RDONLY) : 0
+        guard unsafe mount("tmpfs", path, "tmpfs", flags, readOnly ? nil : options) == 0 else {
+            throw ReportError(.permissionDenied, path: path, detail: "this test mounts a file system: run it as root")
+        }
+    }
+
+    deinit { unsafe umount2(path, Int32(MNT_DETACH)) }
+}

@@ -1,0 +1,88 @@
+import Foundation
+import StallReports
+import Testing
+
+/// The schemas against what is really written, judged by Debian's python3-jsonschema.
+@Suite("JSON Schema", .timeLimit(.minutes(2)))
+struct SchemaTests {
+    @Test("real reports of every shape are valid")
+    func validReports() throws {
+        var bare = Sample.ongoing()
+        (bare.service, bare.run, bare.culprit, bare.trace) = (nil, nil, nil, nil)
+        (bare.cause, bare.modules, bare.metadata) = (.init(), [], [:])
+        bare.stacks = [.init(thread: .init(id: 1), capturedAt: Sample.start, complete: false, error: "refused")]
+        var novel = Sample.recovered()
+        (novel.kind, novel.cause.verdict) = (StallKind(rawValue: "melted"), Verdict(rawValue: "eclipse"))
+        let reports = [Sample.recovered(), Sample.ongoing(), bare, novel]
+        #expect(try verdicts(schema: "stall-report", reports.map { try $0.json() }) == ["ok", "ok", "ok", "ok"])
+    }
+
+    @Test("real run records are valid")
+    func validRuns() throws {
+        let runs = [Sample.run(), Sample.run(state: .stopped), Sample.run(state: .terminated)]
+        #expect(try verdicts(schema: "stall-run", runs.map { try $0.json() }) == ["ok", "ok", "ok"])
+    }
+
+    @Test("broken reports are rejected, each at its broken place")
+    func brokenReports() throws {
+        let cases: [(old: String, new: String, place: String)] = [
+            ("stall-report/1", "stall-report/2", "schema"),
+            (#""own":true"#, #""own":"yes""#, "own"),
+            (#""ended_at""#, #""finished_at""#, ""),
+            (#""duration_min_ns""#, #""duration_minimum""#, ""),
+            (#""fingerprint":"v1:"#, #""fingerprint":"v1"#, "fingerprint"),
+            (#""address":"0x"#, #""address":"0X"#, "address"),
+            (#""count":1"#, #""count":0"#, "count"),
+            (#""region":"eu""#, #""region":1"#, "region"),
+            (#""tick_ns":50000000,"#, "", "rule"),
+            (#""started_at":"2026-11-18T"#, #""started_at":"2026-11-18 "#, "started_at"),
+            (#""number":230"#, #""number":"230""#, "number"),
+        ]
+        let text = String(decoding: try Sample.recovered().json(), as: UTF8.self)
+        let broken = try cases.map { change in
+            try #require(text.contains(change.old))
+            return Array(text.replacing(change.old, with: change.new, maxReplacements: 1).utf8)
+        }
+        #expect(try verdicts(schema: "stall-report", broken) == cases.map { "invalid: \($0.place)" })
+    }
+
+    @Test("broken run records are rejected")
+    func brokenRuns() throws {
+        let text = String(decoding: try Sample.run(state: .stopped).json(), as: UTF8.self)
+        let broken = [("stopped_at", "halted_at"), ("\"ticks\":1200", "\"ticks\":-1"), ("watched_ns", "watched")]
+            .map { Array(text.replacing($0.0, with: $0.1).utf8) }
+        #expect(try verdicts(schema: "stall-run", broken) == ["invalid: ", "invalid: ticks", "invalid: 0"])
+    }
+
+    /// "ok", or "invalid: " and the key of the first wrong value, per document.
+    private func verdicts(schema: String, _ documents: [[UInt8]]) throws -> [String] {
+        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        let validator = Process()
+        validator.executableURL = URL(filePath: "/usr/bin/python3")
+        validator.arguments = ["-c", Self.script, root.path + "/config/\(schema).schema.json"]
+        let (input, output) = (Pipe(), Pipe())
+        (validator.standardInput, validator.standardOutput) = (input, output)
+        try validator.run()
+        try input.fileHandleForWriting.write(contentsOf: Data(documents.joined()))
+        try input.fileHandleForWriting.close()
+        let lines = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+        validator.waitUntilExit()
+        try #require(validator.terminationStatus != 9, "the validator is missing: apt-get install python3-jsonschema")
+        try #require(validator.terminationStatus == 0, "the validator failed: see its message above")
+        return lines.split(separator: "\n").map(String.init)
+    }
+
+    private static let script = """
+        import json, sys
+        try:
+            from jsonschema import Draft202012Validator as Validator
+        except ImportError:
+            sys.exit(9)
+        schema = json.load(open(sys.argv[1]))
+        Validator.check_schema(schema)
+        for line in sys.stdin:
+            errors = sorted(Validator(schema).iter_errors(json.loads(line)), key=lambda e: [str(p) for p in e.absolute_path])
+            print("invalid: " + str(list(errors[0].absolute_path)[-1] if errors[0].absolute_path else "") if errors else "ok")
+        """
+}

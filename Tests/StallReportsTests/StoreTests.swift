@@ -1,0 +1,170 @@
+import Glibc
+import StallReports
+import Testing
+
+@Suite("Report directory")
+struct StoreTests {
+    private let directory = TemporaryDirectory()
+
+    @Test("makes the directory with 0700 and files with 0600, and leaves nothing else behind")
+    func modes() throws {
+        let nested = ReportDirectory(path: directory.path + "/a/b/")
+        let report = Sample.recovered()
+        try nested.prepare()
+        try nested.write(report)
+        #expect(directory.mode(of: directory.path) == 0o700)
+        #expect(directory.mode(of: nested.path) == 0o700)
+        let file = nested.path + "/\(ReportFileName(.stall, report.id))"
+        #expect(directory.mode(of: file) == 0o600)
+        #expect(try ReportReader(path: nested.path).contents().reports == [report])
+    }
+
+    @Test("a later version takes the earlier one's place")
+    func replaces() throws {
+        let ongoing = Sample.ongoing()
+        try directory.store.prepare()
+        try directory.store.write(ongoing)
+        #expect(try directory.reader.report(ongoing.id).state == .ongoing)
+        var ended = ongoing
+        ended.state = .recovered
+        try directory.store.write(ended)
+        #expect(try directory.reader.contents().reports == [ended])
+        #expect(directory.names == [ReportFileName(.stall, ongoing.id).description])
+    }
+
+    @Test("a directory that was removed is made again at the next write")
+    func madeAgain() throws {
+        try directory.store.prepare()
+        TemporaryDirectory.removeTree(directory.path)
+        try directory.store.write(Sample.run())
+        #expect(try directory.reader.contents().runs.count == 1)
+    }
+
+    @Test("a link planted under a report's name is replaced, and what it points at is untouched")
+    func replacesPlantedLink() throws {
+        let report = Sample.recovered()
+        try directory.store.prepare()
+        let victim = directory.root + "/victim"
+        try #require(unsafe symlink(victim, directory.file(ReportFileName(.stall, report.id))) == 0)
+        #expect(throws: ReportError.self) { try directory.reader.report(report.id) }
+        try directory.store.write(report)
+        #expect(unsafe access(victim, F_OK) != 0)
+        #expect(try directory.reader.report(report.id) == report)
+    }
+
+    @Test("drafts of dead writers are removed at the start, those of living ones stay")
+    func removesAbandonedDrafts() throws {
+        try directory.store.prepare()
+        let (dead, alive) = (".draft-\(ULID.make())", ".draft-\(ULID.make())")
+        directory.plant("half".utf8, as: dead)
+        directory.plant("half".utf8, as: alive)
+        let writer = unsafe open("\(directory.path)/\(alive)", O_RDONLY)
+        try #require(flock(writer, LOCK_EX) == 0)
+        directory.plant("".utf8, as: "notes.txt")
+        try directory.store.prepare()
+        #expect(directory.names == [alive, "notes.txt"])
+        close(writer)
+        try directory.store.prepare()
+        #expect(directory.names == ["notes.txt"])
+    }
+
+    @Test("over the count, the oldest finished go; ongoing stalls, living runs and foreign files stay")
+    func keepsCount() throws {
+        let store = ReportDirectory(path: directory.path, limits: .init(maxReports: 3, maxRuns: 1))
+        try store.prepare()
+        directory.plant("mine".utf8, as: "stall-notes.json")
+        let lasting = Sample.ongoing()
+        let (stopped, living, second) = (Sample.run(state: .stopped), Sample.run(), Sample.run())
+        try store.write(lasting)
+        for run in [stopped, living, second] { try store.write(run) }
+        let finished = (0..<5).map { _ in Sample.recovered() }
+        for report in finished { try store.write(report) }
+        let contents = try directory.reader.contents()
+        #expect(contents.reports.map(\.id) == [lasting.id] + finished.suffix(2).map(\.id))
+        #expect(contents.runs.map(\.id) == [living.id, second.id])
+        #expect(directory.names.contains("stall-notes.json"))
+    }
+
+    @Test("over the bytes, the oldest finished go, unreadable ones too, never the one just written")
+    func keepsBytes() throws {
+        let size = try Sample.recovered().json().count
+        let store = ReportDirectory(path: directory.path, limits: .init(maxBytes: size * 5 / 2))
+        try store.prepare()
+        directory.plant(repeatElement(0, count: size), as: ReportFileName(.stall, .make()).description)
+        let reports = (0..<3).map { _ in Sample.recovered() }
+        for report in reports { try store.write(report) }
+        #expect(try directory.reader.contents().reports.map(\.id) == reports.suffix(2).map(\.id))
+        #expect(try directory.reader.contents().failures.isEmpty)
+        let tiny = ReportDirectory(path: directory.path, limits: .init(maxBytes: 1))
+        let last = Sample.recovered()
+        try tiny.write(last)
+        #expect(try directory.reader.contents().reports.map(\.id) == [last.id])
+    }
+
+    @Test("a full file system gives `full`, leaves no draft, and keeps the earlier version", .timeLimit(.minutes(1)))
+    func fullFileSystem() throws {
+        let disk = try MountedDisk(at: directory.root + "/disk", options: "size=64k")
+        let store = ReportDirectory(path: disk.path)
+        var report = Sample.ongoing()
+        try store.write(report)
+        report.metadata = ["filler": String(repeating: "x", count: 100_000)]
+        let error = #expect(throws: ReportError.self) { try store.write(report) }
+        #expect(error?.code == .full)
+        #expect(error?.errorNumber == ENOSPC)
+        let contents = try ReportReader(path: disk.path).contents()
+        #expect(contents.reports.map(\.metadata) == [["region": "eu"]])
+        try store.prepare()
+        report.metadata = [:]
+        try store.write(report)
+    }
+
+    @Test("a read-only file system gives `readOnly`")
+    func readOnlyFileSystem() throws {
+        let disk = try MountedDisk(at: directory.root + "/disk", options: "ro")
+        let error = #expect(throws: ReportError.self) { try ReportDirectory(path: disk.path).write(Sample.run()) }
+        #expect(error?.code == .readOnly)
+        let created = #expect(throws: ReportError.self) { try ReportDirectory(path: disk.path + "/a/b").prepare() }
+        #expect(created?.code == .readOnly)
+    }
+
+    @Test("a file where the directory should be gives `notADirectory`")
+    func notADirectory() throws {
+        try directory.store.prepare()
+        directory.plant("".utf8, as: "file")
+        for path in ["/file", "/file/below"] {
+            let store = ReportDirectory(path: directory.path + path)
+            let error = #expect(throws: ReportError.self) { try store.prepare() }
+            #expect(error?.code == .notADirectory)
+        }
+    }
+
+    @Test("writers in many threads do not disturb each other")
+    func concurrentWriters() async throws {
+        let store = directory.store
+        try store.prepare()
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<4 {
+                group.addTask {
+                    for _ in 0..<10 {
+                        #expect(throws: Never.self) {
+                            try store.write(Sample.recovered())
+                            try store.prepare()
+                        }
+                    }
+                }
+            }
+        }
+        let contents = try directory.reader.contents()
+        #expect(contents.reports.count == 40 && contents.failures.isEmpty)
+        #expect(directory.names.count == 40)
+    }
+
+    @Test("the texts of errors name no path, and what to do next")
+    func errorTexts() {
+        let error = #expect(throws: ReportError.self) { try ReportReader(path: "/nowhere/at/all").contents() }
+        #expect(error?.code == .missingDirectory)
+        #expect(error?.path == "/nowhere/at/all")
+        #expect(error.map { "\($0)" }?.contains("nowhere") == false)
+        #expect(error.map { "\($0)" }?.contains("check the path") == true)
+    }
+}

@@ -1,0 +1,60 @@
+import Glibc
+import StallReports
+
+/// A directory of the test's own, removed with it. `path` is where the store goes, which does not exist yet.
+final class TemporaryDirectory: Sendable {
+    let root: String
+    var path: String { root + "/reports" }
+    var store: ReportDirectory { ReportDirectory(path: path) }
+    var reader: ReportReader { ReportReader(path: path) }
+
+    init() {
+        root = "/tmp/stall-reports-\(ULID.make())"
+        precondition(unsafe mkdir(root, 0o700) == 0, "no temporary directory")
+    }
+
+    deinit { Self.removeTree(root) }
+
+    /// The names in the store.
+    var names: [String] { Self.names(in: path) }
+
+    func file(_ name: ReportFileName) -> String { "\(path)/\(name)" }
+
+    /// Puts a file of any content into the store.
+    func plant(_ bytes: some Sequence<UInt8>, as name: String) {
+        let descriptor = unsafe open("\(path)/\(name)", O_WRONLY | O_CREAT | O_TRUNC, 0o600)
+        let array = Array(bytes)
+        precondition(unsafe write(descriptor, array, array.count) == array.count, "not planted")
+        close(descriptor)
+    }
+
+    func mode(of path: String) -> mode_t {
+        var status = stat()
+        precondition(unsafe lstat(path, &status) == 0, "no such file")
+        return status.st_mode & 0o7777
+    }
+
+    static func removeTree(_ path: String) {
+        for name in names(in: path) { removeTree("\(path)/\(name)") }
+        unsafe remove(path)
+    }
+
+    static func link(_ path: String) -> String {
+        var buffer = [CChar](repeating: 0, count: 256)
+        let count = unsafe readlink(path, &buffer, buffer.count)
+        return String(decoding: buffer[..<max(0, count)].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    static func names(in path: String) -> [String] {
+        guard let stream = unsafe opendir(path) else { return [] }
+        defer { unsafe closedir(stream) }
+        var names: [String] = []
+        while let entry = unsafe readdir(stream) {
+            let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+                unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            if name != "." && name != ".." { names.append(name) }
+        }
+        return names.sorted()
+    }
+}
