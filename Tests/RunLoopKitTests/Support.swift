@@ -1,0 +1,147 @@
+import Glibc
+import RunLoopKit
+import Synchronization
+
+/// What happened, in order.
+final class Trace: Sendable {
+    private let entries = Mutex<[String]>([])
+
+    var all: [String] { entries.withLock { $0 } }
+
+    func note(_ entry: String) { entries.withLock { $0.append(entry) } }
+
+    func clear() { entries.withLock { $0 = [] } }
+}
+
+/// Counts, from any thread.
+final class Counter: Sendable {
+    private let count = Atomic<Int>(0)
+
+    var value: Int { count.load(ordering: .sequentiallyConsistent) }
+
+    @discardableResult
+    func increment() -> Int { count.add(1, ordering: .sequentiallyConsistent).newValue }
+}
+
+/// Something a closure is made with before it exists.
+final class Box<Value: Sendable>: Sendable {
+    private let content: Mutex<Value>
+
+    init(_ value: Value) { content = Mutex(value) }
+
+    var value: Value {
+        get { content.withLock { $0 } }
+        set { content.withLock { $0 = newValue } }
+    }
+}
+
+/// A thread that can be joined.
+final class TestThread: Sendable {
+    private let handle: Mutex<pthread_t?>
+
+    init(name: String? = nil, _ body: @escaping @Sendable () -> Void) {
+        var thread = pthread_t()
+        let work = unsafe Unmanaged.passRetained(Work(name: name, body: body)).toOpaque()
+        let failure = unsafe pthread_create(
+            &thread,
+            nil,
+            { argument in
+                guard let argument = unsafe argument else { return nil }
+                let work = unsafe Unmanaged<Work>.fromOpaque(argument).takeRetainedValue()
+                if let name = work.name { nameThisThread(name) }
+                work.body()
+                return nil
+            },
+            work
+        )
+        precondition(failure == 0, "pthread_create: errno \(failure)")
+        handle = Mutex(thread)
+    }
+
+    /// Waits until the thread and everything that ends with it are over.
+    func join() {
+        let thread = handle.withLock { $0.take() }
+        if let thread { pthread_join(thread, nil) }
+    }
+
+    private final class Work: Sendable {
+        let name: String?
+        let body: @Sendable () -> Void
+
+        init(name: String?, body: @escaping @Sendable () -> Void) {
+            self.name = name
+            self.body = body
+        }
+    }
+}
+
+private func nameThisThread(_ name: String) {
+    let file = unsafe open("/proc/thread-self/comm", O_WRONLY)
+    precondition(file >= 0, "cannot name the thread: errno \(errno)")
+    _ = unsafe write(file, name, name.utf8.count)
+    close(file)
+}
+
+/// Runs `body` on a thread of its own, with that thread's loop, and returns what it returns once the thread is over.
+func onLoopThread<Result: Sendable>(_ body: @escaping @Sendable (EventRunLoop) -> Result) async -> Result {
+    let result = Box<Result?>(nil)
+    await withCheckedContinuation { continuation in
+        let thread = Box<TestThread?>(nil)
+        thread.value = TestThread {
+            result.value = body(EventRunLoop.current)
+            // Joined by another thread, so that no thread of the test runner is held up.
+            _ = TestThread {
+                while thread.value == nil { sched_yield() }
+                thread.value?.join()
+                continuation.resume()
+            }
+        }
+    }
+    guard let value = result.value else { preconditionFailure("the thread ended without a result") }
+    return value
+}
+
+/// Keeps a mode from being empty.
+@discardableResult
+func occupy(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode = .default) -> EventSource {
+    let source = EventSource { _ in }
+    loop.add(source, to: mode)
+    return source
+}
+
+/// Notes every activity of a mode in a trace, by its name.
+@discardableResult
+func observe(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode = .default, in trace: Trace) -> LoopObserver {
+    let observer = LoopObserver { _, activity in trace.note(name(of: activity)) }
+    loop.add(observer, to: mode)
+    return observer
+}
+
+func name(of activity: EventRunLoop.Activity) -> String {
+    switch activity {
+    case .entry: "entry"
+    case .beforeTimers: "timers"
+    case .beforeSources: "sources"
+    case .beforeWaiting: "waiting"
+    case .afterWaiting: "woken"
+    case .exit: "exit"
+    default: "unknown"
+    }
+}
+
+/// Waits for something another thread does. Ends by the test's time limit if it never comes.
+func waitUntil(_ condition: () -> Bool) {
+    while !condition() { usleep(200) }
+}
+
+/// How many descriptors the process has open.
+func openDescriptors() -> Int {
+    guard let directory = unsafe opendir("/proc/self/fd") else { return -1 }
+    defer { unsafe closedir(directory) }
+    var count = 0
+    while unsafe readdir(directory) != nil { count += 1 }
+    return count - 3
+}
+
+/// Milliseconds, for messages and one-sided bounds.
+func elapsed(since start: MonotonicInstant) -> Duration { start.duration(to: .now) }
