@@ -33,6 +33,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: ["YAML"]),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.16.0"),
+        .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.0"),
         .package(url: "https://github.com/apple/swift-system.git", from: "1.8.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.1", traits: []),
         .package(url: "https://github.com/swift-server/async-http-client.git", from: "1.37.0"),
@@ -81,12 +82,16 @@ let package = Package(
         .executableTarget(
             name: "stall-monitor",
             dependencies: [
+                "RunLoopKit",
                 "StallReports",
                 "StallGate",
                 "StallMonitor",
-                "StallMonitorService",
                 .product(name: "ArgumentParser", package: "swift-argument-parser", condition: command),
                 .product(name: "Hummingbird", package: "hummingbird", condition: command),
+                .product(name: "Logging", package: "swift-log", condition: command),
+                .product(name: "NIOCore", package: "swift-nio", condition: command),
+                .product(name: "NIOFoundationCompat", package: "swift-nio", condition: command),
+                .product(name: "SystemPackage", package: "swift-system", condition: command),
                 .product(name: "AsyncHTTPClient", package: "async-http-client", condition: command),
                 .product(name: "Subprocess", package: "swift-subprocess", condition: command),
             ],
@@ -98,8 +103,21 @@ let package = Package(
         .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
-        .testTarget(name: "StallMonitorTests", dependencies: ["StallMonitor"], swiftSettings: swift),
-        .testTarget(name: "StallMonitorServiceTests", dependencies: ["StallMonitorService"], swiftSettings: swift),
+        .testTarget(
+            name: "StallMonitorTests",
+            dependencies: ["StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports"],
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "StallMonitorServiceTests",
+            dependencies: [
+                "StallMonitorService",
+                "StallMonitor",
+                "StallReports",
+                .product(name: "Configuration", package: "swift-configuration"),
+            ],
+            swiftSettings: swift
+        ),
         .testTarget(name: "CommandTests", dependencies: ["stall-monitor"], swiftSettings: swift),
     ]
 )

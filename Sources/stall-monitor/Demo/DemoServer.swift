@@ -1,0 +1,66 @@
+#if Command
+
+    import Glibc
+    import Hummingbird
+    import Logging
+    import NIOCore
+    import RunLoopKit
+    import StallMonitor
+    import StallReports
+
+    /// A small HTTP server whose handlers work on the main actor, under the monitor's watch.
+    struct DemoServer {
+        let port: Int
+        let directory: String
+
+        /// Serves until SIGTERM or SIGINT. `ready` is called with the port once it listens.
+        func run(ready: @escaping @Sendable (Int) -> Void) async throws {
+            var logger = Logger(label: "demo")
+            logger.logLevel = .error
+            let monitor = StallMonitor.start(.init(directory: directory, service: .init(name: "stall-monitor-demo")))
+            defer { monitor.stop() }
+            let application = Application(
+                router: router(),
+                configuration: .init(address: .hostname("127.0.0.1", port: port), serverName: "stall-monitor-demo"),
+                onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
+                logger: logger
+            )
+            try await application.runService()
+        }
+
+        private func router() -> Router<BasicRequestContext> {
+            let router = Router()
+            router.get("health") { _, _ in "ok\n" }
+            router.get("work") { _, _ in "\(await shortWork())\n" }
+            router.get("stall/:kind") { request, context in
+                let kind = try context.parameters.require("kind")
+                guard let stall = DemoStall(rawValue: kind) else {
+                    throw HTTPError(.notFound, message: "no such stall; there are \(DemoStall.names)")
+                }
+                return try await stall.perform(milliseconds: milliseconds(of: request))
+            }
+            return router
+        }
+
+        private func milliseconds(of request: Request) throws -> Int {
+            guard let text = request.uri.queryParameters["ms"] else { return 600 }
+            guard let value = Int(text), (1...60_000).contains(value) else {
+                throw HTTPError(.badRequest, message: "ms takes 1 to 60000")
+            }
+            return value
+        }
+    }
+
+    /// About half a millisecond of the main actor's time: what a healthy handler takes.
+    @MainActor
+    private func shortWork() -> Int {
+        (0..<2_000).reduce(into: [Int: Int]()) { $0[$1 % 257, default: 0] += $1 }.count
+    }
+
+    extension StallReceipt: ResponseEncodable {}
+
+    extension DemoStall {
+        static var names: String { allCases.map(\.rawValue).joined(separator: ", ") }
+    }
+
+#endif

@@ -1,0 +1,73 @@
+#if Command
+
+    import Foundation
+    import StallReports
+    import Synchronization
+
+    /// Follows the demo's report directory on a thread of its own, until it is let go.
+    final class ReportFeed: Sendable {
+        private let directory: String
+        private let cancellation: Cancellation
+        private let ended = Mutex<Set<ULID>>([])
+        private let changes: AsyncStream<Void>
+
+        /// - Parameter show: called for each report as it appears, and again when it has ended.
+        init(directory: String, show: @escaping @Sendable (StallReport) -> Void) throws {
+            self.directory = directory
+            let (changes, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
+            self.changes = changes
+            let start = try FollowerStart(directory)
+            cancellation = start.cancellation
+            Thread { [self] in
+                start.follow { report in
+                    show(report)
+                    guard report.state != .ongoing else { return }
+                    ended.withLock { _ = $0.insert(report.id) }
+                    continuation.yield()
+                }
+            }.start()
+        }
+
+        /// Waits until so many stalls have come to their end, 10 s at most.
+        func settle(count: Int) async {
+            await withTaskGroup { group in
+                group.addTask { [self] in
+                    for await _ in changes where ended.withLock({ $0.count >= count }) { return }
+                }
+                group.addTask { try? await Task.sleep(for: .seconds(10)) }
+                await group.next()
+                group.cancelAll()
+            }
+        }
+
+        /// All reports that stand in the directory now.
+        func reports() throws -> [StallReport] {
+            try ReportReader(path: directory).contents().reports
+        }
+
+        func stop() {
+            cancellation.cancel()
+        }
+    }
+
+    /// Carries a follower, which belongs to one thread, to the thread it is to belong to.
+    private final class FollowerStart: Sendable {
+        let cancellation: Cancellation
+        private let follower: Mutex<ReportFollower?>
+
+        init(_ directory: String) throws(ReportError) {
+            let follower = try ReportFollower(path: directory)
+            cancellation = follower.cancellation
+            self.follower = Mutex(follower)
+        }
+
+        /// Calls `body` with each report until it is cancelled.
+        func follow(_ body: (StallReport) -> Void) {
+            guard var follower = follower.withLock({ $0.take() }) else { return }
+            while let event = try? follower.next() {
+                if case .report(let report) = event { body(report) }
+            }
+        }
+    }
+
+#endif

@@ -1,0 +1,71 @@
+import Configuration
+import Foundation
+import StallMonitor
+import StallReports
+import Testing
+
+@testable import StallMonitorService
+
+@Suite("The configuration, read from a file and the environment")
+struct ConfigurationTests {
+    private func configuration(_ values: [AbsoluteConfigKey: ConfigValue]) async throws -> StallMonitor.Configuration {
+        try await .init(config: ConfigReader(provider: InMemoryProvider(values: values)))
+    }
+
+    @Test("Nothing set: the defaults")
+    func defaults() async throws {
+        let read = try await configuration([:])
+        let plain = StallMonitor.Configuration()
+        #expect(read.rule == plain.rule && read.limits == plain.limits && read.directory == plain.directory)
+        #expect(read.isEnabled && read.service == nil && read.ownCode == OwnCode() && read.captureSignal == 27)
+    }
+
+    @Test("Each key reaches its value")
+    func keys() async throws {
+        let read = try await configuration([
+            "enabled": false, "directory": "/var/stalls", "tickMilliseconds": 20, "ticks": 3, "limits.reports": 7,
+            "limits.megabytes": 2, "service.name": "shop", "service.version": "1.2", "captureSignal": 34,
+            "ownModules": .init(.stringArray(["Shop"]), isSecret: false),
+            "libraryModules": .init(.stringArray(["Acme*"]), isSecret: false),
+        ])
+        #expect(!read.isEnabled && read.directory == "/var/stalls")
+        #expect(read.rule == StallRule(tick: .milliseconds(20), ticks: 3))
+        #expect(read.limits.maxReports == 7 && read.limits.maxBytes == 2 << 20)
+        #expect(read.service == ServiceIdentity(name: "shop", version: "1.2"))
+        #expect(read.captureSignal == 34 && read.ownCode == OwnCode(modules: ["Shop"], libraries: ["Acme*"]))
+    }
+
+    @Test("A number out of range is an error that names the key and the range")
+    func range() async {
+        await #expect(throws: ConfigurationRangeError(key: "ticks", value: 0, range: 1...10_000)) {
+            try await configuration(["ticks": 0])
+        }
+    }
+
+    @Test("A value of the wrong form is an error, not the default")
+    func wrongForm() async {
+        await #expect(throws: (any Error).self) { try await configuration(["ticks": "five"]) }
+    }
+
+    @Test("The shipped file holds the defaults")
+    func shippedFile() async throws {
+        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        let read = try await StallMonitor.Configuration.load(file: root.path + "/config/stall-monitor.yaml")
+        #expect(read.rule == StallRule() && read.limits == ReportDirectory.Limits() && read.isEnabled)
+    }
+
+    @Test("A file is read; a missing one is none; a broken one is an error")
+    func files() async throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: "stall-monitor-config-\(UUID())")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: directory) }
+        let file = directory.appending(path: "c.yaml")
+
+        #expect(try await StallMonitor.Configuration.load(file: file.path).rule == StallRule())
+        try Data("stallMonitor:\n  ticks: 9\n".utf8).write(to: file)
+        #expect(try await StallMonitor.Configuration.load(file: file.path).rule.ticks == 9)
+        try Data("stallMonitor: [".utf8).write(to: file)
+        await #expect(throws: (any Error).self) { try await StallMonitor.Configuration.load(file: file.path) }
+    }
+}

@@ -1,0 +1,42 @@
+import Testing
+
+@testable import StallMonitor
+
+@Suite("The way from the watchdog to the reporter", .timeLimit(.minutes(1)))
+struct MailboxTests {
+    @Test("Messages come in order, all that are there at once")
+    func order() {
+        let mailbox = Mailbox<Int>(capacity: 10)
+        (1...3).forEach(mailbox.add)
+        #expect(mailbox.take() == [1, 2, 3])
+    }
+
+    @Test("What does not fit is dropped and counted, and the writer does not wait")
+    func bounded() {
+        let mailbox = Mailbox<Int>(capacity: 2)
+        (1...5).forEach(mailbox.add)
+        #expect(mailbox.take() == [1, 2])
+        #expect(mailbox.dropped == 3)
+    }
+
+    @Test("A closed mailbox is read to its end")
+    func close() {
+        let mailbox = Mailbox<Int>(capacity: 2)
+        mailbox.add(1)
+        mailbox.close()
+        #expect(mailbox.take() == [1])
+        #expect(mailbox.take() == nil)
+    }
+
+    @Test("A waiting reader wakes for a message and for the end")
+    func wakes() {
+        let mailbox = Mailbox<Int>(capacity: 2)
+        startThread {
+            mailbox.add(7)
+            mailbox.close()
+        }
+        var seen: [Int] = []
+        while let batch = mailbox.take() { seen += batch }
+        #expect(seen == [7])
+    }
+}
