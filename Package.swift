@@ -91,6 +91,10 @@ let package = Package(
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
         .testTarget(name: "StallMonitorTests", dependencies: ["StallMonitor"], swiftSettings: swift),
         .testTarget(name: "StallMonitorServiceTests", dependencies: ["StallMonitorService"], swiftSettings: swift),
-        .testTarget(name: "CommandTests", dependencies: ["stall-monitor"], swiftSettings: swift),
+        .testTarget(
+            name: "CommandTests",
+            dependencies: ["stall-monitor", "StallReports", "StallGate"],
+            swiftSettings: swift
+        ),
     ]
 )

@@ -1,1 +1,0 @@
-print("built without its trait: swift build --traits Command --product stall-monitor")
