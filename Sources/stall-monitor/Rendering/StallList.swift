@@ -6,13 +6,13 @@
         static func lines(_ reports: [StallReport], ids: ShortIDs, width: Int?) -> [StyledText] {
             var table = TextTable([
                 .init(title: "ID"), .init(title: "STARTED"), .init(title: "STATE"), .init(title: "DURATION"),
-                .init(title: "VERDICT", minimum: 10), .init(title: "CULPRIT", minimum: 16),
-                .init(title: "LABEL", minimum: 8),
+                .init(title: "VERDICT", minimum: 8), .init(title: "CULPRIT", minimum: 12),
+                .init(title: "LABEL", minimum: 4),
             ])
             for report in reports {
                 table.append([
                     StyledText(ids.short(report.id)),
-                    StyledText(report.startedAt.toSeconds),
+                    StyledText(width == nil ? report.startedAt.toSeconds : report.startedAt.withoutYear),
                     report.styledState,
                     StyledText(report.durationText),
                     StyledText(report.cause.verdict.rawValue, limit: 40),

@@ -32,6 +32,9 @@
         /// `2026-01-31T12:00:00Z`
         var toSeconds: String { String(description.prefix(19)) + "Z" }
 
+        /// `01-31 12:00:00`, where there is little room.
+        var withoutYear: String { String(toSeconds.dropFirst(5).dropLast()).replacing("T", with: " ") }
+
         /// `2026-01-31T12:00:00.000Z`
         var toMilliseconds: String { String(description.prefix(23)) + "Z" }
     }

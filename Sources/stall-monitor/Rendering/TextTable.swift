@@ -21,7 +21,7 @@
         func lines(width: Int?) -> [StyledText] {
             let header = columns.map { StyledText($0.title, .bold) }
             let widths = widths(for: [header] + rows, within: width)
-            return ([header] + rows).map { line($0, widths) }
+            return ([header] + rows).map { line($0, widths).truncated(to: width ?? .max) }
         }
 
         private func line(_ cells: [StyledText], _ widths: [Int]) -> StyledText {
