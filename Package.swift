@@ -118,6 +118,10 @@ let package = Package(
             ],
             swiftSettings: swift
         ),
-        .testTarget(name: "CommandTests", dependencies: ["stall-monitor"], swiftSettings: swift),
+        .testTarget(
+            name: "CommandTests",
+            dependencies: ["stall-monitor", "StallReports", "StallGate"],
+            swiftSettings: swift
+        ),
     ]
 )

@@ -1,12 +1,12 @@
 internal import FoundationEssentials
 
 /// Bytes of JSON to values and back, with limits set before the parser sees the first byte.
-enum ReportJSON {
+package enum ReportJSON {
     /// Deepest nesting accepted. A report needs six levels; unknown additions get room.
     static let maximumDepth = 64
 
     /// One line, keys sorted, a line feed at the end: several files in a row are valid NDJSON.
-    static func encode(_ value: some Encodable) throws(ReportError) -> [UInt8] {
+    package static func encode(_ value: some Encodable) throws(ReportError) -> [UInt8] {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         do {

@@ -28,7 +28,7 @@
         )
 
         @Option(help: "The table as text or json.")
-        var format = DemoFormat.text
+        var format = OutputFormat.text
 
         @Flag(help: "Only serve, until ctrl-C: stalls are up to you.")
         var keep = false
@@ -49,19 +49,14 @@
         }
 
         func run() async throws {
-            do {
-                if keep { try await serve() } else { try await show() }
-            } catch let error as DemoError {
-                StandardError.print("stall-monitor demo: \(error)")
-                throw ExitCode(1)
-            }
+            if keep { try await serve() } else { try await show() }
         }
 
         private func serve() async throws {
             let directory = try reports ?? Self.newDirectory()
             if untilInputEnds { InputWatch.exitAtEnd() }
             try await DemoServer(port: port, directory: directory).run { port in
-                DemoAnnouncement(port: port, directory: directory).print(forPeople: !untilInputEnds)
+                try DemoAnnouncement(port: port, directory: directory).print(forPeople: !untilInputEnds)
             }
         }
 
@@ -69,8 +64,8 @@
             let directory = try reports ?? Self.newDirectory()
             let result = try await DemoShow(directory: directory, showsReports: format == .text).run()
             switch format {
-            case .text: print(DemoTable(result: result).text)
-            case .json: print(try result.json())
+            case .text: try Output.write(DemoTable(result: result).lines, on: .current())
+            case .json: try Output.write(result.json() + "\n")
             }
             if !result.passed { throw ExitCode(1) }
         }
@@ -78,14 +73,10 @@
         private static func newDirectory() throws -> String {
             var template = Array("/tmp/stall-monitor-demo.XXXXXX".utf8CString)
             guard let path = unsafe mkdtemp(&template) else {
-                throw DemoError("no temporary directory in /tmp (errno \(errno)); give one with --reports")
+                throw CommandFailure("no temporary directory in /tmp (errno \(errno)); give one with --reports")
             }
             return unsafe String(cString: path)
         }
-    }
-
-    enum DemoFormat: String, ExpressibleByArgument, CaseIterable {
-        case text, json
     }
 
 #endif

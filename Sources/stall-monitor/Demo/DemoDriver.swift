@@ -37,7 +37,7 @@
         private func get(_ path: String) async throws -> Data {
             let response = try await client.execute(.init(url: "\(address)/\(path)"), timeout: .seconds(30))
             let body = try await response.body.collect(upTo: 1 << 20)
-            guard response.status == .ok else { throw DemoError("GET /\(path) was answered with \(response.status)") }
+            guard response.status == .ok else { throw CommandFailure("GET /\(path) was answered with \(response.status)") }
             return Data(buffer: body)
         }
     }

@@ -31,7 +31,10 @@
         }
 
         private func play(_ driver: DemoDriver) async throws -> DemoResult {
-            let feed = try ReportFeed(directory: directory) { [showsReports] in if showsReports { print($0.id, $0.state) } }
+            let feed = try ReportFeed(directory: directory) { [showsReports] report, isFirst in
+                guard showsReports else { return }
+                try? Output.write(StallLine.lines(report, isFirst: isFirst), on: .current())
+            }
             defer { feed.stop() }
             note("Control: \(Self.controlTime) of requests, and no stall")
             let requests = try await driver.load(for: Self.controlTime)
@@ -53,7 +56,7 @@
         private func runServer<Result: Sendable>(
             _ body: @escaping @Sendable (String) async throws -> Result
         ) async throws -> Result {
-            guard let executable = ProcessIdentity.current().executable else { throw DemoError("/proc is not mounted") }
+            guard let executable = ProcessIdentity.current().executable else { throw CommandFailure("/proc is not mounted") }
             let arguments = ["demo", "--keep", "--until-input-ends", "--port", "0", "--reports", directory]
             let outcome = try await Subprocess.run(
                 .path(FilePath(executable)),
@@ -72,13 +75,13 @@
                 return nil
             }
             guard let result = outcome.closureResult else {
-                throw DemoError("the server ended before it listened (\(outcome.terminationStatus)); its errors stand above")
+                throw CommandFailure("the server ended before it listened (\(outcome.terminationStatus)); its errors stand above")
             }
             return result
         }
 
         private func note(_ text: String) {
-            StandardError.print("== \(text)")
+            Output.note("demo: \(text)")
         }
     }
 

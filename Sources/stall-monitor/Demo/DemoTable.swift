@@ -4,54 +4,54 @@
     struct DemoTable {
         let result: DemoResult
 
-        var text: String {
-            let rows = result.stalls.map(cells)
-            let widths = Self.titles.indices.map { column in ([Self.titles] + rows).map { $0[column].count }.max() ?? 0 }
-            let lines = ([Self.titles] + rows).map { cells in
-                zip(cells, widths).map { $0.padding(to: $1) }.joined(separator: "  ")
-            }
-            return (["", control] + lines + ["", verdict]).joined(separator: "\n")
+        var lines: [StyledText] {
+            var table = TextTable([
+                .init(title: ""), .init(title: "injected"), .init(title: "for"), .init(title: "reports"),
+                .init(title: "detected after"), .init(title: "duration"), .init(title: "cause"),
+                .init(title: "culprit as found"),
+            ])
+            for row in result.stalls { table.append(cells(row)) }
+            return [StyledText("")] + table.lines(width: nil) + [StyledText(""), control] + verdict
         }
 
-        private static let titles = ["", "injected", "", "reports", "detected after", "duration", "cause", "culprit as found"]
-
-        private func cells(_ row: DemoResult.Row) -> [String] {
+        private func cells(_ row: DemoResult.Row) -> [StyledText] {
             [
-                row.passed ? "ok" : "NOT OK",
-                row.stall.rawValue,
+                mark(row.passed),
+                StyledText(row.stall.rawValue),
                 milliseconds(row.injectedNs),
-                "\(row.reports)",
-                row.detectionNs.map(milliseconds) ?? "never",
-                row.durationNs.map(milliseconds) ?? "-",
-                row.verdict ?? "-",
-                row.culprit ?? "-",
+                StyledText("\(row.reports)"),
+                row.detectionNs.map(milliseconds) ?? StyledText("never"),
+                row.durationNs.map(milliseconds) ?? StyledText("-"),
+                StyledText(row.verdict ?? "-"),
+                StyledText(row.culprit ?? "-"),
             ]
         }
 
-        private var control: String {
-            """
-            \(result.control.passed ? "ok" : "NOT OK")  control: \(milliseconds(result.control.durationNs)), \
-            \(result.control.requests) requests, \(result.control.reports) reports
-            """
+        private var control: StyledText {
+            let control = result.control
+            return mark(control.passed)
+                + StyledText("  control: \(control.reports) reports in \(control.durationNs / 1_000_000_000) s")
+                + StyledText(" of \(control.requests) requests without a stall")
         }
 
-        private var verdict: String {
+        private var verdict: [StyledText] {
             let failed = result.stalls.count { !$0.passed } + (result.control.passed ? 0 : 1)
             let outcome =
                 result.passed
-                ? "Each stall gave one report that names the function that stalled; the control time gave none."
+                ? "Each stall gave one report, which names the function that stalled; the control time gave none."
                 : "\(failed) of \(result.stalls.count + 1) not as expected, \(result.unexpected) reports of nothing injected."
-            return "\(outcome)\nReports: \(result.directory)"
+            return [
+                StyledText(outcome, .bold),
+                StyledText("See one with: stall-monitor show latest \(result.directory)"),
+            ]
         }
 
-        private func milliseconds(_ nanoseconds: Int64) -> String {
-            "\((nanoseconds + 500_000) / 1_000_000) ms"
+        private func mark(_ passed: Bool) -> StyledText {
+            passed ? StyledText("ok", .green) : StyledText("NOT OK", .red)
         }
-    }
 
-    extension String {
-        fileprivate func padding(to width: Int) -> String {
-            self + String(repeating: " ", count: max(0, width - count))
+        private func milliseconds(_ nanoseconds: Int64) -> StyledText {
+            StyledText("\((nanoseconds + 500_000) / 1_000_000) ms")
         }
     }
 

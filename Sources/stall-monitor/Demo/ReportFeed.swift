@@ -12,15 +12,17 @@
         private let changes: AsyncStream<Void>
 
         /// - Parameter show: called for each report as it appears, and again when it has ended.
-        init(directory: String, show: @escaping @Sendable (StallReport) -> Void) throws {
+        init(directory: String, show: @escaping @Sendable (StallReport, _ isFirst: Bool) -> Void) throws {
             self.directory = directory
             let (changes, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
             self.changes = changes
             let start = try FollowerStart(directory)
             cancellation = start.cancellation
             Thread { [self] in
+                var shown: Set<ULID> = []
                 start.follow { report in
-                    show(report)
+                    let isFirst = shown.insert(report.id).inserted
+                    if isFirst || report.state != .ongoing { show(report, isFirst) }
                     guard report.state != .ongoing else { return }
                     ended.withLock { _ = $0.insert(report.id) }
                     continuation.yield()

@@ -57,7 +57,7 @@
 
         init(writingAfter milliseconds: Int) throws {
             var ends: [Int32] = [-1, -1]
-            guard unsafe pipe(&ends) == 0 else { throw DemoError("no pipe to be had (errno \(errno))") }
+            guard unsafe pipe(&ends) == 0 else { throw CommandFailure("no pipe to be had (errno \(errno))") }
             (input, output) = (ends[0], ends[1])
             DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(milliseconds)) { [output] in
                 _ = unsafe write(output, "x", 1)
@@ -78,7 +78,7 @@
         init() throws {
             var template = Array("/var/tmp/stall-monitor-demo.XXXXXX".utf8CString)
             descriptor = unsafe mkstemp(&template)
-            guard descriptor >= 0 else { throw DemoError("no temporary file in /var/tmp (errno \(errno))") }
+            guard descriptor >= 0 else { throw CommandFailure("no temporary file in /var/tmp (errno \(errno))") }
             unsafe unlink(template)
             for _ in 0..<64 { _ = unsafe write(descriptor, Self.chunk, Self.chunk.count) }
         }
@@ -93,15 +93,6 @@
                 let offset = (round * 4 + chunk) % 64 << 20
                 _ = unsafe pwrite(descriptor, Self.chunk, Self.chunk.count, offset)
             }
-        }
-    }
-
-    /// Why the demo could not go on.
-    struct DemoError: Error, CustomStringConvertible {
-        let description: String
-
-        init(_ description: String) {
-            self.description = description
         }
     }
 

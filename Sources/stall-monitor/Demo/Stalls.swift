@@ -1,5 +1,6 @@
 #if Command
 
+    import CDispatch
     import Dispatch
     import FoundationEssentials
     import Glibc

@@ -1,0 +1,51 @@
+public import StallReports
+
+/// Why a gate cannot judge: something is missing that would have to be known.
+public enum Doubt: Hashable, Sendable {
+    /// The directory cannot be read.
+    case directory(ReportError)
+    /// A file in it cannot be read.
+    case file(ReportError)
+    /// No monitor has left a run record.
+    case noRun
+    /// A monitor ran, and watched nothing.
+    case watchedNothing(run: ULID)
+    /// A monitor switched itself off.
+    case disarmed(run: ULID)
+    /// Reports that a monitor could not write, or that are no longer there.
+    case missingReports(run: ULID, count: Int64)
+    /// A prefix to allow that fits several fingerprints.
+    case ambiguous(FingerprintPrefix)
+
+    /// Stable, for programs.
+    public var code: String {
+        switch self {
+        case .directory(let error), .file(let error): error.code.name
+        case .noRun: "no_run"
+        case .watchedNothing: "watched_nothing"
+        case .disarmed: "disarmed"
+        case .missingReports: "missing_reports"
+        case .ambiguous: "ambiguous_prefix"
+        }
+    }
+}
+
+extension Doubt: CustomStringConvertible {
+    /// For a person; made visible.
+    public var description: String {
+        switch self {
+        case .directory(let error), .file(let error):
+            "\(VisibleText.of(error.path ?? "")): \(error)"
+        case .noRun:
+            "no run record: nothing says that a monitor ran; start one in the process under test"
+        case .watchedNothing(let run):
+            "run \(run): the monitor watched nothing; register the loop, or let the process run longer"
+        case .disarmed(let run):
+            "run \(run): the monitor switched itself off; its run record says why"
+        case .missingReports(let run, let count):
+            "run \(run): \(count) of its reports are missing; look for a full disk, or raise the directory's limits"
+        case .ambiguous(let prefix):
+            "--allow \(prefix): fits more than one fingerprint; give more of it"
+        }
+    }
+}

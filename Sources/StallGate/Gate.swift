@@ -1,0 +1,51 @@
+public import StallReports
+
+/// Judges what a report directory holds by a budget. A pure function.
+public enum Gate {
+    /// Within budget only if everything that must be known is known: readable reports, all of them, and a monitor that watched.
+    public static func judge(
+        _ contents: Result<ReportReader.Contents, ReportError>,
+        by budget: Budget
+    ) -> GateResult {
+        switch contents {
+        case .failure(let error):
+            return GateResult(budget: budget, doubts: [.directory(error)], counted: [], allowed: [], runs: [])
+        case .success(let contents):
+            let isAllowed = { (report: StallReport) in budget.allowed.contains { $0.matches(report.fingerprint) } }
+            return GateResult(
+                budget: budget,
+                doubts: doubts(about: contents, budget),
+                counted: contents.reports.filter { !isAllowed($0) },
+                allowed: contents.reports.filter(isAllowed),
+                runs: contents.runs
+            )
+        }
+    }
+
+    private static func doubts(about contents: ReportReader.Contents, _ budget: Budget) -> [Doubt] {
+        let fingerprints = Set(contents.reports.map(\.fingerprint))
+        let ambiguous = budget.allowed.filter { prefix in fingerprints.count(where: prefix.matches) > 1 }
+        return contents.failures.map { .file($0) }
+            + (contents.runs.isEmpty ? [.noRun] : [])
+            + contents.runs.flatMap { doubts(about: $0, contents.reports) }
+            + ambiguous.map { .ambiguous($0) }
+    }
+
+    private static func doubts(about run: RunRecord, _ reports: [StallReport]) -> [Doubt] {
+        var doubts: [Doubt] = []
+        if run.watchedTotalNs == 0 { doubts.append(.watchedNothing(run: run.id)) }
+        if run.disarmed != nil { doubts.append(.disarmed(run: run.id)) }
+        let missing = missingReports(of: run, among: reports)
+        if missing > 0 { doubts.append(.missingReports(run: run.id, count: missing)) }
+        return doubts
+    }
+
+    /// Stalls the run counted, less the suppressed ones and those whose report is here. While it runs, counts and files may be
+    /// a moment apart, and only writes known to be lost are missing.
+    private static func missingReports(of run: RunRecord, among reports: [StallReport]) -> Int64 {
+        guard run.state != .running else { return run.lostWrites }
+        let stalls = run.stalls.values.map { max(0, $0) }.saturatingSum()
+        let reported = max(0, stalls - max(0, run.suppressed))
+        return reported - Int64(reports.count { $0.run == run.id })
+    }
+}

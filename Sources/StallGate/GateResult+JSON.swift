@@ -1,0 +1,84 @@
+public import StallReports
+
+extension GateResult {
+    /// One line of JSON for programs: verdict, budget, counts, and every stall and doubt.
+    public func json() throws(ReportError) -> [UInt8] {
+        try ReportJSON.encode(Document(self))
+    }
+
+    private struct Document: Encodable {
+        let schema = "stall-gate/1"
+        let verdict: Verdict
+        let budget: BudgetPart
+        let stallCount: Int
+        let watchedNs: Int64
+        let runs: [ULID]
+        let stalls: [Stall]
+        let doubts: [DoubtPart]
+
+        init(_ result: GateResult) {
+            verdict = result.verdict
+            budget = BudgetPart(result.budget)
+            (stallCount, watchedNs) = (result.stallCount, result.watchedNs)
+            runs = result.runs.map(\.id)
+            let tooLong = Set(result.tooLong.map(\.id))
+            stalls =
+                result.counted.map { Stall($0, tooLong.contains($0.id) ? "too_long" : "counted") }
+                + result.allowed.map { Stall($0, "allowed") }
+            doubts = result.doubts.map { DoubtPart(code: $0.code, message: $0.description) }
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case schema, verdict, budget
+            case stallCount = "stall_count"
+            case watchedNs = "watched_ns"
+            case runs, stalls, doubts
+        }
+    }
+
+    private struct BudgetPart: Encodable {
+        let maxStalls: Int?
+        let maxDurationNs: Int64?
+        let allowed: [String]
+
+        init(_ budget: Budget) {
+            (maxStalls, maxDurationNs) = (budget.maxStalls, budget.maxDurationNs)
+            allowed = budget.allowed.map(\.description)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case maxStalls = "max_stalls"
+            case maxDurationNs = "max_duration_ns"
+            case allowed
+        }
+    }
+
+    private struct Stall: Encodable {
+        let id: ULID
+        let result: String
+        let durationNs: Int64
+        let suppressed: Int
+        let fingerprint: Fingerprint
+        let verdict: StallReports.Verdict
+        let function: String?
+        let label: String
+
+        init(_ report: StallReport, _ result: String) {
+            (id, self.result) = (report.id, result)
+            (durationNs, suppressed) = (report.durationNs, report.suppressed)
+            (fingerprint, verdict) = (report.fingerprint, report.cause.verdict)
+            (function, label) = (report.culprit?.function, report.watched.label)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case id, result
+            case durationNs = "duration_ns"
+            case suppressed, fingerprint, verdict, function, label
+        }
+    }
+
+    private struct DoubtPart: Encodable {
+        let code: String
+        let message: String
+    }
+}

@@ -1,0 +1,42 @@
+public import StallReports
+
+/// What a gate found. Made by ``Gate/judge(_:by:)``.
+public struct GateResult: Hashable, Sendable {
+    public enum Verdict: String, Hashable, Sendable, Codable {
+        case within
+        case over
+        case cannotJudge = "cannot_judge"
+    }
+
+    public let budget: Budget
+    /// Nothing is hidden by doubt: stalls over budget are listed even if the verdict is `.cannotJudge`.
+    public let doubts: [Doubt]
+    /// Stalls that count.
+    public let counted: [StallReport]
+    /// Stalls that are allowed.
+    public let allowed: [StallReport]
+    public let runs: [RunRecord]
+
+    /// Stalls that count, with those that were not reported one by one.
+    public var stallCount: Int { counted.map { max(0, $0.suppressed) }.saturatingSum(from: counted.count) }
+
+    public var hasTooMany: Bool { budget.maxStalls.map { stallCount > $0 } ?? false }
+
+    /// Stalls that count and lasted too long, the longest first.
+    public var tooLong: [StallReport] {
+        guard let limit = budget.maxDurationNs else { return [] }
+        return counted.filter { $0.durationNs > limit }.sorted { $0.durationNs > $1.durationNs }
+    }
+
+    public var verdict: Verdict {
+        if !doubts.isEmpty { return .cannotJudge }
+        return hasTooMany || !tooLong.isEmpty ? .over : .within
+    }
+
+    /// Time that was watched, all things in all runs together.
+    public var watchedNs: Int64 { runs.map(\.watchedTotalNs).saturatingSum() }
+}
+
+extension RunRecord {
+    var watchedTotalNs: Int64 { watched.map { max(0, $0.watchedNs) }.saturatingSum() }
+}

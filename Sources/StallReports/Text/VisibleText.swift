@@ -1,0 +1,43 @@
+/// A string from a report as it can be shown to a person: it moves no cursor, turns no text round, hides nothing.
+///
+/// Names and metadata come from the process that stalled, and whoever could write into the report directory. What a terminal
+/// would obey or not show (control, format and bidirectional characters, line breaks, unusual blanks, private and
+/// unassigned code points, heaps of accents) appears as `\u{1B}`.
+public enum VisibleText {
+    /// The text made visible, and cut to `limit` characters, of which the last is then "…".
+    public static func of(_ text: String, limit: Int = 500) -> String {
+        var visible = ""
+        var count = 0
+        var marks = 0
+        for scalar in text.unicodeScalars {
+            marks = isMark(scalar) ? marks + 1 : 0
+            if marks <= 2 && isPlain(scalar) {
+                visible.unicodeScalars.append(scalar)
+                count += 1
+            } else {
+                let code = "\\u{\(String(scalar.value, radix: 16, uppercase: true))}"
+                visible += code
+                count += code.utf8.count
+            }
+            if count > limit { return String(visible.prefix(max(0, limit - 1))) + "…" }
+        }
+        return visible
+    }
+
+    private static func isMark(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.properties.generalCategory {
+        case .nonspacingMark, .enclosingMark, .spacingMark: true
+        default: false
+        }
+    }
+
+    private static func isPlain(_ scalar: Unicode.Scalar) -> Bool {
+        if scalar.isASCII { return (0x20...0x7e).contains(scalar.value) }
+        if scalar.properties.isDefaultIgnorableCodePoint { return false }
+        switch scalar.properties.generalCategory {
+        case .control, .format, .surrogate, .privateUse, .unassigned: return false
+        case .lineSeparator, .paragraphSeparator, .spaceSeparator: return false
+        default: return true
+        }
+    }
+}

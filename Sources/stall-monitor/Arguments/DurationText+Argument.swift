@@ -1,0 +1,6 @@
+#if Command
+    public import ArgumentParser
+    public import StallReports
+
+    extension DurationText: ExpressibleByArgument {}
+#endif

@@ -1,0 +1,8 @@
+#if Command
+    import ArgumentParser
+
+    /// For people or for programs.
+    enum OutputFormat: String, ExpressibleByArgument, CaseIterable {
+        case text, json
+    }
+#endif

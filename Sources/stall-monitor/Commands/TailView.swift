@@ -1,0 +1,69 @@
+#if Command
+    import StallReports
+
+    /// What `tail` shows of the stalls it comes to know.
+    struct TailView {
+        let since: Since?
+        /// Most stalls of the past.
+        let limit: Int
+        let format: OutputFormat
+        let terminal = Terminal.current()
+        private var shown: [ULID: StallState] = [:]
+
+        init(since: Since?, limit: Int, format: OutputFormat) {
+            (self.since, self.limit, self.format) = (since, limit, format)
+        }
+
+        mutating func showPast(_ reports: [StallReport]) throws {
+            let wanted = reports.filter { since?.includes($0) ?? true }
+            for report in wanted.dropLast(limit) { shown[report.id] = report.state }
+            for report in wanted.suffix(limit) { try show(report) }
+        }
+
+        /// Never returns: ends by an error, or with the process.
+        mutating func follow(_ path: String) throws {
+            var follower = try CommandFailure.wrapping { () throws(ReportError) in try ReportFollower(path: path) }
+            try showPast(&follower, path)
+            while true {
+                let event = try CommandFailure.wrapping { () throws(ReportError) in try follower.next() }
+                if let event { try show(event, path) }
+            }
+        }
+
+        /// Stalls that are there at the start: with them the limit holds.
+        private mutating func showPast(_ follower: inout ReportFollower, _ path: String) throws {
+            var past: [StallReport] = []
+            var isThere = false
+            while let event = try CommandFailure.wrapping({ () throws(ReportError) in try follower.next(timeout: .zero)
+            }) {
+                switch event {
+                case .directoryAppeared: isThere = true
+                case .report(let report): past.append(report)
+                default: try show(event, path)
+                }
+            }
+            if !isThere { Output.note("waiting for the report directory \(path) to appear") }
+            try showPast(past)
+        }
+
+        private mutating func show(_ event: ReportFollower.Event, _ path: String) throws {
+            switch event {
+            case .report(let report): if since?.includes(report) ?? true { try show(report) }
+            case .failure(let error): Output.note(error)
+            case .directoryAppeared: Output.note("the report directory \(path) has appeared")
+            case .directoryGone: Output.note("the report directory \(path) is gone; waiting for it to come again")
+            case .run: break
+            }
+        }
+
+        /// A report that only grew since it was shown is not shown again.
+        private mutating func show(_ report: StallReport) throws {
+            let known = shown.updateValue(report.state, forKey: report.id)
+            guard known != report.state else { return }
+            switch format {
+            case .json: try Output.write(JSONText.of(report) + "\n")
+            case .text: try Output.write(StallLine.lines(report, isFirst: known == nil), on: terminal)
+            }
+        }
+    }
+#endif

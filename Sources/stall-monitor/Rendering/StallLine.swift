@@ -1,0 +1,18 @@
+#if Command
+    import StallReports
+
+    /// A stall as `tail` tells it: one line for each change of its state, and the cause once.
+    enum StallLine {
+        static func lines(_ report: StallReport, isFirst: Bool) -> [StyledText] {
+            let moment = report.state == .ongoing ? report.detectedAt : report.lastKnownMoment
+            let line: StyledText = """
+                \(moment.toMilliseconds, .dim)  \(report.styledState.padded(to: 10))  \
+                \(StyledText(report.durationText).padded(to: 7))  \
+                \(StyledText(report.cause.verdict.rawValue, limit: 40).padded(to: 8))  \
+                \(StyledText(report.watched.label, .bold, limit: 80))  \(report.culpritText)  \(report.id, .dim)
+                """
+            let summary = report.cause.summary
+            return isFirst && !summary.isEmpty ? [line, "    \(summary, .dim)"] : [line]
+        }
+    }
+#endif

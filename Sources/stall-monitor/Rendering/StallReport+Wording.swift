@@ -1,0 +1,41 @@
+#if Command
+    import StallReports
+
+    // The words that list, tail and show share.
+
+    extension StallReport {
+        var styledState: StyledText {
+            let style: StyledText.Style? =
+                switch state {
+                case .ongoing: .yellow
+                case .recovered: .green
+                case .terminated: .red
+                default: nil
+                }
+            return StyledText(state.rawValue, style, limit: 40)
+        }
+
+        /// `612ms`; with a plus while it lasts, or when it was cut short by the process's end.
+        var durationText: String {
+            DurationText(nanoseconds: durationNs).short + (state == .recovered ? "" : "+")
+        }
+
+        /// The function to look at, or why there is none.
+        var culpritText: String {
+            if let name = culprit?.function ?? culprit?.symbol { return name }
+            if let reason = stacks.first?.error { return "no stack: \(reason)" }
+            return culprit?.module ?? "unknown"
+        }
+    }
+
+    extension Timestamp {
+        /// `2026-01-31T12:00:00Z`
+        var toSeconds: String { String(description.prefix(19)) + "Z" }
+
+        /// `01-31 12:00:00`, where there is little room.
+        var withoutYear: String { String(toSeconds.dropFirst(5).dropLast()).replacing("T", with: " ") }
+
+        /// `2026-01-31T12:00:00.000Z`
+        var toMilliseconds: String { String(description.prefix(23)) + "Z" }
+    }
+#endif

@@ -1,0 +1,111 @@
+import Foundation
+import StallGate
+import StallReports
+import Testing
+
+@Suite("Gate formats", .timeLimit(.minutes(1)))
+struct FormatTests {
+    private static let id = ULID(rawValue: 5)
+
+    private func result(function: String = "shop.Cart.total()", ms: Int64 = 612, torn: Bool = false) -> GateResult {
+        var contents = ReportReader.Contents()
+        contents.reports = [Sample.report(id: Self.id, ms: ms, function: function)]
+        contents.runs = [Sample.run()]
+        contents.failures = torn ? [ReportError(.torn, path: "/r/stall.json")] : []
+        return Gate.judge(.success(contents), by: Budget(maxStalls: 0, maxDurationNs: 500_000_000))
+    }
+
+    @Test("text: the verdict first, then what it rests on")
+    func text() {
+        #expect(
+            result().text == """
+                over budget: 1 stall, 0 allowed, 59s watched in 1 run
+                  over budget: 1 stall, 0 permitted
+                  over budget: 00000000000000000000000005 612ms in shop.Cart.total() on main (on_cpu, v1:0123456789abcdef), \
+                500ms permitted
+
+                """
+        )
+        #expect(result(ms: 400).text.contains("  stall: 00000000000000000000000005 400ms in shop.Cart.total()"))
+        #expect(result(torn: true).text.hasPrefix("cannot judge: 1 stall"))
+    }
+
+    @Test("text and JUnit show no control character of a report")
+    func hostileNames() {
+        let hostile = result(function: "\u{1B}[2J\u{202E}f\u{0}\u{FFFE}<script>&\"'\n")
+        for text in [hostile.text, hostile.junit()] {
+            #expect(
+                !text.unicodeScalars.contains { $0.value < 32 && $0 != "\n" || $0 == "\u{202E}" || $0 == "\u{FFFE}" }
+            )
+            #expect(text.contains(#"\u{1B}[2J\u{202E}f\u{0}"#))
+        }
+    }
+
+    @Test("JSON: parses, and says the same")
+    func json() throws {
+        let value = try JSONSerialization.jsonObject(with: Data(result(torn: true).json())) as? [String: Any]
+        let object = try #require(value)
+        #expect(object["verdict"] as? String == "cannot_judge")
+        #expect(object["stall_count"] as? Int == 1)
+        #expect((object["stalls"] as? [[String: Any]])?.first?["result"] as? String == "too_long")
+        #expect((object["doubts"] as? [[String: Any]])?.first?["code"] as? String == "torn")
+    }
+
+    @Test("JUnit: well-formed for xmllint, whatever is in the names; counts what failed")
+    func junit() throws {
+        let hostile = result(function: "\u{1B}[2J<a b=\"'&]]>\u{0}\u{FFFF}", torn: true).junit()
+        let xml = try Xmllint(hostile)
+        #expect(xml.isWellFormed)
+        #expect(try xml.string("string(/testsuites/@failures)") == "2")
+        #expect(try xml.string("string(//testsuite/@errors)") == "1")
+        #expect(try xml.string("count(//testcase[failure])") == "2")
+        #expect(
+            try xml.string("string(//testcase[@name='length of stalls']/failure)").contains(
+                #"<a b="'&]]>\u{0}\u{FFFF}"#
+            )
+        )
+        let passed = Gate.judge(.success(clean), by: Budget(maxStalls: 0)).junit()
+        #expect(try Xmllint(passed).string("count(//failure|//error)") == "0")
+        #expect(try !Xmllint("<a>&b</a>").isWellFormed)
+    }
+
+    private var clean: ReportReader.Contents {
+        var contents = ReportReader.Contents()
+        contents.runs = [Sample.run()]
+        return contents
+    }
+}
+
+/// libxml2's own reader of XML, as an independent judge.
+private struct Xmllint {
+    let text: String
+
+    init(_ text: String) throws {
+        self.text = text
+        try #require(
+            FileManager.default.isExecutableFile(atPath: "/usr/bin/xmllint"),
+            "xmllint is missing: apt-get install libxml2-utils"
+        )
+    }
+
+    var isWellFormed: Bool { (try? run(["--noout"]).status) == 0 }
+
+    func string(_ xpath: String) throws -> String {
+        try run(["--xpath", xpath]).output.trimmingCharacters(in: .newlines)
+    }
+
+    private func run(_ arguments: [String]) throws -> (status: Int32, output: String) {
+        let process = Process()
+        process.executableURL = URL(filePath: "/usr/bin/xmllint")
+        process.arguments = arguments + ["-"]
+        let (input, output) = (Pipe(), Pipe())
+        (process.standardInput, process.standardOutput) = (input, output)
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        try input.fileHandleForWriting.write(contentsOf: Data(text.utf8))
+        try input.fileHandleForWriting.close()
+        let data = try output.fileHandleForReading.readToEnd() ?? Data()
+        process.waitUntilExit()
+        return (process.terminationStatus, String(decoding: data, as: UTF8.self))
+    }
+}

@@ -1,0 +1,134 @@
+import StallGate
+import StallReports
+import Testing
+
+@Suite("Gate")
+struct GateTests {
+    private func judge(
+        _ reports: [StallReport],
+        runs: [RunRecord]? = nil,
+        failures: [ReportError] = [],
+        _ budget: Budget
+    ) -> GateResult {
+        var contents = ReportReader.Contents()
+        contents.reports = reports
+        contents.runs = runs ?? [Sample.run()]
+        contents.failures = failures
+        return Gate.judge(.success(contents), by: budget)
+    }
+
+    @Test("no stalls in a watched run are within any budget")
+    func within() {
+        let result = judge([], Budget(maxStalls: 0, maxDurationNs: 0))
+        #expect(result.verdict == .within)
+        #expect(result.watchedNs == 59_000_000_000)
+    }
+
+    @Test("the number of stalls: as many as permitted are within, one more is over")
+    func count() {
+        let reports = [Sample.report(), Sample.report()]
+        #expect(judge(reports, Budget(maxStalls: 2)).verdict == .within)
+        #expect(judge(reports, Budget(maxStalls: 1)).verdict == .over)
+        #expect(judge(reports, Budget()).verdict == .within)
+    }
+
+    @Test("stalls that were counted but not reported count, whatever numbers a file claims")
+    func suppressed() {
+        let run = [Sample.run()]
+        #expect(judge([Sample.report(suppressed: 4)], runs: run, Budget(maxStalls: 5)).verdict == .within)
+        #expect(judge([Sample.report(suppressed: 4)], runs: run, Budget(maxStalls: 4)).verdict == .over)
+        let hostile = [
+            Sample.report(suppressed: .max), Sample.report(suppressed: .max), Sample.report(suppressed: .min),
+        ]
+        #expect(judge(hostile, runs: run, Budget(maxStalls: 4)).stallCount == .max)
+    }
+
+    @Test("the length of stalls: the limit itself is within, a nanosecond more is over, the longest first")
+    func length() {
+        let reports = [Sample.report(ms: 300), Sample.report(ms: 900), Sample.report(ms: 500)]
+        #expect(judge(reports, Budget(maxDurationNs: 900_000_000)).verdict == .within)
+        #expect(judge(reports, Budget(maxDurationNs: 899_999_999)).verdict == .over)
+        let result = judge(reports, Budget(maxDurationNs: 400_000_000))
+        #expect(result.tooLong.map(\.durationNs) == [900_000_000, 500_000_000])
+    }
+
+    @Test("an allowed fingerprint counts for neither, by its full name or a prefix")
+    func allowed() throws {
+        let reports = [Sample.report(fingerprint: "v1:aaaa000000000000", ms: 9000)]
+        for text in ["v1:aaaa000000000000", "v1:aaaa", "aaaa0"] {
+            let prefix = try #require(FingerprintPrefix(text))
+            let result = judge(reports, Budget(maxStalls: 0, maxDurationNs: 1, allowed: [prefix]))
+            #expect(result.verdict == .within)
+            #expect(result.allowed == reports && result.counted.isEmpty)
+        }
+        let other = try #require(FingerprintPrefix("v1:aaab"))
+        #expect(judge(reports, Budget(maxStalls: 0, allowed: [other])).verdict == .over)
+    }
+
+    @Test("a prefix that fits two fingerprints cannot be judged by")
+    func ambiguousPrefix() throws {
+        let reports = ["v1:aaaa000000000000", "v1:aaaa000000000001"].map { Sample.report(fingerprint: $0) }
+        let prefix = try #require(FingerprintPrefix("aaaa"))
+        let result = judge(reports, Budget(allowed: [prefix]))
+        #expect(result.doubts == [.ambiguous(prefix)])
+        #expect(result.verdict == .cannotJudge)
+    }
+
+    @Test(
+        "refuses what is no prefix",
+        arguments: ["", "v1:", "aaa", "v1:aaaaaaaaaaaaaaaaa", "AAAA", "x1:aaaa", "v1:v1:aaaa", "*"]
+    )
+    func refusesPrefix(text: String) {
+        #expect(FingerprintPrefix(text) == nil)
+    }
+
+    @Test("without a run record nobody looked, even if there are reports")
+    func noRun() {
+        #expect(judge([], runs: [], Budget()).doubts == [.noRun])
+        #expect(judge([Sample.report()], runs: [], Budget()).verdict == .cannotJudge)
+    }
+
+    @Test("each run must have watched something, and kept watching")
+    func watchedNothing() {
+        var idle = Sample.run()
+        idle.watched = [.init(label: "main", watchedNs: 0)]
+        var disarmed = Sample.run()
+        disarmed.disarmed = "no memory"
+        let result = judge([], runs: [Sample.run(), idle, disarmed], Budget())
+        #expect(result.doubts == [.watchedNothing(run: idle.id), .disarmed(run: disarmed.id)])
+    }
+
+    @Test("reports that the run counted and that are not there make it impossible to judge")
+    func missingReports() {
+        var run = Sample.run()
+        run.stalls = ["blocked": 3, "repeated": 2]
+        run.suppressed = 1
+        var report = Sample.report()
+        report.run = run.id
+        #expect(judge([report], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 3)])
+        run.state = .running
+        #expect(judge([report], runs: [run], Budget()).doubts == [])
+        run.lostWrites = 2
+        #expect(judge([report], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)])
+        run.state = .stopped
+        (run.stalls, run.suppressed) = (["a": .max, "b": .max, "c": .min], .min)
+        #expect(judge([report], runs: [run], Budget()).verdict == .cannotJudge)
+    }
+
+    @Test("a torn report hides nothing: what is over budget is listed all the same")
+    func tornReport() {
+        let error = ReportError(.torn, path: "x")
+        let result = judge([Sample.report()], failures: [error], Budget(maxStalls: 0))
+        #expect(result.verdict == .cannotJudge)
+        #expect(result.doubts == [.file(error)])
+        #expect(result.hasTooMany)
+    }
+
+    @Test("a directory that cannot be read cannot be judged")
+    func missingDirectory() {
+        let error = ReportError(.missingDirectory, path: "/nowhere")
+        let result = Gate.judge(.failure(error), by: Budget(maxStalls: 0))
+        #expect(result.verdict == .cannotJudge)
+        #expect(result.text.contains("/nowhere: there is no such report directory"))
+    }
+}
