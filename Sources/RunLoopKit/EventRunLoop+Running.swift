@@ -145,7 +145,7 @@ extension EventRunLoop {
     private func runBlocks(in mode: LoopMode) {
         let batch = blocks.take(for: mode)
         guard !batch.isEmpty else { return }
-        for block in batch { callOut(block: block.body) }
+        for block in batch { callOut(block) }
         blocks.recycle(batch)
     }
 
