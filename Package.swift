@@ -42,7 +42,7 @@ let package = Package(
     targets: [
         // The engine.
         .target(name: "CRunLoopShims", cSettings: c),
-        .target(name: "RunLoopKit", dependencies: ["CRunLoopShims"], swiftSettings: swift),
+        .target(name: "RunLoopKit", dependencies: ["CRunLoopShims"], exclude: ["README.md"], swiftSettings: swift),
 
         // A thread's stack, and names for it.
         .target(name: "CStackCapture", exclude: ["README.md"], cSettings: c + [.define("_GNU_SOURCE")]),
@@ -98,7 +98,24 @@ let package = Package(
             swiftSettings: swift
         ),
 
-        .testTarget(name: "RunLoopKitTests", dependencies: ["RunLoopKit", "CRunLoopShims"], swiftSettings: swift),
+        // Programs with a main thread of their own, for the tests.
+        .executableTarget(
+            name: "RunLoopFixture",
+            dependencies: ["RunLoopKit", "CRunLoopShims"],
+            path: "Tests/Fixtures/RunLoopFixture",
+            swiftSettings: swift
+        ),
+        .executableTarget(
+            name: "AsyncMainFixture",
+            dependencies: ["RunLoopKit"],
+            path: "Tests/Fixtures/AsyncMainFixture",
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "RunLoopKitTests",
+            dependencies: ["RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture"],
+            swiftSettings: swift
+        ),
         .testTarget(name: "StackCaptureTests", dependencies: ["StackCapture", "Symbolication"], swiftSettings: swift),
         .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),

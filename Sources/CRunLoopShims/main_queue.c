@@ -26,4 +26,7 @@ __attribute__((constructor)) static void install_drain_hook(void) {
 
 int run_loop_main_queue_eventfd(void) { return _dispatch_get_main_queue_handle_4CF(); }
 
-void run_loop_drain_main_queue(void) { _dispatch_main_queue_callback_4CF(NULL); }
+__attribute__((noinline)) void event_run_loop_is_servicing_the_main_dispatch_queue(void) {
+    _dispatch_main_queue_callback_4CF(NULL);
+    __asm__ volatile("" ::: "memory");  // no tail call: the frame stays
+}

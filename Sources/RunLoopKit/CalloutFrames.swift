@@ -1,58 +1,87 @@
 internal import CRunLoopShims
 
-// Every way by which a loop runs foreign code has a frame of its own on the stack (R64). Readers of captured stacks classify
-// by these names, so they are interface: a change here is a change of the format.
+// Every way by which a loop runs foreign code has a frame of its own on the stack (R64). Readers of captured stacks classify by these
+// names, so they are interface:
 //
-//   frame                                                               runs
-//   __EVENT_RUN_LOOP_IS_CALLING_OUT_TO_AN_OBSERVER__                    an observer
-//   __EVENT_RUN_LOOP_IS_CALLING_OUT_TO_A_BLOCK__                        a block of `perform`
-//   __EVENT_RUN_LOOP_IS_CALLING_OUT_TO_A_SOURCE0__                      a signalled source
-//   __EVENT_RUN_LOOP_IS_CALLING_OUT_TO_A_DESCRIPTOR_SOURCE__            a descriptor source's handler
-//   __EVENT_RUN_LOOP_IS_CALLING_OUT_TO_A_TIMER__                        a timer
-//   __EVENT_RUN_LOOP_IS_SERVICING_THE_MAIN_DISPATCH_QUEUE__             the main queue, and with it the main actor
-//   event_run_loop_wait                                                 nothing: the loop is at rest
+//   frame                                                    runs
+//   event_run_loop_is_calling_out_to_an_observer             an observer
+//   event_run_loop_is_calling_out_to_a_block                 a block of `perform`
+//   event_run_loop_is_calling_out_to_a_source0               a signalled source
+//   event_run_loop_is_calling_out_to_a_descriptor_source     a descriptor source's handler
+//   event_run_loop_is_calling_out_to_a_timer                 a timer
+//   event_run_loop_is_servicing_the_main_dispatch_queue      the main queue, and with it the main actor
+//   event_run_loop_wait                                      nothing: the loop is at rest
 //
-// Why the frames last in an optimised build: never inlined, never specialised or outlined (`_optimize(none)`), and with work
-// left after the call, so that it is no tail call.
+// The frames are C functions, see callouts.c for why. Each function here puts what is to be called on the stack, and goes through one
+// of them. (A context pointer is good for as long as the call, and is of the type that was put there three lines above.)
 
-@_silgen_name("__EVENT_RUN_LOOP_IS_CALLING_OUT_TO_AN_OBSERVER__")
-@inline(never) @_optimize(none)
-func callOut(_ callback: LoopObserver.Callback, observer: LoopObserver, activity: EventRunLoop.Activity) {
-    callback(observer, activity)
-    run_loop_keep_frame()
+func callOut(_ callback: LoopObserver.Boxed, observer: LoopObserver, activity: EventRunLoop.Activity) {
+    var call = (callback, observer, activity)
+    unsafe withUnsafeMutablePointer(to: &call) { context in
+        unsafe event_run_loop_is_calling_out_to_an_observer(
+            { context in
+                let (callback, observer, activity) = unsafe context.assumingMemoryBound(
+                    to: (LoopObserver.Boxed, LoopObserver, EventRunLoop.Activity).self
+                ).pointee
+                callback.call(observer, activity)
+            },
+            context
+        )
+    }
 }
 
-@_silgen_name("__EVENT_RUN_LOOP_IS_CALLING_OUT_TO_A_BLOCK__")
-@inline(never) @_optimize(none)
-func callOut(block: @Sendable () -> Void) {
-    block()
-    run_loop_keep_frame()
+func callOut(_ block: BlockQueue.Block) {
+    var call = block
+    unsafe withUnsafeMutablePointer(to: &call) { context in
+        unsafe event_run_loop_is_calling_out_to_a_block(
+            { context in
+                let block = unsafe context.assumingMemoryBound(to: BlockQueue.Block.self).pointee
+                block.body()
+            },
+            context
+        )
+    }
 }
 
-@_silgen_name("__EVENT_RUN_LOOP_IS_CALLING_OUT_TO_A_SOURCE0__")
-@inline(never) @_optimize(none)
-func callOut(_ perform: EventSource.Perform, source: EventSource) {
-    perform(source)
-    run_loop_keep_frame()
+func callOut(_ perform: EventSource.Boxed, source: EventSource) {
+    var call = (perform, source)
+    unsafe withUnsafeMutablePointer(to: &call) { context in
+        unsafe event_run_loop_is_calling_out_to_a_source0(
+            { context in
+                let (perform, source) = unsafe context.assumingMemoryBound(to: (EventSource.Boxed, EventSource).self)
+                    .pointee
+                perform.call(source)
+            },
+            context
+        )
+    }
 }
 
-@_silgen_name("__EVENT_RUN_LOOP_IS_CALLING_OUT_TO_A_DESCRIPTOR_SOURCE__")
-@inline(never) @_optimize(none)
-func callOut(_ handler: DescriptorSource.Handler, source: DescriptorSource, events: DescriptorSource.Events) {
-    handler(source, events)
-    run_loop_keep_frame()
+func callOut(_ handler: DescriptorSource.Boxed, source: DescriptorSource, events: DescriptorSource.Events) {
+    var call = (handler, source, events)
+    unsafe withUnsafeMutablePointer(to: &call) { context in
+        unsafe event_run_loop_is_calling_out_to_a_descriptor_source(
+            { context in
+                let (handler, source, events) = unsafe context.assumingMemoryBound(
+                    to: (DescriptorSource.Boxed, DescriptorSource, DescriptorSource.Events).self
+                ).pointee
+                handler.call(source, events)
+            },
+            context
+        )
+    }
 }
 
-@_silgen_name("__EVENT_RUN_LOOP_IS_CALLING_OUT_TO_A_TIMER__")
-@inline(never) @_optimize(none)
-func callOut(_ callback: EventTimer.Callback, timer: EventTimer) {
-    callback(timer)
-    run_loop_keep_frame()
-}
-
-@_silgen_name("__EVENT_RUN_LOOP_IS_SERVICING_THE_MAIN_DISPATCH_QUEUE__")
-@inline(never) @_optimize(none)
-func drainMainDispatchQueue() {
-    run_loop_drain_main_queue()
-    run_loop_keep_frame()
+func callOut(_ callback: EventTimer.Boxed, timer: EventTimer) {
+    var call = (callback, timer)
+    unsafe withUnsafeMutablePointer(to: &call) { context in
+        unsafe event_run_loop_is_calling_out_to_a_timer(
+            { context in
+                let (callback, timer) = unsafe context.assumingMemoryBound(to: (EventTimer.Boxed, EventTimer).self)
+                    .pointee
+                callback.call(timer)
+            },
+            context
+        )
+    }
 }

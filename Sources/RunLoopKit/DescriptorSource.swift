@@ -39,7 +39,12 @@ public final class DescriptorSource: Sendable {
         var isCalled = false
         var isMuted = false
         /// Nil once invalid.
-        var handler: Handler?
+        var handler: Boxed?
+    }
+
+    /// Not the bare closure: in an Optional that would be called through a thunk, allocated each time.
+    struct Boxed: Sendable {
+        let call: Handler
     }
 
     /// - Parameter handler: Called on a loop's thread; never on two at once.
@@ -52,7 +57,7 @@ public final class DescriptorSource: Sendable {
         self.descriptor = descriptor
         interest = events
         isEdgeTriggered = edgeTriggered
-        state = Mutex(State(handler: handler))
+        state = Mutex(State(handler: Boxed(call: handler)))
     }
 
     /// Whether it can still be delivered. Any thread.
@@ -101,7 +106,7 @@ extension DescriptorSource {
         return true
     }
 
-    private func begin() -> Handler? {
+    private func begin() -> Boxed? {
         state.withLock { state in
             guard let handler = state.handler else { return nil }
             guard !state.isCalled else {

@@ -57,12 +57,15 @@ extension EventRunLoop {
     private func activate(_ activation: inout Activation) -> RunResult {
         let outer = heartbeat.pulse
         let outerStop = stopRequested.exchange(false, ordering: .acquiringAndReleasing)
+        wake.wasConsumed.store(false, ordering: .relaxed)
         notify(.entry, in: activation.mode)
         let result = takeTurns(&activation)
         notify(.exit, in: activation.mode)
         stopRequested.store(outerStop, ordering: .releasing)
         // With a turn of its own, so that a watcher sees the return as a transition even if the phase is that of before.
         heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
+        // A wake-up that the nested run has taken may have been meant for the outer one, which may be just about to sleep.
+        if outer.phase != .idle, outerStop || wake.wasConsumed.load(ordering: .relaxed) { wake.post() }
         return result
     }
 
@@ -145,7 +148,7 @@ extension EventRunLoop {
     private func runBlocks(in mode: LoopMode) {
         let batch = blocks.take(for: mode)
         guard !batch.isEmpty else { return }
-        for block in batch { callOut(block: block.body) }
+        for block in batch { callOut(block) }
         blocks.recycle(batch)
     }
 

@@ -20,9 +20,7 @@ extension EventRunLoop {
             harvest(mode, for: .zero)
             activation.hasHarvested = true
         }
-        guard mainQueue.isReady else { return nil }
-        lastArrival.store(1, ordering: .relaxed)
-        return .mainQueue
+        return mainQueue.isReady ? .mainQueue : nil
     }
 
     /// What has arrived, without waiting and without a word to observers (R15).
@@ -57,31 +55,33 @@ extension EventRunLoop {
         }
     }
 
-    /// Chooses among what is ready. The kind that came last goes last, so that none starves another (R36).
+    /// Chooses among what is ready (R36). Timers and descriptors take turns. The main queue comes after both, because it goes before
+    /// both in every turn that looks at it, and a turn that does not is one that gives way to them (R16).
     private func nextArrival(in mode: LoopMode, wokenUp: Bool) -> Arrival {
-        let last = lastArrival.load(ordering: .relaxed)
-        for step in 1...3 as ClosedRange<UInt8> {
-            let kind = (last + step) % 3
-            guard let arrival = arrival(of: kind, in: mode) else { continue }
-            lastArrival.store(kind, ordering: .relaxed)
-            return arrival
+        let timersFirst = timersGoFirst.load(ordering: .relaxed)
+        let arrival =
+            timersFirst
+            ? dueTimers(in: mode) ?? readyDescriptor(in: mode) : readyDescriptor(in: mode) ?? dueTimers(in: mode)
+        switch arrival {
+        case .timers?: timersGoFirst.store(false, ordering: .relaxed)
+        case .descriptor?: timersGoFirst.store(true, ordering: .relaxed)
+        default: break
         }
+        if let arrival { return arrival }
+        if mainQueue.isReady && servesMainQueue(in: mode) { return .mainQueue }
         return wokenUp ? .wakeUp : .nothing
     }
 
-    private func arrival(of kind: UInt8, in mode: LoopMode) -> Arrival? {
-        switch kind {
-        case 0:
-            let earliest = mode.earliestFire
-            guard earliest != .distantFuture else { return nil }
-            let now = MonotonicInstant.now
-            return earliest <= now ? .timers(now: now) : nil
-        case 1:
-            return mainQueue.isReady && servesMainQueue(in: mode) ? .mainQueue : nil
-        default:
-            guard mode.hasReadyDescriptors.load(ordering: .acquiring) else { return nil }
-            return mode.withDescriptors { $0.takeReady(harvest: $1.harvest, poller: $1) }.map { .descriptor($0) }
-        }
+    private func dueTimers(in mode: LoopMode) -> Arrival? {
+        let earliest = mode.earliestFire
+        guard earliest != .distantFuture else { return nil }
+        let now = MonotonicInstant.now
+        return earliest <= now ? .timers(now: now) : nil
+    }
+
+    private func readyDescriptor(in mode: LoopMode) -> Arrival? {
+        guard mode.hasReadyDescriptors.load(ordering: .acquiring) else { return nil }
+        return mode.withDescriptors { $0.takeReady(harvest: $1.harvest, poller: $1) }.map { .descriptor($0) }
     }
 
     /// Whether something harvested earlier is still to be delivered.

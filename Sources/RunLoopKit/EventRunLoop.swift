@@ -15,8 +15,8 @@ public final class EventRunLoop: Sendable {
     let mainQueue = MainQueue()
     /// Of the innermost activation. A stop that finds none is undone by the next one's start (R22).
     let stopRequested = Atomic<Bool>(false)
-    /// The kind of event that the latest turn handled, to let another one go first in the next (R36). The loop's thread.
-    let lastArrival = Atomic<UInt8>(0)
+    /// Whether due timers go before ready descriptors this time (R36). The loop's thread; relaxed.
+    let timersGoFirst = Atomic<Bool>(true)
     /// What this loop publishes, and where a watcher leaves its wishes.
     public let heartbeat = LoopHeartbeat()
     private let owner: Mutex<Owner>

@@ -24,7 +24,12 @@ public final class EventSource: Sendable {
         /// A pass came by while the source was performing, and left the signal to be queued again at the end.
         var wasPassedOver = false
         /// Nil once invalid.
-        var perform: Perform?
+        var perform: Boxed?
+    }
+
+    /// Not the bare closure: in an Optional that would be called through a thunk, allocated each time.
+    struct Boxed: Sendable {
+        let call: Perform
     }
 
     /// - Parameters:
@@ -40,7 +45,7 @@ public final class EventSource: Sendable {
         self.order = order
         self.onSchedule = onSchedule
         self.onCancel = onCancel
-        state = Mutex(State(perform: perform))
+        state = Mutex(State(perform: Boxed(call: perform)))
     }
 
     /// Whether it can still be performed. Any thread.
@@ -101,7 +106,7 @@ extension EventSource {
         return true
     }
 
-    private func begin(in mode: LoopMode) -> Perform? {
+    private func begin(in mode: LoopMode) -> Boxed? {
         state.withLock { state in
             if let index = state.places.firstIndex(where: { $0.mode === mode }) { state.places[index].ticket = false }
             guard state.isSignalled, let perform = state.perform else { return nil }

@@ -19,7 +19,12 @@ public final class EventTimer: Sendable {
         /// Where the callout in progress has moved the timer to.
         var movedTo: MonotonicInstant?
         /// Nil once invalid.
-        var callback: Callback?
+        var callback: Boxed?
+    }
+
+    /// Not the bare closure: in an Optional that would be called through a thunk, allocated each time.
+    struct Boxed: Sendable {
+        let call: Callback
     }
 
     /// - Parameter interval: Zero or less makes a one-shot (R42).
@@ -31,7 +36,7 @@ public final class EventTimer: Sendable {
     ) {
         self.order = order
         self.interval = max(interval, .zero)
-        state = Mutex(State(fireDate: date, callback: callback))
+        state = Mutex(State(fireDate: date, callback: Boxed(call: callback)))
     }
 
     /// First fires after one interval (R48).
@@ -114,7 +119,7 @@ extension EventTimer {
         end(isScheduled: true)
     }
 
-    private func begin(dueAt now: MonotonicInstant, in mode: LoopMode?) -> Callback? {
+    private func begin(dueAt now: MonotonicInstant, in mode: LoopMode?) -> Boxed? {
         state.withLock { state in
             guard !state.isFiring, state.fireDate <= now, let callback = state.callback else { return nil }
             if let mode, !state.places.isIn(mode) { return nil }

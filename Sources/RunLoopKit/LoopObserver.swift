@@ -15,7 +15,12 @@ public final class LoopObserver: Sendable {
         var places: [Place<Void>] = []
         var isCalled = false
         /// Nil once invalid.
-        var callback: Callback?
+        var callback: Boxed?
+    }
+
+    /// Not the bare closure: in an Optional that would be called through a thunk, allocated each time.
+    struct Boxed: Sendable {
+        let call: Callback
     }
 
     public init(
@@ -27,7 +32,7 @@ public final class LoopObserver: Sendable {
         self.activities = activities
         self.order = order
         self.repeats = repeats
-        state = Mutex(State(callback: callback))
+        state = Mutex(State(callback: Boxed(call: callback)))
     }
 
     /// Whether it can still be called. Any thread.
@@ -43,7 +48,7 @@ public final class LoopObserver: Sendable {
 
     /// Calls it, unless it is invalid or in a callout of its own further up the stack (R23, R39). The loop's thread.
     func observe(_ activity: EventRunLoop.Activity) {
-        let callback: Callback? = state.withLock { state in
+        let callback: Boxed? = state.withLock { state in
             guard !state.isCalled, let callback = state.callback else { return nil }
             state.isCalled = true
             return callback

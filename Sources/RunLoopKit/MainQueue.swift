@@ -37,7 +37,7 @@ final class MainQueue: Sendable {
     func drain() {
         isReadyFlag.store(false, ordering: .relaxed)
         isDrainingFlag.store(true, ordering: .relaxed)
-        drainMainDispatchQueue()
+        event_run_loop_is_servicing_the_main_dispatch_queue()
         isDrainingFlag.store(false, ordering: .relaxed)
     }
 

@@ -19,6 +19,8 @@ final class WakeUp: Sendable {
     private static let pending: UInt8 = 2
 
     private let state = Atomic<UInt8>(WakeUp.running)
+    /// Whether `consume` has found a wake-up since this was last set to false. The loop's thread; relaxed.
+    let wasConsumed = Atomic<Bool>(false)
     /// -1 until the first use. Made once, closed with the loop: whoever can call `post` holds a reference to it.
     private let eventfd = Atomic<Int32>(-1)
 
@@ -60,7 +62,9 @@ final class WakeUp: Sendable {
     func consume() -> Bool {
         // Relaxed: nobody but this thread goes to `running`, and what a wake-up carries is acquired by the exchange.
         guard state.load(ordering: .relaxed) != WakeUp.running else { return false }
-        return state.exchange(WakeUp.running, ordering: .acquiringAndReleasing) == WakeUp.pending
+        guard state.exchange(WakeUp.running, ordering: .acquiringAndReleasing) == WakeUp.pending else { return false }
+        wasConsumed.store(true, ordering: .relaxed)
+        return true
     }
 
     /// Whether the sleep that `prepareToSleep` announced is over because of a wake-up. The loop's thread.

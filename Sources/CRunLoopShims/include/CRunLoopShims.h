@@ -52,13 +52,26 @@ bool run_loop_thread_name(int32_t tid, char name[_Nonnull 16]);
 void run_loop_complain(const char *message);
 
 /// libdispatch: the eventfd that becomes readable when the main queue wants to be drained. The first call hands the main queue
-/// over to a loop: from then on `run_loop_drain_main_queue` is the only way its work is done.
+/// over to a loop: from then on
+/// `event_run_loop_is_servicing_the_main_dispatch_queue` is the only way its work is done.
 int run_loop_main_queue_eventfd(void);
 
-/// libdispatch: does what is on the main queue now; work that comes meanwhile makes the eventfd ready again. Main thread only.
-void run_loop_drain_main_queue(void);
+// The ways by which a loop runs foreign code. Each calls `call(context)`, and has a frame of its own on the stack while it runs:
+// readers of captured stacks classify by these names, so they are interface. What `call` does, they do.
+typedef void (*run_loop_callout)(void *context);
+/// Runs an observer.
+void event_run_loop_is_calling_out_to_an_observer(run_loop_callout call, void *context);
+/// Runs a block of `perform`.
+void event_run_loop_is_calling_out_to_a_block(run_loop_callout call, void *context);
+/// Runs a signalled source.
+void event_run_loop_is_calling_out_to_a_source0(run_loop_callout call, void *context);
+/// Runs a descriptor source's handler.
+void event_run_loop_is_calling_out_to_a_descriptor_source(run_loop_callout call, void *context);
+/// Runs a timer.
+void event_run_loop_is_calling_out_to_a_timer(run_loop_callout call, void *context);
 
-/// Stands after a call in a function that must keep its frame: with work left to do, the call is no tail call.
-static inline void run_loop_keep_frame(void) { __asm__ volatile("" ::: "memory"); }
+/// Drains the main dispatch queue, and with it the main actor: does what is there now; work that comes meanwhile makes the eventfd
+/// ready again. Main thread only. A frame with a name that lasts, like the callouts'.
+void event_run_loop_is_servicing_the_main_dispatch_queue(void);
 
 #pragma clang assume_nonnull end

@@ -1,0 +1,182 @@
+import CRunLoopShims
+import Dispatch
+import Glibc
+import RunLoopKit
+
+// Scenarios that need a main thread of their own. Each prints what it saw; the tests compare.
+
+/// Whether the caller runs on the main thread, by the kernel's word.
+func whereAmI() -> String { run_loop_current_tid() == getpid() ? "main" : "elsewhere" }
+
+func say(_ text: String) {
+    print(text)
+    fflush(nil)
+}
+
+/// R58, R59: the main queue and the main actor are served by the main loop.
+func mainQueue() {
+    DispatchQueue.global().async {
+        DispatchQueue.main.async { say("async: \(whereAmI())") }
+        DispatchQueue.main.sync { say("sync: \(whereAmI())") }
+        DispatchQueue.main.asyncAfter(deadline: .now() + .milliseconds(5)) {
+            say("asyncAfter: \(whereAmI())")
+            Task { @MainActor in
+                say("task: \(whereAmI())")
+                try? await Task.sleep(for: .milliseconds(5))
+                say("after sleep: \(whereAmI())")
+                dispatchPrecondition(condition: .onQueue(.main))
+                EventRunLoop.main.stop()
+            }
+        }
+    }
+    EventRunLoop.main.run()
+    dispatchPrecondition(condition: .onQueue(.main))
+    MainActor.assumeIsolated { say("after run: \(whereAmI())") }
+}
+
+/// R58: other modes do not serve the main queue; the work waits for a common one.
+func otherMode() {
+    let keepAlive = EventSource { _ in }
+    EventRunLoop.main.add(keepAlive, to: "other")
+    DispatchQueue.main.async { say("drained") }
+    say("other: \(EventRunLoop.main.run(mode: "other", for: .milliseconds(10)))")
+    say("default: \(EventRunLoop.main.run(for: .zero))")
+    DispatchQueue.main.async { say("drained") }
+    EventRunLoop.main.addCommonMode("other")
+    say("other: \(EventRunLoop.main.run(mode: "other", for: .seconds(60), returnAfterSourceHandled: true))")
+}
+
+/// R10, R58: inside a drain the mode is empty, and a nested run serves the queue no further.
+func nestedInDrain() {
+    let loop = EventRunLoop.main
+    DispatchQueue.main.async {
+        say("nested, empty: \(loop.run(for: .milliseconds(10)))")
+        let keepAlive = EventSource { _ in }
+        loop.add(keepAlive)
+        DispatchQueue.main.async {
+            say("second")
+            loop.stop()
+        }
+        say("nested, busy: \(loop.run(for: .milliseconds(10)))")
+        say("first ends")
+        keepAlive.invalidate()
+    }
+    loop.run()
+    say("done")
+}
+
+/// R10, R19: a common mode of the main loop is never empty, and a drain is a source handled.
+func emptyMain() {
+    say("empty: \(EventRunLoop.main.run(for: .milliseconds(5)))")
+    DispatchQueue.main.async {}
+    say("drain: \(EventRunLoop.main.run(for: .seconds(60), returnAfterSourceHandled: true))")
+}
+
+/// R16, R36: neither a busy queue nor a busy descriptor nor a busy timer starves the others.
+func fairness() {
+    let loop = EventRunLoop.main
+    var ends: [Int32] = [0, 0]
+    guard unsafe pipe(&ends) == 0, unsafe write(ends[1], "x", 1) == 1 else { return say("no pipe") }
+    let counts = Counts()
+    // The pipe is never read: ready at all times.
+    try? loop.add(DescriptorSource(descriptor: ends[0]) { _, _ in counts.descriptors += 1 })
+    // Always due.
+    loop.add(EventTimer(at: .now, every: .nanoseconds(1)) { _ in counts.timers += 1 })
+    counts.fillQueue()
+    loop.run(for: .milliseconds(100))
+    let least = min(counts.descriptors, counts.timers, counts.drains)
+    let most = max(counts.descriptors, counts.timers, counts.drains)
+    say(least > 10 && most < 4 * least ? "fair" : "unfair: \(counts.descriptors) \(counts.timers) \(counts.drains)")
+}
+
+/// Main thread only.
+final class Counts: @unchecked Sendable {
+    var descriptors = 0
+    var timers = 0
+    var drains = 0
+
+    func fillQueue() {
+        DispatchQueue.main.async {
+            self.drains += 1
+            self.fillQueue()
+        }
+    }
+}
+
+/// The main loop asked for by another thread, before main has run it: thread and stack are known all the same.
+func threadFacts() {
+    var here = 0
+    let address = unsafe withUnsafePointer(to: &here) { UInt(bitPattern: $0) }
+    let known = DispatchSemaphore(value: 0)
+    DispatchQueue.global().async {
+        let thread = EventRunLoop.main.thread
+        say("asked: \(whereAmI())")
+        say("id: \(thread?.id == getpid())")
+        say("stack: \(thread?.stack.contains(address) ?? false)")
+        say("label: \(EventRunLoop.main.label)")
+        known.signal()
+    }
+    known.wait()
+}
+
+/// Sleeps for ever; the test counts system calls, or reads the stack.
+func idle() {
+    say("idle")
+    EventRunLoop.main.run()
+}
+
+/// A turn with a self-signalled source, on the main thread or on another; prints the median ns per turn over rounds.
+func turns(onMain: Bool) {
+    if onMain { return measureTurns(.main, 200_000) }
+    var thread = pthread_t()
+    _ = unsafe pthread_create(
+        &thread,
+        nil,
+        { _ in
+            measureTurns(.current, 200_000)
+            return nil
+        },
+        nil
+    )
+    pthread_join(thread, nil)
+}
+
+func measureTurns(_ loop: EventRunLoop, _ count: Int) {
+    var rounds: [Double] = []
+    for _ in 0..<15 {
+        let left = Left(count)
+        let source = EventSource { source in
+            left.count -= 1
+            if left.count > 0 { source.signal() } else { EventRunLoop.current.stop() }
+        }
+        loop.add(source)
+        source.signal()
+        let start = MonotonicInstant.now
+        loop.run()
+        let time = MonotonicInstant.now.nanoseconds - start.nanoseconds
+        rounds.append(Double(time) / Double(count))
+        source.invalidate()
+    }
+    say("ns per turn: \(rounds.sorted()[7])")
+}
+
+/// The measuring thread only.
+final class Left: @unchecked Sendable {
+    var count: Int
+    init(_ count: Int) { self.count = count }
+}
+
+switch CommandLine.arguments.dropFirst().first {
+case "main-queue": mainQueue()
+case "other-mode": otherMode()
+case "nested-in-drain": nestedInDrain()
+case "empty-main": emptyMain()
+case "fairness": fairness()
+case "thread-facts": threadFacts()
+case "idle": idle()
+case "turns": turns(onMain: true)
+case "turns-elsewhere": turns(onMain: false)
+default:
+    say("unknown scenario")
+    exit(64)
+}

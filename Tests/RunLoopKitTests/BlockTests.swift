@@ -1,0 +1,97 @@
+import RunLoopKit
+import Testing
+
+/// R51.
+@Suite(.timeLimit(.minutes(1)))
+struct BlockTests {
+    @Test("R51: blocks run first in, first out; what does not match the mode keeps its place")
+    func order() async {
+        let (inDefault, inOther) = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            occupy(loop, "other")
+            loop.perform { trace.note("1") }
+            loop.perform(in: "other") { trace.note("2") }
+            loop.perform(inModes: ["other", .default]) { trace.note("3") }
+            loop.perform(in: "other") { trace.note("4") }
+            loop.perform { trace.note("5") }
+            loop.run(for: .zero)
+            let inDefault = trace.all
+            loop.perform(in: "other") { trace.note("6") }
+            loop.run(mode: "other", for: .zero)
+            return (inDefault, Array(trace.all.dropFirst(inDefault.count)))
+        }
+        #expect(inDefault == ["1", "3", "5"])
+        #expect(inOther == ["2", "4", "6"])
+    }
+
+    @Test("R51: common matches every common mode, also one that became common after the block was passed over")
+    func common() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop, "late")
+            loop.perform(in: .common) { trace.note("common") }
+            loop.run(mode: "late", for: .zero)
+            trace.note("not yet")
+            loop.addCommonMode("late")
+            loop.run(mode: "late", for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["not yet", "common"])
+    }
+
+    @Test("R51: a block enqueued by a block runs at the next drain point, not in the same one")
+    func nextDrainPoint() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            observe(loop, in: trace)
+            occupy(loop)
+            loop.perform {
+                trace.note("first")
+                loop.perform { trace.note("second") }
+            }
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["entry", "timers", "sources", "first", "second", "exit"])
+    }
+
+    @Test("A nested run takes the blocks that came since, and the rest of the batch goes on after it")
+    func nested() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            loop.perform {
+                loop.perform { trace.note("new") }
+                loop.run(for: .zero)
+                trace.note("nested run over")
+            }
+            loop.perform { trace.note("rest") }
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["new", "nested run over", "rest"])
+    }
+
+    @Test("R2: blocks pending when the thread ends are released, not run")
+    func released() async {
+        let trace = Trace()
+        let witness = Box<WeakTrace?>(nil)
+        _ = await onLoopThread { loop in
+            let held = Trace()
+            witness.value = WeakTrace(held)
+            loop.perform {
+                held.note("")
+                trace.note("ran")
+            }
+            return true
+        }
+        #expect(trace.all == [])
+        #expect(witness.value?.trace == nil)
+    }
+}
+
+struct WeakTrace: Sendable {
+    weak let trace: Trace?
+    init(_ trace: Trace) { self.trace = trace }
+}

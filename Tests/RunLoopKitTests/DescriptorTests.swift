@@ -1,0 +1,326 @@
+import Glibc
+import RunLoopKit
+import Testing
+
+/// R34 to R37.
+@Suite(.timeLimit(.minutes(1)))
+struct DescriptorTests {
+    @Test("R34: a readable descriptor is delivered, level-triggered, and the loop reads nothing from it")
+    func levelTriggered() async throws {
+        let pipe = try Pipe()
+        pipe.write("abc")
+        let (results, events, rest) = await onLoopThread { loop in
+            let events = Box<[DescriptorSource.Events]>([])
+            try? loop.add(DescriptorSource(descriptor: pipe.reader) { _, seen in events.value.append(seen) })
+            let results = (0..<3).map { _ in loop.run(for: .seconds(60), returnAfterSourceHandled: true) }
+            return (results, events.value, pipe.read())
+        }
+        #expect(results == [.handledSource, .handledSource, .handledSource])
+        #expect(events == [.readable, .readable, .readable])
+        #expect(rest == "abc")
+    }
+
+    @Test("R34: an edge-triggered source is told once of what is there, and again when more comes")
+    func edgeTriggered() async throws {
+        let pipe = try Pipe()
+        pipe.write("abc")
+        let count = await onLoopThread { loop in
+            let count = Counter()
+            try? loop.add(
+                DescriptorSource(descriptor: pipe.reader, edgeTriggered: true) { _, _ in
+                    if count.increment() == 2 { loop.stop() }
+                }
+            )
+            loop.run(for: .milliseconds(5))
+            let first = count.value
+            pipe.write("d")
+            loop.run(for: .seconds(60))
+            return (first, count.value)
+        }
+        #expect(count == (1, 2))
+    }
+
+    @Test("R34: writability and hang-up are told apart")
+    func kindsOfEvents() async throws {
+        let pipe = try Pipe()
+        let events = await onLoopThread { loop in
+            let events = Box<[DescriptorSource.Events]>([])
+            let writable = DescriptorSource(descriptor: pipe.writer, events: .writable) { source, seen in
+                events.value.append(seen)
+                source.invalidate()
+            }
+            try? loop.add(writable)
+            loop.run(for: .zero)
+            pipe.closeWriter()
+            let hungUp = DescriptorSource(descriptor: pipe.reader, events: [.readable, .hangUp]) { source, seen in
+                events.value.append(seen)
+                source.invalidate()
+            }
+            try? loop.add(hungUp)
+            loop.run(for: .zero)
+            return events.value
+        }
+        #expect(events == [.writable, .hangUp])
+    }
+
+    @Test("R34: a sleeping loop is woken by a descriptor, also one added meanwhile by another thread")
+    func addedFromElsewhere() async throws {
+        let pipe = try Pipe()
+        let result = await onLoopThread { loop in
+            occupy(loop)
+            let other = TestThread {
+                waitUntil { loop.isWaiting }
+                try? loop.add(DescriptorSource(descriptor: pipe.reader) { _, _ in loop.stop() })
+                pipe.write("x")
+            }
+            defer { other.join() }
+            return loop.run(for: .seconds(60))
+        }
+        #expect(result == .stopped)
+    }
+
+    @Test("R34: what cannot be watched is a typed error, and nothing is added")
+    func refused() async throws {
+        let file = try #require(openTemporaryFile())
+        defer { close(file) }
+        let codes = await onLoopThread { loop in
+            [file, -1].map { (descriptor: Int32) -> RunLoopError.Code? in
+                let source = DescriptorSource(descriptor: descriptor) { _, _ in }
+                let code = refusal(of: source, by: loop, in: .common)
+                return loop.contains(source) || loop.contains(source, in: .common) ? nil : code
+            }
+        }
+        #expect(codes == [.descriptorNotPollable, .descriptorNotPollable])
+    }
+
+    @Test("A descriptor watched twice in one mode is a typed error")
+    func watchedTwice() async throws {
+        let pipe = try Pipe()
+        let code = await onLoopThread { loop in
+            try? loop.add(DescriptorSource(descriptor: pipe.reader) { _, _ in })
+            return refusal(of: DescriptorSource(descriptor: pipe.reader) { _, _ in }, by: loop, in: .default)
+        }
+        #expect(code == .descriptorInUse)
+    }
+
+    @Test("R36: one source is delivered a turn, in turn, however many are ready")
+    func roundRobin() async throws {
+        // More than are harvested at once.
+        let pipes = try (0..<100).map { _ in try Pipe() }
+        let counts = await onLoopThread { loop in
+            let counts = pipes.map { _ in Counter() }
+            let perTurn = Counter()
+            let most = Box(0)
+            for (pipe, count) in zip(pipes, counts) {
+                pipe.write("x")
+                try? loop.add(
+                    DescriptorSource(descriptor: pipe.reader) { _, _ in
+                        count.increment()
+                        perTurn.increment()
+                    }
+                )
+            }
+            let turns = Counter()
+            loop.add(
+                LoopObserver(activities: .beforeTimers) { _, _ in
+                    most.value = max(most.value, perTurn.value - turns.value)
+                    if turns.increment() > 1000 { loop.stop() }
+                }
+            )
+            loop.run(for: .seconds(60))
+            return counts.map(\.value)
+        }
+        let (least, most) = (counts.min() ?? 0, counts.max() ?? 0)
+        #expect(
+            least >= 9 && most <= 11,
+            "each of 100 ready sources gets about a hundredth of 1000 turns: \(least) to \(most)"
+        )
+    }
+
+    @Test("R36: an event whose data an earlier callout has taken is not delivered")
+    func checkedAgain() async throws {
+        let pipes = try [Pipe(), Pipe()]
+        let count = await onLoopThread { loop in
+            let count = Counter()
+            for pipe in pipes {
+                pipe.write("x")
+                try? loop.add(
+                    DescriptorSource(descriptor: pipe.reader) { _, _ in
+                        count.increment()
+                        for pipe in pipes { _ = pipe.read() }
+                    }
+                )
+            }
+            loop.run(for: .milliseconds(5))
+            return count.value
+        }
+        #expect(count == 1)
+    }
+
+    @Test("R36: a busy descriptor does not keep timers from firing, nor due timers a descriptor from being served")
+    func noStarvation() async throws {
+        let pipe = try Pipe()
+        pipe.write("x")
+        let (descriptor, timer) = await onLoopThread { loop in
+            let (descriptor, timer) = (Counter(), Counter())
+            try? loop.add(DescriptorSource(descriptor: pipe.reader) { _, _ in descriptor.increment() })
+            loop.add(
+                EventTimer(at: .now, every: .nanoseconds(1)) { _ in
+                    if timer.increment() == 1000 { loop.stop() }
+                }
+            )
+            loop.run(for: .seconds(60))
+            return (descriptor.value, timer.value)
+        }
+        #expect(timer == 1000)
+        #expect(descriptor >= 999)
+    }
+
+    @Test("R23: a nested run does not enter a descriptor source in its callout, and does not spin on it")
+    func nestedRun() async throws {
+        let pipe = try Pipe()
+        pipe.write("x")
+        let (count, turns) = await onLoopThread { loop in
+            let (count, turns) = (Counter(), Counter())
+            try? loop.add(
+                DescriptorSource(descriptor: pipe.reader) { _, _ in
+                    guard count.increment() == 1 else { return loop.stop() }
+                    let observer = LoopObserver(activities: .beforeTimers) { _, _ in turns.increment() }
+                    loop.add(observer)
+                    loop.run(for: .milliseconds(20))
+                    observer.invalidate()
+                }
+            )
+            loop.run(for: .seconds(60))
+            return (count.value, turns.value)
+        }
+        #expect(count == 2)
+        #expect(turns < 10, "a level-triggered descriptor that nobody reads must not turn the nested run")
+    }
+
+    @Test(
+        "R37: a descriptor closed under its source, with a duplicate alive, ends in a closed event, and the others go on"
+    )
+    func closedUnderSource() async throws {
+        let (pipe, other) = (try Pipe(), try Pipe())
+        pipe.write("x")
+        let (last, valid, turns, otherIsServed) = await onLoopThread { loop in
+            let last = Box(DescriptorSource.Events())
+            let turns = Counter()
+            // Keeps the registration alive in the kernel after the close.
+            let duplicate = dup(pipe.reader)
+            let source = DescriptorSource(descriptor: pipe.reader) { source, events in
+                last.value = events
+                turns.increment()
+                if turns.value == 1 { pipe.closeReader() }
+            }
+            try? loop.add(source)
+            let served = Counter()
+            try? loop.add(
+                DescriptorSource(descriptor: other.reader) { _, _ in
+                    served.increment()
+                    loop.stop()
+                }
+            )
+            loop.run(for: .milliseconds(20))
+            let turnsAtEnd = Counter()
+            loop.add(LoopObserver(activities: .beforeTimers) { _, _ in turnsAtEnd.increment() })
+            loop.run(for: .milliseconds(20))
+            other.write("x")
+            loop.run(for: .seconds(60))
+            close(duplicate)
+            return (last.value, source.isValid, turnsAtEnd.value, served.value)
+        }
+        #expect(last.contains(.closed))
+        #expect(!valid)
+        #expect(turns < 10, "the loop sleeps again")
+        #expect(otherIsServed == 1)
+    }
+
+    @Test("R37: a source whose descriptor was closed and whose number is watched again is told so")
+    func numberReused() async throws {
+        let pipe = try Pipe()
+        let (events, newIsServed) = await onLoopThread { loop in
+            let events = Box<[DescriptorSource.Events]>([])
+            let number = pipe.reader
+            try? loop.add(DescriptorSource(descriptor: number) { _, seen in events.value.append(seen) })
+            pipe.closeReader()
+            // The new pipe takes over the number.
+            guard let second = try? Pipe(), dup2(second.reader, number) == number else { return (events.value, false) }
+            second.write("x")
+            let served = Box(false)
+            try? loop.add(
+                DescriptorSource(descriptor: number) { _, _ in
+                    served.value = true
+                    loop.stop()
+                }
+            )
+            loop.run(for: .seconds(60))
+            loop.run(for: .milliseconds(1))
+            close(number)
+            return (events.value, served.value)
+        }
+        #expect(events == [.closed])
+        #expect(newIsServed)
+    }
+}
+
+/// Why the loop does not take the source; nil if it does.
+private func refusal(
+    of source: DescriptorSource,
+    by loop: EventRunLoop,
+    in mode: EventRunLoop.Mode
+) -> RunLoopError.Code? {
+    do throws(RunLoopError) {
+        try loop.add(source, to: mode)
+        return nil
+    } catch {
+        return error.code
+    }
+}
+
+/// A pipe whose reader does not block.
+final class Pipe: Sendable {
+    let reader: Int32
+    let writer: Int32
+    private let isOpen = Box((reader: true, writer: true))
+
+    struct Failure: Error {}
+
+    init() throws {
+        var ends: [Int32] = [-1, -1]
+        guard unsafe pipe(&ends) == 0, fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0 else { throw Failure() }
+        (reader, writer) = (ends[0], ends[1])
+    }
+
+    deinit {
+        closeReader()
+        closeWriter()
+    }
+
+    func write(_ text: String) { _ = unsafe Glibc.write(writer, text, text.utf8.count) }
+
+    func read() -> String {
+        var bytes = [UInt8](repeating: 0, count: 64)
+        let count = unsafe Glibc.read(reader, &bytes, bytes.count)
+        return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
+    }
+
+    func closeReader() {
+        if isOpen.value.reader { close(reader) }
+        isOpen.value.reader = false
+    }
+
+    func closeWriter() {
+        if isOpen.value.writer { close(writer) }
+        isOpen.value.writer = false
+    }
+}
+
+private func openTemporaryFile() -> Int32? {
+    var path = Array("/tmp/run-loop-XXXXXX".utf8CString)
+    let file = unsafe mkstemp(&path)
+    guard file >= 0 else { return nil }
+    unsafe unlink(path)
+    return file
+}

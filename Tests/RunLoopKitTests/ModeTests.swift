@@ -1,0 +1,122 @@
+import RunLoopKit
+import Testing
+
+/// R4 to R10: which modes there are, and when one is empty.
+@Suite(.timeLimit(.minutes(1)))
+struct ModeTests {
+    @Test("R4: adding to an unknown mode makes it, and it stays")
+    func adding() async {
+        let (name, afterRemoval) = await onLoopThread { loop in
+            let source = occupy(loop, "tracking")
+            let name = loop.modeName(at: 1)
+            loop.remove(source, from: "tracking")
+            return (name, loop.modeName(at: 1))
+        }
+        #expect(name == "tracking")
+        #expect(afterRemoval == "tracking")
+    }
+
+    @Test("R5: the default mode is common from birth")
+    func defaultIsCommon() async {
+        let modes = await onLoopThread { $0.commonModes }
+        #expect(modes == [.default])
+    }
+
+    @Test("R6: an item added to common is in every common mode, present and future, and removing it reverses that")
+    func commonItems() async {
+        let (added, removed) = await onLoopThread { loop in
+            loop.addCommonMode("early")
+            let source = EventSource { _ in }
+            let modes: [EventRunLoop.Mode] = [.default, "early", "late", .common, "other"]
+            loop.add(source, to: .common)
+            loop.addCommonMode("late")
+            let added = modes.map { loop.contains(source, in: $0) }
+            loop.remove(source, from: .common)
+            return (added, modes.map { loop.contains(source, in: $0) })
+        }
+        #expect(added == [true, true, true, true, false])
+        #expect(removed == [false, false, false, false, false])
+    }
+
+    @Test("R6: all kinds of items follow a mode into the common set, and an invalidated one does not")
+    func commonKinds() async {
+        let found = await onLoopThread { loop in
+            let timer = EventTimer(after: .seconds(60)) { _ in }
+            let observer = LoopObserver { _, _ in }
+            let invalid = EventSource { _ in }
+            loop.add(timer, to: .common)
+            loop.add(observer, to: .common)
+            loop.add(invalid, to: .common)
+            invalid.invalidate()
+            loop.addCommonMode("late")
+            return [
+                loop.contains(timer, in: "late"), loop.contains(observer, in: "late"),
+                loop.contains(invalid, in: "late"),
+            ]
+        }
+        #expect(found == [true, true, false])
+    }
+
+    @Test("R7: modes compare by name")
+    func names() {
+        #expect(EventRunLoop.Mode("a") == "a")
+        #expect(EventRunLoop.Mode("default") == .default)
+    }
+
+    @Test("R9: a source0, a timer or a block fills a mode; an observer does not")
+    func emptiness() async {
+        let results = await onLoopThread { loop in
+            observe(loop, "observer", in: Trace())
+            occupy(loop, "source")
+            loop.add(EventTimer(after: .seconds(60)) { _ in }, to: "timer")
+            loop.add(LoopObserver { _, _ in }, to: "block")
+            loop.perform(in: "block") {}
+            let modes: [EventRunLoop.Mode] = ["observer", "source", "timer", "block"]
+            return modes.map { loop.run(mode: $0, for: .zero) }
+        }
+        #expect(results == [.finished, .timedOut, .timedOut, .timedOut])
+    }
+
+    @Test("R9: a block for another mode does not fill this one")
+    func ineligibleBlock() async {
+        let (result, ran) = await onLoopThread { loop in
+            let trace = Trace()
+            loop.perform(in: "other") { trace.note("ran") }
+            return (loop.run(for: .seconds(60)), trace.all)
+        }
+        #expect(result == .finished)
+        #expect(ran == [])
+    }
+
+    @Test("Adding twice is one add; removing what is not there does nothing")
+    func idempotence() async {
+        let result = await onLoopThread { loop in
+            let source = occupy(loop)
+            loop.add(source)
+            loop.remove(source)
+            loop.remove(source)
+            return loop.run(for: .seconds(60))
+        }
+        #expect(result == .finished)
+    }
+
+    @Test("The current mode is that of the innermost activation, and none outside")
+    func currentMode() async {
+        let modes = await onLoopThread { loop in
+            let trace = Trace()
+            let note: @Sendable () -> Void = { trace.note(loop.currentMode?.name ?? "none") }
+            occupy(loop, "inner")
+            note()
+            loop.perform {
+                note()
+                loop.perform(in: "inner", note)
+                loop.run(mode: "inner", for: .zero)
+                note()
+            }
+            loop.run(for: .zero)
+            note()
+            return trace.all
+        }
+        #expect(modes == ["none", "default", "inner", "default", "none"])
+    }
+}

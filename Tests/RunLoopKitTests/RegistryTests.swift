@@ -1,0 +1,143 @@
+import Glibc
+import RunLoopKit
+import Testing
+
+/// R1 to R3. Serialized, because they count the process's descriptors.
+@Suite(.serialized, .timeLimit(.minutes(2)))
+struct RegistryTests {
+    @Test("R1: a thread has one loop, always the same, and another thread another")
+    func onePerThread() async {
+        let same = await onLoopThread { loop in
+            let other = Box<EventRunLoop?>(nil)
+            TestThread { other.value = .current }.join()
+            return [loop === EventRunLoop.current, other.value === loop, EventRunLoop.main === loop]
+        }
+        #expect(same == [true, false, false])
+    }
+
+    @Test("R1: the main loop can be had from any thread, and is the same everywhere")
+    func mainFromAnywhere() async {
+        let main = await onLoopThread { _ in EventRunLoop.main }
+        #expect(main === EventRunLoop.main)
+        #expect(main.label == "main")
+        #expect(main.thread?.id == getpid())
+    }
+
+    @Test("A loop knows its thread's id, name and stack, and forgets the thread when it ends")
+    func threadFacts() async {
+        let loop = Box<EventRunLoop?>(nil)
+        TestThread(name: "worker-7") {
+            var here = 0
+            let address = unsafe withUnsafePointer(to: &here) { UInt(bitPattern: $0) }
+            let current = EventRunLoop.current
+            loop.value = current
+            #expect(current.label == "worker-7")
+            #expect(current.thread?.stack.contains(address) == true)
+            #expect(current.thread.map { $0.id != getpid() } == true)
+        }.join()
+        #expect(loop.value?.thread == nil)
+        #expect(loop.value?.label == "worker-7")
+        #expect(loop.value?.heartbeat.hasEnded == true)
+    }
+
+    @Test("R2: when a thread ends, its loop cancels its sources, and lets go of everything")
+    func endOfThread() {
+        let trace = Trace()
+        let source = EventSource(
+            onCancel: { loop, mode in trace.note("cancel \(mode), current: \(loop === EventRunLoop.current)") },
+            perform: { _ in }
+        )
+        let timer = EventTimer(after: .seconds(60)) { _ in }
+        let observer = LoopObserver { _, _ in }
+        weak var ended: EventRunLoop?
+        let address = Box<WeakLoop?>(nil)
+        TestThread {
+            let loop = EventRunLoop.current
+            address.value = WeakLoop(loop)
+            loop.add(source)
+            loop.add(source, to: "other")
+            loop.add(timer, to: .common)
+            loop.add(observer)
+            loop.run(for: .zero)
+        }.join()
+        ended = address.value?.loop
+        #expect(trace.all.sorted() == ["cancel default, current: true", "cancel other, current: true"])
+        #expect(ended == nil)
+    }
+
+    @Test("R2: 500 threads with loops that have slept leave the descriptor count where it was")
+    func noDescriptorLeaks() {
+        let burst = {
+            for _ in 0..<50 {
+                let threads = (0..<10).map { _ in
+                    TestThread {
+                        let loop = EventRunLoop.current
+                        occupy(loop)
+                        occupy(loop, "other")
+                        loop.run(for: .nanoseconds(1))
+                        loop.run(mode: "other", for: .nanoseconds(1))
+                    }
+                }
+                for thread in threads { thread.join() }
+            }
+        }
+        burst()
+        // Other suites come and go meanwhile: what leaks grows with each burst, what they hold does not.
+        let counts = (0..<4).map { _ in
+            burst()
+            return openDescriptors()
+        }
+        #expect((counts.min() ?? 0) < 200, "\(counts)")
+    }
+
+    @Test("R3: a loop whose thread has ended takes nothing, and nothing crashes")
+    func afterTheEnd() throws {
+        let box = Box<EventRunLoop?>(nil)
+        TestThread { box.value = .current }.join()
+        let loop = try #require(box.value)
+        let source = EventSource { _ in }
+        let timer = EventTimer(after: .seconds(1)) { _ in }
+        loop.add(source)
+        loop.add(timer, to: .common)
+        loop.perform { Issue.record("a block ran on an ended loop") }
+        loop.wakeUp()
+        loop.stop()
+        source.signalAndWake()
+        #expect(!loop.contains(source))
+        #expect(!loop.contains(timer, in: .common))
+        #expect(throws: RunLoopError.self) {
+            try loop.add(DescriptorSource(descriptor: 0) { _, _ in })
+        }
+        #expect(loop.currentMode == nil)
+    }
+
+    @Test("R3: the end of a thread and a flood of calls from others do not collide")
+    func endUnderFire() async {
+        for _ in 0..<200 {
+            let box = Box<EventRunLoop?>(nil)
+            let source = EventSource { _ in }
+            let done = Box(false)
+            let caller = TestThread {
+                while !done.value {
+                    guard let loop = box.value else { continue }
+                    loop.add(source, to: .common)
+                    loop.add(EventTimer(at: .now) { _ in })
+                    source.signalAndWake()
+                    loop.perform {}
+                    loop.remove(source, from: .common)
+                }
+            }
+            TestThread {
+                box.value = .current
+                EventRunLoop.current.run(for: .milliseconds(1))
+            }.join()
+            done.value = true
+            caller.join()
+        }
+    }
+}
+
+struct WeakLoop: Sendable {
+    weak let loop: EventRunLoop?
+    init(_ loop: EventRunLoop) { self.loop = loop }
+}

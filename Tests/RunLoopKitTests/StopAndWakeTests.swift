@@ -1,0 +1,321 @@
+import Glibc
+import RunLoopKit
+import Synchronization
+import Testing
+
+/// R22 to R27: what other threads and inner activations may do to a run.
+@Suite(.timeLimit(.minutes(2)))
+struct StopAndWakeTests {
+    @Test("R22: a stop with no activation running is not remembered")
+    func stopBeforeRun() async {
+        let result = await onLoopThread { loop in
+            occupy(loop)
+            loop.stop()
+            return loop.run(for: .milliseconds(5))
+        }
+        #expect(result == .timedOut)
+    }
+
+    @Test("R22: a stop from another thread ends a sleeping run")
+    func stopFromElsewhere() async {
+        let result = await onLoopThread { loop in
+            occupy(loop)
+            let other = TestThread {
+                waitUntil { loop.isWaiting }
+                loop.stop()
+            }
+            defer { other.join() }
+            return loop.run(for: .seconds(60))
+        }
+        #expect(result == .stopped)
+    }
+
+    @Test("R22, R23: a stop ends the innermost activation only, and the outer mode is restored")
+    func nestedStop() async {
+        let (results, trace) = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            occupy(loop, "inner")
+            loop.perform {
+                loop.perform(in: "inner") { loop.stop() }
+                trace.note("inner: \(loop.run(mode: "inner", for: .seconds(60)))")
+                trace.note("back in \(loop.currentMode?.name ?? "none")")
+            }
+            return (loop.run(for: .milliseconds(10)), trace.all)
+        }
+        #expect(results == .timedOut)
+        #expect(trace == ["inner: stopped", "back in default"])
+    }
+
+    @Test("R23: a stop of the outer activation, made before a nested one, outlives it")
+    func outerStopSurvives() async {
+        let (result, inner) = await onLoopThread { loop in
+            let inner = Box(EventRunLoop.RunResult.finished)
+            occupy(loop)
+            loop.perform {
+                loop.stop()
+                inner.value = loop.run(for: .milliseconds(1))
+            }
+            return (loop.run(for: .seconds(60)), inner.value)
+        }
+        #expect(inner == .timedOut)
+        #expect(result == .stopped)
+    }
+
+    @Test("R23: an observer, a timer and a source in their callouts are not entered again by a nested run; others are")
+    func noReentry() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let other = EventSource { _ in trace.note("other source") }
+            loop.add(other)
+            let source = EventSource { source in
+                trace.note("source")
+                source.signal()
+                other.signal()
+                loop.run(for: .zero)
+                trace.note("source ends")
+                if trace.all.count > 6 { source.invalidate() }
+            }
+            loop.add(source)
+            source.signal()
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["source", "other source", "source ends"])
+    }
+
+    @Test("R23, R29: a source signalled in its callout and passed over by a nested run is performed in the next turn")
+    func passedOver() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let source = EventSource { source in
+                trace.note("source")
+                guard trace.all.count == 1 else { return loop.stop() }
+                source.signal()
+                loop.run(for: .zero)
+                trace.note("nested run over")
+            }
+            loop.add(source)
+            source.signal()
+            loop.run(for: .seconds(60))
+            return trace.all
+        }
+        #expect(trace == ["source", "nested run over", "source"])
+    }
+
+    @Test("R23: a repeating timer that blocks in a nested run does not fire in it")
+    func timerReentry() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            loop.add(
+                EventTimer(at: .now, every: .nanoseconds(100)) { timer in
+                    trace.note("timer")
+                    loop.run(for: .milliseconds(2))
+                    trace.note("timer ends")
+                    timer.invalidate()
+                }
+            )
+            loop.run(for: .milliseconds(20))
+            return trace.all
+        }
+        #expect(trace == ["timer", "timer ends"])
+    }
+
+    @Test("R23: an observer that runs the loop is not told of what that does")
+    func observerReentry() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            loop.add(
+                LoopObserver(activities: .beforeTimers) { _, _ in
+                    trace.note("observer")
+                    loop.run(for: .zero)
+                }
+            )
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["observer"])
+    }
+
+    @Test("R24: neither a signal nor a block without wake ends a sleep; the ones with wake do")
+    func whatWakes() async {
+        let (quiet, loud) = await onLoopThread { loop in
+            let source = occupy(loop)
+            let trace = Trace()
+            let other = TestThread {
+                waitUntil { loop.isWaiting }
+                let pulse = loop.heartbeat.pulse
+                source.signal()
+                loop.perform(wake: false) { trace.note("ran") }
+                usleep(20_000)
+                trace.note(loop.heartbeat.pulse == pulse ? "still asleep" : "awake")
+                loop.perform { loop.stop() }
+            }
+            defer { other.join() }
+            let result = loop.run(for: .seconds(60))
+            return (trace.all, result)
+        }
+        #expect(quiet == ["still asleep", "ran"])
+        #expect(loud == .stopped)
+    }
+
+    @Test("R24: signalAndWake has a sleeping loop perform the source")
+    func signalAndWake() async {
+        let result = await onLoopThread { loop in
+            let source = occupy(loop)
+            let other = TestThread {
+                waitUntil { loop.isWaiting }
+                source.signalAndWake()
+            }
+            defer { other.join() }
+            return loop.run(for: .seconds(60), returnAfterSourceHandled: true)
+        }
+        #expect(result == .handledSource)
+    }
+
+    @Test("R25: a wake-up made before the loop sleeps ends the next sleep at once")
+    func earlyWakeUp() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            observe(loop, in: trace)
+            occupy(loop)
+            loop.add(EventTimer(after: .milliseconds(10)) { _ in loop.stop() })
+            loop.wakeUp()
+            loop.run(for: .seconds(60))
+            return trace.all
+        }
+        let turn = ["timers", "sources", "waiting", "woken"]
+        #expect(trace == ["entry"] + turn + turn + ["exit"])
+    }
+
+    @Test("R25: any number of wake-ups before the loop has run are one")
+    func collapsedWakeUps() async {
+        let turns = await onLoopThread { loop in
+            let turns = Counter()
+            loop.add(LoopObserver(activities: .beforeWaiting) { _, _ in turns.increment() })
+            occupy(loop)
+            for _ in 0..<1000 { loop.wakeUp() }
+            loop.run(for: .milliseconds(10))
+            return turns.value
+        }
+        #expect(turns == 2)
+    }
+
+    @Test("R25: under four threads no wake-up is lost: every block comes to run though the loop has no timeout")
+    func wakeUpStress() async {
+        let perThread = 20_000
+        let count = await onLoopThread { loop in
+            let count = Counter()
+            occupy(loop)
+            let threads = (0..<4).map { _ in
+                TestThread {
+                    for _ in 0..<perThread {
+                        // One at a time, so that the loop goes to sleep in between, and a lost wake-up is for ever.
+                        let done = Counter()
+                        loop.perform {
+                            done.increment()
+                            if count.increment() == 4 * perThread { loop.stop() }
+                        }
+                        var spins = 0
+                        while done.value == 0 {
+                            spins += 1
+                            if spins > 100 { sched_yield() }
+                        }
+                    }
+                }
+            }
+            loop.run()
+            for thread in threads { thread.join() }
+            return count.value
+        }
+        #expect(count == 4 * perThread)
+    }
+
+    @Test("R25: a wake-up that a nested run has taken is passed on to the outer one")
+    func wakeUpPassedOn() async {
+        let result = await onLoopThread { loop in
+            occupy(loop)
+            occupy(loop, "inner")
+            loop.add(
+                LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in
+                    // For the outer mode; the wake-up ends the nested run's sleep, and nothing else would end the outer one's.
+                    loop.perform { loop.stop() }
+                    loop.run(mode: "inner", for: .milliseconds(5))
+                }
+            )
+            return loop.run(for: .seconds(60))
+        }
+        #expect(result == .stopped)
+    }
+
+    @Test("R26: a signal handler can wake the loop")
+    func signalHandler() async {
+        let wakes = await onLoopThread { loop in
+            let turns = Counter()
+            occupy(loop)
+            loop.add(
+                LoopObserver(activities: .afterWaiting) { _, _ in
+                    if turns.increment() == 2 { loop.stop() }
+                }
+            )
+            SignalledLoop.loop.withLock { $0 = loop }
+            SignalledLoop.reference.store(
+                UInt(bitPattern: unsafe Unmanaged.passUnretained(loop).toOpaque()),
+                ordering: .sequentiallyConsistent
+            )
+            signal(SIGUSR2) { _ in
+                let address = SignalledLoop.reference.load(ordering: .relaxed)
+                guard let pointer = unsafe UnsafeRawPointer(bitPattern: address) else { return }
+                unsafe Unmanaged<EventRunLoop>.fromOpaque(pointer).takeUnretainedValue().wakeUp()
+            }
+            let other = TestThread {
+                waitUntil { loop.isWaiting }
+                kill(getpid(), SIGUSR2)
+                waitUntil { turns.value >= 1 && loop.isWaiting }
+                kill(getpid(), SIGUSR2)
+            }
+            let result = loop.run(for: .seconds(60))
+            other.join()
+            signal(SIGUSR2, SIG_DFL)
+            return (turns.value, result)
+        }
+        #expect(wakes == (2, .stopped))
+    }
+
+    @Test("R27: a timer added by another thread fires though the loop sleeps for ever")
+    func timerFromElsewhere() async {
+        let result = await onLoopThread { loop in
+            occupy(loop)
+            let other = TestThread {
+                waitUntil { loop.isWaiting }
+                loop.add(EventTimer(after: .milliseconds(1)) { _ in loop.stop() })
+            }
+            defer { other.join() }
+            return loop.run(for: .seconds(60))
+        }
+        #expect(result == .stopped)
+    }
+
+    @Test("R27: moving a timer forward from another thread takes effect on a sleeping loop")
+    func movedFromElsewhere() async {
+        let result = await onLoopThread { loop in
+            let timer = EventTimer(after: .seconds(3600)) { _ in loop.stop() }
+            loop.add(timer)
+            let other = TestThread {
+                waitUntil { loop.isWaiting }
+                timer.nextFireDate = .now
+            }
+            defer { other.join() }
+            return loop.run(for: .seconds(60))
+        }
+        #expect(result == .stopped)
+    }
+}
+
+/// What the signal handler needs: the object, kept alive, and its address, readable without a lock.
+private enum SignalledLoop {
+    static let loop = Mutex<EventRunLoop?>(nil)
+    static let reference = Atomic<UInt>(0)
+}
