@@ -91,6 +91,7 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log", condition: command),
                 .product(name: "NIOCore", package: "swift-nio", condition: command),
                 .product(name: "NIOFoundationCompat", package: "swift-nio", condition: command),
+                .product(name: "NIOHTTP1", package: "swift-nio", condition: command),
                 .product(name: "SystemPackage", package: "swift-system", condition: command),
                 .product(name: "AsyncHTTPClient", package: "async-http-client", condition: command),
                 .product(name: "Subprocess", package: "swift-subprocess", condition: command),

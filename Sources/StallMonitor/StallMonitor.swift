@@ -95,7 +95,7 @@ public final class StallMonitor: Sendable {
                     directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
                     bell: FaultBell { tell(.fault($0)) }
                 ),
-                record: RunLog(run: run, ledger: ledger) { notices.dropped },
+                log: RunLog(run: run, ledger: ledger) { notices.dropped },
                 tell: tell
             )
             reporter.run()

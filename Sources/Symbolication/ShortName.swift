@@ -8,12 +8,23 @@ enum ShortName {
             lead += nestedName(at: rest).map { "\($0) in " } ?? ""
             rest = peeled
         }
-        return lead + entity(rest)
+        return lead + entity(rest) + (builtInClosure(in: demangled).map { " with \($0)" } ?? "")
+    }
+
+    /// The closure that the optimiser has built into the function: what runs there is the closure's code as much as the function's.
+    /// `… [Closure Propagated : $s4main3runyyFyycfU_, Argument Types : […` → `closure #1 in run()`
+    private static func builtInClosure(in demangled: String) -> String? {
+        let mark = "Closure Propagated : "
+        guard let phrase = demangled.split(separator: "[").first(where: { $0.hasPrefix(mark) }) else { return nil }
+        let symbol = phrase.dropFirst(mark.count).prefix { $0 != "," && $0 != "]" && $0 != ">" }
+        let name = Demangler.shortName(String(symbol))
+        return name == symbol ? nil : name
     }
 
     /// `closure #1`, of a phrase that says it stands inside another function.
     private static func nestedName(at text: Substring) -> Substring? {
-        guard let hash = text.firstIndex(of: "#"), text[..<hash].split(separator: " ").count <= 2, text[..<hash].last == " ",
+        guard let hash = text.firstIndex(of: "#"), text[..<hash].split(separator: " ").count <= 2,
+            text[..<hash].last == " ",
             text.first != "("
         else { return nil }
         return text[..<text[hash...].endOfWord]
@@ -22,7 +33,9 @@ enum ShortName {
     /// `(extension in main):Swift.Array.sum<A>(of: Swift.Int) async -> A` → `Array.sum(of:)`
     private static func entity(_ text: Substring) -> String {
         var rest = text
-        if rest.hasPrefix("(extension in "), let colon = rest.firstIndex(of: ":") { rest = rest[rest.index(after: colon)...] }
+        if rest.hasPrefix("(extension in "), let colon = rest.firstIndex(of: ":") {
+            rest = rest[rest.index(after: colon)...]
+        }
         if let dot = rest.firstIndex(of: "."), !rest[..<dot].contains(where: { " (<".contains($0) }) {
             rest = rest[rest.index(after: dot)...]
         }

@@ -4,7 +4,9 @@ import StackCapture
 /// What the watchdog tells the reporter. Raw: names and sentences come later, on the reporter's thread.
 enum StallNotice: Sendable {
     case began(StallObservation)
-    case grew(Int, StallSpan, EvidenceWindow?)
+    case grew(Int, StallSpan)
+    /// What the stalled thread was at later.
+    case sampled(Int, CapturedStack)
     case ended(Int, StallSpan, EvidenceWindow?)
     /// Time to bring the run record up to date.
     case checkpoint
@@ -23,6 +25,8 @@ struct StallObservation: Sendable {
     let threadID: Int32?
     let evidence: EvidenceWindow?
     let stack: StackOutcome
+    /// What the thread was at before, from its second tick of standing still on.
+    let samples: [CapturedStack]
     /// What the descriptor stands for that the thread was found waiting on.
     let descriptorTarget: String?
 }

@@ -7,16 +7,9 @@ struct Subject {
     private(set) var policy: StallPolicy
     /// The number of the stall under way, if there is one.
     var stall: Int?
+    /// The latest time for which the loop stood still. A stall is one that lasted.
+    var standstill: Standstill?
     private var lastPulse: LoopHeartbeat.Pulse?
-    private var baseline: Baseline?
-
-    /// What the kernel said of the thread when the loop had first stood still for a whole tick. A stall's cause is read off
-    /// the difference to it.
-    private struct Baseline {
-        var pulse: LoopHeartbeat.Pulse
-        var time: MonotonicInstant
-        var evidence: ThreadEvidence
-    }
 
     init(identity: WatchIdentity, loop: any WatchableLoop, rule: StallRule) {
         self.identity = identity
@@ -35,19 +28,21 @@ struct Subject {
     mutating func look(at time: MonotonicInstant, late: Bool) -> (LoopHeartbeat.Pulse, StallDecision) {
         let heartbeat = loop.heartbeat
         let pulse = heartbeat.pulse
-        let stoodStill = pulse == lastPulse && !pulse.isAtRest
+        let standsStill = pulse == lastPulse && !pulse.isAtRest
         // A loop writes its stamps before the word they belong to.
         let decision = policy.decide(
             Look(
                 time: time,
                 pulse: pulse,
                 turnStart: MonotonicInstant(stamp: heartbeat.turnStamp),
-                firstTransition: stoodStill
+                firstTransition: standsStill
                     ? nil : heartbeat.takeTransitionStamp().flatMap(MonotonicInstant.init(stamp:)),
                 late: late
             )
         )
-        if stoodStill { keepBaseline(pulse, at: time) }
+        if standsStill, standstill?.pulse != pulse, let id = loop.thread?.id {
+            standstill = Standstill(pulse: pulse, threadID: id, at: time)
+        }
         if !pulse.isAtRest { heartbeat.requestTransitionStamp() }
         lastPulse = pulse
         return (pulse, decision)
@@ -58,15 +53,16 @@ struct Subject {
         policy.abandon(at: time)
     }
 
-    /// The kernel's account of the latest stall, until now.
-    func evidence(at time: MonotonicInstant) -> EvidenceWindow? {
-        guard let baseline, let id = loop.thread?.id, let now = ThreadEvidence.read(threadID: id) else { return nil }
-        return EvidenceWindow(length: time - baseline.time, before: baseline.evidence, after: now)
+    /// Whether the loop stands still at `pulse`, and its stack should be looked at again.
+    func wantsSample(at time: MonotonicInstant, _ pulse: LoopHeartbeat.Pulse) -> Bool {
+        guard let standstill, standstill.pulse == pulse else { return false }
+        return standstill.wantsSample(at: time, tick: policy.rule.tick)
     }
 
-    private mutating func keepBaseline(_ pulse: LoopHeartbeat.Pulse, at time: MonotonicInstant) {
-        guard baseline?.pulse != pulse, let id = loop.thread?.id else { return }
-        baseline = ThreadEvidence.read(threadID: id).map { Baseline(pulse: pulse, time: time, evidence: $0) }
+    /// The kernel's account of the latest standstill, until now.
+    func evidence(at time: MonotonicInstant) -> EvidenceWindow? {
+        guard let id = loop.thread?.id else { return nil }
+        return standstill?.evidence(threadID: id, at: time)
     }
 }
 

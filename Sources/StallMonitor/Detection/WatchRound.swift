@@ -83,17 +83,31 @@ struct WatchRound: ~Copyable {
     ) {
         switch decision {
         case .none:
-            break
+            if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
         case .began(let span):
+            subjects[index].standstill?.noteSample(at: time)
             begin(span, index, pulse, stackSource.stack(of: subjects[index].loop, at: pulse), at: time)
         case .grew(let span):
-            let subject = subjects[index]
-            if let stall = subject.stall { notices.add(.grew(stall, span, subject.evidence(at: time))) }
+            if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
+            if let stall = subjects[index].stall { notices.add(.grew(stall, span)) }
         case .ended(let span):
             end(span, index, at: time)
         case .passed(let span):
             begin(span, index, pulse, .raced, at: time)
             end(span, index, at: time)
+        }
+    }
+
+    /// Looks at what the thread is at. A capture that fails is left out: the next one may not.
+    private mutating func sample(_ index: Int, _ pulse: LoopHeartbeat.Pulse, at time: MonotonicInstant) {
+        subjects[index].standstill?.noteSample(at: time)
+        let stack = stackSource.stack(of: subjects[index].loop, at: pulse)
+        ledger.update { $0.count(stack) }
+        guard let captured = stack.captured else { return }
+        if let stall = subjects[index].stall {
+            notices.add(.sampled(stall, captured))
+        } else {
+            subjects[index].standstill?.keep(captured)
         }
     }
 
@@ -106,8 +120,12 @@ struct WatchRound: ~Copyable {
     ) {
         stalls += 1
         subjects[index].stall = stalls
+        let samples = subjects[index].standstill?.takeSamples() ?? []
         let subject = subjects[index]
-        ledger.update { $0.count(stack) }
+        ledger.update { counts in
+            counts.stalls += 1
+            counts.count(stack)
+        }
         notices.add(
             .began(
                 StallObservation(
@@ -121,6 +139,7 @@ struct WatchRound: ~Copyable {
                     threadID: subject.loop.thread?.id,
                     evidence: subject.evidence(at: time),
                     stack: stack,
+                    samples: samples,
                     descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read)
                 )
             )

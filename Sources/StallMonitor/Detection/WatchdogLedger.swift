@@ -8,6 +8,7 @@ final class WatchdogLedger: Sendable {
         var looks = 0
         var lateLooks = 0
         var stalls = 0
+        var captures = 0
         var raced = 0
         var captureFailures = 0
         /// CPU time of the watchdog's thread, nanoseconds.
@@ -36,9 +37,10 @@ final class WatchdogLedger: Sendable {
 
 extension WatchdogLedger.Counts {
     mutating func count(_ stack: StackOutcome) {
-        stalls += 1
         switch stack {
-        case .captured(let stack): heldNanoseconds += stack.cost.heldNanoseconds
+        case .captured(let stack):
+            captures += 1
+            heldNanoseconds += stack.cost.heldNanoseconds
         case .raced: raced += 1
         case .failed, .unavailable: captureFailures += 1
         }

@@ -2,7 +2,8 @@ import Symbolication
 
 /// Which functions are the server's own, as opposed to libraries': the culprit of a stall is the innermost own frame.
 ///
-/// Without any rules, own is what lies in the executable or beside it and is not of a Swift module known to be a library's.
+/// Without any rules, own is what lies in the executable or beside it, and is of a Swift module that is not known to be a
+/// library's. C and C++ in a Swift server are libraries'.
 public struct OwnCode: Hashable, Sendable {
     /// Swift modules that are own. Not empty: only these are.
     public var modules: Set<String>
@@ -18,12 +19,8 @@ public struct OwnCode: Hashable, Sendable {
     }
 
     func isOwn(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
-        if let name = frame.swiftModule {
-            return modules.isEmpty ? isBeside(executable, module) && !isLibrary(name) : modules.contains(name)
-        }
-        guard modules.isEmpty, let symbol = frame.symbol, isBeside(executable, module) else { return false }
-        // Of another language. The compiler's thunks and the program's entry are nobody's.
-        return !symbol.hasPrefix("$s") && !symbol.hasPrefix("__EVENT_RUN_LOOP") && !Self.entryPoints.contains(symbol)
+        guard let name = frame.swiftModule else { return false }
+        return modules.isEmpty ? isBeside(executable, module) && !isLibrary(name) : modules.contains(name)
     }
 
     private func isBeside(_ executable: String, _ module: LoadedModule?) -> Bool {
@@ -36,8 +33,6 @@ public struct OwnCode: Hashable, Sendable {
             || Self.knownPrefixes.contains(where: name.hasPrefix)
             || libraries.contains { $0.last == "*" && name.hasPrefix($0.dropLast()) }
     }
-
-    private static let entryPoints: Set<String> = ["main", "_start", "async_Main"]
 
     private static let known: Set<String> = [
         "ArgumentParser", "AsyncAlgorithms", "AsyncHTTPClient", "Atomics", "Collections", "Configuration", "Crypto",

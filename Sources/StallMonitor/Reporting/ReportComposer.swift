@@ -17,13 +17,6 @@ struct ReportComposer {
     /// The report of a stall that has just been proven.
     func report(of stall: StallObservation) -> StallReport {
         let clock = WallClockAnchor()
-        let thread = StallReport.Thread(
-            id: stall.threadID ?? 0,
-            name: stall.evidence?.after.name,
-            state: stall.evidence.map { String($0.after.state) }
-        )
-        let (named, symbolication) = ContinuousClock().timed { frames(of: stall.stack) }
-        let culprit = culprit(in: named)
         var report = StallReport(
             kind: .blocked,
             startedAt: clock.time(of: stall.span.earliestStart),
@@ -41,15 +34,16 @@ struct ReportComposer {
                 activity: stall.pulse.phase.reportName,
                 turn: stall.pulse.turn
             ),
-            thread: thread,
+            thread: .init(
+                id: stall.threadID ?? 0,
+                name: stall.evidence?.after.name,
+                state: stall.evidence.map { String($0.after.state) }
+            ),
             cause: cause(of: stall, over: stall.evidence),
-            stacks: [stack(stall.stack, named, thread, clock.time(of: stall.detectedAt))],
-            culprit: culprit,
-            modules: named.modules,
-            fingerprint: .make(kind: .blocked, frames: named.frames, modules: named.modules),
-            monitor: cost(of: stall.stack, symbolication)
+            fingerprint: .make(kind: .blocked, frames: [], modules: [])
         )
         extend(&report, by: stall.span)
+        addStacks(stall.captures, of: stall, to: &report)
         return report
     }
 
@@ -65,9 +59,39 @@ struct ReportComposer {
     {
         extend(&report, by: span)
         report.state = .recovered
-        report.startedAt = WallClockAnchor().time(of: span.earliestStart)
         report.endedAt = report.startedAt.advanced(byNanoseconds: span.longest.nanoseconds)
         if let evidence { report.cause = cause(of: stall, over: evidence) }
+    }
+
+    /// Names what was captured so far, and says who is the culprit.
+    ///
+    /// - Parameter captures: the detection's first; a stall that nobody could look at has none.
+    func addStacks(_ captures: [CapturedStack], of stall: StallObservation, to report: inout StallReport) {
+        let (book, time) = ContinuousClock().timed {
+            Casebook(
+                captures,
+                thread: report.thread,
+                time: report.detectedAt,
+                name: symbolicator.resolve,
+                isOwn: { ownCode.isOwn($0, module: $1, executable: run.process.executable ?? "") }
+            )
+        }
+        report.stacks = book.stacks.isEmpty ? [missingStack(stall, report)] : book.stacks
+        report.modules = book.modules
+        report.culprit = book.culprit
+        report.fingerprint = .make(kind: report.kind, frames: book.culpritFrames, modules: book.modules)
+        report.monitor = cost(of: captures, naming: time)
+    }
+
+    private func missingStack(_ stall: StallObservation, _ report: StallReport) -> StallReport.Stack {
+        let reason =
+            switch stall.stack {
+            case .captured: "The stack was empty."
+            case .failed(let error): error.description
+            case .raced: "The loop moved on before its stack was taken."
+            case .unavailable(let reason): reason
+            }
+        return .init(thread: report.thread, capturedAt: report.detectedAt, complete: false, error: reason)
     }
 
     private func cause(of stall: StallObservation, over window: EvidenceWindow?) -> StallReport.Cause {
@@ -86,83 +110,18 @@ struct ReportComposer {
         )
     }
 
-    private func stack(
-        _ outcome: StackOutcome,
-        _ named: NamedFrames,
-        _ thread: StallReport.Thread,
-        _ time: Timestamp
-    ) -> StallReport.Stack {
-        var stack = StallReport.Stack(thread: thread, capturedAt: time, complete: false, frames: named.frames)
-        switch outcome {
-        case .captured(let captured):
-            stack.method = captured.method == .quiet ? .quiet : .signal
-            stack.complete = captured.isComplete
-            stack.error = captured.truncation?.sentence
-        case .failed(let error): stack.error = error.description
-        case .raced: stack.error = "The loop moved on before its stack was taken."
-        case .unavailable(let reason): stack.error = reason
-        }
-        return stack
-    }
-
-    private func cost(of stack: StackOutcome, _ symbolication: Duration) -> StallReport.MonitorCost {
-        guard let cost = stack.captured?.cost else { return .init() }
+    private func cost(of captures: [CapturedStack], naming: Duration) -> StallReport.MonitorCost {
+        let costs = captures.map(\.cost)
         return .init(
-            heldNs: Int64(clamping: cost.heldNanoseconds),
-            unwindNs: Int64(clamping: cost.unwindNanoseconds),
-            symbolicationNs: symbolication.nanoseconds,
-            copiedBytes: Int64(clamping: cost.bytesCopied)
+            heldNs: Int64(clamping: costs.reduce(0) { $0 + $1.heldNanoseconds }),
+            unwindNs: Int64(clamping: costs.reduce(0) { $0 + $1.unwindNanoseconds }),
+            symbolicationNs: naming.nanoseconds,
+            copiedBytes: Int64(clamping: costs.reduce(0) { $0 + $1.bytesCopied })
         )
     }
+}
 
-    // MARK: Names
-
-    private struct NamedFrames {
-        var frames: [StallReport.Frame] = []
-        var modules: [StallReport.Module] = []
-        var swiftModules: [String?] = []
-    }
-
-    private func frames(of outcome: StackOutcome) -> NamedFrames {
-        guard let stack = outcome.captured else { return NamedFrames() }
-        let (resolved, modules) = symbolicator.resolve(
-            stack.frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
-        )
-        let frames = zip(stack.frames, resolved).map { raw, frame in
-            StallReport.Frame(
-                address: Address(UInt64(frame.address)),
-                module: frame.moduleIndex,
-                offset: frame.moduleIndex.map { _ in Address(UInt64(frame.moduleOffset)) },
-                function: frame.function,
-                symbol: frame.symbol,
-                functionOffset: frame.functionOffset.map { Address(UInt64($0)) },
-                own: ownCode.isOwn(
-                    frame,
-                    module: frame.moduleIndex.map { modules[$0] },
-                    executable: run.process.executable ?? ""
-                ),
-                foundBy: raw.found.origin
-            )
-        }
-        return NamedFrames(
-            frames: frames,
-            modules: modules.map { .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase))) },
-            swiftModules: resolved.map(\.swiftModule)
-        )
-    }
-
-    /// The innermost own frame; where nothing is own, the innermost that has a name.
-    private func culprit(in named: NamedFrames) -> StallReport.Culprit? {
-        let frames = named.frames
-        guard let index = frames.firstIndex(where: \.own) ?? frames.firstIndex(where: { $0.function != nil }) else {
-            return nil
-        }
-        return .init(
-            function: frames[index].function,
-            symbol: frames[index].symbol,
-            module: named.swiftModules[index],
-            stack: 0,
-            frame: index
-        )
-    }
+extension StallObservation {
+    /// The detection's stack, then the samples before it.
+    var captures: [CapturedStack] { [stack.captured].compactMap { $0 } + samples }
 }

@@ -1,3 +1,4 @@
+import StackCapture
 import StallReports
 
 /// The thread that names, writes and tells what the watchdog found. Slow work ends here: names, disks, the server's handler.
@@ -6,54 +7,70 @@ struct Reporter: ~Copyable {
     private let composer: ReportComposer
     private let tell: @Sendable (StallEvent) -> Void
     private var shelf: ReportShelf
-    private var record: RunLog
-    private var open: [Int: (observation: StallObservation, report: StallReport)] = [:]
+    private var log: RunLog
+    private var open: [Int: Case] = [:]
+
+    private struct Case {
+        let observation: StallObservation
+        var captures: [CapturedStack]
+        var report: StallReport
+    }
 
     init(
         notices: Mailbox<StallNotice>,
         composer: ReportComposer,
         shelf: ReportShelf,
-        record: RunLog,
+        log: RunLog,
         tell: @escaping @Sendable (StallEvent) -> Void
     ) {
         self.notices = notices
         self.composer = composer
         self.shelf = shelf
-        self.record = record
+        self.log = log
         self.tell = tell
     }
 
     /// The thread's life. Returns when the mailbox is closed and everything in it is written.
     consuming func run() {
         shelf.tidy()
-        shelf.put(record.entry(lostWrites: shelf.lostWrites))
+        shelf.put(log.entry(lostWrites: shelf.lostWrites))
         while let batch = notices.take() {
             for notice in batch { handle(notice) }
-            shelf.put(record.entry(lostWrites: shelf.lostWrites))
+            shelf.put(log.entry(lostWrites: shelf.lostWrites))
         }
-        shelf.put(record.lastEntry(lostWrites: shelf.lostWrites))
+        shelf.put(log.lastEntry(lostWrites: shelf.lostWrites))
     }
 
     private mutating func handle(_ notice: StallNotice) {
         switch notice {
-        case .checkpoint:
-            break
-        case .began(let observation):
-            let report = composer.report(of: observation)
-            open[observation.number] = (observation, report)
-            record.count(report)
-            publish(report, .began(report))
-        case .grew(let number, let span, _):
-            guard var report = open[number]?.report else { return }
-            composer.extend(&report, by: span)
-            open[number]?.report = report
-            publish(report, .grew(report))
-        case .ended(let number, let span, let evidence):
-            guard let stall = open.removeValue(forKey: number) else { return }
-            var report = stall.report
-            composer.close(&report, of: stall.observation, by: span, evidence)
-            publish(report, .ended(report))
+        case .checkpoint: break
+        case .began(let observation): begin(observation)
+        case .sampled(let number, let stack): open[number]?.captures.append(stack)
+        case .grew(let number, let span): grow(number, span)
+        case .ended(let number, let span, let evidence): end(number, span, evidence)
         }
+    }
+
+    private mutating func begin(_ observation: StallObservation) {
+        let report = composer.report(of: observation)
+        open[observation.number] = Case(observation: observation, captures: observation.captures, report: report)
+        log.count(report)
+        publish(report, .began(report))
+    }
+
+    private mutating func grow(_ number: Int, _ span: StallSpan) {
+        guard var stall = open[number] else { return }
+        composer.extend(&stall.report, by: span)
+        open[number] = stall
+        publish(stall.report, .grew(stall.report))
+    }
+
+    private mutating func end(_ number: Int, _ span: StallSpan, _ evidence: EvidenceWindow?) {
+        guard var stall = open.removeValue(forKey: number) else { return }
+        composer.close(&stall.report, of: stall.observation, by: span, evidence)
+        // The later samples may have shown that what looked like the culprit only came and went.
+        composer.addStacks(stall.captures, of: stall.observation, to: &stall.report)
+        publish(stall.report, .ended(stall.report))
     }
 
     private mutating func publish(_ report: StallReport, _ event: StallEvent) {

@@ -68,7 +68,7 @@ struct RunLog {
             cost: .init(
                 watchdogCPUNs: Int64(clamping: counts.cpuNanoseconds),
                 heldNs: Int64(clamping: counts.heldNanoseconds),
-                captures: Int64(counts.stalls - counts.raced - counts.captureFailures)
+                captures: Int64(counts.captures)
             )
         )
     }

@@ -10,19 +10,16 @@
 
         private static let prefix = "listening on http://127.0.0.1:"
 
-        func print(forPeople: Bool) {
-            Swift.print("\(Self.prefix)\(port), reports in \(directory)")
-            if forPeople {
-                for stall in DemoStall.allCases {
-                    Swift.print("  curl 'http://127.0.0.1:\(port)/stall/\(stall.rawValue)?ms=600'   # \(stall.title)")
-                }
-                Swift.print("  stall-monitor tail -f \(directory)")
-                Swift.print("ctrl-C ends it")
+        func text(forPeople: Bool) -> String {
+            let line = "\(Self.prefix)\(port), reports in \(directory)\n"
+            guard forPeople else { return line }
+            let stalls = DemoStall.allCases.map {
+                "  curl 'http://127.0.0.1:\(port)/stall/\($0.rawValue)?ms=600'    # \($0.title)\n"
             }
-            fflush(nil)
+            return line + stalls.joined() + "  stall-monitor tail -f \(directory)\nctrl-C ends it\n"
         }
 
-        /// The port in a line that `print` wrote. Nil for another line.
+        /// The port in a line that `text` made. Nil for another line.
         static func port(in line: String) -> Int? {
             guard line.hasPrefix(prefix) else { return nil }
             return Int(line.dropFirst(prefix.count).prefix { $0.isNumber })
@@ -32,11 +29,12 @@
     /// Ends the process when its standard input does, because whoever started it has gone.
     enum InputWatch {
         static func exitAtEnd() {
-            let thread = Thread {
-                while readLine(strippingNewline: false) != nil {}
+            Thread {
+                var byte: UInt8 = 0
+                // Not readLine: it would hold the lock of `stdin`, and whoever flushes all streams would wait for it.
+                while unsafe read(STDIN_FILENO, &byte, 1) > 0 {}
                 exit(0)
-            }
-            thread.start()
+            }.start()
         }
     }
 

@@ -56,7 +56,7 @@
             let directory = try reports ?? Self.newDirectory()
             if untilInputEnds { InputWatch.exitAtEnd() }
             try await DemoServer(port: port, directory: directory).run { port in
-                try DemoAnnouncement(port: port, directory: directory).print(forPeople: !untilInputEnds)
+                try? Output.write(DemoAnnouncement(port: port, directory: directory).text(forPeople: !untilInputEnds))
             }
         }
 

@@ -4,6 +4,7 @@
     import FoundationEssentials
     import NIOCore
     import NIOFoundationCompat
+    import NIOHTTP1
 
     /// Sends the demo's requests.
     struct DemoDriver {
@@ -31,13 +32,18 @@
 
         /// Has the server stall itself.
         func inject(_ stall: DemoStall, milliseconds: Int) async throws -> StallReceipt {
-            try JSONDecoder().decode(StallReceipt.self, from: try await get("stall/\(stall.rawValue)?ms=\(milliseconds)"))
+            try JSONDecoder().decode(
+                StallReceipt.self,
+                from: try await get("stall/\(stall.rawValue)?ms=\(milliseconds)")
+            )
         }
 
         private func get(_ path: String) async throws -> Data {
             let response = try await client.execute(.init(url: "\(address)/\(path)"), timeout: .seconds(30))
             let body = try await response.body.collect(upTo: 1 << 20)
-            guard response.status == .ok else { throw CommandFailure("GET /\(path) was answered with \(response.status)") }
+            guard response.status.code == 200 else {
+                throw CommandFailure("GET /\(path) was answered with \(response.status)")
+            }
             return Data(buffer: body)
         }
     }

@@ -56,7 +56,9 @@
         private func runServer<Result: Sendable>(
             _ body: @escaping @Sendable (String) async throws -> Result
         ) async throws -> Result {
-            guard let executable = ProcessIdentity.current().executable else { throw CommandFailure("/proc is not mounted") }
+            guard let executable = ProcessIdentity.current().executable else {
+                throw CommandFailure("/proc is not mounted")
+            }
             let arguments = ["demo", "--keep", "--until-input-ends", "--port", "0", "--reports", directory]
             let outcome = try await Subprocess.run(
                 .path(FilePath(executable)),
@@ -75,7 +77,9 @@
                 return nil
             }
             guard let result = outcome.closureResult else {
-                throw CommandFailure("the server ended before it listened (\(outcome.terminationStatus)); its errors stand above")
+                throw CommandFailure(
+                    "the server ended before it listened (\(outcome.terminationStatus)); its errors stand above"
+                )
             }
             return result
         }

@@ -1,7 +1,5 @@
 #if Command
 
-    import CDispatch
-    import Dispatch
     import FoundationEssentials
     import Glibc
     import RunLoopKit
@@ -37,8 +35,7 @@
     /// Sleeps, as retries do that were written in a hurry.
     @MainActor @inline(never)
     func sleepOnMainActor(_ milliseconds: Int) -> Int {
-        var time = timespec(tv_sec: milliseconds / 1_000, tv_nsec: milliseconds % 1_000 * 1_000_000)
-        let result = unsafe nanosleep(&time, nil)
+        let result = usleep(UInt32(milliseconds) * 1_000)
         return milliseconds + Int(result)
     }
 
@@ -57,7 +54,7 @@
     /// Computes in a closure that a generic function calls, three awaits below the handler.
     @MainActor @inline(never)
     func spinInClosure(until end: MonotonicInstant) async -> UInt64 {
-        let digest = await renderPage(seed: 1) { value in
+        let digest = await renderPage(seed: 1 as UInt64) { value in
             var value = value
             while MonotonicInstant.now < end {
                 for step in 0..<50_000 as Range<UInt64> { value = value &* 6_364_136_223_846_793_005 &+ step }

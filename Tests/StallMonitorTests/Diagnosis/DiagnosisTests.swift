@@ -14,7 +14,11 @@ struct DiagnosisTests {
                 schedstat: "\(cpu * 1_000_000) \(delay * 1_000_000) 1"
             )!
         }
-        return EvidenceWindow(length: .milliseconds(length), before: evidence(10, 10), after: evidence(10 + cpu, 10 + delay))
+        return EvidenceWindow(
+            length: .milliseconds(length),
+            before: evidence(10, 10),
+            after: evidence(10 + cpu, 10 + delay)
+        )
     }
 
     private func call(_ number: Int, _ arguments: [UInt] = [5, 0, 0, 0, 0, 0]) -> SystemCall {

@@ -1,0 +1,49 @@
+import RunLoopKit
+import StackCapture
+
+/// A loop that has stood still for a whole tick, be it a stall yet or not: what its thread was at meanwhile. A stall's cause is
+/// read off the kernel's counts since then, its culprit off the samples.
+struct Standstill: Sendable {
+    let pulse: LoopHeartbeat.Pulse
+    private let since: MonotonicInstant
+    private let evidence: ThreadEvidence
+    private var samples: [CapturedStack] = []
+    private var lastSample: MonotonicInstant?
+
+    /// Nil when the thread is gone.
+    init?(pulse: LoopHeartbeat.Pulse, threadID: Int32, at time: MonotonicInstant) {
+        guard let evidence = ThreadEvidence.read(threadID: threadID) else { return nil }
+        self.pulse = pulse
+        self.evidence = evidence
+        since = time
+    }
+
+    /// The kernel's account from then until now.
+    func evidence(threadID: Int32, at time: MonotonicInstant) -> EvidenceWindow? {
+        ThreadEvidence.read(threadID: threadID).map {
+            EvidenceWindow(length: time - since, before: evidence, after: $0)
+        }
+    }
+
+    /// Whether to take another sample: every tick at first, then at growing distances, so that a minute costs not many more
+    /// than a second.
+    func wantsSample(at time: MonotonicInstant, tick: Duration) -> Bool {
+        guard let lastSample else { return true }
+        return time - lastSample >= max(tick, (time - since) / 4)
+    }
+
+    mutating func noteSample(at time: MonotonicInstant) {
+        lastSample = time
+    }
+
+    /// Keeps a sample until a stall is proven.
+    mutating func keep(_ sample: CapturedStack) {
+        samples.append(sample)
+    }
+
+    /// What was kept. From now on it belongs to the stall.
+    mutating func takeSamples() -> [CapturedStack] {
+        defer { samples = [] }
+        return samples
+    }
+}
