@@ -2,6 +2,7 @@ import CRunLoopShims
 import Dispatch
 import Glibc
 import RunLoopKit
+import Synchronization
 
 // Scenarios that need a main thread of their own. Each prints what it saw; the tests compare.
 
@@ -123,6 +124,29 @@ func threadFacts() {
 func idle() {
     say("idle")
     EventRunLoop.main.run()
+}
+
+let blocksRun = Atomic<Int>(0)
+
+/// 1000 times, another thread gives the sleeping main loop a block, each after the one before has run.
+func wakes() {
+    var thread = pthread_t()
+    _ = unsafe pthread_create(
+        &thread,
+        nil,
+        { _ in
+            for round in 1...1000 {
+                while !EventRunLoop.main.isWaiting {}
+                EventRunLoop.main.perform { blocksRun.add(1, ordering: .relaxed) }
+                while blocksRun.load(ordering: .relaxed) < round {}
+            }
+            EventRunLoop.main.perform { EventRunLoop.main.stop() }
+            return nil
+        },
+        nil
+    )
+    EventRunLoop.main.run()
+    pthread_join(thread, nil)
 }
 
 /// A turn with a self-signalled source, on the main thread or on another; prints the median ns per turn over rounds.
@@ -312,6 +336,7 @@ case "frames": frames()
 case "threads": threads()
 case "no-descriptors": noDescriptors()
 case "idle": idle()
+case "wakes": wakes()
 case "turns": turns(onMain: true)
 case "turns-elsewhere": turns(onMain: false)
 default:
