@@ -44,8 +44,7 @@ extension EventRunLoop {
 
     private func waitForArrival(_ activation: Activation) -> Arrival {
         let mode = activation.mode
-        guard prepareToWait(in: mode) else { return nap(activation) }
-        while true {
+        while prepareToWait(in: mode) {
             // In this order: a change that comes with a wake-up after this line ends the wait below; one that came before it is seen.
             let sleeps = wake.prepareToSleep()
             harvest(mode, for: sleeps && !hasReady(mode) ? timeToWait(activation) : .zero)
@@ -53,6 +52,7 @@ extension EventRunLoop {
             if case .nothing = arrival, !activation.deadline.hasPassed { continue }
             return arrival
         }
+        return nap(activation)
     }
 
     /// Chooses among what is ready (R36). Timers and descriptors take turns. The main queue comes after both, because it goes before

@@ -134,14 +134,5 @@ func waitUntil(_ condition: () -> Bool) {
     while !condition() { usleep(200) }
 }
 
-/// How many descriptors the process has open.
-func openDescriptors() -> Int {
-    guard let directory = unsafe opendir("/proc/self/fd") else { return -1 }
-    defer { unsafe closedir(directory) }
-    var count = 0
-    while unsafe readdir(directory) != nil { count += 1 }
-    return count - 3
-}
-
-/// Milliseconds, for messages and one-sided bounds.
+/// For lower bounds.
 func elapsed(since start: MonotonicInstant) -> Duration { start.duration(to: .now) }

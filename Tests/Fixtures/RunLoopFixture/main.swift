@@ -2,6 +2,7 @@ import CRunLoopShims
 import Dispatch
 import Glibc
 import RunLoopKit
+import Synchronization
 
 // Scenarios that need a main thread of their own. Each prints what it saw; the tests compare.
 
@@ -125,6 +126,29 @@ func idle() {
     EventRunLoop.main.run()
 }
 
+let blocksRun = Atomic<Int>(0)
+
+/// 1000 times, another thread gives the sleeping main loop a block, each after the one before has run.
+func wakes() {
+    var thread = pthread_t()
+    _ = unsafe pthread_create(
+        &thread,
+        nil,
+        { _ in
+            for round in 1...1000 {
+                while !EventRunLoop.main.isWaiting {}
+                EventRunLoop.main.perform { blocksRun.add(1, ordering: .relaxed) }
+                while blocksRun.load(ordering: .relaxed) < round {}
+            }
+            EventRunLoop.main.perform { EventRunLoop.main.stop() }
+            return nil
+        },
+        nil
+    )
+    EventRunLoop.main.run()
+    pthread_join(thread, nil)
+}
+
 /// A turn with a self-signalled source, on the main thread or on another; prints the median ns per turn over rounds.
 func turns(onMain: Bool) {
     if onMain { return measureTurns(.main, 200_000) }
@@ -166,6 +190,141 @@ final class Left: @unchecked Sendable {
     init(_ count: Int) { self.count = count }
 }
 
+/// R64: the loop's frame that each kind of callout, and the wait, stands on.
+func frames() {
+    let loop = EventRunLoop.main
+    var ends: [Int32] = [0, 0]
+    guard unsafe pipe(&ends) == 0, unsafe write(ends[1], "x", 1) == 1 else { return say("no pipe") }
+    loop.add(LoopObserver(activities: .entry, repeats: false) { _, _ in say("observer: \(loopFrame())") })
+    loop.perform { say("block: \(loopFrame())") }
+    let source = EventSource { _ in say("source0: \(loopFrame())") }
+    loop.add(source)
+    source.signal()
+    loop.run(for: .zero)
+    let descriptor = DescriptorSource(descriptor: ends[0]) { source, _ in
+        say("descriptor: \(loopFrame())")
+        source.invalidate()
+    }
+    try? loop.add(descriptor)
+    loop.run(for: .seconds(60), returnAfterSourceHandled: true)
+    loop.add(EventTimer(at: .now) { _ in say("timer: \(loopFrame())") })
+    loop.run(for: .zero)
+    DispatchQueue.main.async { say("main queue: \(loopFrame())") }
+    loop.run(for: .seconds(60), returnAfterSourceHandled: true)
+    signal(SIGALRM) { _ in
+        say("wait: \(loopFrame())")
+        EventRunLoop.main.stop()
+    }
+    alarm(1)
+    loop.run()
+}
+
+/// From execinfo.h, which the module of the C library leaves out.
+@_silgen_name("backtrace")
+func backtrace(_ frames: UnsafeMutablePointer<UnsafeMutableRawPointer?>, _ capacity: Int32) -> Int32
+
+/// The innermost frame of the caller's stack that is one of the loop's.
+func loopFrame() -> String {
+    typealias Callout = @convention(c) (run_loop_callout, UnsafeMutableRawPointer) -> Void
+    func start(_ function: Callout) -> UInt { unsafe UInt(bitPattern: unsafeBitCast(function, to: Int.self)) }
+    let drain: @convention(c) () -> Void = event_run_loop_is_servicing_the_main_dispatch_queue
+    let wait: @convention(c) (Int32, UnsafeMutablePointer<epoll_event>, Int32, Int64) -> Int32 =
+        unsafe event_run_loop_wait
+    let starts = unsafe [
+        "event_run_loop_is_calling_out_to_an_observer": start(event_run_loop_is_calling_out_to_an_observer),
+        "event_run_loop_is_calling_out_to_a_block": start(event_run_loop_is_calling_out_to_a_block),
+        "event_run_loop_is_calling_out_to_a_source0": start(event_run_loop_is_calling_out_to_a_source0),
+        "event_run_loop_is_calling_out_to_a_descriptor_source":
+            start(event_run_loop_is_calling_out_to_a_descriptor_source),
+        "event_run_loop_is_calling_out_to_a_timer": start(event_run_loop_is_calling_out_to_a_timer),
+        "event_run_loop_is_servicing_the_main_dispatch_queue": UInt(bitPattern: unsafeBitCast(drain, to: Int.self)),
+        "event_run_loop_wait": UInt(bitPattern: unsafeBitCast(wait, to: Int.self)),
+    ]
+    return unsafe withUnsafeTemporaryAllocation(of: UnsafeMutableRawPointer?.self, capacity: 64) { frames in
+        guard let base = frames.baseAddress else { return "none" }
+        let count = unsafe backtrace(base, 64)
+        for index in 0..<Int(count) {
+            let address = unsafe UInt(bitPattern: frames[index])
+            // The nearest function that begins before the address, if it begins just before it: they are short.
+            let before = starts.filter { $0.value < address && address - $0.value < 512 }
+            if let frame = before.max(by: { $0.value < $1.value }) { return frame.key }
+        }
+        return "none"
+    }
+}
+
+func wakeMainToStop() -> UnsafeMutableRawPointer? {
+    EventRunLoop.main.perform {
+        say("woken by another thread")
+        EventRunLoop.main.stop()
+    }
+    return nil
+}
+
+/// With the descriptor table full, a loop goes on with all but descriptors.
+func noDescriptors() {
+    let loop = EventRunLoop.current
+    var limit = rlimit(rlim_cur: 16, rlim_max: 16)
+    unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    while dup(0) >= 0 {}
+    do {
+        try loop.add(DescriptorSource(descriptor: 0) { _, _ in })
+    } catch {
+        say("refused: \(error.code == .outOfResources)")
+    }
+    loop.perform { say("block") }
+    loop.add(
+        EventTimer(after: .milliseconds(20)) { _ in
+            say("timer")
+            // Not by libdispatch, which traps without descriptors.
+            var thread = pthread_t()
+            _ = unsafe pthread_create(&thread, nil, { _ in unsafe wakeMainToStop() }, nil)
+        }
+    )
+    say("\(loop.run(for: .seconds(60)))")
+}
+
+/// R2: what threads with loops leave behind.
+func threads() {
+    burst()
+    let before = openDescriptors()
+    for _ in 0..<10 { burst() }
+    say("left behind: \(openDescriptors() - before)")
+}
+
+/// 50 threads, ten at a time, each with a loop that has slept in two modes.
+func burst() {
+    for _ in 0..<5 {
+        let threads = (0..<10).map { _ in
+            var thread = pthread_t()
+            _ = unsafe pthread_create(
+                &thread,
+                nil,
+                { _ in
+                    let loop = EventRunLoop.current
+                    for mode in [EventRunLoop.Mode.default, "other"] {
+                        loop.add(EventTimer(every: .seconds(60)) { _ in }, to: mode)
+                        loop.run(mode: mode, for: .nanoseconds(1))
+                    }
+                    return nil
+                },
+                nil
+            )
+            return thread
+        }
+        for thread in threads { pthread_join(thread, nil) }
+    }
+}
+
+/// How many descriptors the process has open, and the one that looks.
+func openDescriptors() -> Int {
+    guard let directory = unsafe opendir("/proc/self/fd") else { return -1 }
+    defer { unsafe closedir(directory) }
+    var count = 0
+    while unsafe readdir(directory) != nil { count += 1 }
+    return count
+}
+
 switch CommandLine.arguments.dropFirst().first {
 case "main-queue": mainQueue()
 case "other-mode": otherMode()
@@ -173,7 +332,11 @@ case "nested-in-drain": nestedInDrain()
 case "empty-main": emptyMain()
 case "fairness": fairness()
 case "thread-facts": threadFacts()
+case "frames": frames()
+case "threads": threads()
+case "no-descriptors": noDescriptors()
 case "idle": idle()
+case "wakes": wakes()
 case "turns": turns(onMain: true)
 case "turns-elsewhere": turns(onMain: false)
 default:

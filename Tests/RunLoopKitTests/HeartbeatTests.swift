@@ -1,0 +1,238 @@
+import Glibc
+import RunLoopKit
+import Testing
+
+/// What a loop publishes, and what a watcher is promised.
+@Suite(.timeLimit(.minutes(2)))
+struct HeartbeatTests {
+    @Test("A pulse carries phase, mode and turn, each within its bits")
+    func layout() {
+        let pulse = LoopHeartbeat.Pulse(phase: .beforeWaiting, modeIndex: 65_535, turn: 0xFF_FFFF_FFFF)
+        #expect(pulse.rawValue == 0xFF_FFFF_FFFF_FFFF_04)
+        #expect((pulse.phase, pulse.modeIndex, pulse.turn) == (.beforeWaiting, 65_535, 0xFF_FFFF_FFFF))
+        let wrapped = LoopHeartbeat.Pulse(phase: .entry, modeIndex: 65_536, turn: 1 << 40)
+        #expect((wrapped.phase, wrapped.modeIndex, wrapped.turn) == (.entry, 0, 0))
+    }
+
+    @Test("Only idle and waiting are rest")
+    func rest() {
+        #expect(LoopPhase.allCases.filter(\.isAtRest) == [.idle, .waiting])
+        #expect(LoopPhase.allCases.filter { $0.activity == nil } == [.idle, .waiting])
+    }
+
+    @Test("The phase is that of the activity, and in callouts that of the latest one; work before waiting is not rest")
+    func phases() async {
+        let (seen, before, after) = await onLoopThread { loop in
+            let seen = Trace()
+            let note: @Sendable (String) -> Void = { seen.note("\($0): \(loop.heartbeat.pulse.phase)") }
+            let before = loop.heartbeat.pulse.phase
+            loop.add(LoopObserver { _, activity in note(name(of: activity)) })
+            loop.add(EventTimer(at: .now) { _ in note("timer") })
+            loop.perform { note("block") }
+            loop.run(for: .seconds(60))
+            return (seen.all, before, loop.heartbeat.pulse.phase)
+        }
+        #expect(
+            seen == [
+                "entry: entry", "timers: beforeTimers", "sources: beforeSources", "block: beforeSources",
+                "waiting: beforeWaiting", "woken: afterWaiting", "timer: afterWaiting", "exit: exit",
+            ]
+        )
+        #expect(before == .idle)
+        #expect(after == .idle)
+    }
+
+    @Test("A turn's number grows with each turn, and a return to an outer activation is a transition")
+    func turns() async {
+        let (turns, outer, restored) = await onLoopThread { loop in
+            let turns = Box<[UInt64]>([])
+            let pulses = Box<[LoopHeartbeat.Pulse]>([])
+            occupy(loop)
+            loop.add(LoopObserver(activities: .beforeTimers) { _, _ in turns.value.append(loop.heartbeat.pulse.turn) })
+            loop.perform {
+                pulses.value.append(loop.heartbeat.pulse)
+                // Stopped at once: without a turn of its own.
+                loop.add(LoopObserver(activities: .entry, repeats: false) { _, _ in loop.stop() }, to: "inner")
+                occupy(loop, "inner")
+                loop.run(mode: "inner")
+                pulses.value.append(loop.heartbeat.pulse)
+            }
+            loop.wakeUp()
+            loop.run(for: .milliseconds(2))
+            return (turns.value, pulses.value[0], pulses.value[1])
+        }
+        #expect(turns.count >= 2)
+        #expect(turns == turns.sorted() && Set(turns).count == turns.count)
+        #expect(outer != restored)
+        #expect((outer.phase, outer.modeIndex) == (restored.phase, restored.modeIndex))
+    }
+
+    @Test("One watcher at a time; after detach another may come")
+    func attachment() {
+        let heartbeat = LoopHeartbeat()
+        let (first, second) = (CountingWatcher(), CountingWatcher())
+        #expect(heartbeat.attach(first))
+        #expect(!heartbeat.attach(second))
+        heartbeat.detach()
+        #expect(heartbeat.attach(second))
+        #expect(heartbeat.requestWakeSignal())
+        heartbeat.publish(.entry)
+        #expect((first.calls.value, second.calls.value) == (0, 1))
+    }
+
+    @Test("A wish at rest is granted by the next departure, once; later departures cost no call")
+    func wakeSignal() {
+        let heartbeat = LoopHeartbeat()
+        let watcher = CountingWatcher()
+        _ = heartbeat.attach(watcher)
+        #expect(heartbeat.requestWakeSignal())
+        heartbeat.publish(.entry)
+        heartbeat.publish(.waiting)
+        heartbeat.publish(.afterWaiting)
+        #expect(watcher.calls.value == 1)
+        heartbeat.publish(.waiting)
+        #expect(heartbeat.requestWakeSignal())
+        heartbeat.publish(.afterWaiting)
+        #expect(watcher.calls.value == 2)
+    }
+
+    @Test("A wish while busy is refused and leaves nothing behind")
+    func refusedWakeSignal() {
+        let heartbeat = LoopHeartbeat()
+        let watcher = CountingWatcher()
+        _ = heartbeat.attach(watcher)
+        heartbeat.publish(.beforeSources)
+        #expect(!heartbeat.requestWakeSignal())
+        heartbeat.publish(.waiting)
+        heartbeat.publish(.afterWaiting)
+        #expect(watcher.calls.value == 0)
+    }
+
+    @Test("Detaching takes the wish along")
+    func detachedWish() {
+        let heartbeat = LoopHeartbeat()
+        let watcher = CountingWatcher()
+        _ = heartbeat.attach(watcher)
+        _ = heartbeat.requestWakeSignal()
+        heartbeat.detach()
+        heartbeat.publish(.entry)
+        #expect(watcher.calls.value == 0)
+    }
+
+    @Test("The end of the thread grants a wish, and refuses those after it")
+    func end() async {
+        let watcher = CountingWatcher()
+        let heartbeat = await onLoopThread { loop in
+            _ = loop.heartbeat.attach(watcher)
+            _ = loop.heartbeat.requestWakeSignal()
+            return loop.heartbeat
+        }
+        #expect(heartbeat.hasEnded)
+        #expect(watcher.calls.value == 1)
+        #expect(!heartbeat.requestWakeSignal())
+    }
+
+    @Test("Turns are stamped while watched: at a departure from rest and at the beginning of a turn, and not between")
+    func turnStamps() {
+        let heartbeat = LoopHeartbeat()
+        heartbeat.publish(.entry)
+        #expect(heartbeat.turnStamp == 0)
+        heartbeat.publish(.idle)
+        _ = heartbeat.attach(CountingWatcher())
+        let start = MonotonicInstant.now.nanoseconds
+        heartbeat.publish(.entry)
+        let departure = heartbeat.turnStamp
+        #expect(departure >= start)
+        heartbeat.publish(.beforeTimers)
+        let beginning = heartbeat.turnStamp
+        #expect(beginning >= departure)
+        heartbeat.publish(.beforeSources)
+        heartbeat.publish(.beforeWaiting)
+        heartbeat.publish(.waiting)
+        #expect(heartbeat.turnStamp == beginning)
+        heartbeat.publish(.afterWaiting)
+        #expect(heartbeat.turnStamp > beginning)
+    }
+
+    @Test("A transition stamp is made by the very next transition, once, and is taken once")
+    func transitionStamp() {
+        let heartbeat = LoopHeartbeat()
+        _ = heartbeat.attach(CountingWatcher())
+        heartbeat.publish(.beforeSources)
+        heartbeat.requestTransitionStamp()
+        #expect(heartbeat.takeTransitionStamp() == nil)
+        let before = MonotonicInstant.now.nanoseconds
+        heartbeat.publish(.beforeWaiting)
+        let after = MonotonicInstant.now.nanoseconds
+        heartbeat.publish(.waiting)
+        let stamp = heartbeat.takeTransitionStamp() ?? 0
+        #expect((before...after).contains(stamp))
+        #expect(heartbeat.takeTransitionStamp() == nil)
+    }
+
+    @Test("No departure from rest is lost: a watcher that parks on its wish is always woken")
+    func dekker() {
+        let rounds = 300_000
+        let heartbeat = LoopHeartbeat()
+        let watcher = CountingWatcher()
+        _ = heartbeat.attach(watcher)
+        let acknowledged = Counter()
+        let granted = Counter()
+        // The loop departs, and stays away until the watcher knows: a lost departure is for ever.
+        let loop = TestThread {
+            for round in 1...rounds {
+                heartbeat.publish(.afterWaiting)
+                while acknowledged.value < round { spin() }
+                heartbeat.publish(.waiting)
+            }
+        }
+        for round in 1...rounds {
+            let calls = watcher.calls.value
+            if heartbeat.requestWakeSignal() {
+                granted.increment()
+                while watcher.calls.value == calls { spin() }
+            }
+            // Refused or woken: the loop must be away now, or be so at once.
+            while heartbeat.pulse.isAtRest { spin() }
+            acknowledged.increment()
+            if round < rounds { while !heartbeat.pulse.isAtRest && heartbeat.pulse.turn == UInt64(round) { spin() } }
+        }
+        loop.join()
+        #expect(granted.value > 0)
+        #expect(watcher.calls.value == granted.value)
+    }
+
+    @Test("A real loop under random work: each granted wish is followed by a call, however it races")
+    func dekkerOnRealLoop() async {
+        let (granted, calls) = await onLoopThread { loop in
+            let watcher = CountingWatcher()
+            _ = loop.heartbeat.attach(watcher)
+            occupy(loop)
+            let granted = Counter()
+            let observer = TestThread {
+                for _ in 0..<20_000 {
+                    let calls = watcher.calls.value
+                    guard loop.heartbeat.requestWakeSignal() else { continue }
+                    granted.increment()
+                    loop.wakeUp()
+                    while watcher.calls.value == calls { spin() }
+                }
+                loop.stop()
+            }
+            loop.run()
+            observer.join()
+            loop.heartbeat.detach()
+            return (granted.value, watcher.calls.value)
+        }
+        #expect(granted > 0)
+        #expect(calls == granted)
+    }
+}
+
+private final class CountingWatcher: LoopWatcher {
+    let calls = Counter()
+    func loopDidLeaveRest() { calls.increment() }
+}
+
+/// Gives the other thread its turn, now and then, on a machine with few cores.
+private func spin() { if UInt8.random(in: 0...63) == 0 { sched_yield() } }

@@ -1,0 +1,122 @@
+import Glibc
+import Testing
+
+/// R10, R16, R58 to R60, on the main thread of a program of its own.
+@Suite(.timeLimit(.minutes(1)))
+struct MainThreadTests {
+    @Test("R58, R59: the main queue and the main actor are served on the main thread by the main loop")
+    func mainQueue() throws {
+        let run = try Fixture.run("RunLoopFixture", "main-queue")
+        #expect(
+            run.lines == [
+                "async: main", "sync: main", "asyncAfter: main", "task: main", "after sleep: main", "after run: main",
+            ]
+        )
+        #expect(run.status == 0)
+    }
+
+    @Test("R58: a mode that is not common leaves the main queue's work for later; one that became common does it")
+    func otherMode() throws {
+        let run = try Fixture.run("RunLoopFixture", "other-mode")
+        #expect(run.lines == ["other: timedOut", "drained", "default: timedOut", "drained", "other: handledSource"])
+    }
+
+    @Test("R10, R58: inside a drain the mode is empty, and a nested run leaves the queue's further work for after it")
+    func nestedInDrain() throws {
+        let run = try Fixture.run("RunLoopFixture", "nested-in-drain")
+        #expect(
+            run.lines == ["nested, empty: finished", "nested, busy: timedOut", "first ends", "second", "done"]
+        )
+    }
+
+    @Test("R10, R19: the main loop's common mode is never empty, and a drain is a source handled")
+    func neverEmpty() throws {
+        let run = try Fixture.run("RunLoopFixture", "empty-main")
+        #expect(run.lines == ["empty: timedOut", "drain: handledSource"])
+    }
+
+    @Test("R16, R36: a busy main queue, a busy descriptor and a busy timer share the turns")
+    func fairness() throws {
+        #expect(try Fixture.run("RunLoopFixture", "fairness").lines == ["fair"])
+    }
+
+    @Test("The main loop's thread is known to others before it runs, with a stack that holds its frames")
+    func threadFacts() throws {
+        let expected = ["asked: elsewhere", "id: true", "stack: true", "label: main"]
+        #expect(try Fixture.run("RunLoopFixture", "thread-facts").lines == expected)
+        #expect(try Fixture.run("RunLoopFixture", "thread-facts", unlimitedStack: true).lines == expected)
+    }
+
+    @Test("R60: a program with an async main keeps its main thread, and ends when main returns")
+    func asyncMain() throws {
+        let run = try Fixture.run("AsyncMainFixture")
+        #expect(
+            run.lines == [
+                "main begins: main thread", "after sleep: main thread", "MainActor.run: main thread",
+                "from a detached task: main thread", "DispatchQueue.main: main thread",
+                "block of the main loop: main thread", "mode: default", "after stop: main thread",
+            ]
+        )
+        #expect(run.status == 0)
+    }
+
+    @Test("R64: each kind of callout, and the wait, stands on the stack under its own name")
+    func frames() throws {
+        let run = try Fixture.run("RunLoopFixture", "frames")
+        #expect(
+            run.lines == [
+                "observer: event_run_loop_is_calling_out_to_an_observer",
+                "block: event_run_loop_is_calling_out_to_a_block",
+                "source0: event_run_loop_is_calling_out_to_a_source0",
+                "descriptor: event_run_loop_is_calling_out_to_a_descriptor_source",
+                "timer: event_run_loop_is_calling_out_to_a_timer",
+                "main queue: event_run_loop_is_servicing_the_main_dispatch_queue",
+                "wait: event_run_loop_wait",
+            ]
+        )
+    }
+
+    @Test("A process without a descriptor left runs its loops all the same, and says so once")
+    func outOfDescriptors() throws {
+        let run = try Fixture.run("RunLoopFixture", "no-descriptors")
+        #expect(run.lines == ["refused: true", "block", "timer", "woken by another thread", "stopped"])
+        #expect(run.status == 0)
+    }
+}
+
+/// Runs a program that stands beside the test bundle.
+struct Fixture {
+    let lines: [String]
+    let status: Int32
+
+    struct Failure: Error {
+        let reason: String
+    }
+
+    static func run(_ name: String, _ argument: String = "", unlimitedStack: Bool = false) throws -> Fixture {
+        let program = try directory() + "/" + name
+        let limit = unlimitedStack ? "ulimit -s unlimited; " : ""
+        // The time limit is for a fixture that hangs: the test then fails by its lines.
+        guard let output = unsafe popen("\(limit)timeout 30 '\(program)' \(argument) 2>/dev/null", "r") else {
+            throw Failure(reason: "popen: errno \(errno)")
+        }
+        var text: [UInt8] = []
+        var byte = unsafe getc(output)
+        while byte != EOF {
+            text.append(UInt8(truncatingIfNeeded: byte))
+            byte = unsafe getc(output)
+        }
+        let status = unsafe pclose(output)
+        return Fixture(
+            lines: String(decoding: text, as: UTF8.self).split(separator: "\n").map(String.init),
+            status: status
+        )
+    }
+
+    private static func directory() throws -> String {
+        guard let path = unsafe realpath("/proc/self/exe", nil) else { throw Failure(reason: "no /proc/self/exe") }
+        defer { unsafe free(path) }
+        return unsafe String(cString: path).split(separator: "/", omittingEmptySubsequences: false)
+            .dropLast().joined(separator: "/")
+    }
+}
