@@ -111,6 +111,7 @@ struct StoreTests {
         let error = #expect(throws: ReportError.self) { try store.write(report) }
         #expect(error?.code == .full)
         #expect(error?.errorNumber == ENOSPC)
+        #expect(TemporaryDirectory.names(in: disk.path) == [ReportFileName(.stall, report.id).description])
         let contents = try ReportReader(path: disk.path).contents()
         #expect(contents.reports.map(\.metadata) == [["region": "eu"]])
         try store.prepare()
