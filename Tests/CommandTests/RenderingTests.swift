@@ -87,7 +87,7 @@
         func hugeStack() {
             var stack = Sample.report().stacks[0]
             stack.frames = Array(repeating: .init(address: 1, own: true), count: 1_000_000)
-            #expect(StackListing(stack: stack, modules: []).parts.last == .folded(999_000))
+            #expect(StackListing(stack: stack, modules: []).parts.last == .cut(999_000))
         }
 
         @Test("own frames are marked and bold")

@@ -93,10 +93,27 @@ struct FollowerTests {
         #expect(try follower.next(timeout: Self.patience) == .report(first))
         try #require(unsafe rename(directory.path, directory.path + ".old") == 0)
         #expect(try follower.next(timeout: Self.patience) == .directoryGone)
-        // The same file, in the new directory, is news again.
+        // The same report, written again in the new directory, is news again.
         try directory.store.write(first)
         #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
         #expect(try follower.next(timeout: Self.patience) == .report(first))
+    }
+
+    @Test("a directory that is moved away and back tells no version of a file twice")
+    func movedAwayAndBack() throws {
+        let (first, second) = (Sample.recovered(), Sample.recovered())
+        try directory.store.write(first)
+        var follower = try ReportFollower(path: directory.path)
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+        #expect(try follower.next(timeout: Self.patience) == .report(first))
+        let aside = ReportDirectory(path: directory.path + ".old")
+        try #require(unsafe rename(directory.path, aside.path) == 0)
+        #expect(try follower.next(timeout: Self.patience) == .directoryGone)
+        try aside.write(second)
+        try #require(unsafe rename(aside.path, directory.path) == 0)
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+        #expect(try follower.next(timeout: Self.patience) == .report(second))
+        #expect(try follower.next(timeout: .zero) == nil)
     }
 
     @Test("when the kernel drops news, the directory is looked through, and nothing is missed")

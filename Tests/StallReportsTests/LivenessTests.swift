@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallReports
 
-@Suite("Process liveness")
+@Suite("Process liveness", .timeLimit(.minutes(2)))
 struct LivenessTests {
     private let here = HostIdentity.current()
     private let me = ProcessIdentity.current()

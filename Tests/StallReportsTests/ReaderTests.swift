@@ -3,11 +3,11 @@ import Testing
 
 @testable import StallReports
 
-@Suite("Report reader")
+@Suite("Report reader", .timeLimit(.minutes(2)))
 struct ReaderTests {
     private let directory = TemporaryDirectory()
 
-    @Test("torn, hostile and foreign files are errors of their own and hide nothing", .timeLimit(.minutes(1)))
+    @Test("torn, hostile and foreign files are errors of their own and hide nothing")
     func perFileErrors() throws {
         try directory.store.prepare()
         let (first, last) = (Sample.recovered(), Sample.recovered())
@@ -32,7 +32,7 @@ struct ReaderTests {
         #expect(Dictionary(uniqueKeysWithValues: contents.failures.map { ($0.path ?? "", $0.code) }) == expected)
     }
 
-    @Test("pipes, links and directories under a report's name are not opened", .timeLimit(.minutes(1)))
+    @Test("pipes, links and directories under a report's name are not opened")
     func refusesSpecialFiles() throws {
         try directory.store.prepare()
         let names = (0..<3).map { _ in ReportFileName(.stall, .make()) }

@@ -2,7 +2,7 @@ import Glibc
 import StallReports
 import Testing
 
-@Suite("Report directory")
+@Suite("Report directory", .timeLimit(.minutes(2)))
 struct StoreTests {
     private let directory = TemporaryDirectory()
 
@@ -30,6 +30,14 @@ struct StoreTests {
         try directory.store.write(ended)
         #expect(try directory.reader.contents().reports == [ended])
         #expect(directory.names == [ReportFileName(.stall, ongoing.id).description])
+    }
+
+    @Test("what a reader would refuse for its size is not written")
+    func refusesTooLarge() throws {
+        var report = Sample.recovered()
+        report.metadata = ["filler": String(repeating: "x", count: ReportReader.maximumFileSize)]
+        #expect(throws: ReportError(.tooLarge, path: directory.path)) { try directory.store.write(report) }
+        #expect(directory.names.isEmpty)
     }
 
     @Test("a directory that was removed is made again at the next write")
@@ -101,7 +109,7 @@ struct StoreTests {
         #expect(try directory.reader.contents().reports.map(\.id) == [last.id])
     }
 
-    @Test("a full file system gives `full`, leaves no draft, and keeps the earlier version", .timeLimit(.minutes(1)))
+    @Test("a full file system gives `full`, leaves no draft, and keeps the earlier version")
     func fullFileSystem() throws {
         let disk = try MountedDisk(at: directory.root + "/disk", options: "size=64k")
         let store = ReportDirectory(path: disk.path)
@@ -111,6 +119,7 @@ struct StoreTests {
         let error = #expect(throws: ReportError.self) { try store.write(report) }
         #expect(error?.code == .full)
         #expect(error?.errorNumber == ENOSPC)
+        #expect(TemporaryDirectory.names(in: disk.path) == [ReportFileName(.stall, report.id).description])
         let contents = try ReportReader(path: disk.path).contents()
         #expect(contents.reports.map(\.metadata) == [["region": "eu"]])
         try store.prepare()

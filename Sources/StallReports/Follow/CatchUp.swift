@@ -29,5 +29,10 @@ struct CatchUp {
 
     mutating func forget(_ name: ReportFileName) { told[name] = nil }
 
-    mutating func forgetAll() { told = [:] }
+    /// Reads all that is there; what is not there any more is forgotten.
+    mutating func readAll(_ names: [ReportFileName]) {
+        let present = Set(names)
+        told = told.filter { present.contains($0.key) }
+        read(names)
+    }
 }

@@ -86,13 +86,11 @@ public struct ReportFollower: ~Copyable {
             switch change {
             case .appeared:
                 catchUp.tell(.directoryAppeared)
-                catchUp.read(names())
-            case .gone:
-                catchUp.forgetAll()
-                catchUp.tell(.directoryGone)
+                catchUp.readAll(names())
+            case .gone: catchUp.tell(.directoryGone)
             case .written(let text): if let name = ReportFileName(text) { catchUp.read([name]) }
             case .removed(let text): if let name = ReportFileName(text) { catchUp.forget(name) }
-            case .lost: catchUp.read(names())
+            case .lost: catchUp.readAll(names())
             }
         }
     }

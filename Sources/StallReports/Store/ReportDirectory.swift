@@ -43,6 +43,8 @@ public struct ReportDirectory: Hashable, Sendable {
     }
 
     private func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) {
+        // What no reader would open again is not written either.
+        guard bytes.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
         do throws(ReportError) {
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
         } catch let error where [.missingDirectory, .missingFile].contains(error.code) {

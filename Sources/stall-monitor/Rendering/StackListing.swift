@@ -18,6 +18,8 @@
         enum Part: Hashable {
             case frame(Int)
             case folded(Int)
+            /// Frames beyond the limit.
+            case cut(Int)
         }
 
         /// What is shown: own frames, what each of them called, and the innermost; with none of its own, the first ten.
@@ -36,7 +38,7 @@
                     index += 1
                 }
             }
-            return index < shown.count ? parts + [.folded(shown.count - index)] : parts
+            return index < shown.count ? parts + [.cut(shown.count - index)] : parts
         }
 
         private func isShown(_ index: Int) -> Bool {
@@ -50,7 +52,7 @@
             let method = stack.method.map { ", \($0) capture" } ?? ""
             let role = stack.role.rawValue.replacing("_", with: " ")
             return
-                "\("Stack of the \(role) thread", .bold) \(stack.thread.id) \(stack.thread.name ?? "")\(method)\(count)"
+                "\("Stack of the \(role) thread", .bold) \(stack.thread.numberAndName)\(method)\(count)"
         }
 
         private var notes: [StyledText] {
@@ -63,6 +65,7 @@
         private func line(_ part: Part) -> StyledText {
             switch part {
             case .folded(let count): return "       \("… \(count) library frames (--full shows them)", .dim)"
+            case .cut(let count): return "       \("… \(count) more frames (--format json shows them)", .dim)"
             case .frame(let index):
                 let frame = stack.frames[index]
                 let number = StyledText(String(repeating: " ", count: max(0, 4 - "\(index)".count)) + "\(index)")

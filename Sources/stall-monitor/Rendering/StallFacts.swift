@@ -71,7 +71,7 @@
 
         private var thread: StyledText {
             let state = report.thread.state.map { ", state \($0)" } ?? ""
-            return "\(report.thread.id) \(report.thread.name ?? "")\(state)"
+            return "\(report.thread.numberAndName)\(state)"
         }
 
         private var service: StyledText? {
@@ -82,7 +82,7 @@
 
         private var process: StyledText {
             let started = report.process.startedAt.map { ", started \($0.toSeconds)" } ?? ""
-            return "\(report.process.pid) \(report.process.executable ?? "")\(started)"
+            return "\(report.process.pid)\(report.process.executable.map { " " + $0 } ?? "")\(started)"
         }
 
         private var host: StyledText {

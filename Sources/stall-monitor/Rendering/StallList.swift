@@ -16,7 +16,7 @@
                     report.styledState,
                     StyledText(report.durationText),
                     StyledText(report.cause.verdict.rawValue, limit: 40),
-                    StyledText(report.culpritText),
+                    StyledText(report.culpritText, limit: 120),
                     StyledText(report.watched.label),
                 ])
             }

@@ -28,6 +28,11 @@
         }
     }
 
+    extension StallReport.Thread {
+        /// `4711 main`
+        var numberAndName: String { ["\(id)", name].compactMap { $0 }.joined(separator: " ") }
+    }
+
     extension Timestamp {
         /// `2026-01-31T12:00:00Z`
         var toSeconds: String { String(description.prefix(19)) + "Z" }
