@@ -20,6 +20,8 @@
         /// The next line of standard error.
         func errorLine() throws -> String? { try line(of: errors) }
 
+        var pid: Int32 { process.processIdentifier }
+
         func send(_ signal: Int32) { kill(process.processIdentifier, signal) }
 
         func closeOutput() throws { try output.fileHandleForReading.close() }

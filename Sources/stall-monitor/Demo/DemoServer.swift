@@ -25,7 +25,11 @@
                 onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
                 logger: logger
             )
-            try await application.runService()
+            do {
+                try await application.runService()
+            } catch let error as IOError {
+                throw CommandFailure("cannot serve on 127.0.0.1:\(port): \(error); choose another --port")
+            }
         }
 
         private func router() -> Router<BasicRequestContext> {

@@ -77,6 +77,13 @@
         /// What the stalled function computed, so that it had to.
         var result: UInt64
 
+        private enum CodingKeys: String, CodingKey {
+            case stall
+            case startedAt = "started_at"
+            case endedAt = "ended_at"
+            case result
+        }
+
         init(_ stall: DemoStall, from start: Timestamp, result: UInt64) {
             (self.stall, startedAt, endedAt, self.result) = (stall, start, .now(), result)
         }

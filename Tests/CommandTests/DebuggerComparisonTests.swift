@@ -1,0 +1,58 @@
+#if Command
+    import Foundation
+    import StallReports
+    import Testing
+
+    /// gdb as the witness for what stood on the stack. Calls that wait stand still: there every frame must agree. Where the
+    /// thread runs, it has moved on below the culprit: from the culprit outwards every frame must agree.
+    @Suite("Stacks against gdb", .serialized, .timeLimit(.minutes(5)))
+    struct DebuggerComparisonTests {
+        private let fixture: ReportsFixture
+
+        init() throws { fixture = try ReportsFixture() }
+
+        @Test("The same functions in the same order", arguments: ["json", "lock", "pipe", "sleep", "fsync", "loop"])
+        func sameFrames(_ stall: String) throws {
+            let server = try DemoServerRun(directory: fixture.path)
+            try server.request("stall/\(stall)?ms=20000")
+            let report = try server.report { $0.state == .ongoing }
+            let witness = try Self.frames(of: server.pid)
+            server.send(SIGKILL)
+            _ = server.status()
+
+            let stack = try #require(report.stacks.first)
+            let ours = stack.frames.map(\.address.rawValue)
+            #expect(stack.complete && ours.count > 4)
+            if ["lock", "pipe", "sleep"].contains(stall) {
+                #expect(ours == witness)
+            } else {
+                let culprit = try #require(report.culprit)
+                // The culprit's own frame has moved on within the function.
+                let outer = Array(ours[(culprit.frame + 1)...])
+                #expect(outer.count > 4 && Array(witness.suffix(outer.count)) == outer, "\(report)")
+            }
+        }
+
+        /// The main thread's program counters, innermost first, without the debugger's inlined pseudo-frames.
+        private static func frames(of pid: Int32) throws -> [UInt64] {
+            let script = """
+                python
+                gdb.selected_inferior().threads()[-1].switch()
+                f = gdb.newest_frame()
+                while f is not None:
+                    if f.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME): print("PC %x" % f.pc())
+                    f = f.older()
+                end
+                """
+            let file = NSTemporaryDirectory() + "stall-frames-\(UUID()).gdb"
+            try script.write(toFile: file, atomically: true, encoding: .utf8)
+            defer { try? FileManager.default.removeItem(atPath: file) }
+            let gdb = try ToolRun(
+                "/usr/bin/gdb",
+                ["-nx", "-batch", "-p", "\(pid)", "-ex", "set backtrace past-main on", "-x", file]
+            )
+            return gdb.output.split(separator: "\n").filter { $0.hasPrefix("PC ") }
+                .compactMap { UInt64($0.dropFirst(3), radix: 16) }
+        }
+    }
+#endif
