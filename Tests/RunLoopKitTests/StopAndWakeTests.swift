@@ -211,7 +211,7 @@ struct StopAndWakeTests {
 
     @Test("R25: under four threads no wake-up is lost: every block comes to run though the loop has no timeout")
     func wakeUpStress() async {
-        let perThread = 20_000
+        let perThread = 10_000
         let count = await onLoopThread { loop in
             let count = Counter()
             occupy(loop)
@@ -224,11 +224,8 @@ struct StopAndWakeTests {
                             done.increment()
                             if count.increment() == 4 * perThread { loop.stop() }
                         }
-                        var spins = 0
-                        while done.value == 0 {
-                            spins += 1
-                            if spins > 100 { sched_yield() }
-                        }
+                        waitBriefly { done.value > 0 }
+                        guard done.value > 0 else { return loop.stop() }
                     }
                 }
             }
@@ -317,6 +314,17 @@ struct StopAndWakeTests {
             return loop.run(for: .seconds(60))
         }
         #expect(result == .stopped)
+    }
+}
+
+/// Spins, then yields; gives up after ten seconds, when a wake-up was lost.
+private func waitBriefly(_ condition: () -> Bool) {
+    let deadline = MonotonicInstant.now.advanced(by: .seconds(10))
+    var spins = 0
+    while !condition() {
+        spins += 1
+        if spins > 100 { sched_yield() }
+        if spins.isMultiple(of: 1000), MonotonicInstant.now > deadline { return }
     }
 }
 
