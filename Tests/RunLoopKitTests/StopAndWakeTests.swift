@@ -181,9 +181,17 @@ struct StopAndWakeTests {
             let trace = Trace()
             observe(loop, in: trace)
             occupy(loop)
-            loop.add(EventTimer(after: .milliseconds(10)) { _ in loop.stop() })
+            let sleeps = Counter()
+            let end = EventTimer(after: .seconds(60)) { _ in loop.stop() }
+            loop.add(end)
+            loop.add(
+                LoopObserver(activities: .beforeWaiting) { _, _ in
+                    // The first sleep is ended by the wake-up; the second one only by this.
+                    if sleeps.increment() == 2 { end.nextFireDate = .now }
+                }
+            )
             loop.wakeUp()
-            loop.run(for: .seconds(60))
+            loop.run()
             return trace.all
         }
         let turn = ["timers", "sources", "waiting", "woken"]
