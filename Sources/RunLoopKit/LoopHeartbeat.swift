@@ -92,10 +92,12 @@ extension LoopHeartbeat {
 
     @inline(never)
     private func signalWatcher() {
-        // The read-modify-write decides who has the wish: this departure, or a watcher that took it back.
-        let before = wishes.bitwiseAnd(~Wish.wakeSignal, ordering: .sequentiallyConsistent).oldValue
-        guard before & Wish.wakeSignal != 0 else { return }
-        watcher.withLock { $0?.loopDidLeaveRest() }
+        // Under the lock, so that a wish of a watcher that leaves is never granted to the one that comes after it.
+        watcher.withLock { watcher in
+            // The read-modify-write decides who has the wish: this departure, or a watcher that takes it back.
+            let before = wishes.bitwiseAnd(~Wish.wakeSignal, ordering: .sequentiallyConsistent).oldValue
+            if before & Wish.wakeSignal != 0 { watcher?.loopDidLeaveRest() }
+        }
     }
 }
 

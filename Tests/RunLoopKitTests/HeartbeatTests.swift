@@ -1,5 +1,6 @@
 import Glibc
 import RunLoopKit
+import Synchronization
 import Testing
 
 /// What a loop publishes, and what a watcher is promised.
@@ -48,7 +49,12 @@ struct HeartbeatTests {
             let turns = Box<[UInt64]>([])
             let pulses = Box<[LoopHeartbeat.Pulse]>([])
             occupy(loop)
-            loop.add(LoopObserver(activities: .beforeTimers) { _, _ in turns.value.append(loop.heartbeat.pulse.turn) })
+            loop.add(
+                LoopObserver(activities: .beforeTimers) { _, _ in
+                    turns.value.append(loop.heartbeat.pulse.turn)
+                    if turns.value.count == 3 { loop.stop() } else { loop.wakeUp() }
+                }
+            )
             loop.perform {
                 pulses.value.append(loop.heartbeat.pulse)
                 // Stopped at once: without a turn of its own.
@@ -57,11 +63,10 @@ struct HeartbeatTests {
                 loop.run(mode: "inner")
                 pulses.value.append(loop.heartbeat.pulse)
             }
-            loop.wakeUp()
-            loop.run(for: .milliseconds(2))
+            loop.run()
             return (turns.value, pulses.value[0], pulses.value[1])
         }
-        #expect(turns.count >= 2)
+        #expect(turns.count == 3)
         #expect(turns == turns.sorted() && Set(turns).count == turns.count)
         #expect(outer != restored)
         #expect((outer.phase, outer.modeIndex) == (restored.phase, restored.modeIndex))
@@ -172,17 +177,21 @@ struct HeartbeatTests {
 
     @Test("No departure from rest is lost: a watcher that parks on its wish is always woken")
     func dekker() {
-        let rounds = 300_000
+        let rounds = 200_000
         let heartbeat = LoopHeartbeat()
         let watcher = CountingWatcher()
         _ = heartbeat.attach(watcher)
         let acknowledged = Counter()
         let granted = Counter()
-        // The loop departs, and stays away until the watcher knows: a lost departure is for ever.
+        // The loop departs, and stays away until the watcher knows: a departure that is lost is lost for ever.
         let loop = TestThread {
+            // Cheap: the system's generator takes longer than what is to be met.
+            var random = SmallRandom(seed: 1)
             for round in 1...rounds {
+                // Sooner or later, to meet the wish at each of its steps.
+                for _ in 0..<random.next() % 64 { delay() }
                 heartbeat.publish(.afterWaiting)
-                while acknowledged.value < round { spin() }
+                guard spin(until: { acknowledged.value >= round }) else { return }
                 heartbeat.publish(.waiting)
             }
         }
@@ -190,14 +199,16 @@ struct HeartbeatTests {
             let calls = watcher.calls.value
             if heartbeat.requestWakeSignal() {
                 granted.increment()
-                while watcher.calls.value == calls { spin() }
+                guard spin(until: { watcher.calls.value > calls }) else { break }
             }
             // Refused or woken: the loop must be away now, or be so at once.
-            while heartbeat.pulse.isAtRest { spin() }
+            guard spin(until: { !heartbeat.pulse.isAtRest }) else { break }
             acknowledged.increment()
-            if round < rounds { while !heartbeat.pulse.isAtRest && heartbeat.pulse.turn == UInt64(round) { spin() } }
+            guard round < rounds else { break }
+            guard spin(until: { heartbeat.pulse.isAtRest || heartbeat.pulse.turn != UInt64(round) }) else { break }
         }
         loop.join()
+        #expect(acknowledged.value == rounds)
         #expect(granted.value > 0)
         #expect(watcher.calls.value == granted.value)
     }
@@ -215,7 +226,7 @@ struct HeartbeatTests {
                     guard loop.heartbeat.requestWakeSignal() else { continue }
                     granted.increment()
                     loop.wakeUp()
-                    while watcher.calls.value == calls { spin() }
+                    guard spin(until: { watcher.calls.value > calls }) else { break }
                 }
                 loop.stop()
             }
@@ -234,5 +245,21 @@ private final class CountingWatcher: LoopWatcher {
     func loopDidLeaveRest() { calls.increment() }
 }
 
-/// Gives the other thread its turn, now and then, on a machine with few cores.
-private func spin() { if UInt8.random(in: 0...63) == 0 { sched_yield() } }
+/// A few nanoseconds that no optimiser takes away.
+private func delay() { _ = delays.add(1, ordering: .relaxed) }
+private let delays = Atomic<Int>(0)
+
+/// Spins, giving way now and then on a machine with few cores. False if the condition does not come in a long time.
+private func spin(until condition: () -> Bool) -> Bool {
+    var rounds = 0
+    var deadline: MonotonicInstant?
+    while !condition() {
+        rounds += 1
+        guard rounds.isMultiple(of: 64) else { continue }
+        sched_yield()
+        let limit = deadline ?? .now.advanced(by: .seconds(10))
+        deadline = limit
+        if MonotonicInstant.now > limit { return false }
+    }
+    return true
+}

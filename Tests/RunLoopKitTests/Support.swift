@@ -1,6 +1,7 @@
 import Glibc
 import RunLoopKit
 import Synchronization
+import Testing
 
 /// What happened, in order.
 final class Trace: Sendable {
@@ -129,9 +130,16 @@ func name(of activity: EventRunLoop.Activity) -> String {
     }
 }
 
-/// Waits for something another thread does. Ends by the test's time limit if it never comes.
+/// Waits for something another thread does. If it does not come in half a minute, the test has failed, and goes on.
 func waitUntil(_ condition: () -> Bool) {
-    while !condition() { usleep(200) }
+    let deadline = MonotonicInstant.now.advanced(by: .seconds(30))
+    while !condition() {
+        if MonotonicInstant.now > deadline {
+            Issue.record("what another thread was to do did not come")
+            return
+        }
+        usleep(200)
+    }
 }
 
 /// For lower bounds.
