@@ -45,14 +45,15 @@ extension GateResult {
 /// Text for XML, in an element or an attribute. What XML 1.0 cannot hold at all (section 2.2) is made visible.
 private func escaped(_ text: String) -> String {
     var result = ""
-    for character in VisibleText.of(text, limit: 2000) {
-        switch character {
+    // By scalar: a "<" with an accent is one character, and still opens a tag.
+    for scalar in VisibleText.of(text, limit: 2000).unicodeScalars {
+        switch scalar {
         case "&": result += "&amp;"
         case "<": result += "&lt;"
         case ">": result += "&gt;"
         case "\"": result += "&quot;"
         case "'": result += "&apos;"
-        default: result.append(character)
+        default: result.unicodeScalars.append(scalar)
         }
     }
     return result

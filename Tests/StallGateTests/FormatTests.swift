@@ -53,7 +53,7 @@ struct FormatTests {
 
     @Test("JUnit: well-formed for xmllint, whatever is in the names; counts what failed")
     func junit() throws {
-        let hostile = result(function: "\u{1B}[2J<a b=\"'&]]>\u{0}\u{FFFF}", torn: true).junit()
+        let hostile = result(function: "\u{1B}[2J<a b=\"'&]]>\u{0}\u{FFFF}<\u{338}&\u{301}", torn: true).junit()
         let xml = try Xmllint(hostile)
         #expect(xml.isWellFormed)
         #expect(try xml.string("string(/testsuites/@failures)") == "2")

@@ -1,18 +1,18 @@
 extension ReportDirectory {
-    /// Removes the oldest finished files until the limits hold, or only files that must stay are left.
-    func keepLimits(sparing written: ReportFileName) throws(ReportError) {
+    /// Removes the oldest finished files until the limits hold, or only files that must stay, or are not ours, are left.
+    func keepLimits(sparing written: ReportFileName) {
         let reader = ReportReader(path: path)
-        let directory = try OpenDirectory(path: path)
-        let files = try StoredFile.all(in: directory)
+        guard let directory = try? OpenDirectory(path: path), let files = try? StoredFile.all(in: directory) else {
+            return
+        }
         var usage = Usage(files)
         for file in files where file.name != written && usage.exceeds(limits, by: file) {
             guard reader.isFinished(file.name, in: directory) else { continue }
             do throws(ReportError) {
                 try directory.remove(file.name.description)
-            } catch let error where error.code != .missingFile {
-                throw error
             } catch {
-                // Another process that shares the directory was faster.
+                // Gone already, by another process that shares the directory; or not ours to remove.
+                if error.code != .missingFile { continue }
             }
             usage.subtract(file)
         }

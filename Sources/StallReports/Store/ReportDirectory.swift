@@ -32,7 +32,8 @@ public struct ReportDirectory: Hashable, Sendable {
         try OpenDirectory(path: path).removeAbandonedDrafts()
     }
 
-    /// Writes a report whole or not at all (mode 0600), in the place of an earlier version of it; then keeps the limits.
+    /// Writes a report whole or not at all (mode 0600), in the place of an earlier version of it. Then keeps the limits
+    /// as well as it can: a report that was written never counts as lost.
     public func write(_ report: StallReport) throws(ReportError) {
         try write(report.json(), as: ReportFileName(.stall, report.id))
     }
@@ -52,6 +53,6 @@ public struct ReportDirectory: Hashable, Sendable {
             try OpenDirectory.create(path: path)
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
         }
-        try keepLimits(sparing: name)
+        keepLimits(sparing: name)
     }
 }

@@ -25,7 +25,8 @@
         /// What is shown: own frames, what each of them called, and the innermost; with none of its own, the first ten.
         /// A single frame is never folded.
         var parts: [Part] {
-            let shown = stack.frames.indices.map(isShown)
+            let hasOwn = stack.frames.contains(where: \.own)
+            let shown = stack.frames.indices.map { hasOwn ? isShown($0) : showsAllFrames || $0 < 10 }
             var parts: [Part] = []
             var index = 0
             while index < min(shown.count, Self.limit) {
@@ -43,7 +44,6 @@
 
         private func isShown(_ index: Int) -> Bool {
             if showsAllFrames || index == 0 || stack.frames[index].own { return true }
-            guard stack.frames.contains(where: \.own) else { return index < 10 }
             return index + 1 < stack.frames.count && stack.frames[index + 1].own
         }
 

@@ -4,15 +4,10 @@ extension OpenDirectory {
     /// Makes the directory and the missing ones above it, each with mode 0700. One that is there is left as it is.
     static func create(path: String) throws(ReportError) {
         guard !path.isEmpty, !path.utf8.contains(0) else { throw ReportError(.missingDirectory, path: path) }
-        do throws(ReportError) {
-            try systemCall(path: path) { unsafe mkdir(path, 0o700) }
-        } catch let error where error.errorNumber == EEXIST {
-            return
-        } catch let error where error.errorNumber == ENOENT {
-            guard let parent = parent(of: path) else { throw error }
-            try create(path: parent)
-            try createLast(path: path)
-        }
+        if try make(path) { return }
+        guard let parent = parent(of: path) else { throw ReportError(.missingDirectory, path: path) }
+        try create(path: parent)
+        guard try make(path) else { throw ReportError(.missingDirectory, path: path) }
     }
 
     /// The path without its last component: `a/b/` is in `a`, `a` in `.`. Nil for `/` and `.`.
@@ -29,11 +24,13 @@ extension OpenDirectory {
         path.split(separator: "/").last.map(String.init) ?? path
     }
 
-    private static func createLast(path: String) throws(ReportError) {
-        do throws(ReportError) {
-            try systemCall(path: path) { unsafe mkdir(path, 0o700) }
-        } catch let error where error.errorNumber == EEXIST {
-            return
+    /// False when the directory above is missing.
+    private static func make(_ path: String) throws(ReportError) -> Bool {
+        guard unsafe mkdir(path, 0o700) != 0 else { return true }
+        switch errno {
+        case EEXIST: return true
+        case ENOENT: return false
+        case let number: throw ReportError(errno: number, path: path)
         }
     }
 }
