@@ -46,7 +46,12 @@ let package = Package(
         .target(name: "CStackCapture", exclude: ["README.md"], cSettings: c + [.define("_GNU_SOURCE")]),
         .target(name: "StackCapture", dependencies: ["CStackCapture"], swiftSettings: swift),
         .systemLibrary(name: "CElfUtils", providers: [.apt(["libelf-dev"])]),
-        .target(name: "Symbolication", dependencies: ["CElfUtils"], swiftSettings: swift),
+        .target(
+            name: "Symbolication",
+            dependencies: ["CElfUtils"],
+            swiftSettings: swift,
+            linkerSettings: [.linkedLibrary("stdc++")]  // its demangler; the Swift runtime needs the library anyway
+        ),
 
         // The report and what is decided from it.
         .target(name: "StallReports", swiftSettings: swift),
@@ -85,7 +90,16 @@ let package = Package(
         ),
 
         .testTarget(name: "RunLoopKitTests", dependencies: ["RunLoopKit", "CRunLoopShims"], swiftSettings: swift),
-        .testTarget(name: "StackCaptureTests", dependencies: ["StackCapture", "Symbolication"], swiftSettings: swift),
+        .target(
+            name: "CStalls",
+            path: "Tests/Fixtures/CStalls",
+            cSettings: c + [.define("_GNU_SOURCE")]
+        ),
+        .testTarget(
+            name: "StackCaptureTests",
+            dependencies: ["CStalls", "StackCapture", "Symbolication"],
+            swiftSettings: swift
+        ),
         .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
