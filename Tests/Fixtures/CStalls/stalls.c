@@ -136,7 +136,9 @@ __attribute__((noinline)) static int64_t stall_in_allocate(stall *s) {
 
 __attribute__((noinline)) static int64_t stall_in_reload(stall *s) {
     for (; !s->released; s->rounds++) {
-        void *handle = dlopen(s->path, RTLD_NOW | RTLD_LOCAL);
+        char file[sizeof s->path + 16];
+        snprintf(file, sizeof file, "%s/plugin%d.so", s->path, (int)(s->rounds & 3));
+        void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
         require(handle != NULL);
         int (*run)(int) = (int (*)(int))(uintptr_t)dlsym(handle, "plugin_run");
         require(run != NULL && run(12) >= 0);
@@ -169,6 +171,13 @@ __attribute__((noinline)) static int64_t stall_in_loader(stall *s) {
 }
 
 __attribute__((noinline)) static int64_t stall_at(stall *s);
+
+/// As below, with 8 KiB to a frame.
+__attribute__((noinline)) static int64_t stall_descend_widely(stall *s, int depth) {
+    volatile char frame[8192] = {0};
+    int64_t result = depth == 0 ? stall_at(s) : stall_descend_widely(s, depth - 1);
+    return result + frame[depth & 15];
+}
 
 /// One frame per call, none of them a tail call.
 __attribute__((noinline)) static int64_t stall_descend(stall *s, int depth) {
@@ -244,7 +253,12 @@ static void *run(void *context) {
         sigfillset(&all);
         pthread_sigmask(SIG_BLOCK, &all, NULL);
     }
-    s->end.result = stall_descend(s, s->depth);
+    s->end.result = s->depth < 0 ? stall_descend_widely(s, -s->depth) : stall_descend(s, s->depth);
+    if (s->kind == STALL_SPIN_MASKED) {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_UNBLOCK, &all, NULL);  // what is pending arrives here
+    }
     return NULL;
 }
 

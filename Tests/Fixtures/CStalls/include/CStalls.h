@@ -19,9 +19,9 @@ typedef enum stall_kind {
     STALL_LOCK,
     STALL_FSYNC,
     STALL_SPIN,
-    STALL_SPIN_MASKED,  ///< With every signal blocked.
+    STALL_SPIN_MASKED,  ///< With every signal blocked, until the thread is about to end.
     STALL_ALLOCATE,
-    STALL_RELOAD,       ///< dlopen and dlclose of `path`, calling its `plugin_run` in between.
+    STALL_RELOAD,       ///< dlopen and dlclose of plugin0…3.so in `path`, in turn, calling plugin_run in between.
     STALL_ITERATE,      ///< dl_iterate_phdr, over and over.
     STALL_HOLD_LOADER,  ///< Inside a dl_iterate_phdr callback, with the loader's lock.
     STALL_DOZE,         ///< Sleeps and wakes at changing depths; see stall_dozer_state.
@@ -37,7 +37,8 @@ typedef struct stall_end {
     uint64_t cut_short; ///< Sleeps of STALL_DOZE that returned EINTR.
 } stall_end;
 
-/// Starts the thread and waits until it is about to stall, `depth` calls of stall_descend below its start.
+/// Starts the thread and waits until it is about to stall, `depth` + 1 calls of
+/// stall_descend below its start. A negative depth asks for frames of 8 KiB.
 stall *stall_start(stall_kind kind, int depth, uint64_t time_ns, const char *_Nullable path);
 
 pid_t stall_thread(const stall *stall);
