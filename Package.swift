@@ -95,9 +95,15 @@ let package = Package(
             path: "Tests/Fixtures/CStalls",
             cSettings: c + [.define("_GNU_SOURCE")]
         ),
+        .executableTarget(
+            name: "capture-host",
+            dependencies: ["CStalls", "StackCapture", "Symbolication"],
+            path: "Tests/Fixtures/capture-host",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "StackCaptureTests",
-            dependencies: ["CStalls", "StackCapture", "Symbolication"],
+            dependencies: ["CStalls", "capture-host", "StackCapture", "Symbolication"],
             swiftSettings: swift
         ),
         .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),

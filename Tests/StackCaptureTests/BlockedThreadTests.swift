@@ -10,7 +10,7 @@ extension CaptureTests {
         let capturer: StackCapturer
 
         init() throws {
-            capturer = try StackCapturer()
+            capturer = try StackCapturer(deadline: .seconds(5))
         }
 
         struct Wait: CustomTestStringConvertible {
@@ -97,7 +97,7 @@ extension CaptureTests {
         @Test("is captured through /proc/self/mem where process_vm_readv is refused")
         func throughFile() throws {
             capturer.invalidate()
-            let capturer = try StackCapturer(signal: SIGPROF, deadline: .milliseconds(20), readsThroughFile: true)
+            let capturer = try StackCapturer(signal: SIGPROF, deadline: .seconds(5), readsThroughFile: true)
             let stall = Stall(STALL_READ, depth: 3)
             defer { stall.finish() }
             let stack = try capturer.captureBlocked(stall)

@@ -10,7 +10,7 @@ extension CaptureTests {
         let capturer: StackCapturer
 
         init() throws {
-            capturer = try StackCapturer()
+            capturer = try StackCapturer(deadline: .seconds(5))
         }
 
         @Test("copies its own stack, and every frame is found", arguments: [0, 7, 200, 900])

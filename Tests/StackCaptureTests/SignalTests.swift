@@ -17,9 +17,9 @@ extension CaptureTests {
 
         @Test("has one capturer at a time; another signal has its own")
         func oneAtATime() throws {
-            let first = try StackCapturer()
-            #expect(code { try StackCapturer() } == .signalInUse)
-            let other = try StackCapturer(signal: SIGUSR2)
+            let first = try StackCapturer(deadline: .seconds(5))
+            #expect(code { try StackCapturer(deadline: .seconds(5)) } == .signalInUse)
+            let other = try StackCapturer(signal: SIGUSR2, deadline: .seconds(5))
             let stall = Stall(STALL_SPIN)
             defer { stall.finish() }
             #expect(try first.capture(stall).get().isComplete)
@@ -35,7 +35,7 @@ extension CaptureTests {
         func passedOn() throws {
             stall_count_signals(SIGPROF)
             defer { stall_reset_signal(SIGPROF) }
-            let capturer = try StackCapturer()
+            let capturer = try StackCapturer(deadline: .seconds(5))
             let stall = Stall(STALL_SPIN)
             defer { stall.finish() }
             let counted = stall_counted_signals()
@@ -53,7 +53,7 @@ extension CaptureTests {
 
         @Test("is as before after invalidate, and captures say why they fail")
         func invalidated() throws {
-            let capturer = try StackCapturer()
+            let capturer = try StackCapturer(deadline: .seconds(5))
             #expect(stall_installed(SIGPROF) == STALL_HANDLER_OTHER)
             capturer.invalidate()
             capturer.invalidate()
@@ -61,13 +61,13 @@ extension CaptureTests {
             let stall = Stall(STALL_SPIN)
             defer { stall.finish() }
             #expect(code { try capturer.capture(stall).get() } == .invalidated)
-            let next = try StackCapturer()
+            let next = try StackCapturer(deadline: .seconds(5))
             #expect(try next.capture(stall).get().isComplete)
         }
 
         @Test("is given up with the last reference")
         func released() throws {
-            do { _ = try StackCapturer() }
+            do { _ = try StackCapturer(deadline: .seconds(5)) }
             #expect(stall_installed(SIGPROF) == STALL_HANDLER_DEFAULT)
         }
 

@@ -187,7 +187,7 @@ __attribute__((noinline)) static int64_t stall_descend(stall *s, int depth) {
 }
 
 __attribute__((noinline)) static void doze_once(stall *s, uint64_t round) {
-    struct timespec time = {0, 30000 + (long)(round % 7) * 20000};
+    struct timespec time = {0, 200000 + (long)(round % 7) * 300000};
     struct pollfd wanted = {s->pipe[0], POLLIN, 0};
     int result = round & 1 ? nanosleep(&time, NULL) : ppoll(&wanted, 1, &time, NULL);
     if (result < 0 && errno == EINTR)
@@ -266,7 +266,8 @@ static void *run_briefly(void *context) {
     stall *s = context;
     note_identity(s);
     atomic_store(&s->ready, true);
-    for (volatile int i = 0; i < 20000; i++) {}
+    static atomic_int threads;
+    for (volatile int i = atomic_fetch_add(&threads, 1) % 97 * 10000; i > 0; i--) {}
     return NULL;
 }
 
@@ -343,6 +344,20 @@ stall_handler stall_installed(int signal) {
     if (action.sa_flags & SA_SIGINFO)
         return action.sa_sigaction == count_signal ? STALL_HANDLER_COUNTS : STALL_HANDLER_OTHER;
     return action.sa_handler == SIG_DFL ? STALL_HANDLER_DEFAULT : STALL_HANDLER_OTHER;
+}
+
+static atomic_bool frozen;
+
+static void freeze(int signal) {
+    (void)signal;
+    for (atomic_store(&frozen, true);;) {}
+}
+
+void stall_freeze(pid_t thread) {
+    signal(SIGUSR1, freeze);
+    syscall(SYS_tgkill, getpid(), thread, SIGUSR1);
+    while (!atomic_load(&frozen))
+        sched_yield();
 }
 
 void stall_mask(int signal, bool blocked) {

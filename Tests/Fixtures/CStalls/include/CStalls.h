@@ -68,6 +68,9 @@ typedef enum stall_handler { STALL_HANDLER_DEFAULT, STALL_HANDLER_COUNTS, STALL_
 stall_handler stall_installed(int signal);
 void stall_reset_signal(int signal);
 
+/// Makes a running thread of this process spin in a handler of SIGUSR1, wherever it is just now, and waits until it does.
+void stall_freeze(pid_t thread);
+
 /// Blocks or unblocks a signal on the calling thread.
 void stall_mask(int signal, bool blocked);
 
