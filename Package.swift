@@ -52,7 +52,7 @@ let package = Package(
             name: "Symbolication",
             dependencies: ["CElfUtils"],
             swiftSettings: swift,
-            // For __cxa_demangle.
+            // For its demangler. The Swift runtime needs the library anyway.
             linkerSettings: [.linkedLibrary("stdc++")]
         ),
 
@@ -117,7 +117,22 @@ let package = Package(
             dependencies: ["RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture"],
             swiftSettings: swift
         ),
-        .testTarget(name: "StackCaptureTests", dependencies: ["StackCapture", "Symbolication"], swiftSettings: swift),
+        .target(
+            name: "CStalls",
+            path: "Tests/Fixtures/CStalls",
+            cSettings: c + [.define("_GNU_SOURCE")]
+        ),
+        .executableTarget(
+            name: "capture-host",
+            dependencies: ["CStalls", "StackCapture", "Symbolication"],
+            path: "Tests/Fixtures/capture-host",
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "StackCaptureTests",
+            dependencies: ["CStalls", "capture-host", "StackCapture", "Symbolication"],
+            swiftSettings: swift
+        ),
         .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),

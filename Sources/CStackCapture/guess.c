@@ -17,27 +17,40 @@ struct candidates {
     size_t count;
 };
 
-/// Collects the records with a call of the given class, innermost first.
-static void collect(stackcap_session *session, uint64_t from, uint64_t function, int wanted, struct candidates *found) {
-    const struct stackcap_copy *copy = &session->copy;
-    uint64_t end = copy->start + copy->length;
-    uint64_t limit = end - from > SEARCH_BYTES ? from + SEARCH_BYTES : end;
-    for (uint64_t at = (from + 15) & ~UINT64_C(15); at + 16 <= limit && found->count < MAX_CANDIDATES; at += 16) {
-        uint64_t record[2];
-        memcpy(record, copy->bytes + (at - copy->start), sizeof record);
-        struct dl_find_object object;
-        if (_dl_find_object((void *)(uintptr_t)record[1], &object) != 0)
-            continue;
-        if (stackcap_call_before(session, record[1], function) == wanted)
-            found->frame_pointer[found->count++] = at;
-    }
+/// What the call in front of a frame record's return address says, if there may be a record here.
+static int class_of_record(stackcap_session *session, uint64_t at, uint64_t function) {
+    uint64_t record[2];
+    struct dl_find_object object;
+    if (at % 16 != 0 || !stackcap_in_copy(session, at, sizeof record))
+        return CALL_NONE;
+    memcpy(record, session->copy.bytes + (at - session->copy.start), sizeof record);
+    if (_dl_find_object((void *)(uintptr_t)record[1], &object) != 0)
+        return CALL_NONE;
+    return stackcap_call_before(session, record[1], function);
 }
 
-/// All plausible frame pointers for the frame the unwinder is stuck in: first those whose return address follows a call of this
-/// very function, then of an unknown one, then of another one, which may have jumped here.
+static void add(struct candidates *found, uint64_t frame_pointer) {
+    if (found->count < MAX_CANDIDATES)
+        found->frame_pointer[found->count++] = frame_pointer;
+}
+
+/// Adds the records with a call of the given class, innermost first.
+static void collect(stackcap_session *session, uint64_t from, uint64_t function, int wanted, struct candidates *found) {
+    for (uint64_t at = (from + 15) & ~UINT64_C(15); at < from + SEARCH_BYTES && stackcap_in_copy(session, at, 16); at += 16)
+        if (class_of_record(session, at, function) == wanted)
+            add(found, at);
+}
+
+/// All plausible frame pointers for the frame the unwinder is stuck in. First the one that the function's own first instructions
+/// lead to: below it, calls that have returned left their records behind, and these look alive. Then those whose return address
+/// follows a call of this very function, then of an unknown one, then of another one, which may have jumped here.
 static struct candidates candidates_for(stackcap_session *session, stackcap_frame stuck, bool is_innermost) {
     struct candidates found = {.count = 0};
     uint64_t function = stackcap_function_start(session, is_innermost ? stuck.address : stuck.address - 1);
+    uint64_t distance;
+    if (stackcap_frame_pointer_distance(session, function, &distance) &&
+        class_of_record(session, stuck.stack_pointer + distance, function) != CALL_NONE)
+        add(&found, stuck.stack_pointer + distance);
     for (int wanted = CALL_MATCHES; wanted > CALL_NONE; wanted--)
         collect(session, stuck.stack_pointer, function, wanted, &found);
     return found;

@@ -100,6 +100,11 @@ ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t addres
 /// \returns 0 or an error number.
 int stackcap_copy_stack(struct stackcap_session *session, uint64_t stack_pointer, uint64_t low, uint64_t high);
 
+/// Whether the stack still reads as it was copied. Not in the handler.
+bool stackcap_copy_holds(const struct stackcap_session *session);
+
+bool stackcap_in_copy(const struct stackcap_session *session, uint64_t address, size_t length);
+
 /// Forgets all cached pages.
 void stackcap_pages_forget(struct stackcap_page_cache *pages);
 
@@ -127,5 +132,9 @@ bool stackcap_unwind_guessing(struct stackcap_session *session);
 /// How well the instruction before a return address fits a call of `function`. 0: it is no call.
 enum { CALL_NONE = 0, CALL_ELSEWHERE, CALL_INDIRECT, CALL_MATCHES };
 int stackcap_call_before(struct stackcap_session *session, uint64_t return_address, uint64_t function);
+
+/// How far the frame pointer lies above the stack pointer in a function's body, read from the instructions at its start.
+/// \returns false for a function that sets its frame up in another way than compilers usually do.
+bool stackcap_frame_pointer_distance(struct stackcap_session *session, uint64_t function, uint64_t *distance);
 
 #pragma clang assume_nonnull end

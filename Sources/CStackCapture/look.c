@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { LOOKS_AT_REST = 16 };
 
 /// Reads a file of a thread of ours into `text`, ended by a zero. \returns 0 or an error number.
 static int read_file(pid_t thread, const char *name, char *text, size_t size) {
@@ -93,8 +96,18 @@ static stackcap_outcome read_status(pid_t thread, const char *name, int base, ui
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
-stackcap_outcome stackcap_count_sleeps(pid_t thread, uint64_t *sleeps) {
-    return read_status(thread, "\nvoluntary_ctxt_switches:", 10, sleeps);
+/// The clock of any thread of this process, by number: what pthread_getcpuclockid gives for a pthread_t, which we do not have.
+static clockid_t cpu_clock(pid_t thread) {
+    enum { PER_THREAD = 4, SCHEDULER = 2 };
+    return (clockid_t)(~(unsigned)thread << 3 | PER_THREAD | SCHEDULER);
+}
+
+stackcap_outcome stackcap_read_progress(pid_t thread, stackcap_progress *progress) {
+    struct timespec time;
+    if (clock_gettime(cpu_clock(thread), &time) != 0)
+        return outcome_of(ESRCH);  // EINVAL: no such thread
+    progress->cpu_ns = (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+    return read_status(thread, "\nvoluntary_ctxt_switches:", 10, &progress->sleeps);
 }
 
 bool stackcap_blocks_signal(pid_t thread, int signal) {
@@ -103,9 +116,40 @@ bool stackcap_blocks_signal(pid_t thread, int signal) {
     return blocked >> (signal - 1) & 1;
 }
 
-static bool is_unmoved(const stackcap_look *a, const stackcap_look *b) {
+static bool is_same_place(const stackcap_look *a, const stackcap_look *b) {
     return a->state == b->state && a->call == b->call && a->stack_pointer == b->stack_pointer &&
-           a->program_counter == b->program_counter && memcmp(a->schedule, b->schedule, sizeof a->schedule) == 0;
+           a->program_counter == b->program_counter && memcmp(a->arguments, b->arguments, sizeof a->arguments) == 0;
+}
+
+static bool has_run(const stackcap_look *since, const stackcap_look *now) {
+    return memcmp(since->schedule, now->schedule, sizeof now->schedule) != 0;
+}
+
+/// Looks until the thread is asleep again, but not for long.
+static stackcap_outcome look_at_rest(pid_t thread, stackcap_look *look) {
+    stackcap_outcome outcome;
+    int looks = 0;
+    do
+        outcome = stackcap_look_at(thread, look);
+    while (outcome.status == STACKCAP_OK && look->state == STACKCAP_STATE_RUNNING && ++looks < LOOKS_AT_REST);
+    return outcome;
+}
+
+/// Whether the thread stood still, or only ran inside the kernel, as fsync and large reads do while they sleep and wake. The second
+/// is believed if the whole stack, read again, is what it was, and the thread is in the same call before and after that.
+static stackcap_outcome confirm_copy(const stackcap_session *session, pid_t thread, const stackcap_look *seen) {
+    stackcap_look again;
+    stackcap_outcome outcome = look_at_rest(thread, &again);
+    if (outcome.status != STACKCAP_OK)
+        return outcome;
+    if (is_same_place(seen, &again) && !has_run(seen, &again))
+        return (stackcap_outcome){STACKCAP_OK, 0};
+    if (!is_same_place(seen, &again) || again.state != STACKCAP_STATE_CALLING || !stackcap_copy_holds(session))
+        return (stackcap_outcome){STACKCAP_MOVED, 0};
+    outcome = look_at_rest(thread, &again);
+    if (outcome.status == STACKCAP_OK && !is_same_place(seen, &again))
+        outcome.status = STACKCAP_MOVED;
+    return outcome;
 }
 
 stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
@@ -116,12 +160,9 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
     if (seen->stack_pointer < low || seen->stack_pointer >= high)
         return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
     int copy_error = stackcap_copy_stack(session, seen->stack_pointer, low, high);
-    stackcap_look again;
-    stackcap_outcome outcome = stackcap_look_at(thread, &again);
+    stackcap_outcome outcome = confirm_copy(session, thread, seen);
     if (outcome.status != STACKCAP_OK)
         return outcome;
-    if (!is_unmoved(seen, &again))
-        return (stackcap_outcome){STACKCAP_MOVED, 0};
     if (copy_error)
         return (stackcap_outcome){STACKCAP_UNREADABLE, copy_error};
     stackcap_registers_unknown(&session->registers, seen->program_counter, seen->stack_pointer);

@@ -59,9 +59,25 @@ int stackcap_copy_stack(struct stackcap_session *session, uint64_t stack_pointer
     return start + copy->length > stack_pointer ? 0 : EFAULT;
 }
 
+bool stackcap_copy_holds(const struct stackcap_session *session) {
+    const struct stackcap_copy *copy = &session->copy;
+    uint8_t part[PAGE_SIZE];
+    for (uint64_t at = 0; at < copy->length; at += sizeof part) {
+        size_t length = copy->length - at < sizeof part ? copy->length - at : sizeof part;
+        ssize_t count = stackcap_read_live(&session->reader, copy->start + at, part, length);
+        if (count != (ssize_t)length || memcmp(part, copy->bytes + at, length) != 0)
+            return false;
+    }
+    return copy->length > 0;
+}
+
 /// Whether the whole of [address, address + length) lies in the range, without overflow.
 static bool contains(uint64_t start, uint64_t size, uint64_t address, size_t length) {
     return length <= size && address - start <= size - length;
+}
+
+bool stackcap_in_copy(const struct stackcap_session *session, uint64_t address, size_t length) {
+    return contains(session->copy.start, session->copy.length, address, length);
 }
 
 // The page cache: the unwinder asks for a table byte by byte.
@@ -84,7 +100,7 @@ static const uint8_t *_Nullable cached_page(struct stackcap_session *session, ui
 
 bool stackcap_peek(struct stackcap_session *session, uint64_t address, void *to, size_t length) {
     const struct stackcap_copy *copy = &session->copy;
-    if (contains(copy->start, copy->length, address, length)) {
+    if (stackcap_in_copy(session, address, length)) {
         memcpy(to, copy->bytes + (address - copy->start), length);
         return true;
     }

@@ -48,12 +48,13 @@ bool stackcap_returned_from_call(const struct stackcap_registers *registers, con
     return true;
 }
 
+static const uint8_t landing_pad[4] = {0xf3, 0x0f, 0x1e, 0xfa};  // endbr64
+
 /// Follows `jmp *slot(%rip)`, what a PLT entry consists of, with or without endbr64 and a bnd prefix.
 static uint64_t resolve_stub(struct stackcap_session *session, uint64_t address) {
     uint8_t code[11];
     if (!stackcap_peek(session, address, code, sizeof code))
         return address;
-    static const uint8_t landing_pad[4] = {0xf3, 0x0f, 0x1e, 0xfa};
     size_t at = memcmp(code, landing_pad, sizeof landing_pad) == 0 ? sizeof landing_pad : 0;
     if (code[at] == 0xf2)
         at++;
@@ -93,6 +94,51 @@ int stackcap_call_before(struct stackcap_session *session, uint64_t return_addre
         if (is_indirect_call(code, length))
             return CALL_INDIRECT;
     return CALL_NONE;
+}
+
+/// The length of a register-to-register mov or xor, which schedulers put between the pushes, or 0.
+static size_t skippable(const uint8_t *code) {
+    size_t prefix = (code[0] & 0xf0) == 0x40 ? 1 : 0;
+    uint8_t operation = code[prefix];
+    bool known = operation == 0x89 || operation == 0x8b || operation == 0x31 || operation == 0x33;
+    return known && code[prefix + 1] >= 0xc0 ? prefix + 2 : 0;
+}
+
+/// The length of a push of a register, or 0.
+static size_t push_length(const uint8_t *code) {
+    size_t prefix = code[0] == 0x41 ? 1 : 0;
+    return code[prefix] >= 0x50 && code[prefix] <= 0x57 ? prefix + 1 : 0;
+}
+
+/// Reads on from `push %rbp; mov %rsp, %rbp`: pushes, then at most one subtraction from the stack pointer.
+static uint64_t sum_frame(const uint8_t *code, const uint8_t *end) {
+    static const uint8_t subtract_byte[3] = {0x48, 0x83, 0xec}, subtract_word[3] = {0x48, 0x81, 0xec};
+    uint64_t sum = 0;
+    for (size_t length = 1; length > 0 && code + 8 <= end; code += length) {
+        if (memcmp(code, subtract_byte, 3) == 0)
+            return sum + code[3];
+        if (memcmp(code, subtract_word, 3) == 0) {
+            uint32_t size;
+            memcpy(&size, code + 3, sizeof size);
+            return sum + size;
+        }
+        length = push_length(code);
+        sum += length ? 8 : 0;
+        length = length ? length : skippable(code);
+    }
+    return sum;
+}
+
+bool stackcap_frame_pointer_distance(struct stackcap_session *session, uint64_t function, uint64_t *distance) {
+    static const uint8_t start[4] = {0x55, 0x48, 0x89, 0xe5};  // push %rbp; mov %rsp, %rbp
+    uint8_t code[64];
+    if (function == 0 || !stackcap_peek(session, function, code, sizeof code))
+        return false;
+    const uint8_t *at = memcmp(code, landing_pad, sizeof landing_pad) == 0 ? code + sizeof landing_pad : code;
+    if (memcmp(at, start, sizeof start) != 0)
+        return false;
+    *distance = sum_frame(at + sizeof start, code + sizeof code);
+    return true;
 }
 
 #endif

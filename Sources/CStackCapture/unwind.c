@@ -3,6 +3,13 @@
 
 #include <dlfcn.h>
 #include <string.h>
+#include <unwind.h>
+
+/// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so needs libunwind.so.8, which defines _Unwind_* as well, and the
+/// dynamic linker takes the first definition it meets, breadth first. Linkers drop a library that nothing refers to; this reference
+/// makes the program need libgcc_s.so.1 itself, one level above libunwind.so.8.
+__attribute__((used, retain)) static _Unwind_Reason_Code (*const exceptions_stay_with_libgcc)(struct _Unwind_Exception *) =
+    _Unwind_RaiseException;
 
 // Internal to libunwind, but exported by libunwind-x86_64 for debuggers that find tables on their own, as we do.
 extern int _Ux86_64_dwarf_search_unwind_table(unw_addr_space_t, unw_word_t, unw_dyn_info_t *, unw_proc_info_t *, int, void *);

@@ -7,8 +7,10 @@ import Glibc
     let handle: OpaquePointer
     let signal: Int32
     let target: Target
-    /// On `stackcap_now_ns`'s clock.
+    /// On `stackcap_now_ns`'s clock, as all times here.
     let deadline: UInt64
+    /// From here on a thread that gets no processor at all is signalled too.
+    let patience: UInt64
 
     /// What the copy in the session's buffer shows.
     struct Copied {
@@ -20,13 +22,13 @@ import Glibc
     /// Looks and copies until a copy holds or the time is up. Allocates nothing.
     func copy() -> Result<Copied, CaptureError> {
         var look = stackcap_look()
-        var sleepsSeen: UInt64?
+        var before: stackcap_progress?
         repeat {
             let outcome = unsafe stackcap_look_at(target.threadID, &look)
             if let error = CaptureError(outcome) { return .failure(error) }
             if look.state != STACKCAP_STATE_RUNNING {
                 if let result = unsafe copyBlocked(look) { return result }
-            } else if let result = unsafe copyRunning(&sleepsSeen) {
+            } else if let result = unsafe copyRunning(since: &before) {
                 return result
             }
         } while unsafe stackcap_now_ns() < deadline
@@ -42,22 +44,29 @@ import Glibc
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .quiet, look: look))
     }
 
-    /// Signals the thread only if it is computing: seen running twice, without sleep in between. A thread that merely comes by
-    /// between two sleeps would too often be in the next one when the signal arrives, and the signal would cut that short.
+    /// Signals the thread only if it is computing. One that comes by between two sleeps would too often be in the next one when the
+    /// signal arrives, and be cut short; one that has been woken and waits for a processor is still in its call.
     ///
+    /// - Parameter before: when it was first seen like this.
     /// - Returns: nil if the thread sleeps, or may be about to.
-    private func copyRunning(_ sleepsSeen: inout UInt64?) -> Result<Copied, CaptureError>? {
-        var sleeps: UInt64 = 0
-        let counted = unsafe stackcap_count_sleeps(target.threadID, &sleeps)
-        if let error = CaptureError(counted) { return .failure(error) }
-        guard sleepsSeen == sleeps else {
-            sleepsSeen = sleeps
+    private func copyRunning(since before: inout stackcap_progress?) -> Result<Copied, CaptureError>? {
+        var now = stackcap_progress()
+        let read = unsafe stackcap_read_progress(target.threadID, &now)
+        if let error = CaptureError(read) { return .failure(error) }
+        guard unsafe isComputing(now, since: before) else {
+            if before?.sleeps != now.sleeps { before = now }
             unsafe pause()
             return nil
         }
         let outcome = unsafe stackcap_copy_running(handle, target.threadID, target.low, target.high, deadline)
         if let error = CaptureError(outcome) { return .failure(unsafe explained(error)) }
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .signal))
+    }
+
+    private func isComputing(_ now: stackcap_progress, since before: stackcap_progress?) -> Bool {
+        guard let before, before.sleeps == now.sleeps else { return false }
+        let leastNanoseconds: UInt64 = 10_000
+        return unsafe now.cpu_ns >= before.cpu_ns + leastNanoseconds || stackcap_now_ns() >= patience
     }
 
     private func explained(_ error: CaptureError) -> CaptureError {

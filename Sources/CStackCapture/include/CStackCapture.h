@@ -84,9 +84,13 @@ typedef struct stackcap_look {
 /// Reads /proc/self/task/TID/schedstat and syscall: four to six system calls, no signal, no pause for the thread.
 stackcap_outcome stackcap_look_at(pid_t thread, stackcap_look *look);
 
-/// How often the thread went to sleep so far (voluntary_ctxt_switches in /proc/self/task/TID/status): a thread seen running twice
-/// with the same count did not sleep in between, however often it was displaced.
-stackcap_outcome stackcap_count_sleeps(pid_t thread, uint64_t *sleeps);
+/// What tells a thread that computes from one that comes by between two sleeps, or has been woken and waits for a processor.
+typedef struct stackcap_progress {
+    uint64_t sleeps;  ///< Times it went to sleep: voluntary_ctxt_switches in /proc/self/task/TID/status.
+    uint64_t cpu_ns;  ///< Time on a processor, up to now: pthread_getcpuclockid(3).
+} stackcap_progress;
+
+stackcap_outcome stackcap_read_progress(pid_t thread, stackcap_progress *progress);
 
 /// Whether the thread has the signal blocked just now (SigBlk in the same file). False if that cannot be read.
 bool stackcap_blocks_signal(pid_t thread, int signal);

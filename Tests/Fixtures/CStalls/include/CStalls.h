@@ -1,0 +1,80 @@
+/// Threads that stand still, or do not, in a way that is known exactly: what captures are checked against.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#pragma clang assume_nonnull begin
+
+typedef enum stall_kind {
+    // Timed: return by themselves after `time_ns`.
+    STALL_NANOSLEEP,
+    STALL_POLL,
+    STALL_EPOLL,
+    STALL_SEMAPHORE,
+    STALL_RECEIVE,
+    // Until released.
+    STALL_READ,
+    STALL_LOCK,
+    STALL_FSYNC,
+    STALL_SPIN,
+    STALL_SPIN_MASKED,  ///< With every signal blocked, until the thread is about to end.
+    STALL_ALLOCATE,
+    STALL_RELOAD,       ///< dlopen and dlclose of plugin0…3.so in `path`, in turn, calling plugin_run in between.
+    STALL_ITERATE,      ///< dl_iterate_phdr, over and over.
+    STALL_HOLD_LOADER,  ///< Inside a dl_iterate_phdr callback, with the loader's lock.
+    STALL_DOZE,         ///< Sleeps and wakes at changing depths; see stall_dozer_state.
+} stall_kind;
+
+typedef struct stall stall;
+
+typedef struct stall_end {
+    int64_t result;  ///< What the timed call returned.
+    int error;
+    uint64_t lasted_ns;
+    uint64_t rounds;  ///< Of those that go round.
+    uint64_t cut_short; ///< Sleeps of STALL_DOZE that returned EINTR.
+} stall_end;
+
+/// Starts the thread and waits until it is about to stall, `depth` + 1 calls of
+/// stall_descend below its start. A negative depth asks for frames of 8 KiB.
+stall *stall_start(stall_kind kind, int depth, uint64_t time_ns, const char *_Nullable path);
+
+pid_t stall_thread(const stall *stall);
+uint64_t stall_stack_low(const stall *stall);
+uint64_t stall_stack_high(const stall *stall);
+
+/// Times the thread has gone round.
+uint64_t stall_rounds(const stall *stall);
+
+/// STALL_DOZE: round and depth, as one word. The same word before and after a capture means that the thread was in that round.
+uint64_t stall_dozer_state(const stall *stall);
+static inline int stall_dozer_depth(uint64_t state) { return (int)(state & 63); }
+static inline bool stall_dozer_polls(uint64_t state) { return (state >> 6 & 1) == 0; }
+
+/// Ends a stall that waits to be released, and waits for the thread in any case. Frees it.
+stall_end stall_finish(stall *stall);
+
+/// A thread that lives about as long as it takes to be looked at. Its bounds are good until it ends.
+stall *stall_start_brief(void);
+
+/// The application's own use of a signal.
+void stall_count_signals(int signal);
+uint64_t stall_counted_signals(void);
+void stall_send_own(pid_t thread, int signal);
+/// Whether stall_count_signals's handler, the default or an unknown handler is installed.
+typedef enum stall_handler { STALL_HANDLER_DEFAULT, STALL_HANDLER_COUNTS, STALL_HANDLER_OTHER } stall_handler;
+stall_handler stall_installed(int signal);
+void stall_reset_signal(int signal);
+
+/// Makes a running thread of this process spin in a handler of SIGUSR1, wherever it is just now, and waits until it does.
+void stall_freeze(pid_t thread);
+
+/// Blocks or unblocks a signal on the calling thread.
+void stall_mask(int signal, bool blocked);
+
+/// The file that the dynamic linker found this function in.
+const char *_Nullable stall_file_of(const char *symbol);
+
+#pragma clang assume_nonnull end

@@ -1,0 +1,374 @@
+#include "CStalls.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+struct stall {
+    stall_kind kind;
+    int depth;
+    uint64_t time_ns;
+    char path[4096];
+    pthread_t handle;
+    pid_t thread;
+    uint64_t low, high;
+    atomic_bool ready, released;
+    _Atomic uint64_t rounds, dozer_state, cut_short;
+    int pipe[2];
+    pthread_mutex_t lock;
+    stall_end end;
+};
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static struct timespec in_timespec(uint64_t ns) {
+    return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+}
+
+static void require(bool met) {
+    if (!met)
+        abort();
+}
+
+// The stalls. Their names are looked for in captured stacks.
+
+__attribute__((noinline)) static int64_t stall_in_nanosleep(stall *s) {
+    struct timespec time = in_timespec(s->time_ns);
+    return nanosleep(&time, NULL);
+}
+
+__attribute__((noinline)) static int64_t stall_in_poll(stall *s) {
+    struct pollfd wanted = {s->pipe[0], POLLIN, 0};
+    return poll(&wanted, 1, (int)(s->time_ns / 1000000));
+}
+
+__attribute__((noinline)) static int64_t stall_in_epoll(stall *s) {
+    int file = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN};
+    epoll_ctl(file, EPOLL_CTL_ADD, s->pipe[0], &event);
+    int result = epoll_wait(file, &event, 1, (int)(s->time_ns / 1000000));
+    int error = errno;
+    close(file);
+    errno = error;
+    return result;
+}
+
+__attribute__((noinline)) static int64_t stall_in_semaphore(stall *s) {
+    sem_t semaphore;
+    sem_init(&semaphore, 0, 0);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct timespec until = in_timespec((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec + s->time_ns);
+    return sem_timedwait(&semaphore, &until);
+}
+
+__attribute__((noinline)) static int64_t stall_in_receive(stall *s) {
+    int pair[2];
+    require(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    struct timeval time = {(time_t)(s->time_ns / 1000000000), (suseconds_t)(s->time_ns % 1000000000 / 1000)};
+    setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+    char byte;
+    ssize_t result = recv(pair[0], &byte, 1, 0);
+    int error = errno;
+    close(pair[0]), close(pair[1]);
+    errno = error;
+    return result;
+}
+
+__attribute__((noinline)) static int64_t stall_in_read(stall *s) {
+    char byte;
+    return read(s->pipe[0], &byte, 1);
+}
+
+__attribute__((noinline)) static int64_t stall_in_lock(stall *s) {
+    return pthread_mutex_lock(&s->lock);
+}
+
+__attribute__((noinline)) static int64_t stall_in_fsync(stall *s) {
+    FILE *stream = tmpfile();
+    require(stream != NULL);
+    static char block[1 << 20];
+    while (!s->released) {
+        require(pwrite(fileno(stream), block, sizeof block, (off_t)(s->rounds % 64) << 20) > 0);
+        fsync(fileno(stream));
+        s->rounds++;
+    }
+    fclose(stream);
+    return 0;
+}
+
+__attribute__((noinline)) static int64_t stall_in_spin(stall *s) {
+    while (!atomic_load_explicit(&s->released, memory_order_relaxed))
+        atomic_store_explicit(&s->rounds, s->rounds + 1, memory_order_relaxed);
+    return 0;
+}
+
+__attribute__((noinline)) static int64_t stall_in_allocate(stall *s) {
+    void *kept[256] = {0};
+    for (unsigned random = 1; !s->released; s->rounds++) {
+        random = random * 1103515245 + 12345;
+        void **slot = &kept[random >> 16 & 255];
+        free(*slot);
+        *slot = malloc(16 + (random >> 8 & (s->rounds % 64 ? 4095 : 0xfffff)));
+    }
+    for (int i = 0; i < 256; i++)
+        free(kept[i]);
+    return 0;
+}
+
+__attribute__((noinline)) static int64_t stall_in_reload(stall *s) {
+    for (; !s->released; s->rounds++) {
+        char file[sizeof s->path + 16];
+        snprintf(file, sizeof file, "%s/plugin%d.so", s->path, (int)(s->rounds & 3));
+        void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+        require(handle != NULL);
+        int (*run)(int) = (int (*)(int))(uintptr_t)dlsym(handle, "plugin_run");
+        require(run != NULL && run(12) >= 0);
+        dlclose(handle);
+    }
+    return 0;
+}
+
+static int count_object(struct dl_phdr_info *info, size_t size, void *count) {
+    (void)info, (void)size;
+    ++*(long *)count;
+    return 0;
+}
+
+__attribute__((noinline)) static int64_t stall_in_iterate(stall *s) {
+    long count = 0;
+    for (; !s->released; s->rounds++)
+        dl_iterate_phdr(count_object, &count);
+    return count;
+}
+
+static int hold_loader(struct dl_phdr_info *info, size_t size, void *context) {
+    (void)info, (void)size;
+    stall_in_read(context);
+    return 1;
+}
+
+__attribute__((noinline)) static int64_t stall_in_loader(stall *s) {
+    return dl_iterate_phdr(hold_loader, s);
+}
+
+__attribute__((noinline)) static int64_t stall_at(stall *s);
+
+/// As below, with 8 KiB to a frame.
+__attribute__((noinline)) static int64_t stall_descend_widely(stall *s, int depth) {
+    volatile char frame[8192] = {0};
+    int64_t result = depth == 0 ? stall_at(s) : stall_descend_widely(s, depth - 1);
+    return result + frame[depth & 15];
+}
+
+/// One frame per call, none of them a tail call.
+__attribute__((noinline)) static int64_t stall_descend(stall *s, int depth) {
+    volatile char frame[16] = {0};
+    int64_t result = depth == 0 ? stall_at(s) : stall_descend(s, depth - 1);
+    return result + frame[depth & 15];
+}
+
+__attribute__((noinline)) static void doze_once(stall *s, uint64_t round) {
+    struct timespec time = {0, 200000 + (long)(round % 7) * 300000};
+    struct pollfd wanted = {s->pipe[0], POLLIN, 0};
+    int result = round & 1 ? nanosleep(&time, NULL) : ppoll(&wanted, 1, &time, NULL);
+    if (result < 0 && errno == EINTR)
+        s->cut_short++;
+}
+
+/// With frames of different sizes, so that a frame mistaken for another one does not go unnoticed.
+__attribute__((noinline)) static int doze_below(stall *s, uint64_t round, int depth) {
+    volatile char frame[72] = {0};
+    if (depth == 0)
+        doze_once(s, round);
+    else
+        doze_below(s, round, depth - 1);
+    return frame[depth] + depth;
+}
+
+__attribute__((noinline)) static int64_t stall_in_doze(stall *s) {
+    for (uint64_t round = 0; !s->released; round++) {
+        int depth = (int)(round * 7919 % 41);
+        atomic_store(&s->dozer_state, round << 6 | (uint64_t)depth);
+        doze_below(s, round, depth);
+        s->rounds++;
+    }
+    return 0;
+}
+
+static int64_t (*const functions[])(stall *) = {
+    [STALL_NANOSLEEP] = stall_in_nanosleep, [STALL_POLL] = stall_in_poll,         [STALL_EPOLL] = stall_in_epoll,
+    [STALL_SEMAPHORE] = stall_in_semaphore, [STALL_RECEIVE] = stall_in_receive,   [STALL_READ] = stall_in_read,
+    [STALL_LOCK] = stall_in_lock,           [STALL_FSYNC] = stall_in_fsync,       [STALL_SPIN] = stall_in_spin,
+    [STALL_SPIN_MASKED] = stall_in_spin,    [STALL_ALLOCATE] = stall_in_allocate, [STALL_RELOAD] = stall_in_reload,
+    [STALL_ITERATE] = stall_in_iterate,     [STALL_HOLD_LOADER] = stall_in_loader, [STALL_DOZE] = stall_in_doze,
+};
+
+__attribute__((noinline)) static int64_t stall_at(stall *s) {
+    uint64_t began = now_ns();
+    atomic_store(&s->ready, true);
+    int64_t result = functions[s->kind](s);
+    s->end.error = errno;
+    s->end.lasted_ns = now_ns() - began;
+    return result;
+}
+
+// Their threads.
+
+static void note_identity(stall *s) {
+    pthread_attr_t attributes;
+    void *low;
+    size_t size;
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getstack(&attributes, &low, &size);
+    pthread_attr_destroy(&attributes);
+    s->low = (uintptr_t)low;
+    s->high = s->low + size;
+    s->thread = (pid_t)syscall(SYS_gettid);
+}
+
+static void *run(void *context) {
+    stall *s = context;
+    note_identity(s);
+    if (s->kind == STALL_SPIN_MASKED) {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, NULL);
+    }
+    s->end.result = s->depth < 0 ? stall_descend_widely(s, -s->depth) : stall_descend(s, s->depth);
+    if (s->kind == STALL_SPIN_MASKED) {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_UNBLOCK, &all, NULL);  // what is pending arrives here
+    }
+    return NULL;
+}
+
+static void *run_briefly(void *context) {
+    stall *s = context;
+    note_identity(s);
+    atomic_store(&s->ready, true);
+    static atomic_int threads;
+    for (volatile int i = atomic_fetch_add(&threads, 1) % 97 * 10000; i > 0; i--) {}
+    return NULL;
+}
+
+static stall *start(stall *s, void *(*body)(void *)) {
+    require(pipe2(s->pipe, O_CLOEXEC) == 0);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_lock(&s->lock);
+    require(pthread_create(&s->handle, NULL, body, s) == 0);
+    while (!atomic_load(&s->ready))
+        sched_yield();
+    return s;
+}
+
+stall *stall_start(stall_kind kind, int depth, uint64_t time_ns, const char *path) {
+    stall *s = calloc(1, sizeof *s);
+    require(s != NULL);
+    s->kind = kind;
+    s->depth = depth;
+    s->time_ns = time_ns;
+    strncpy(s->path, path ? path : "", sizeof s->path - 1);
+    return start(s, run);
+}
+
+stall *stall_start_brief(void) {
+    stall *s = calloc(1, sizeof *s);
+    require(s != NULL);
+    return start(s, run_briefly);
+}
+
+pid_t stall_thread(const stall *s) { return s->thread; }
+uint64_t stall_stack_low(const stall *s) { return s->low; }
+uint64_t stall_stack_high(const stall *s) { return s->high; }
+uint64_t stall_rounds(const stall *s) { return s->rounds; }
+uint64_t stall_dozer_state(const stall *s) { return atomic_load(&s->dozer_state); }
+
+stall_end stall_finish(stall *s) {
+    s->released = true;
+    pthread_mutex_unlock(&s->lock);
+    if (s->kind == STALL_READ || s->kind == STALL_HOLD_LOADER)
+        require(write(s->pipe[1], "", 1) == 1);
+    pthread_join(s->handle, NULL);
+    stall_end end = s->end;
+    end.rounds = s->rounds;
+    end.cut_short = s->cut_short;
+    close(s->pipe[0]), close(s->pipe[1]);
+    free(s);
+    return end;
+}
+
+// Signals, as an application uses them.
+
+static _Atomic uint64_t counted;
+
+static void count_signal(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)info, (void)context;
+    counted++;
+}
+
+void stall_count_signals(int signal) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = count_signal;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    sigaction(signal, &action, NULL);
+}
+
+uint64_t stall_counted_signals(void) { return counted; }
+void stall_send_own(pid_t thread, int signal) { syscall(SYS_tgkill, getpid(), thread, signal); }
+void stall_reset_signal(int number) { signal(number, SIG_DFL); }
+
+stall_handler stall_installed(int signal) {
+    struct sigaction action;
+    sigaction(signal, NULL, &action);
+    if (action.sa_flags & SA_SIGINFO)
+        return action.sa_sigaction == count_signal ? STALL_HANDLER_COUNTS : STALL_HANDLER_OTHER;
+    return action.sa_handler == SIG_DFL ? STALL_HANDLER_DEFAULT : STALL_HANDLER_OTHER;
+}
+
+static atomic_bool frozen;
+
+static void freeze(int signal) {
+    (void)signal;
+    for (atomic_store(&frozen, true);;) {}
+}
+
+void stall_freeze(pid_t thread) {
+    signal(SIGUSR1, freeze);
+    syscall(SYS_tgkill, getpid(), thread, SIGUSR1);
+    while (!atomic_load(&frozen))
+        sched_yield();
+}
+
+void stall_mask(int signal, bool blocked) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, signal);
+    pthread_sigmask(blocked ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
+const char *stall_file_of(const char *symbol) {
+    Dl_info info;
+    void *address = dlsym(RTLD_DEFAULT, symbol);
+    return address && dladdr(address, &info) ? info.dli_fname : NULL;
+}

@@ -1,0 +1,141 @@
+import CStalls
+import Glibc
+@testable import StackCapture
+import Symbolication
+import Testing
+
+extension CaptureTests {
+    @Suite("A thread blocked in a system call")
+    struct BlockedThreadTests {
+        let capturer: StackCapturer
+
+        init() throws {
+            capturer = try StackCapturer(deadline: .seconds(5))
+        }
+
+        struct Wait: CustomTestStringConvertible {
+            var kind: stall_kind
+            var function: String
+            var systemCall: String
+            var testDescription: String { function }
+        }
+
+        static let waits = [
+            Wait(kind: STALL_NANOSLEEP, function: "stall_in_nanosleep", systemCall: "clock_nanosleep"),
+            Wait(kind: STALL_POLL, function: "stall_in_poll", systemCall: "poll"),
+            Wait(kind: STALL_EPOLL, function: "stall_in_epoll", systemCall: "epoll_wait"),
+            Wait(kind: STALL_SEMAPHORE, function: "stall_in_semaphore", systemCall: "futex"),
+            Wait(kind: STALL_RECEIVE, function: "stall_in_receive", systemCall: "recvfrom"),
+            Wait(kind: STALL_READ, function: "stall_in_read", systemCall: "read"),
+            Wait(kind: STALL_LOCK, function: "stall_in_lock", systemCall: "futex"),
+        ]
+
+        @Test("is captured quietly, with its call and every frame", arguments: waits)
+        func captured(_ wait: Wait) throws {
+            let stall = Stall(wait.kind, depth: 7, for: .milliseconds(200))
+            defer { stall.finish() }
+            let stack = try capturer.captureBlocked(stall)
+            #expect(stack.systemCall?.name == wait.systemCall)
+            #expect(stack.systemCall?.arguments.count == 6)
+            #expect(stack.isComplete)
+            #expect(stack.cost.heldNanoseconds == 0)
+            #expect(stack.cost.bytesCopied > 0)
+            let names = names(of: stack)
+            let expected = [wait.function, "stall_at"] + Array(repeating: "stall_descend", count: 8) + ["run"]
+            #expect(names.drop { $0 != wait.function }.starts(with: expected), "\(names)")
+        }
+
+        @Test("gets no signal: a timed wait that is captured a hundred times lasts its time", arguments: waits.prefix(5))
+        func undisturbed(_ wait: Wait) throws {
+            let sent = capturer.counters.signalsSent
+            let time = Duration.milliseconds(400)
+            let stall = Stall(wait.kind, for: time)
+            _ = try capturer.captureBlocked(stall)
+            // Signals that get it there do not count.
+            let sentOnArrival = capturer.counters.signalsSent
+            var quiet = 0
+            for _ in 0..<100 {
+                let stack = try capturer.capture(stall).get()
+                quiet += stack.method == .quiet && stack.systemCall?.name == wait.systemCall ? 1 : 0
+            }
+            #expect(capturer.counters.signalsSent == sentOnArrival)
+            #expect(sentOnArrival - sent <= 1)
+            #expect(quiet == 100)
+            let end = stall.finish()
+            #expect(Duration.nanoseconds(end.lasted_ns) >= time - .milliseconds(1))
+            let timeouts: [stall_kind: Int32] = [STALL_SEMAPHORE: ETIMEDOUT, STALL_RECEIVE: EAGAIN]
+            let error = timeouts[wait.kind]
+            #expect(end.result == (error == nil ? 0 : -1))
+            if let error { #expect(end.error == error) }
+        }
+
+        @Test("is captured while it synchronises a file, whether it waits or runs")
+        func fsync() throws {
+            let stall = Stall(STALL_FSYNC)
+            defer { stall.finish() }
+            var captured = 0
+            for _ in 0..<200 {
+                switch capturer.capture(stall) {
+                case .failure(let error): #expect(error.code == .threadKeptMoving)
+                case .success(let stack):
+                    captured += 1
+                    #expect(names(of: stack).contains("stall_in_fsync"))
+                }
+            }
+            #expect(captured > 100)
+        }
+
+        @Test("that holds the loader's lock is captured and named at once")
+        func holdsLoader() throws {
+            let stall = Stall(STALL_HOLD_LOADER)
+            defer { stall.finish() }
+            let names = try names(of: capturer.captureBlocked(stall))
+            #expect(names.contains("hold_loader"))
+            #expect(names.contains("dl_iterate_phdr"))
+        }
+
+        @Test("is captured through /proc/self/mem where process_vm_readv is refused")
+        func throughFile() throws {
+            capturer.invalidate()
+            let capturer = try StackCapturer(signal: SIGPROF, deadline: .seconds(5), readsThroughFile: true)
+            let stall = Stall(STALL_READ, depth: 3)
+            defer { stall.finish() }
+            let stack = try capturer.captureBlocked(stall)
+            #expect(stack.isComplete)
+            #expect(names(of: stack).contains("stall_in_read"))
+        }
+
+        /// The thread publishes how deep it is; a capture during which that word did not change must show exactly that depth. What a
+        /// stack has besides depends only on the call: the first capture of each kind says how much.
+        @Test("and woken all the time is never shown at a depth it was not at")
+        func dozing() throws {
+            let stall = Stall(STALL_DOZE)
+            var verified = 0
+            var wrong = 0
+            var besides: [Bool: Int] = [:]
+            var failures: [CaptureError.Code: Int] = [:]
+            while verified < 6000 && failures.values.reduce(0, +) < 6000 {
+                let before = stall.dozerState
+                let result = capturer.capture(stall)
+                let isSteady = stall.dozerState == before
+                switch result {
+                case .failure(let error): failures[error.code, default: 0] += 1
+                case .success(let stack) where isSteady && stack.method == .quiet:
+                    let rest = stack.frames.count - Int(stall_dozer_depth(before))
+                    let expected = besides[stall_dozer_polls(before), default: rest]
+                    besides[stall_dozer_polls(before)] = expected
+                    verified += 1
+                    wrong += stack.isComplete && rest == expected ? 0 : 1
+                case .success: break
+                }
+            }
+            let end = stall.finish()
+            print("dozing: \(verified) verified, \(wrong) wrong, \(failures.map { "\($0.key.name): \($0.value)" }),")
+            print("  \(end.rounds) sleeps, \(end.cut_short) cut short, \(capturer.counters)")
+            #expect(verified >= 6000)
+            #expect(wrong == 0)
+            #expect(failures.keys.allSatisfy { $0 == .threadKeptMoving })
+            #expect(end.cut_short * 1000 <= end.rounds, "the race with a thread that falls asleep is rare")
+        }
+    }
+}

@@ -1,0 +1,134 @@
+import CStalls
+import Foundation
+import Testing
+
+/// What gdb says of the same thread at the same place: the unwinder and the symbol tables against another implementation of both.
+@Suite("A captured stack is gdb's stack", .serialized, .timeLimit(.minutes(3)), .enabled(if: Debugger.isInstalled, "gdb is not installed"))
+struct DebuggerTests {
+    @Test("of a thread blocked in a system call", arguments: ["sleep", "read", "lock", "poll", "semaphore"])
+    func blocked(scenario: String) throws {
+        let host = try Host(scenario: scenario)
+        defer { host.end() }
+        #expect(host.summary.hasPrefix("quiet complete "))
+        try expectEqual(host)
+    }
+
+    /// Frozen in a signal handler, so that gdb finds the thread where the capture did. Below the handler the code stands at an
+    /// instruction of chance.
+    @Test("of a running thread, interrupted anywhere", arguments: ["loop", "json", "json", "json", "json", "json", "mainActor"])
+    func running(scenario: String) throws {
+        let host = try Host(scenario: scenario)
+        defer { host.end() }
+        #expect(host.summary == "signal complete -")
+        try expectEqual(host)
+    }
+
+    /// Address by address; the innermost of a thread that spins in its handler may be one instruction on.
+    private func expectEqual(_ host: Host) throws {
+        let theirs = try Debugger.frames(of: host.processID, thread: host.threadID)
+        let ours = host.frames
+        print("gdb: \(host.scenario): \(ours.count) frames of ours, \(theirs.count) of gdb's")
+        #expect(theirs.count > 3)
+        #expect(ours.dropFirst().map(\.address) == theirs.dropFirst().map(\.address), "\(ours)\n\(theirs)")
+        #expect(ours.first?.name == theirs.first?.name || ours.first?.address == theirs.first?.address)
+        let named = zip(ours, theirs).filter { $0.name != "?" && $1.name != "None" }
+        let same = named.count { $0.name == $1.name }
+        print("gdb: \(host.scenario): \(same) of \(named.count) names equal, the others: \(named.filter { $0.name != $1.name })")
+    }
+}
+
+struct DebuggerFrame: Equatable, CustomStringConvertible {
+    var address: String
+    var name: String
+    var description: String { "\(address) \(name)" }
+
+    /// From a line `TAG address name`.
+    init?(line: Substring, tag: String) {
+        let fields = line.split(separator: " ", maxSplits: 2)
+        guard fields.count == 3, fields[0] == tag else { return nil }
+        address = String(fields[1])
+        name = String(fields[2])
+    }
+}
+
+/// A `capture-host` that has captured itself and waits.
+final class Host {
+    let scenario: String
+    private let process = Process()
+    private(set) var frames: [DebuggerFrame] = []
+    private(set) var summary = ""
+    private(set) var threadID = ""
+
+    init(scenario: String) throws {
+        self.scenario = scenario
+        let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+        let pipe = Pipe()
+        process.executableURL = products.appendingPathComponent("capture-host")
+        process.arguments = [scenario]
+        process.standardOutput = pipe
+        try process.runWithoutSignalMask()
+        var output = ""
+        while !output.contains("READY ") || !output.hasSuffix("\n") {
+            let data = pipe.fileHandleForReading.availableData
+            if data.isEmpty { break }
+            output += String(decoding: data, as: UTF8.self)
+        }
+        for line in output.split(separator: "\n") {
+            if let frame = DebuggerFrame(line: line, tag: "FRAME") { frames.append(frame) }
+            if line.hasPrefix("STACK ") { summary = String(line.dropFirst(6)) }
+            if line.hasPrefix("READY ") { threadID = String(line.dropFirst(6)) }
+        }
+    }
+
+    var processID: Int32 { process.processIdentifier }
+
+    func end() {
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+    }
+}
+
+enum Debugger {
+    static let path = "/usr/bin/gdb"
+    static let isInstalled = FileManager.default.isExecutableFile(atPath: path)
+
+    /// The real frames: what the compiler inlined, or left by a tail call, has none.
+    private static let script = """
+        import gdb
+        thread = next(t for t in gdb.selected_inferior().threads() if t.ptid[1] == THREAD)
+        thread.switch()
+        frame = gdb.newest_frame()
+        while frame is not None:
+            if frame.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
+                function = frame.function()
+                name = (function.symtab and function.linkage_name if function else None) or frame.name()
+                print("GDB %x %s" % (frame.pc(), name))
+            frame = frame.older()
+        """
+
+    static func frames(of process: Int32, thread: String) throws -> [DebuggerFrame] {
+        let file = NSTemporaryDirectory() + "frames-\(process).py"
+        try script.replacingOccurrences(of: "THREAD", with: thread).write(toFile: file, atomically: true, encoding: .utf8)
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        let debugger = Process()
+        let pipe = Pipe()
+        debugger.executableURL = URL(fileURLWithPath: path)
+        debugger.arguments = ["-p", String(process), "-batch", "-nx", "-ex", "set backtrace past-main on", "-ex", "source \(file)"]
+        debugger.environment = ProcessInfo.processInfo.environment.merging(["DEBUGINFOD_URLS": ""]) { $1 }
+        debugger.standardInput = FileHandle.nullDevice
+        debugger.standardOutput = pipe
+        debugger.standardError = FileHandle.nullDevice
+        try debugger.runWithoutSignalMask()
+        let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        debugger.waitUntilExit()
+        return output.split(separator: "\n").compactMap { DebuggerFrame(line: $0, tag: "GDB") }
+    }
+}
+
+extension Process {
+    /// Tests run on dispatch threads, which block most signals, and a child inherits that. gdb does not work without SIGCHLD.
+    fileprivate func runWithoutSignalMask() throws {
+        for signal in [SIGCHLD, SIGUSR1, SIGINT, SIGTERM] { stall_mask(signal, false) }
+        try run()
+    }
+}

@@ -1,0 +1,95 @@
+import CStalls
+import Glibc
+import StackCapture
+import Testing
+
+extension CaptureTests {
+    @Suite("A capture that fails says why and harms nothing")
+    struct FailureTests {
+        let capturer: StackCapturer
+
+        init() throws {
+            capturer = try StackCapturer(deadline: .seconds(5))
+        }
+
+        private func failure(_ result: Result<CapturedStack, CaptureError>) -> CaptureError.Code? {
+            if case .failure(let error) = result { error.code } else { nil }
+        }
+
+        @Test("no such thread")
+        func noThread() {
+            #expect(failure(capturer.capture(threadID: Int32.max - 1, stack: 0..<4096)) == .threadGone)
+        }
+
+        @Test("a thread of another process")
+        func foreignThread() {
+            #expect(failure(capturer.capture(threadID: getppid(), stack: 0..<4096)) == .threadGone)
+        }
+
+        @Test("the calling thread itself")
+        func ownThread() throws {
+            let own = try #require(ThreadIdentity.current())
+            #expect(failure(capturer.capture(threadID: own.threadID, stack: own.stack)) == .ownThread)
+        }
+
+        @Test("a thread that exits while it is captured")
+        func exiting() {
+            var codes: [CaptureError.Code?: Int] = [:]
+            for _ in 0..<500 {
+                let stall = Stall()
+                codes[failure(capturer.capture(stall)), default: 0] += 1
+                stall.finish()
+            }
+            print("exiting: \(codes.map { "\($0.key?.name ?? "captured"): \($0.value)" })")
+            let expected: Set<CaptureError.Code?> = [nil, .threadGone, .stackOutOfBounds, .notDelivered, .memoryUnreadable]
+            #expect(Set(codes.keys).isSubset(of: expected))
+        }
+
+        @Test("a thread that has the signal blocked, and the late signal is ignored")
+        func masked() throws {
+            capturer.invalidate()
+            let capturer = try StackCapturer()  // with the usual, short deadline
+            let late = capturer.counters.lateSignals
+            let stall = Stall(STALL_SPIN_MASKED)
+            #expect(failure(capturer.capture(stall)) == .signalBlocked)
+            #expect(failure(capturer.capture(stall)) == .signalBlocked)
+            #expect(capturer.counters.lateSignals == late)
+            stall.finish()  // unblocks
+            #expect(capturer.counters.lateSignals > late)
+            capturer.invalidate()
+            let patient = try StackCapturer(deadline: .seconds(5))
+            let other = Stall(STALL_SPIN)
+            defer { other.finish() }
+            #expect(try patient.capture(other).get().isComplete)
+        }
+
+        @Test("a stack pointer outside the bounds", arguments: [STALL_SPIN, STALL_READ])
+        func outside(kind: stall_kind) throws {
+            let stall = Stall(kind)
+            defer { stall.finish() }
+            let wrong = [0..<UInt(4096), stall.stack.upperBound..<stall.stack.upperBound + 4096, 4096..<4096]
+            for bounds in wrong {
+                #expect(failure(capturer.capture(threadID: stall.threadID, stack: bounds)) == .stackOutOfBounds)
+            }
+        }
+
+        @Test("bounds that reach into unmapped memory cost nothing but that part", arguments: [STALL_SPIN, STALL_READ])
+        func beyondTheStack(kind: stall_kind) throws {
+            let stall = Stall(kind)
+            defer { stall.finish() }
+            let stale = UInt(4096)..<(UInt(1) << 47) - 4096
+            for _ in 0..<50 {
+                let stack = try capturer.capture(threadID: stall.threadID, stack: stale).get()
+                #expect(names(of: stack).contains("stall_descend"))
+            }
+        }
+
+        @Test("every message names itself and says what to do")
+        func messages() {
+            let error = CaptureError(.memoryUnreadable, underlying: EPERM)
+            #expect(error.description.hasPrefix("memory_unreadable: "))
+            #expect(error.description.hasSuffix("(errno 1)"))
+            #expect(CaptureError(.invalidated).description.contains("make a new one"))
+        }
+    }
+}

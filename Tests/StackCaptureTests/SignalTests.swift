@@ -1,0 +1,107 @@
+import CStalls
+import Glibc
+import StackCapture
+import Testing
+
+extension CaptureTests {
+    @Suite("The capture signal")
+    struct SignalTests {
+        private func code(_ body: () throws -> some Any) -> CaptureError.Code? {
+            do {
+                _ = try body()
+                return nil
+            } catch {
+                return (error as? CaptureError)?.code
+            }
+        }
+
+        @Test("has one capturer at a time; another signal has its own")
+        func oneAtATime() throws {
+            let first = try StackCapturer(deadline: .seconds(5))
+            #expect(code { try StackCapturer(deadline: .seconds(5)) } == .signalInUse)
+            let other = try StackCapturer(signal: SIGUSR2, deadline: .seconds(5))
+            let stall = Stall(STALL_SPIN)
+            defer { stall.finish() }
+            #expect(try first.capture(stall).get().isComplete)
+            #expect(try other.capture(stall).get().isComplete)
+        }
+
+        @Test("must be one that can be handled", arguments: [0, -1, 65, 1000, SIGKILL, SIGSTOP])
+        func unusable(signal: Int32) {
+            #expect(code { try StackCapturer(signal: signal) } == .unusableSignal)
+        }
+
+        @Test("goes on to the application's handler when the application sends it")
+        func passedOn() throws {
+            stall_count_signals(SIGPROF)
+            defer { stall_reset_signal(SIGPROF) }
+            let capturer = try StackCapturer(deadline: .seconds(5))
+            let stall = Stall(STALL_SPIN)
+            defer { stall.finish() }
+            let counted = stall_counted_signals()
+            let passedOn = capturer.counters.signalsPassedOn
+            for round in 1...20 {
+                stall_send_own(stall.threadID, SIGPROF)
+                while stall_counted_signals() < counted + UInt64(round) {}
+                #expect(try capturer.capture(stall).get().isComplete)
+            }
+            #expect(stall_counted_signals() == counted + 20, "captures are not the application's business")
+            #expect(capturer.counters.signalsPassedOn == passedOn + 20)
+            capturer.invalidate()
+            #expect(stall_installed(SIGPROF) == STALL_HANDLER_COUNTS)
+        }
+
+        @Test("is as before after invalidate, and captures say why they fail")
+        func invalidated() throws {
+            let capturer = try StackCapturer(deadline: .seconds(5))
+            #expect(stall_installed(SIGPROF) == STALL_HANDLER_OTHER)
+            capturer.invalidate()
+            capturer.invalidate()
+            #expect(stall_installed(SIGPROF) == STALL_HANDLER_DEFAULT)
+            let stall = Stall(STALL_SPIN)
+            defer { stall.finish() }
+            #expect(code { try capturer.capture(stall).get() } == .invalidated)
+            let next = try StackCapturer(deadline: .seconds(5))
+            #expect(try next.capture(stall).get().isComplete)
+        }
+
+        @Test("is given up with the last reference")
+        func released() throws {
+            do { _ = try StackCapturer(deadline: .seconds(5)) }
+            #expect(stall_installed(SIGPROF) == STALL_HANDLER_DEFAULT)
+        }
+
+        /// SIGPROF's default action ends the process: without care this test ends it.
+        @Test("that is still pending when the default handler returns is discarded")
+        func pendingAtTheEnd() throws {
+            let capturer = try StackCapturer()
+            let stall = Stall(STALL_SPIN_MASKED)
+            #expect(code { try capturer.capture(stall).get() } == .signalBlocked)
+            capturer.invalidate()
+            #expect(stall_installed(SIGPROF) == STALL_HANDLER_DEFAULT)
+            stall.finish()  // unblocks
+        }
+
+        @Test("that the application has taken over is neither sent nor taken back")
+        func takenOver() throws {
+            let capturer = try StackCapturer(signal: SIGUSR1)
+            let stall = Stall(STALL_SPIN)
+            defer { stall.finish() }
+            let blocked = Stall(STALL_READ)
+            defer { blocked.finish() }
+            let counted = stall_counted_signals()
+            stall_count_signals(SIGUSR1)
+            #expect(code { try capturer.capture(stall).get() } == .signalInUse)
+            #expect(try capturer.captureBlocked(blocked).isComplete, "a quiet capture needs no signal")
+            capturer.invalidate()
+            #expect(stall_installed(SIGUSR1) == STALL_HANDLER_COUNTS)
+            #expect(stall_counted_signals() == counted)
+        }
+
+        @Test("leaves C++ exceptions to libgcc's unwinder")
+        func exceptions() throws {
+            let file = try unsafe #require(stall_file_of("_Unwind_RaiseException"))
+            #expect(unsafe String(cString: file).contains("libgcc_s"))
+        }
+    }
+}

@@ -1,0 +1,47 @@
+import Glibc
+import StackCapture
+import Synchronization
+
+/// A thread that spins in a closure called through a generic function.
+final class SpinningWorker: Sendable {
+    private let found = Mutex<ThreadIdentity?>(nil)
+    private let isReleased = Atomic(false)
+    private let handle = Mutex<pthread_t?>(nil)
+
+    init() {
+        var thread = pthread_t()
+        let context = unsafe Unmanaged.passUnretained(self).toOpaque()  // joined before it goes
+        unsafe pthread_create(
+            &thread,
+            nil,
+            { context in
+                unsafe Unmanaged<SpinningWorker>.fromOpaque(context!).takeUnretainedValue().run()
+                return nil
+            },
+            context
+        )
+        handle.withLock { $0 = thread }
+        while found.withLock({ $0 == nil }) { sched_yield() }
+    }
+
+    var identity: ThreadIdentity { found.withLock { $0! } }
+
+    func finish() {
+        isReleased.store(true, ordering: .relaxed)
+        if let thread = handle.withLock({ $0.take() }) { pthread_join(thread, nil) }
+    }
+
+    private func run() {
+        found.withLock { $0 = ThreadIdentity.current() }
+        _ = applyTwice([1, 2]) { element in
+            var sum = element
+            while !isReleased.load(ordering: .relaxed) { sum = sum &* 31 &+ 7 }
+            return sum
+        }
+    }
+}
+
+@inline(never)
+private func applyTwice<Element>(_ elements: [Element], _ body: (Element) -> Element) -> [Element] {
+    elements.map { body(body($0)) }
+}

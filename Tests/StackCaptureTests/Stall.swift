@@ -1,0 +1,40 @@
+import CStalls
+import StackCapture
+
+/// A thread of the fixture's that stands still, or does not. To be finished.
+@safe final class Stall: Sendable {
+    /// Good until `finish`, which is called once, by the test that made it.
+    nonisolated(unsafe) private let handle: OpaquePointer
+
+    init(_ kind: stall_kind, depth: Int = 5, for time: Duration = .zero, path: String? = nil) {
+        let time_ns = UInt64(time / .nanoseconds(1))
+        unsafe handle = stall_start(kind, Int32(depth), time_ns, path)
+    }
+
+    /// One that ends by itself at once.
+    init() {
+        unsafe handle = stall_start_brief()
+    }
+
+    var threadID: Int32 { unsafe stall_thread(handle) }
+    var stack: Range<UInt> { unsafe UInt(stall_stack_low(handle))..<UInt(stall_stack_high(handle)) }
+    var rounds: UInt64 { unsafe stall_rounds(handle) }
+    var dozerState: UInt64 { unsafe stall_dozer_state(handle) }
+
+    @discardableResult
+    func finish() -> stall_end { unsafe stall_finish(handle) }
+}
+
+extension StackCapturer {
+    func capture(_ stall: Stall) -> Result<CapturedStack, CaptureError> {
+        capture(threadID: stall.threadID, stack: stall.stack)
+    }
+
+    /// Captures until the thread has arrived in a system call: the fixture says "about to", not "in".
+    func captureBlocked(_ stall: Stall) throws(CaptureError) -> CapturedStack {
+        while true {
+            let stack = try capture(stall).get()
+            if stack.method == .quiet { return stack }
+        }
+    }
+}
