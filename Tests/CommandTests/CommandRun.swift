@@ -15,6 +15,19 @@
         init(arguments: [String], environment: [String: String] = [:], directory: String? = nil) throws {
             let process = Self.process(arguments, environment: environment)
             if let directory { process.currentDirectoryURL = URL(filePath: directory) }
+            try self.init(process)
+        }
+
+        /// Runs a tool of the system.
+        init(tool: String, _ arguments: [String]) throws {
+            let process = Process()
+            process.executableURL = URL(filePath: tool)
+            process.arguments = arguments
+            process.standardInput = FileHandle.nullDevice
+            try self.init(process)
+        }
+
+        private init(_ process: Process) throws {
             // Files, not pipes: nothing has to be read while it runs.
             let files = try (0..<2).map { _ in try TemporaryFile() }
             (process.standardOutput, process.standardError) = (files[0].handle, files[1].handle)

@@ -47,8 +47,8 @@
             let file = NSTemporaryDirectory() + "stall-frames-\(UUID()).gdb"
             try script.write(toFile: file, atomically: true, encoding: .utf8)
             defer { try? FileManager.default.removeItem(atPath: file) }
-            let gdb = try ToolRun(
-                "/usr/bin/gdb",
+            let gdb = try CommandRun(
+                tool: "/usr/bin/gdb",
                 ["-nx", "-batch", "-p", "\(pid)", "-ex", "set backtrace past-main on", "-x", file]
             )
             return gdb.output.split(separator: "\n").filter { $0.hasPrefix("PC ") }

@@ -53,22 +53,4 @@
             throw CocoaError(.fileNoSuchFile)
         }
     }
-
-    /// Runs a tool of the system to its end.
-    struct ToolRun {
-        let output: String
-        let errors: String
-
-        init(_ path: String, _ arguments: [String]) throws {
-            let process = Process()
-            let (output, errors) = (Pipe(), Pipe())
-            process.executableURL = URL(filePath: path)
-            process.arguments = arguments
-            (process.standardOutput, process.standardError) = (output, errors)
-            try process.run()
-            self.output = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-            self.errors = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-            process.waitUntilExit()
-        }
-    }
 #endif

@@ -63,8 +63,8 @@
             try server.request("stall/sleep?ms=400")
             _ = try server.report { $0.state == .recovered }
             for name in ["stall-watchdog", "stall-reporter"] {
-                let trace = try ToolRun(
-                    "/usr/bin/timeout",
+                let trace = try CommandRun(
+                    tool: "/usr/bin/timeout",
                     ["5", "/usr/bin/strace", "-p", "\(try server.threadID(named: name))"]
                 )
                 // The one line is the wait that strace found the thread in.
