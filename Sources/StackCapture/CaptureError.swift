@@ -42,7 +42,8 @@ extension CaptureError.Code {
     /// The stack pointer lies outside the range given.
     public static let stackOutOfBounds = Self(
         name: "stack_out_of_bounds",
-        advice: "the thread runs on another stack than the one given: take its bounds anew (alternate signal stacks have others)"
+        advice:
+            "the thread runs on another stack than the one given: take its bounds anew (alternate signal stacks have others)"
     )
     /// The stack could not be read.
     public static let memoryUnreadable = Self(
@@ -62,7 +63,8 @@ extension CaptureError.Code {
     /// The thread went to sleep and woke so often that no copy was consistent within the deadline.
     public static let threadKeptMoving = Self(
         name: "thread_kept_moving",
-        advice: "the thread sleeps and wakes too often for a quiet copy: it is not stalled; if you need its stack, allow more time"
+        advice:
+            "the thread sleeps and wakes too often for a quiet copy: it is not stalled; if you need its stack, allow more time"
     )
     /// The signal belongs to another capturer, or another handler was installed over ours.
     public static let signalInUse = Self(

@@ -29,19 +29,25 @@ extension Demangler {
 
     /// Code that the compiler adds of its own accord. It stands in nobody's source.
     private static let madeUp = [
-        "protocol witness for ", "dispatch thunk of ", "reabstraction thunk ", "partial apply ", "outlined ", "merged outlined ",
-        "type metadata ", "lazy protocol witness ", "value witness ", "generic type metadata ", "instantiation function for ",
-        "lazy cache variable ", "associated type ", "associated conformance ", "base witness ", "method lookup function ",
+        "protocol witness for ", "dispatch thunk of ", "reabstraction thunk ", "partial apply ", "outlined ",
+        "merged outlined ",
+        "type metadata ", "lazy protocol witness ", "value witness ", "generic type metadata ",
+        "instantiation function for ",
+        "lazy cache variable ", "associated type ", "associated conformance ", "base witness ",
+        "method lookup function ",
         "metadata ", "back deployment ", "distributed thunk ", "vtable thunk for ", "key path ", "noncanonical ",
-        "keypath ", "class metadata ", "default associated ", "demangling cache ", "async function pointer to ", "curry thunk of ",
+        "keypath ", "class metadata ", "default associated ", "demangling cache ", "async function pointer to ",
+        "curry thunk of ",
         "coroutine continuation ",
     ]
 
     /// Phrases in front of a function that stands in the source.
     private static let decorations = [
         "static ", "merged ", "@objc ", "@nonobjc ", "dynamic ", "override ", "async ", "specialized ", "distributed ",
-        "one-time initialization function for ", "one-time initialization token for ", "variable initialization expression of ",
-        "property wrapper backing initializer of ", "infix operator ", "prefix operator ", "postfix operator ", "curry thunk of ",
+        "one-time initialization function for ", "one-time initialization token for ",
+        "variable initialization expression of ",
+        "property wrapper backing initializer of ", "infix operator ", "prefix operator ", "postfix operator ",
+        "curry thunk of ",
         "opaque type descriptor for ", "owned ",
     ]
 
@@ -69,7 +75,9 @@ extension Demangler {
 
     /// `generic specialization <Swift.Int> of `, `function signature specialization <Arg[0] = Dead> of `
     private static func peelSpecialization(_ text: Substring) -> Substring? {
-        let phrases = ["generic ", "function signature ", "inlined generic ", "closure propagated ", "capture promoted "]
+        let phrases = [
+            "generic ", "function signature ", "inlined generic ", "closure propagated ", "capture promoted ",
+        ]
         guard phrases.contains(where: text.hasPrefix), let open = text.firstIndex(of: "<") else { return nil }
         return text[open...].droppingBrackets().after(" of ", atStart: true)
     }

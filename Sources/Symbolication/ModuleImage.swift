@@ -20,7 +20,9 @@ struct ModuleImage: Sendable, Hashable {
         firstPage = page
         let base = start &- UInt(first.p_vaddr)
         loadBase = base
-        end = headers.filter { $0.p_type == UInt32(PT_LOAD) }.map { base &+ UInt($0.p_vaddr &+ $0.p_memsz) }.max() ?? start
+        end =
+            headers.filter { $0.p_type == UInt32(PT_LOAD) }.map { base &+ UInt($0.p_vaddr &+ $0.p_memsz) }.max()
+            ?? start
         var found: String?
         for note in headers where note.p_type == UInt32(PT_NOTE) && found == nil {
             let size = min(Int(clamping: note.p_filesz), Self.pageSize)

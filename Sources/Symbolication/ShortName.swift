@@ -13,7 +13,8 @@ enum ShortName {
 
     /// `closure #1`, of a phrase that says it stands inside another function.
     private static func nestedName(at text: Substring) -> Substring? {
-        guard let hash = text.firstIndex(of: "#"), text[..<hash].split(separator: " ").count <= 2, text[..<hash].last == " ",
+        guard let hash = text.firstIndex(of: "#"), text[..<hash].split(separator: " ").count <= 2,
+            text[..<hash].last == " ",
             text.first != "("
         else { return nil }
         return text[..<text[hash...].endOfWord]
@@ -22,7 +23,9 @@ enum ShortName {
     /// `(extension in main):Swift.Array.sum<A>(of: Swift.Int) async -> A` → `Array.sum(of:)`
     private static func entity(_ text: Substring) -> String {
         var rest = text
-        if rest.hasPrefix("(extension in "), let colon = rest.firstIndex(of: ":") { rest = rest[rest.index(after: colon)...] }
+        if rest.hasPrefix("(extension in "), let colon = rest.firstIndex(of: ":") {
+            rest = rest[rest.index(after: colon)...]
+        }
         if let dot = rest.firstIndex(of: "."), !rest[..<dot].contains(where: { " (<".contains($0) }) {
             rest = rest[rest.index(after: dot)...]
         }

@@ -85,7 +85,7 @@ extension SymbolIndex {
     @unsafe private mutating func collect(_ table: SymbolTable) {
         var found: [(entry: Entry, rank: Int)] = []
         unsafe found.reserveCapacity(table.symbols.count)
-        for unsafe symbol in unsafe table.symbols where symbol.isDefinedFunction {
+        for unsafesymbol in unsafe table.symbols where symbol.isDefinedFunction {
             let size = UInt32(clamping: symbol.st_size)
             found.append((Entry(address: symbol.st_value, size: size, name: symbol.st_name), symbol.rank))
         }
@@ -107,7 +107,9 @@ extension SymbolIndex {
     private let names: UnsafeRawBufferPointer
 
     init?(_ elf: OpaquePointer) {
-        guard let section = unsafe Self.section(SHT_SYMTAB, in: elf) ?? Self.section(SHT_DYNSYM, in: elf) else { return nil }
+        guard let section = unsafe Self.section(SHT_SYMTAB, in: elf) ?? Self.section(SHT_DYNSYM, in: elf) else {
+            return nil
+        }
         var header = GElf_Shdr()
         guard unsafe gelf_getshdr(section, &header) != nil,
             let symbols = unsafe Self.bytes(of: section),

@@ -3,7 +3,12 @@ import Foundation
 import Testing
 
 /// What gdb says of the same thread at the same place: the unwinder and the symbol tables against another implementation of both.
-@Suite("A captured stack is gdb's stack", .serialized, .timeLimit(.minutes(3)), .enabled(if: Debugger.isInstalled, "gdb is not installed"))
+@Suite(
+    "A captured stack is gdb's stack",
+    .serialized,
+    .timeLimit(.minutes(3)),
+    .enabled(if: Debugger.isInstalled, "gdb is not installed")
+)
 struct DebuggerTests {
     @Test("of a thread blocked in a system call", arguments: ["sleep", "read", "lock", "poll", "semaphore"])
     func blocked(scenario: String) throws {
@@ -15,7 +20,10 @@ struct DebuggerTests {
 
     /// Frozen in a signal handler, so that gdb finds the thread where the capture did. Below the handler the code stands at an
     /// instruction of chance.
-    @Test("of a running thread, interrupted anywhere", arguments: ["loop", "json", "json", "json", "json", "json", "mainActor"])
+    @Test(
+        "of a running thread, interrupted anywhere",
+        arguments: ["loop", "json", "json", "json", "json", "json", "mainActor"]
+    )
     func running(scenario: String) throws {
         let host = try Host(scenario: scenario)
         defer { host.end() }
@@ -33,7 +41,9 @@ struct DebuggerTests {
         #expect(ours.first?.name == theirs.first?.name || ours.first?.address == theirs.first?.address)
         let named = zip(ours, theirs).filter { $0.name != "?" && $1.name != "None" }
         let same = named.count { $0.name == $1.name }
-        print("gdb: \(host.scenario): \(same) of \(named.count) names equal, the others: \(named.filter { $0.name != $1.name })")
+        print(
+            "gdb: \(host.scenario): \(same) of \(named.count) names equal, the others: \(named.filter { $0.name != $1.name })"
+        )
     }
 }
 
@@ -108,12 +118,18 @@ enum Debugger {
 
     static func frames(of process: Int32, thread: String) throws -> [DebuggerFrame] {
         let file = NSTemporaryDirectory() + "frames-\(process).py"
-        try script.replacingOccurrences(of: "THREAD", with: thread).write(toFile: file, atomically: true, encoding: .utf8)
+        try script.replacingOccurrences(of: "THREAD", with: thread).write(
+            toFile: file,
+            atomically: true,
+            encoding: .utf8
+        )
         defer { try? FileManager.default.removeItem(atPath: file) }
         let debugger = Process()
         let pipe = Pipe()
         debugger.executableURL = URL(fileURLWithPath: path)
-        debugger.arguments = ["-p", String(process), "-batch", "-nx", "-ex", "set backtrace past-main on", "-ex", "source \(file)"]
+        debugger.arguments = [
+            "-p", String(process), "-batch", "-nx", "-ex", "set backtrace past-main on", "-ex", "source \(file)",
+        ]
         debugger.environment = ProcessInfo.processInfo.environment.merging(["DEBUGINFOD_URLS": ""]) { $1 }
         debugger.standardInput = FileHandle.nullDevice
         debugger.standardOutput = pipe
