@@ -21,14 +21,14 @@ public enum Demangler {
     private static func demangleSwift(_ symbol: String) -> String? {
         var symbol = symbol
         let result = symbol.withUTF8 { utf8 in
-            unsafe swift_demangle(utf8.baseAddress, utf8.count, nil, nil, 0)
+            unsafe swiftDemangle(utf8.baseAddress, utf8.count, nil, nil, 0)
         }
         return unsafe owned(result)
     }
 
     private static func demangleCPlusPlus(_ symbol: String) -> String? {
         var status: CInt = 0
-        return unsafe owned(symbol.withCString { unsafe __cxa_demangle($0, nil, nil, &status) })
+        return unsafe owned(symbol.withCString { unsafe cxaDemangle($0, nil, nil, &status) })
     }
 
     /// Both demanglers allocate their result with malloc.
@@ -41,7 +41,7 @@ public enum Demangler {
 
 /// The Swift runtime's own demangler, exported for tools: swift/Demangling/Demangle.h.
 @_silgen_name("swift_demangle")
-private func swift_demangle(
+private func swiftDemangle(
     _ symbol: UnsafePointer<UInt8>?,
     _ length: Int,
     _ buffer: UnsafeMutablePointer<CChar>?,
@@ -51,7 +51,7 @@ private func swift_demangle(
 
 /// The C++ runtime's: Itanium C++ ABI, 3.4.
 @_silgen_name("__cxa_demangle")
-private func __cxa_demangle(
+private func cxaDemangle(
     _ symbol: UnsafePointer<CChar>,
     _ buffer: UnsafeMutablePointer<CChar>?,
     _ size: UnsafeMutablePointer<Int>?,

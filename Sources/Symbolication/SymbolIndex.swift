@@ -85,7 +85,9 @@ extension SymbolIndex {
     @unsafe private mutating func collect(_ table: SymbolTable) {
         var found: [(entry: Entry, rank: Int)] = []
         unsafe found.reserveCapacity(table.symbols.count)
-        for unsafesymbol in unsafe table.symbols where symbol.isDefinedFunction {
+        for index in unsafe table.symbols.indices {
+            let symbol = unsafe table.symbols[index]
+            guard symbol.isDefinedFunction else { continue }
             let size = UInt32(clamping: symbol.st_size)
             found.append((Entry(address: symbol.st_value, size: size, name: symbol.st_name), symbol.rank))
         }
