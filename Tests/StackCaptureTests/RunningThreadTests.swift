@@ -88,7 +88,9 @@ extension CaptureTests {
                     quiet += stack.method == .quiet ? 1 : 0
                     let names = names(of: stack)
                     // The C runtime's own start and end code for modules comes without unwind tables.
-                    let untabled = ["__do_global_dtors_aux", "register_tm_clones", "deregister_tm_clones", "frame_dummy"]
+                    let untabled = [
+                        "__do_global_dtors_aux", "register_tm_clones", "deregister_tm_clones", "frame_dummy",
+                    ]
                     if stack.truncation == .noUnwindTable && !Set(untabled).isDisjoint(with: names) { continue }
                     #expect(stack.isComplete, "\(names) \(String(describing: stack.truncation))")
                     #expect(names.count { $0 == "stall_descend" } == 5, "\(names)")
