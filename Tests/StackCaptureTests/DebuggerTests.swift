@@ -37,7 +37,12 @@ struct DebuggerTests {
         let ours = host.frames
         print("gdb: \(host.scenario): \(ours.count) frames of ours, \(theirs.count) of gdb's")
         #expect(theirs.count > 3)
-        #expect(ours.dropFirst().map(\.address) == theirs.dropFirst().map(\.address), "\(ours)\n\(theirs)")
+        // Code without an unwind table, caught before it has set up its frame, hides its caller; the frame says that it may. gdb
+        // reads the instructions there.
+        let hidden = Set(theirs.dropFirst().map(\.address)).subtracting(ours.map(\.address))
+        #expect(hidden.count <= host.untabled, "\(ours)\n\(theirs)")
+        let visible = theirs.dropFirst().map(\.address).filter { !hidden.contains($0) }
+        #expect(ours.dropFirst().map(\.address) == visible, "\(ours)\n\(theirs)")
         #expect(ours.first?.name == theirs.first?.name || ours.first?.address == theirs.first?.address)
         let named = zip(ours, theirs).filter { $0.name != "?" && $1.name != "None" }
         let same = named.count { $0.name == $1.name }
@@ -67,6 +72,8 @@ final class Host {
     private let process = Process()
     private(set) var frames: [DebuggerFrame] = []
     private(set) var summary = ""
+    /// Frames that were found by frame pointer, past code without an unwind table.
+    private(set) var untabled = 0
     private(set) var threadID = ""
 
     init(scenario: String) throws {
@@ -86,6 +93,7 @@ final class Host {
         for line in output.split(separator: "\n") {
             if let frame = DebuggerFrame(line: line, tag: "FRAME") { frames.append(frame) }
             if line.hasPrefix("STACK ") { summary = String(line.dropFirst(6)) }
+            if line.hasPrefix("UNTABLED ") { untabled = Int(line.dropFirst(9)) ?? 0 }
             if line.hasPrefix("READY ") { threadID = String(line.dropFirst(6)) }
         }
     }

@@ -134,6 +134,7 @@ enum Observer {
             for frame in Symbolicator().resolve(addresses).frames {
                 print("FRAME \(String(frame.address, radix: 16)) \(frame.symbol ?? "?")")
             }
+            print("UNTABLED \(stack.frames.count { $0.found == .framePointer })")
             print("STACK \(stack.method) \(stack.isComplete ? "complete" : "cut") \(stack.systemCall?.name ?? "-")")
         }
         print("READY \(identity.threadID)")
