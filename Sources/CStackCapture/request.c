@@ -204,8 +204,10 @@ stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, 
         return outcome;
     if (wait_until(request, deadline_ns))
         return take_answer(session);
-    if (withdraw(request))
-        return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
+    if (withdraw(request)) {
+        bool exists = syscall(SYS_tgkill, session->reader.process, thread, 0) == 0;
+        return (stackcap_outcome){exists ? STACKCAP_NOT_DELIVERED : STACKCAP_GONE, 0};
+    }
     return wait_until(request, 0) ? take_answer(session) : (stackcap_outcome){STACKCAP_STUCK, 0};
 }
 

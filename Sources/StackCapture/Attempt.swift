@@ -9,8 +9,6 @@ import Glibc
     let target: Target
     /// On `stackcap_now_ns`'s clock, as all times here.
     let deadline: UInt64
-    /// From here on a thread that gets no processor at all is signalled too.
-    let patience: UInt64
 
     /// What the copy in the session's buffer shows.
     struct Copied {
@@ -32,7 +30,8 @@ import Glibc
                 return result
             }
         } while unsafe stackcap_now_ns() < deadline
-        return .failure(CaptureError(.threadKeptMoving))
+        // To run the handler it would have needed a processor, and it has not had one.
+        return .failure(CaptureError(look.state == STACKCAP_STATE_RUNNING ? .notDelivered : .threadKeptMoving))
     }
 
     /// - Returns: nil if the thread ran meanwhile.
@@ -63,10 +62,12 @@ import Glibc
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .signal))
     }
 
+    /// Nanoseconds on a processor without a sleep. A thread that has just been woken needs less to get back into its wait.
+    private static var leastWork: UInt64 { 50_000 }
+
     private func isComputing(_ now: stackcap_progress, since before: stackcap_progress?) -> Bool {
         guard let before, before.sleeps == now.sleeps else { return false }
-        let leastNanoseconds: UInt64 = 10_000
-        return unsafe now.cpu_ns >= before.cpu_ns + leastNanoseconds || stackcap_now_ns() >= patience
+        return unsafe now.cpu_ns >= before.cpu_ns + Self.leastWork
     }
 
     private func explained(_ error: CaptureError) -> CaptureError {

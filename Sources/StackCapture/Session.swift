@@ -43,14 +43,8 @@ struct Target {
     func capture(_ target: Target, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
         guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
         if target.threadID == stackcap_own_thread() { return .failure(CaptureError(.ownThread)) }
-        let start = stackcap_now_ns()
-        let attempt = unsafe Attempt(
-            handle: handle,
-            signal: signal,
-            target: target,
-            deadline: start &+ deadline.nanoseconds,
-            patience: start &+ min(deadline, .milliseconds(20)).nanoseconds / 2
-        )
+        let end = stackcap_now_ns() &+ deadline.nanoseconds
+        let attempt = unsafe Attempt(handle: handle, signal: signal, target: target, deadline: end)
         return unsafe attempt.copy().flatMap { copied in
             unsafe CapturedStack.unwinding(handle, copied)
         }

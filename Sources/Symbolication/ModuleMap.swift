@@ -5,6 +5,7 @@ struct ModuleMap: Sendable {
     struct Mapping: Sendable, Hashable {
         var range: Range<UInt>
         var fileOffset: UInt
+        var inode: UInt64
         /// As in the file: may end with the mark for a deleted one.
         var path: String
     }
@@ -46,10 +47,10 @@ extension ModuleMap.Mapping {
         guard fields.count >= 5 else { return nil }
         let bounds = fields[0].split(separator: UInt8(ascii: "-"))
         guard bounds.count == 2, let start = hexadecimal(bounds[0]), let end = hexadecimal(bounds[1]), start < end,
-            let offset = hexadecimal(fields[2])
+            let offset = hexadecimal(fields[2]), let inode = UInt64(String(decoding: fields[4], as: UTF8.self))
         else { return nil }
         let path = fields.count == 6 ? fields[5].drop { $0 == UInt8(ascii: " ") } : []
-        self.init(range: start..<end, fileOffset: offset, path: String(decoding: path, as: UTF8.self))
+        self.init(range: start..<end, fileOffset: offset, inode: inode, path: String(decoding: path, as: UTF8.self))
     }
 
     private static let vdso = "[vdso]"

@@ -1,11 +1,32 @@
+import Glibc
+
+/// What changes when a file is replaced or written to.
+struct FileStamp: Hashable, Sendable {
+    var device: UInt64
+    var inode: UInt64
+    var size: Int64
+    var modifiedNanoseconds: Int64
+
+    /// Nil if there is no such file, or it may not be looked at.
+    init?(_ path: String) {
+        var status = stat()
+        guard unsafe stat(path, &status) == 0 else { return nil }
+        device = UInt64(status.st_dev)
+        inode = UInt64(status.st_ino)
+        size = Int64(status.st_size)
+        modifiedNanoseconds = Int64(status.st_mtim.tv_sec) * 1_000_000_000 + Int64(status.st_mtim.tv_nsec)
+    }
+}
+
 /// Symbol indexes of the modules met so far, within a limit.
 struct SymbolCache: Sendable {
     /// What a symbol index was made for. The first page, taken from memory on each use, tells a module from another one that was
-    /// loaded in its place, be it under the same name.
+    /// loaded in its place, be it under the same name; for modules without a build id, which may be alike there, the file's stamp does.
     private struct Key: Hashable {
         var path: String
         var firstPage: [UInt8]
         var buildID: String?
+        var stamp: FileStamp?
     }
 
     private let limit: Int
@@ -22,7 +43,8 @@ struct SymbolCache: Sendable {
         at mapping: ModuleMap.Mapping,
         _ memory: borrowing OwnMemory
     ) -> SymbolIndex {
-        let key = Key(path: mapping.path, firstPage: image.firstPage, buildID: image.buildID)
+        let stamp = image.buildID == nil ? mapping.candidatePaths.lazy.compactMap(FileStamp.init).first : nil
+        let key = Key(path: mapping.path, firstPage: image.firstPage, buildID: image.buildID, stamp: stamp)
         guard let index = indexes[key]?.index ?? read(image, mapping, memory) else { return SymbolIndex() }
         uses += 1
         indexes[key] = (index, uses)
@@ -38,6 +60,8 @@ struct SymbolCache: Sendable {
             return memory.read(mapping.range.lowerBound, count: mapping.range.count).flatMap { SymbolIndex(image: $0) }
         }
         for path in mapping.candidatePaths {
+            // Without a build id only the inode says that this is the file that was loaded.
+            if image.buildID == nil, FileStamp(path)?.inode != mapping.inode { continue }
             if let index = SymbolIndex(file: path, startingWith: image.firstPage) { return index }
         }
         return nil

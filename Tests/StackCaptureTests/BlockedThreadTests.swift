@@ -45,7 +45,10 @@ extension CaptureTests {
             #expect(names.drop { $0 != wait.function }.starts(with: expected), "\(names)")
         }
 
-        @Test("gets no signal: a timed wait that is captured a hundred times lasts its time", arguments: waits.prefix(5))
+        @Test(
+            "gets no signal: a timed wait that is captured a hundred times lasts its time",
+            arguments: waits.prefix(5)
+        )
         func undisturbed(_ wait: Wait) throws {
             let sent = capturer.counters.signalsSent
             let time = Duration.milliseconds(400)
@@ -76,7 +79,7 @@ extension CaptureTests {
             var captured = 0
             for _ in 0..<200 {
                 switch capturer.capture(stall) {
-                case .failure(let error): #expect(error.code == .threadKeptMoving)
+                case .failure(let error): #expect([.threadKeptMoving, .notDelivered].contains(error.code))
                 case .success(let stack):
                     captured += 1
                     #expect(names(of: stack).contains("stall_in_fsync"))
@@ -134,8 +137,8 @@ extension CaptureTests {
             print("  \(end.rounds) sleeps, \(end.cut_short) cut short, \(capturer.counters)")
             #expect(verified >= 6000)
             #expect(wrong == 0)
-            #expect(failures.keys.allSatisfy { $0 == .threadKeptMoving })
-            #expect(end.cut_short * 1000 <= end.rounds, "the race with a thread that falls asleep is rare")
+            #expect(failures.keys.allSatisfy { [.threadKeptMoving, .notDelivered].contains($0) })
+            #expect(end.cut_short * 200 <= end.rounds, "the race with a thread that falls asleep is rare")
         }
     }
 }

@@ -3,7 +3,12 @@ import Foundation
 import Testing
 
 /// What gdb says of the same thread at the same place: the unwinder and the symbol tables against another implementation of both.
-@Suite("A captured stack is gdb's stack", .serialized, .timeLimit(.minutes(3)), .enabled(if: Debugger.isInstalled, "gdb is not installed"))
+@Suite(
+    "A captured stack is gdb's stack",
+    .serialized,
+    .timeLimit(.minutes(3)),
+    .enabled(if: Debugger.isInstalled, "gdb is not installed")
+)
 struct DebuggerTests {
     @Test("of a thread blocked in a system call", arguments: ["sleep", "read", "lock", "poll", "semaphore"])
     func blocked(scenario: String) throws {
@@ -15,7 +20,10 @@ struct DebuggerTests {
 
     /// Frozen in a signal handler, so that gdb finds the thread where the capture did. Below the handler the code stands at an
     /// instruction of chance.
-    @Test("of a running thread, interrupted anywhere", arguments: ["loop", "json", "json", "json", "json", "json", "mainActor"])
+    @Test(
+        "of a running thread, interrupted anywhere",
+        arguments: ["loop", "json", "json", "json", "json", "json", "mainActor"]
+    )
     func running(scenario: String) throws {
         let host = try Host(scenario: scenario)
         defer { host.end() }
@@ -29,11 +37,18 @@ struct DebuggerTests {
         let ours = host.frames
         print("gdb: \(host.scenario): \(ours.count) frames of ours, \(theirs.count) of gdb's")
         #expect(theirs.count > 3)
-        #expect(ours.dropFirst().map(\.address) == theirs.dropFirst().map(\.address), "\(ours)\n\(theirs)")
+        // Code without an unwind table, caught before it has set up its frame, hides its caller; the frame says that it may. gdb
+        // reads the instructions there.
+        let hidden = Set(theirs.dropFirst().map(\.address)).subtracting(ours.map(\.address))
+        #expect(hidden.count <= host.untabled, "\(ours)\n\(theirs)")
+        let visible = theirs.dropFirst().map(\.address).filter { !hidden.contains($0) }
+        #expect(ours.dropFirst().map(\.address) == visible, "\(ours)\n\(theirs)")
         #expect(ours.first?.name == theirs.first?.name || ours.first?.address == theirs.first?.address)
         let named = zip(ours, theirs).filter { $0.name != "?" && $1.name != "None" }
         let same = named.count { $0.name == $1.name }
-        print("gdb: \(host.scenario): \(same) of \(named.count) names equal, the others: \(named.filter { $0.name != $1.name })")
+        print(
+            "gdb: \(host.scenario): \(same) of \(named.count) names equal, the others: \(named.filter { $0.name != $1.name })"
+        )
     }
 }
 
@@ -57,6 +72,8 @@ final class Host {
     private let process = Process()
     private(set) var frames: [DebuggerFrame] = []
     private(set) var summary = ""
+    /// Frames that were found by frame pointer, past code without an unwind table.
+    private(set) var untabled = 0
     private(set) var threadID = ""
 
     init(scenario: String) throws {
@@ -76,6 +93,7 @@ final class Host {
         for line in output.split(separator: "\n") {
             if let frame = DebuggerFrame(line: line, tag: "FRAME") { frames.append(frame) }
             if line.hasPrefix("STACK ") { summary = String(line.dropFirst(6)) }
+            if line.hasPrefix("UNTABLED ") { untabled = Int(line.dropFirst(9)) ?? 0 }
             if line.hasPrefix("READY ") { threadID = String(line.dropFirst(6)) }
         }
     }
@@ -108,12 +126,18 @@ enum Debugger {
 
     static func frames(of process: Int32, thread: String) throws -> [DebuggerFrame] {
         let file = NSTemporaryDirectory() + "frames-\(process).py"
-        try script.replacingOccurrences(of: "THREAD", with: thread).write(toFile: file, atomically: true, encoding: .utf8)
+        try script.replacingOccurrences(of: "THREAD", with: thread).write(
+            toFile: file,
+            atomically: true,
+            encoding: .utf8
+        )
         defer { try? FileManager.default.removeItem(atPath: file) }
         let debugger = Process()
         let pipe = Pipe()
         debugger.executableURL = URL(fileURLWithPath: path)
-        debugger.arguments = ["-p", String(process), "-batch", "-nx", "-ex", "set backtrace past-main on", "-ex", "source \(file)"]
+        debugger.arguments = [
+            "-p", String(process), "-batch", "-nx", "-ex", "set backtrace past-main on", "-ex", "source \(file)",
+        ]
         debugger.environment = ProcessInfo.processInfo.environment.merging(["DEBUGINFOD_URLS": ""]) { $1 }
         debugger.standardInput = FileHandle.nullDevice
         debugger.standardOutput = pipe

@@ -41,7 +41,9 @@ extension CaptureTests {
                 stall.finish()
             }
             print("exiting: \(codes.map { "\($0.key?.name ?? "captured"): \($0.value)" })")
-            let expected: Set<CaptureError.Code?> = [nil, .threadGone, .stackOutOfBounds, .notDelivered, .memoryUnreadable]
+            let expected: Set<CaptureError.Code?> = [
+                nil, .threadGone, .stackOutOfBounds, .notDelivered, .memoryUnreadable,
+            ]
             #expect(Set(codes.keys).isSubset(of: expected))
         }
 

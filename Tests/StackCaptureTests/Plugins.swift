@@ -33,7 +33,9 @@ final class Plugins: Sendable {
         try source.write(toFile: path + ".c", atomically: true, encoding: .utf8)
         let compiler = Process()
         compiler.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        compiler.arguments = ["clang", "-O1", "-fomit-frame-pointer", "-shared", "-fPIC", "-o", path + ".so", path + ".c"]
+        compiler.arguments = [
+            "clang", "-O1", "-fomit-frame-pointer", "-shared", "-fPIC", "-o", path + ".so", path + ".c",
+        ]
         try compiler.run()
         compiler.waitUntilExit()
         return compiler.terminationStatus == 0

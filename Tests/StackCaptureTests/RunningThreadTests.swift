@@ -22,7 +22,8 @@ extension CaptureTests {
             #expect(stack.systemCall == nil)
             #expect(stack.isComplete)
             #expect(stack.cost.heldNanoseconds > 0)
-            let expected = ["stall_in_spin", "stall_at"] + Array(repeating: "stall_descend", count: depth + 1) + ["run"]
+            let expected =
+                ["stall_in_spin", "stall_at"] + Array(repeating: "stall_descend", count: depth + 1) + ["run"]
             let names = names(of: stack)
             #expect(names.starts(with: expected), "\(names)")
             #expect(stack.frames.first?.found == .register)
@@ -81,11 +82,16 @@ extension CaptureTests {
             for _ in 0..<captures {
                 switch capturer.capture(stall) {
                 case .failure(let error):
-                    #expect(error.code == .threadKeptMoving)
+                    #expect([.threadKeptMoving, .notDelivered].contains(error.code))
                     kept += 1
                 case .success(let stack):
                     quiet += stack.method == .quiet ? 1 : 0
                     let names = names(of: stack)
+                    // The C runtime's own start and end code for modules comes without unwind tables.
+                    let untabled = [
+                        "__do_global_dtors_aux", "register_tm_clones", "deregister_tm_clones", "frame_dummy",
+                    ]
+                    if stack.truncation == .noUnwindTable && !Set(untabled).isDisjoint(with: names) { continue }
                     #expect(stack.isComplete, "\(names) \(String(describing: stack.truncation))")
                     #expect(names.count { $0 == "stall_descend" } == 5, "\(names)")
                 }

@@ -7,8 +7,8 @@ import StackCapture
     nonisolated(unsafe) private let handle: OpaquePointer
 
     init(_ kind: stall_kind, depth: Int = 5, for time: Duration = .zero, path: String? = nil) {
-        let time_ns = UInt64(time / .nanoseconds(1))
-        unsafe handle = stall_start(kind, Int32(depth), time_ns, path)
+        let nanoseconds = UInt64(time / .nanoseconds(1))
+        unsafe handle = stall_start(kind, Int32(depth), nanoseconds, path)
     }
 
     /// One that ends by itself at once.

@@ -248,17 +248,12 @@ static void note_identity(stall *s) {
 static void *run(void *context) {
     stall *s = context;
     note_identity(s);
-    if (s->kind == STALL_SPIN_MASKED) {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, NULL);
-    }
+    sigset_t all;
+    sigfillset(&all);
+    // Not as the starting thread has it: dispatch threads block most signals.
+    pthread_sigmask(s->kind == STALL_SPIN_MASKED ? SIG_BLOCK : SIG_UNBLOCK, &all, NULL);
     s->end.result = s->depth < 0 ? stall_descend_widely(s, -s->depth) : stall_descend(s, s->depth);
-    if (s->kind == STALL_SPIN_MASKED) {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_UNBLOCK, &all, NULL);  // what is pending arrives here
-    }
+    pthread_sigmask(SIG_UNBLOCK, &all, NULL);  // what is pending arrives here
     return NULL;
 }
 

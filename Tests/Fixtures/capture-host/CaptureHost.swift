@@ -117,7 +117,8 @@ enum Observer {
         Thread.detachNewThread {
             while target.withLock({ $0 == nil }) { usleep(1000) }
             usleep(UInt32.random(in: 100_000..<200_000))
-            guard let identity = target.withLock({ $0 }), let capturer = try? StackCapturer(deadline: .seconds(5)) else { exit(1) }
+            guard let identity = target.withLock({ $0 }), let capturer = try? StackCapturer(deadline: .seconds(5))
+            else { exit(1) }
             if isFrozen { stall_freeze(identity.threadID) }
             report(capturer.capture(threadID: identity.threadID, stack: identity.stack), identity)
         }
@@ -127,10 +128,13 @@ enum Observer {
         switch result {
         case .failure(let error): print("FAILED \(error)")
         case .success(let stack):
-            let addresses = stack.frames.enumerated().map { ResolvableAddress(address: $1.address, isReturnAddress: $0 > 0) }
+            let addresses = stack.frames.enumerated().map {
+                ResolvableAddress(address: $1.address, isReturnAddress: $0 > 0)
+            }
             for frame in Symbolicator().resolve(addresses).frames {
                 print("FRAME \(String(frame.address, radix: 16)) \(frame.symbol ?? "?")")
             }
+            print("UNTABLED \(stack.frames.count { $0.found == .framePointer })")
             print("STACK \(stack.method) \(stack.isComplete ? "complete" : "cut") \(stack.systemCall?.name ?? "-")")
         }
         print("READY \(identity.threadID)")

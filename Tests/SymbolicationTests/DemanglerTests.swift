@@ -1,0 +1,87 @@
+import Testing
+
+@testable import Symbolication
+
+@Suite("Names")
+struct DemanglerTests {
+    @Test(
+        "are demangled by their language",
+        arguments: [
+            ("$s4main3fooyyF", "main.foo() -> ()"),
+            ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back(int const&)"),
+            ("clock_nanosleep", "clock_nanosleep"),
+            ("$sbroken", "$sbroken"),
+            ("_Zbroken", "_Zbroken"),
+            ("", ""),
+        ]
+    )
+    func demangled(symbol: String, name: String) {
+        #expect(Demangler.demangle(symbol) == name)
+    }
+
+    @Test(
+        "of Swift functions tell the module they stand in",
+        arguments: [
+            ("main.foo() -> ()", "main"),
+            ("(extension in app):Swift.Array.sum() -> A", "app"),
+            ("static app.Server.run() -> ()", "app"),
+            ("closure #1 (Swift.Int) -> Swift.Int in app.Server.run() -> ()", "app"),
+            ("closure #2 ((extension in x):y.Z) -> () in closure #1 () -> () in app.run() -> ()", "app"),
+            ("helper #1 (Swift.Int) -> () in app.run() -> ()", "app"),
+            ("(1) await resume partial function for app.handle() async -> ()", "app"),
+            ("generic specialization <Swift.Int> of (extension in Swift):Swift.Sequence.map<A>() -> A", "Swift"),
+            ("function signature specialization <Arg[0] = Dead> of app.work() -> ()", "app"),
+            ("app.(secret in _0123ABCD)() -> ()", "app"),
+            ("default argument 1 of app.open(path: Swift.String) -> ()", "app"),
+        ]
+    )
+    func module(demangled: String, module: String) {
+        #expect(Demangler.swiftModule(ofDemangled: demangled) == module)
+    }
+
+    @Test(
+        "of what the compiler made up have no module",
+        arguments: [
+            "reabstraction thunk helper from @callee_guaranteed () -> () to @escaping () -> ()",
+            "protocol witness for Swift.Sequence.next() -> A in conformance app.Items",
+            "partial apply forwarder for closure #1 () -> () in app.run() -> ()",
+            "dispatch thunk of app.Server.run() -> ()",
+            "type metadata accessor for app.Server",
+            "outlined copy of Foundation.Data",
+            "",
+            "$sbroken",
+        ]
+    )
+    func noModule(demangled: String) {
+        #expect(Demangler.swiftModule(ofDemangled: demangled) == nil)
+    }
+
+    @Test(
+        "are cut to what a heading needs",
+        arguments: [
+            (
+                "closure #1 (Swift.Int) -> Swift.Int in app.Server.run(_: Swift.Int, timeout: Swift.Double) -> ()",
+                "closure #1 in Server.run(_:timeout:)"
+            ),
+            ("(extension in app):Swift.Array.sum<A>(of: (A, A) -> Swift.Int) async throws -> A", "Array.sum(of:)"),
+            ("(1) await resume partial function for app.handle() async -> ()", "handle()"),
+            ("app.(secret in _0123ABCD)(Swift.Int) -> ()", "secret(_:)"),
+            ("app.Server.port.getter : Swift.Int", "Server.port.getter"),
+        ]
+    )
+    func short(demangled: String, name: String) {
+        #expect(ShortName.swift(demangled) == name)
+    }
+
+    @Test(
+        "of C++ functions lose their arguments",
+        arguments: [
+            ("std::vector<int, std::allocator<int> >::push_back(int const&)", "std::vector::push_back"),
+            ("(anonymous namespace)::run()", "(anonymous namespace)::run"),
+            ("ns::Call::operator()(int) const", "ns::Call::operator()"),
+        ]
+    )
+    func shortCPlusPlus(demangled: String, name: String) {
+        #expect(ShortName.cPlusPlus(demangled) == name)
+    }
+}

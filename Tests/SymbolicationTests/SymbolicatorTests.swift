@@ -1,0 +1,173 @@
+import Foundation
+import Testing
+
+@testable import Symbolication
+
+@Suite("Addresses of this process", .timeLimit(.minutes(2)))
+struct SymbolicatorTests {
+    /// Where the dynamic linker has put a symbol.
+    private func address(of symbol: String) throws -> UInt {
+        let found = unsafe UInt(bitPattern: dlsym(nil, symbol))
+        try #require(found != 0)
+        return found
+    }
+
+    private func resolve(_ address: UInt, isReturnAddress: Bool = false) -> (SymbolicatedFrame, LoadedModule?) {
+        let result = Symbolicator().resolve([ResolvableAddress(address: address, isReturnAddress: isReturnAddress)])
+        return (result.frames[0], result.frames[0].moduleIndex.map { result.modules[$0] })
+    }
+
+    @Test("in the C library have its name, offset, build id and load base")
+    func cLibrary() throws {
+        let getpid = try address(of: "getpid")
+        let (frame, module) = resolve(getpid + 1)
+        #expect(frame.symbol?.hasSuffix("getpid") == true)
+        #expect(frame.language == .c)
+        #expect(frame.functionOffset == 1)
+        #expect(frame.swiftModule == nil)
+        let found = try #require(module)
+        #expect(found.path.contains("libc"))
+        #expect(found.buildID?.count == 40)
+        #expect(found.loadBase + frame.moduleOffset == getpid + 1)
+    }
+
+    @Test("in the Swift runtime's C++ are demangled")
+    func cPlusPlus() throws {
+        let terminate = try address(of: "_ZSt9terminatev")
+        let (frame, _) = resolve(terminate)
+        #expect(frame.language == .cPlusPlus)
+        #expect(frame.function == "std::terminate()")
+        #expect(frame.swiftModule == nil)
+    }
+
+    @Test("in Swift code have function and module")
+    func swift() throws {
+        let print = try address(of: "$ss5print_9separator10terminatoryypd_S2StF")
+        let (frame, module) = resolve(print)
+        #expect(frame.language == .swift)
+        #expect(frame.swiftModule == "Swift")
+        #expect(frame.function?.hasPrefix("Swift.print(") == true)
+        #expect(module?.path.hasSuffix("libswiftCore.so") == true)
+    }
+
+    @Test("that a call returns to belong to the caller, even behind its last instruction")
+    func returnAddress() throws {
+        let start = try address(of: "getpid")
+        #expect(resolve(start).0.functionOffset == 0)
+        #expect(resolve(start, isReturnAddress: true).0.symbol?.hasSuffix("getpid") != true)
+    }
+
+    @Test("in the kernel's page are its functions")
+    func vdso() throws {
+        let maps = String(decoding: try #require(readWholeFile("/proc/self/maps")), as: UTF8.self)
+        guard let line = maps.split(separator: "\n").first(where: { $0.hasSuffix("[vdso]") }) else { return }
+        let base = try #require(UInt(line.prefix { $0 != "-" }, radix: 16))
+        let addresses = (0..<512).map { ResolvableAddress(address: base + UInt($0 * 16), isReturnAddress: false) }
+        let result = Symbolicator().resolve(addresses)
+        #expect(result.modules.map(\.path) == ["[vdso]"])
+        #expect(result.frames.contains { $0.symbol?.contains("vdso") == true })
+    }
+
+    @Test("outside every module stay numbers", arguments: [0, 1, 4096, UInt.max, UInt.max - 1, 1 << 47])
+    func nowhere(address: UInt) {
+        for isReturnAddress in [true, false] {
+            let (frame, module) = resolve(address, isReturnAddress: isReturnAddress)
+            #expect(module == nil)
+            #expect(frame.symbol == nil)
+            #expect(frame.moduleOffset == address)
+        }
+    }
+
+    @Test("in a stripped plugin have module and offset; replaced by another at its place, no stale name")
+    func plugins() throws {
+        let folder = NSTemporaryDirectory() + "symbols-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let symbolicator = Symbolicator()
+        for (name, flags, expected) in [
+            ("first", [], "first_hidden"), ("second", [], "second_hidden"), ("third", ["-s"], nil),
+        ] {
+            // Each in the same file, so that only its content tells them apart.
+            let path = try #require(try compile(name, flags, in: folder))
+            let opened = unsafe dlopen(path, RTLD_NOW)
+            let handle = try unsafe #require(opened)
+            defer { unsafe _ = dlclose(handle) }
+            typealias Entry = @convention(c) () -> UInt
+            let entry = unsafe unsafeBitCast(dlsym(handle, "entry"), to: Entry.self)
+            let result = symbolicator.resolve([ResolvableAddress(address: entry(), isReturnAddress: false)])
+            #expect(result.frames[0].symbol == expected)
+            #expect(result.modules.first?.path == path)
+            #expect(result.frames[0].moduleOffset > 0)
+        }
+    }
+
+    /// A hidden function, and one that says where it is.
+    private func compile(_ name: String, _ flags: [String], in folder: String) throws -> String? {
+        let source = """
+            __attribute__((noinline)) static int \(name)_hidden(int x) { return x * 3; }
+            unsigned long entry(void) { return (unsigned long)&\(name)_hidden; }
+            """
+        try? FileManager.default.removeItem(atPath: folder + "/plugin.so")
+        try source.write(toFile: folder + "/plugin.c", atomically: true, encoding: .utf8)
+        let compiler = Process()
+        compiler.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        compiler.arguments = ["clang", "-shared", "-fPIC", "-o", folder + "/plugin.so", folder + "/plugin.c"] + flags
+        try compiler.run()
+        compiler.waitUntilExit()
+        return compiler.terminationStatus == 0 ? folder + "/plugin.so" : nil
+    }
+
+    @Test("keep their names when the cache is too small for anything")
+    func tinyCache() throws {
+        let symbolicator = Symbolicator(cacheLimit: 0)
+        let getpid = ResolvableAddress(address: try address(of: "getpid"), isReturnAddress: false)
+        for _ in 0..<3 {
+            #expect(
+                symbolicator.resolve([getpid, getpid]).frames.allSatisfy { $0.symbol?.hasSuffix("getpid") == true }
+            )
+        }
+    }
+
+    @Test("of one module share it")
+    func shared() throws {
+        let addresses = try ["getpid", "getppid", "read"].map {
+            ResolvableAddress(address: try address(of: $0), isReturnAddress: false)
+        }
+        let result = Symbolicator().resolve(addresses)
+        #expect(result.modules.count == 1)
+        #expect(result.frames.allSatisfy { $0.moduleIndex == 0 })
+    }
+}
+
+@Suite("The map of modules")
+struct ModuleMapTests {
+    private static let text = """
+        00400000-00401000 r--p 00000000 08:01 42    /opt/a server
+        00401000-00402000 r-xp 00001000 08:01 42    /opt/a server
+        7f0000000000-7f0000001000 r--p 00000000 08:01 43    /lib/x.so (deleted)
+        7f0000001000-7f0000002000 r-xp 00001000 08:01 43    /lib/x.so (deleted)
+        7f0000003000-7f0000004000 rw-p 00000000 00:00 0
+        """
+
+    @Test("finds the start of the file around an address")
+    func header() {
+        let map = ModuleMap(parsing: Array(Self.text.utf8))
+        #expect(map.headerMapping(around: 0x401fff)?.range.lowerBound == 0x400000)
+        #expect(map.headerMapping(around: 0x401fff)?.path == "/opt/a server")
+        #expect(map.headerMapping(around: 0x7f00_0000_1000)?.plainPath == "/lib/x.so")
+        #expect(map.headerMapping(around: 0x402000) == nil)
+        #expect(map.headerMapping(around: 0x7f00_0000_3000) == nil, "no file")
+    }
+
+    @Test("takes any text without harm")
+    func garbage() {
+        var generator = SystemRandomNumberGenerator()
+        for _ in 0..<2000 {
+            var bytes = Array(Self.text.utf8)
+            for _ in 0..<8 {
+                bytes[Int.random(in: bytes.indices, using: &generator)] = .random(in: 0...255, using: &generator)
+            }
+            _ = ModuleMap(parsing: bytes).headerMapping(around: 0x401000)
+        }
+    }
+}
