@@ -17,11 +17,10 @@ extension Demangler {
     ///
     /// - Parameter symbol: as in the symbol table.
     public static func shortName(_ symbol: String) -> String {
-        let demangled = demangle(symbol)
         switch language(of: symbol) {
-        case .c: return demangled
-        case .cPlusPlus: return ShortName.cPlusPlus(demangled)
-        case .swift: return ShortName.swift(demangled)
+        case .c: symbol
+        case .cPlusPlus: ShortName.cPlusPlus(demangle(symbol))
+        case .swift: ShortName.swift(symbol) ?? symbol
         }
     }
 

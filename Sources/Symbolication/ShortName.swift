@@ -1,73 +1,30 @@
-/// Cuts demangled names down to what a heading needs.
+import Glibc
+
+/// Cuts names down to what a heading needs.
 enum ShortName {
-    /// `closure #1 (Swift.Int) -> () in main.Server.run(_: Swift.Int) -> ()` → `closure #1 in Server.run(_:)`
-    static func swift(_ demangled: String) -> String {
-        var lead = ""
-        var rest = Substring(demangled)
-        while let peeled = Demangler.peel(rest) {
-            lead += nestedName(at: rest).map { "\($0) in " } ?? ""
-            rest = peeled
-        }
-        return lead + entity(rest) + (builtInClosure(in: demangled).map { " with \($0)" } ?? "")
+    /// As the runtime writes its own backtraces: without modules and types, with argument labels. Nil if the symbol is not Swift's.
+    /// `closure #1 in Server.run(_:)`
+    static func swift(_ symbol: String) -> String? {
+        guard let name = backtraceName(symbol) else { return nil }
+        let plain = name.hasPrefix("specialized ") ? String(name.dropFirst("specialized ".count)) : name
+        return plain + (builtInClosure(in: symbol).map { " with \($0)" } ?? "")
     }
 
-    /// The closure that the optimiser has built into the function: what runs there is the closure's code as much as the function's.
+    /// The closure that the optimiser has built into a function: what runs there is the closure's code as much as the function's.
     /// `… [Closure Propagated : $s4main3runyyFyycfU_, Argument Types : […` → `closure #1 in run()`
-    private static func builtInClosure(in demangled: String) -> String? {
+    private static func builtInClosure(in symbol: String) -> String? {
         let mark = "Closure Propagated : "
-        guard let phrase = demangled.split(separator: "[").first(where: { $0.hasPrefix(mark) }) else { return nil }
-        let symbol = phrase.dropFirst(mark.count).prefix { $0 != "," && $0 != "]" && $0 != ">" }
-        let name = Demangler.shortName(String(symbol))
-        return name == symbol ? nil : name
+        let phrases = Demangler.demangle(symbol).split(separator: "[")
+        guard let phrase = phrases.first(where: { $0.hasPrefix(mark) }) else { return nil }
+        return swift(String(phrase.dropFirst(mark.count).prefix { $0 != "," && $0 != "]" && $0 != ">" }))
     }
 
-    /// `closure #1`, of a phrase that says it stands inside another function.
-    private static func nestedName(at text: Substring) -> Substring? {
-        guard let hash = text.firstIndex(of: "#"), text[..<hash].split(separator: " ").count <= 2,
-            text[..<hash].last == " ",
-            text.first != "("
-        else { return nil }
-        return text[..<text[hash...].endOfWord]
-    }
-
-    /// `(extension in main):Swift.Array.sum<A>(of: Swift.Int) async -> A` → `Array.sum(of:)`
-    private static func entity(_ text: Substring) -> String {
-        var rest = text
-        if rest.hasPrefix("(extension in "), let colon = rest.firstIndex(of: ":") {
-            rest = rest[rest.index(after: colon)...]
-        }
-        if let dot = rest.firstIndex(of: "."), !rest[..<dot].contains(where: { " (<".contains($0) }) {
-            rest = rest[rest.index(after: dot)...]
-        }
-        var name = ""
-        while let character = rest.first, character != " " {
-            if character == "<" {
-                rest = rest.droppingBrackets()
-            } else if character == "(" {
-                let inside = rest.dropFirst().dropLast(rest.droppingBrackets().count + 1)
-                let isPrivate = inside.contains(" in _")  // "(name in _0123ABCD)"
-                name += isPrivate ? String(inside.prefix { $0 != " " }) : "(\(labels(inside)))"
-                rest = rest.droppingBrackets()
-                if !isPrivate { break }
-            } else {
-                name.append(character)
-                rest = rest.dropFirst()
-            }
-        }
-        return name
-    }
-
-    /// `Swift.Int, timeout: Swift.Double` → `_:timeout:`
-    private static func labels(_ parameters: Substring) -> String {
-        var labels = ""
-        var rest = parameters
-        while !rest.isEmpty {
-            let word = rest.prefix { $0 == "_" || $0.isLetter || $0.isNumber }
-            labels += rest.dropFirst(word.count).hasPrefix(": ") ? "\(word):" : "_:"
-            guard let next = rest.afterEnclosing(", ") else { break }
-            rest = next
-        }
-        return labels
+    private static func backtraceName(_ symbol: String) -> String? {
+        var size = 0
+        let name = unsafe symbol.withCString { unsafe backtraceDemangle($0, symbol.utf8.count, nil, &size) }
+        guard let name = unsafe name else { return nil }
+        defer { unsafe free(name) }
+        return unsafe String(cString: name)
     }
 
     /// `std::vector<int>::push_back(int const&)` → `std::vector::push_back`
@@ -92,6 +49,11 @@ enum ShortName {
     }
 }
 
-extension Substring {
-    fileprivate var endOfWord: Index { firstIndex(of: " ") ?? endIndex }
-}
+/// The Swift runtime's demangler for backtraces: swift/stdlib/public/runtime/Backtrace.cpp. Allocates its result with malloc.
+@_silgen_name("_swift_backtrace_demangle")
+private func backtraceDemangle(
+    _ symbol: UnsafePointer<CChar>,
+    _ length: Int,
+    _ buffer: UnsafeMutablePointer<CChar>?,
+    _ size: UnsafeMutablePointer<Int>
+) -> UnsafeMutablePointer<CChar>?

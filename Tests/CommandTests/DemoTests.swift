@@ -65,7 +65,7 @@
             for name in ["stall-watchdog", "stall-reporter"] {
                 let trace = try CommandRun(
                     tool: "/usr/bin/timeout",
-                    ["5", "/usr/bin/strace", "-p", "\(try server.threadID(named: name))"]
+                    ["--signal=KILL", "5", "/usr/bin/strace", "-p", "\(try server.threadID(named: name))"]
                 )
                 // The one line is the wait that strace found the thread in.
                 let calls = trace.errors.split(separator: "\n").filter { $0.contains("(") }

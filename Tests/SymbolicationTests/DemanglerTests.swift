@@ -59,19 +59,33 @@ struct DemanglerTests {
     @Test(
         "are cut to what a heading needs",
         arguments: [
+            ("$s10RunLoopKit05EventaB0C3runyyF", "EventRunLoop.run()"),
             (
-                "closure #1 (Swift.Int) -> Swift.Int in app.Server.run(_: Swift.Int, timeout: Swift.Double) -> ()",
-                "closure #1 in Server.run(_:timeout:)"
+                "$s13stall_monitor13spinInClosure5untils6UInt64V10RunLoopKit16MonotonicInstantV_tYaFA2EXEfU_",
+                "closure #1 in spinInClosure(until:)"
             ),
-            ("(extension in app):Swift.Array.sum<A>(of: (A, A) -> Swift.Int) async throws -> A", "Array.sum(of:)"),
-            ("(1) await resume partial function for app.handle() async -> ()", "handle()"),
-            ("app.(secret in _0123ABCD)(Swift.Int) -> ()", "secret(_:)"),
-            ("app.Server.port.getter : Swift.Int", "Server.port.getter"),
+            (Self.propagated, "apply<A>(_:to:) with closure #1 in spinInClosure(until:)"),
+            ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector::push_back"),
+            ("read", "read"),
+            ("$sbroken", "$sbroken"),
         ]
     )
-    func short(demangled: String, name: String) {
-        #expect(ShortName.swift(demangled) == name)
+    func short(symbol: String, name: String) {
+        #expect(Demangler.shortName(symbol) == name)
     }
+
+    @Test("with a closure built in still tell the module, though the runtime leaves their brackets open")
+    func propagatedClosure() {
+        let demangled = Demangler.demangle(Self.propagated)
+        #expect(demangled.count { $0 == "[" } != demangled.count { $0 == "]" })
+        #expect(Demangler.swiftModule(ofDemangled: demangled) == "stall_monitor")
+    }
+
+    /// A generic function, specialised for a type and for the closure it is given.
+    private static let propagated =
+        "$s13stall_monitor5apply33_0F517D34901C4DE4913FF7FDDBA7A471LL_2toxxxXE_xtlFs6UInt64V_Tg5040"
+        + "$s13stall_monitor13spinInClosure5untils6L45V10RunLoopKit16MonotonicInstantV_tYaFA2EXEfU_"
+        + "0rS3Kit0uV0VTf1cn_n"
 
     @Test(
         "of C++ functions lose their arguments",
