@@ -12,8 +12,9 @@ import RunLoopKit
 struct StallPolicy: Sendable {
     let rule: StallRule
     private(set) var state: State = .resting
-    /// The previous look, or the return from the parked wait. No segment without a stamp started before it.
-    private var floor: MonotonicInstant?
+    private var lastLook: MonotonicInstant?
+    /// The loop was at rest until then at least, because the watchdog was parked.
+    private var restedUntil: MonotonicInstant?
 
     enum State: Hashable, Sendable {
         case resting
@@ -51,14 +52,15 @@ struct StallPolicy: Sendable {
         return segment.earliestStart + segment.unproven + rule.threshold
     }
 
-    /// The watchdog has slept, parked, until `time`: the loop was at rest until then.
+    /// The watchdog was parked until about `time`. It wakes after the departure that woke it: the loop's stamp is the better
+    /// account of when its rest ended, `time` stands in where there is none.
     mutating func unparked(at time: MonotonicInstant) {
-        floor = time
+        restedUntil = time
     }
 
     /// Takes a look into account.
     mutating func decide(_ look: Look) -> StallDecision {
-        defer { floor = look.time }
+        defer { lastLook = look.time }
         switch state {
         case .suspect(let segment) where segment.pulse == look.pulse:
             return watch(discounting(look, in: segment), look)
@@ -80,16 +82,17 @@ struct StallPolicy: Sendable {
     mutating func abandon(at time: MonotonicInstant) -> StallDecision {
         defer { state = .resting }
         guard case .stalled(let segment, _) = state else { return .none }
-        return .ended(segment.span(until: floor ?? time, time))
+        return .ended(segment.span(until: lastLook ?? time, time))
     }
 
     private func beginning(_ look: Look) -> State {
         guard !look.pulse.isAtRest else { return .resting }
         var segment: Segment
-        if let stamp = look.turnStart, stamp >= floor ?? stamp {
+        if let stamp = look.turnStart, stamp >= lastLook ?? stamp {
             segment = Segment(pulse: look.pulse, earliestStart: stamp, latestStart: stamp)
         } else {
-            segment = Segment(pulse: look.pulse, earliestStart: floor ?? look.time, latestStart: look.time)
+            let floor = [lastLook, restedUntil].compactMap { $0 }.max() ?? look.time
+            segment = Segment(pulse: look.pulse, earliestStart: floor, latestStart: look.time)
         }
         // A late watchdog may have stood still together with the loop: count from this look.
         if look.late { segment.unproven = look.time - segment.earliestStart }
@@ -125,15 +128,15 @@ struct StallPolicy: Sendable {
     }
 
     private func finished(_ segment: Segment, _ look: Look) -> StallSpan {
-        let floor = floor ?? segment.latestStart
+        let floor = lastLook ?? segment.latestStart
         if let end = look.firstTransition, end >= floor { return segment.span(until: end, end) }
         return segment.span(until: floor, look.time)
     }
 
     private func discounting(_ look: Look, in segment: Segment) -> Segment {
-        guard look.late, let floor else { return segment }
+        guard look.late, let lastLook else { return segment }
         var segment = segment
-        segment.unproven += look.time - floor
+        segment.unproven += look.time - lastLook
         return segment
     }
 }

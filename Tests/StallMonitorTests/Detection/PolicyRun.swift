@@ -16,34 +16,42 @@ struct PolicyRun {
     /// Decisions that broke the order began, grew…, ended.
     private(set) var disorder = 0
     private var isOpen = false
+    /// How long a parked watchdog takes to wake.
+    private static let wakingTime = Duration.milliseconds(4)
     private var policy: StallPolicy
 
     init(_ trace: Trace, rule: StallRule = StallRule()) {
         policy = StallPolicy(rule: rule)
+        let transitions = trace.transitions
+        // The last transition before the look at hand, and before the one before that.
         var position = 0
-        var previousLook: MonotonicInstant?
-        while let departure = trace.transitions[position...].firstIndex(where: { !$0.pulse.isAtRest }) {
-            let wake = trace.transitions[departure].time
+        while let departure = transitions[position...].firstIndex(where: { !$0.pulse.isAtRest }) {
+            let wake = transitions[departure].time + Self.wakingTime
             policy.unparked(at: wake)
             var time = wake + rule.tick
             repeat {
-                position = trace.transitions.lastIndex { $0.time <= time }!
-                look(trace, position, at: time, since: previousLook ?? wake)
-                previousLook = time
+                let previous = position
+                while position + 1 < transitions.count, transitions[position + 1].time <= time { position += 1 }
+                look(transitions, from: previous, to: position, at: time)
                 time = LookSchedule.next(after: time, tick: rule.tick, maturity: policy.maturity)
             } while policy.state != .resting
         }
     }
 
-    private mutating func look(_ trace: Trace, _ position: Int, at time: MonotonicInstant, since: MonotonicInstant) {
+    private mutating func look(
+        _ transitions: [Trace.Transition],
+        from previous: Int,
+        to position: Int,
+        at time: MonotonicInstant
+    ) {
         looks.append(time)
-        let past = trace.transitions[...position]
+        let stamped = (0...position).reversed().first { transitions[$0].isStamped }
         let decision = policy.decide(
             Look(
                 time: time,
-                pulse: past.last!.pulse,
-                turnStart: past.last(where: \.isStamped)?.time,
-                firstTransition: past.first { $0.time > since }?.time
+                pulse: transitions[position].pulse,
+                turnStart: stamped.map { transitions[$0].time },
+                firstTransition: previous < position ? transitions[previous + 1].time : nil
             )
         )
         take(decision)

@@ -49,6 +49,20 @@ struct StallPolicyTests {
         #expect(span.longest == .milliseconds(250))
     }
 
+    @Test("A departure is the exact start, though it woke the watchdog only later; without a stamp the waking is")
+    mutating func departureBeforeWaking() {
+        _ = policy.decide(look(0, .waiting))
+        policy.unparked(at: at(1_004))
+        _ = policy.decide(look(1_054, .afterWaiting, stamp: 1_000))
+        #expect(policy.maturity == at(1_250))
+
+        var unstamped = StallPolicy(rule: StallRule())
+        _ = unstamped.decide(look(0, .waiting))
+        unstamped.unparked(at: at(1_004))
+        _ = unstamped.decide(look(1_054, .afterWaiting))
+        #expect(unstamped.maturity == at(1_254))
+    }
+
     @Test("A transition resets the count", arguments: [LoopPhase.beforeTimers, .afterWaiting, .beforeWaiting])
     mutating func transitionResets(_ phase: LoopPhase) {
         for (turn, time) in stride(from: 0, through: 2_000, by: 200).enumerated() {

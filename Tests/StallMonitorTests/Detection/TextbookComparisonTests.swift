@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Against the textbook algorithm on random traces", .timeLimit(.minutes(5)))
 struct TextbookComparisonTests {
-    static let seeds = 1...400
+    static let seeds = 1...250
 
     static func trace(seed: Int) -> Trace {
         var random = SeededGenerator(seed: UInt64(seed))
