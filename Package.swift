@@ -99,7 +99,8 @@ let package = Package(
             swiftSettings: swift
         ),
 
-        // Programs with a main thread of their own, for the tests.
+        // What tests of several targets share, and programs with a main thread of their own.
+        .target(name: "TestSupport", path: "Tests/Support", swiftSettings: swift),
         .executableTarget(
             name: "RunLoopFixture",
             dependencies: ["RunLoopKit", "CRunLoopShims"],
@@ -130,7 +131,7 @@ let package = Package(
         ),
         .testTarget(
             name: "StackCaptureTests",
-            dependencies: ["CStalls", "capture-host", "StackCapture", "Symbolication"],
+            dependencies: ["CStalls", "capture-host", "StackCapture", "Symbolication", "TestSupport"],
             swiftSettings: swift
         ),
         .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),
@@ -138,7 +139,9 @@ let package = Package(
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
         .testTarget(
             name: "StallMonitorTests",
-            dependencies: ["StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports"],
+            dependencies: [
+                "StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports", "TestSupport",
+            ],
             swiftSettings: swift
         ),
         .testTarget(

@@ -31,7 +31,7 @@
             // Files, not pipes: nothing has to be read while it runs.
             let files = try (0..<2).map { _ in try TemporaryFile() }
             (process.standardOutput, process.standardError) = (files[0].handle, files[1].handle)
-            try process.run()
+            try process.runWithSignals()
             process.waitUntilExit()
             (output, errors) = (try files[0].text(), try files[1].text())
             status = Self.status(of: process)
@@ -53,6 +53,19 @@
         /// Built beside the tests.
         static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
             .appending(path: "stall-monitor")
+    }
+
+    extension Process {
+        /// Starts it with no signal blocked. Tests run on threads that block most signals, and a child inherits that: it would
+        /// hear no Ctrl-C.
+        func runWithSignals() throws {
+            var none = sigset_t()
+            var before = sigset_t()
+            unsafe sigemptyset(&none)
+            unsafe pthread_sigmask(SIG_SETMASK, &none, &before)
+            defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
+            try run()
+        }
     }
 
     private final class TemporaryFile {

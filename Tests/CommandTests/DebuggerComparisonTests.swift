@@ -20,22 +20,27 @@
         )
         func sameFrames(_ stall: String, _ function: String) throws {
             let server = try DemoServerRun(directory: fixture.path)
-            try server.request("stall/\(stall)?ms=8000")
+            try server.request("stall/\(stall)?ms=12000")
+            defer {
+                server.send(SIGKILL)
+                _ = server.status()
+            }
             let report = try server.report { $0.state == .ongoing }
-            let witness = try Self.frames(of: server.pid)
-            server.send(SIGKILL)
-            _ = server.status()
-
             let stack = try #require(report.stacks.first)
             let ours = stack.frames.map(\.address.rawValue)
             let stalled = try #require(stack.frames.firstIndex { $0.function?.contains(function) == true })
             #expect(stack.complete)
             if ["lock", "pipe", "sleep"].contains(stall) {
-                #expect(ours == witness)
+                #expect(try Self.frames(of: server.pid) == ours)
             } else {
                 // The stalled function's own frame has moved on within the function.
                 let outer = Array(ours[(stalled + 1)...])
-                #expect(outer.count > 4 && Array(witness.suffix(outer.count)) == outer)
+                #expect(outer.count > 4)
+                // Interrupted anywhere, the debugger can lose its way in code without unwind information: three looks.
+                #expect(
+                    try (1...3).contains { _ in try Self.frames(of: server.pid).suffix(outer.count).elementsEqual(outer)
+                    }
+                )
             }
         }
 

@@ -133,7 +133,7 @@
             process.standardOutput = FileHandle(forWritingAtPath: "/dev/full")
             let errors = Pipe()
             process.standardError = errors
-            try process.run()
+            try process.runWithSignals()
             process.waitUntilExit()
             #expect(process.terminationStatus == 1)
             let text = String(decoding: errors.fileHandleForReading.availableData, as: UTF8.self)

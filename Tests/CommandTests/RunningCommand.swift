@@ -11,7 +11,7 @@
         init(_ arguments: String..., environment: [String: String] = [:]) throws {
             process = CommandRun.process(arguments, environment: environment)
             (process.standardOutput, process.standardError) = (output, errors)
-            try process.run()
+            try process.runWithSignals()
         }
 
         /// The next line of standard output; waits for it. Nil at the end.

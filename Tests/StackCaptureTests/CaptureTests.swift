@@ -1,5 +1,6 @@
+import TestSupport
 import Testing
 
 /// One capturer per signal and process: these tests come one after another.
-@Suite("Captures", .serialized, .timeLimit(.minutes(3)))
+@Suite("Captures", .serialized, .captureSignal, .timeLimit(.minutes(10)))
 enum CaptureTests {}
