@@ -7,6 +7,7 @@ struct ReportShelf {
     private var bell: FaultBell
     /// How many writes failed so far.
     private(set) var lostWrites: Int64 = 0
+    private(set) var bytesWritten: Int64 = 0
 
     init(directory: ReportDirectory, bell: FaultBell) {
         self.directory = directory
@@ -18,6 +19,7 @@ struct ReportShelf {
         attempt { directory throws(ReportError) in
             try directory.prepare()
             try directory.closeTerminated()
+            return 0
         }
     }
 
@@ -29,9 +31,9 @@ struct ReportShelf {
         attempt { directory throws(ReportError) in try directory.write(record) }
     }
 
-    private mutating func attempt(_ work: (ReportDirectory) throws(ReportError) -> Void) {
+    private mutating func attempt(_ work: (ReportDirectory) throws(ReportError) -> Int) {
         do throws(ReportError) {
-            try work(directory)
+            bytesWritten += Int64(try work(directory))
             bell.mended(.reportNotWritten)
         } catch {
             lostWrites += 1

@@ -33,12 +33,12 @@ struct Reporter: ~Copyable {
     /// The thread's life. Returns when the mailbox is closed and everything in it is written.
     consuming func run() {
         shelf.tidy()
-        shelf.put(log.entry(lostWrites: shelf.lostWrites))
+        shelf.put(log.entry(shelf))
         while let batch = notices.take() {
             for notice in batch { handle(notice) }
-            shelf.put(log.entry(lostWrites: shelf.lostWrites))
+            shelf.put(log.entry(shelf))
         }
-        shelf.put(log.lastEntry(lostWrites: shelf.lostWrites))
+        shelf.put(log.lastEntry(shelf))
     }
 
     private mutating func handle(_ notice: StallNotice) {

@@ -39,7 +39,7 @@ struct RunLog {
     }
 
     /// The record as of now.
-    func entry(lostWrites: Int64) -> RunRecord {
+    func entry(_ shelf: ReportShelf) -> RunRecord {
         let counts = ledger.snapshot
         let now = MonotonicInstant.now
         return RunRecord(
@@ -61,21 +61,21 @@ struct RunLog {
             ticks: Int64(counts.looks),
             lateTicks: Int64(counts.lateLooks),
             stalls: stalls,
-            suppressed: Int64(dropped()),
             raced: Int64(counts.raced),
             captureFailures: Int64(counts.captureFailures),
-            lostWrites: lostWrites,
+            lostWrites: shelf.lostWrites + Int64(dropped()),
             cost: .init(
                 watchdogCPUNs: Int64(clamping: counts.cpuNanoseconds),
                 heldNs: Int64(clamping: counts.heldNanoseconds),
-                captures: Int64(counts.captures)
+                captures: Int64(counts.captures),
+                bytesWritten: shelf.bytesWritten
             )
         )
     }
 
     /// The record of a run that has ended in order.
-    func lastEntry(lostWrites: Int64) -> RunRecord {
-        var record = entry(lostWrites: lostWrites)
+    func lastEntry(_ shelf: ReportShelf) -> RunRecord {
+        var record = entry(shelf)
         record.state = .stopped
         record.stoppedAt = record.updatedAt
         return record

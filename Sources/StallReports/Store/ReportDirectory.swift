@@ -33,17 +33,19 @@ public struct ReportDirectory: Hashable, Sendable {
     }
 
     /// Writes a report whole or not at all (mode 0600), in the place of an earlier version of it. Then keeps the limits
-    /// as well as it can: a report that was written never counts as lost.
-    public func write(_ report: StallReport) throws(ReportError) {
+    /// as well as it can: a report that was written never counts as lost. Returns its size in bytes.
+    @discardableResult
+    public func write(_ report: StallReport) throws(ReportError) -> Int {
         try write(report.json(), as: ReportFileName(.stall, report.id))
     }
 
     /// Writes a run record, as ``write(_:)-(StallReport)`` does.
-    public func write(_ run: RunRecord) throws(ReportError) {
+    @discardableResult
+    public func write(_ run: RunRecord) throws(ReportError) -> Int {
         try write(run.json(), as: ReportFileName(.run, run.id))
     }
 
-    private func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) {
+    private func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) -> Int {
         // What no reader would open again is not written either.
         guard bytes.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
         do throws(ReportError) {
@@ -54,5 +56,6 @@ public struct ReportDirectory: Hashable, Sendable {
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
         }
         keepLimits(sparing: name)
+        return bytes.count
     }
 }
