@@ -71,6 +71,7 @@ let package = Package(
             name: "StallMonitorService",
             dependencies: [
                 "StallMonitor",
+                "StallReports",
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SystemPackage", package: "swift-system"),

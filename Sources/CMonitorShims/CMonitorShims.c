@@ -54,9 +54,12 @@ int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void 
     *start = (struct start){.body = body, .context = context};
     strncpy(start->name, name, sizeof start->name - 1);
     // The mask is inherited: set it here, so that there is no moment in which the new thread takes a signal.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t mask, before;
+    sigfillset(&mask);
+    // Those that a thread brings upon itself stay open: a trap in the host's event handler is to reach the host's crash handler.
+    static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&mask, own[i]);
+    pthread_sigmask(SIG_SETMASK, &mask, &before);
     int error = pthread_create(thread, NULL, run, start);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) free(start);

@@ -85,7 +85,8 @@ stackcap_outcome stackcap_look_at(pid_t thread, stackcap_look *look) {
 
 /// Finds the number behind "name:" in /proc/self/task/TID/status.
 static stackcap_outcome read_status(pid_t thread, const char *name, int base, uint64_t *value) {
-    char text[4096];
+    // The counts stand at its end, behind the list of the process's groups, of which there can be many.
+    char text[16384];
     int error = read_file(thread, "status", text, sizeof text);
     if (error)
         return outcome_of(error);

@@ -1,4 +1,6 @@
 internal import CRunLoopShims
+// Has libdispatch linked, which the shims call.
+private import Dispatch
 internal import Glibc
 internal import Synchronization
 

@@ -8,7 +8,7 @@ public enum Doubt: Hashable, Sendable {
     case file(ReportError)
     /// No monitor has left a run record.
     case noRun
-    /// A monitor ran, and watched nothing.
+    /// A monitor ran, and watched for less than a second, as far as it could write down.
     case watchedNothing(run: ULID)
     /// A monitor switched itself off.
     case disarmed(run: ULID)
@@ -39,7 +39,7 @@ extension Doubt: CustomStringConvertible {
         case .noRun:
             "no run record: nothing says that a monitor ran; start one in the process under test"
         case .watchedNothing(let run):
-            "run \(run): the monitor watched nothing; register the loop, or let the process run longer"
+            "run \(run): the monitor watched for less than a second; let the process run longer, watch its loop, or look for a full disk"
         case .disarmed(let run):
             "run \(run): the monitor switched itself off; its run record says why"
         case .missingReports(let run, let count):

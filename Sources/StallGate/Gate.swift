@@ -31,9 +31,13 @@ public enum Gate {
             + ambiguous.map { .ambiguous($0) }
     }
 
+    /// Under a second (in nanoseconds) nobody has watched: it is what the record of a monitor says that started, and could then
+    /// write no more.
+    private static let leastWatched: Int64 = 1_000_000_000
+
     private static func doubts(about run: RunRecord, _ reports: [StallReport]) -> [Doubt] {
         var doubts: [Doubt] = []
-        if run.watchedTotalNs == 0 { doubts.append(.watchedNothing(run: run.id)) }
+        if run.watchedTotalNs < leastWatched { doubts.append(.watchedNothing(run: run.id)) }
         if run.disarmed != nil { doubts.append(.disarmed(run: run.id)) }
         let missing = missingReports(of: run, among: reports)
         if missing > 0 { doubts.append(.missingReports(run: run.id, count: missing)) }

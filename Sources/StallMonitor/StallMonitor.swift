@@ -16,12 +16,18 @@ public final class StallMonitor: Sendable {
     public static let version = "0.1.0"
 
     private let configuration: Configuration
-    private let watchdog = Watchdog()
-    private let lifecycle: Mutex<Lifecycle>
+    private let lifecycle = Mutex(Lifecycle.idle)
 
-    private init(_ configuration: Configuration, _ lifecycle: consuming Lifecycle) {
+    /// What can be done with a monitor. Orders to the watchdog are given under the lock, so that none comes after `stop`.
+    private enum Lifecycle: Sendable {
+        /// Switched off, or without the threads it needs.
+        case idle
+        case running(Engine, watches: Int)
+        case stopped
+    }
+
+    private init(_ configuration: Configuration) {
         self.configuration = configuration
-        self.lifecycle = Mutex(lifecycle)
     }
 
     /// Starts to watch. Any thread; returns at once.
@@ -29,130 +35,89 @@ public final class StallMonitor: Sendable {
     /// - Parameters:
     ///   - configuration: see there; the defaults suit a server.
     ///   - loops: what to watch from the start: the main loop, which also runs the main queue and the main actor.
-    ///   - onEvent: called on the reporter's thread for each stall that begins, grows and ends, and for each fault.
+    ///   - onEvent: called on the reporter's thread for each stall that begins, grows and ends, and for each fault. Only the
+    ///     fault that no thread could be started is told on the calling thread.
     public static func start(
         _ configuration: Configuration = Configuration(),
         watching loops: [any WatchableLoop] = [EventRunLoop.main],
         onEvent: (@Sendable (StallEvent) -> Void)? = nil
     ) -> StallMonitor {
-        let monitor = StallMonitor(configuration, Lifecycle())
+        let monitor = StallMonitor(configuration)
         let tell = onEvent ?? StandardError.tell
         guard configuration.isEnabled else { return monitor }
         do throws(StallMonitorError) {
-            try monitor.launch(tell)
-            for loop in loops { try monitor.watch(loop) }
+            let engine = try Engine(configuration, tell)
+            monitor.lifecycle.withLock { $0 = .running(engine, watches: 0) }
+            for loop in loops { monitor.watchOrTell(loop, engine) }
         } catch {
             tell(.fault(error))
         }
         return monitor
     }
 
-    /// Watches one more loop. Any thread.
+    /// Watches one more loop. Any thread. With a monitor that is switched off or disarmed it does nothing.
     ///
     /// - Parameters:
     ///   - label: what reports call it; the loop's own label unless given.
     ///   - rule: when it counts as stalled; the configuration's rule unless given.
-    /// - Throws: `loopAlreadyWatched`, `loopEnded`, or `stopped` when the monitor is not running.
+    /// - Throws: `loopAlreadyWatched`, `loopEnded`, or `stopped` after ``stop()``.
     @discardableResult
     public func watch(
         _ loop: any WatchableLoop,
         label: String? = nil,
         rule: StallRule? = nil
     ) throws(StallMonitorError) -> Watch {
-        guard let number = lifecycle.withLock({ $0.nextWatch() }) else { throw StallMonitorError(.stopped) }
-        guard !loop.heartbeat.hasEnded else { throw StallMonitorError(.loopEnded) }
-        guard loop.heartbeat.attach(watchdog) else { throw StallMonitorError(.loopAlreadyWatched) }
-        let identity = WatchIdentity(number: number, type: WatchedType.runLoop.rawValue, label: label ?? loop.label)
-        watchdog.give(.watch(identity, loop, rule ?? configuration.rule))
-        return Watch(watchdog: watchdog, number: number)
+        let name = WatchName(type: .runLoop, label: label ?? loop.label)
+        return try lifecycle.withLock { lifecycle throws(StallMonitorError) in
+            switch lifecycle {
+            case .idle: return Watch(watchdog: nil, number: 0)
+            case .stopped: throw StallMonitorError(.stopped)
+            case .running(let engine, let watches):
+                guard !loop.heartbeat.hasEnded else { throw StallMonitorError(.loopEnded) }
+                guard loop.heartbeat.attach(engine.watchdog) else { throw StallMonitorError(.loopAlreadyWatched) }
+                let identity = WatchIdentity(number: watches + 1, name: name)
+                engine.watchdog.give(.watch(identity, loop, rule ?? configuration.rule))
+                lifecycle = .running(engine, watches: watches + 1)
+                return Watch(watchdog: engine.watchdog, number: identity.number)
+            }
+        }
+    }
+
+    private func watchOrTell(_ loop: any WatchableLoop, _ engine: Engine) {
+        do throws(StallMonitorError) {
+            try watch(loop)
+        } catch {
+            engine.notices.add(.fault(error))
+        }
     }
 
     /// Ends the watch: closes the report of a stall under way, writes the run record, ends both threads and gives the capture
-    /// signal back. Any thread but a handler's. Waits 5 s at most for a disk or a handler that does not return. Once is enough.
+    /// signal back. Any thread but a handler's; once is enough. Waits 5 s at most for a disk or a handler that does not return:
+    /// then it leaves what it cannot end.
     public func stop() {
-        guard let threads = lifecycle.withLock({ $0.end() }) else { return }
-        watchdog.give(.stop)
-        _ = threads.watchdog.join(patience: .seconds(5))
-        threads.notices.close()
-        _ = threads.reporter.join(patience: .seconds(5))
-        threads.capturer?.invalidate()
+        let engine: Engine? = lifecycle.withLock { lifecycle in
+            guard case .running(let engine, _) = lifecycle else { return nil }
+            lifecycle = .stopped
+            engine.watchdog.give(.stop)
+            return engine
+        }
+        engine?.end(by: .now + .seconds(5))
     }
 
-    /// Whether stalls are being looked for.
-    public var isRunning: Bool { lifecycle.withLock { $0.threads != nil } }
-
-    private func launch(_ tell: @escaping @Sendable (StallEvent) -> Void) throws(StallMonitorError) {
-        let stackSource = StackSource(signal: configuration.captureSignal) { tell(.fault($0)) }
-        let notices = Mailbox<StallNotice>(capacity: 256)
-        let ledger = WatchdogLedger()
-        let run = RunIdentity(service: configuration.service)
-        let configuration = configuration
-        let reporter = try MonitorThread(name: "stall-reporter") {
-            let reporter = Reporter(
-                notices: notices,
-                composer: ReportComposer(run: run, ownCode: configuration.ownCode),
-                shelf: ReportShelf(
-                    directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
-                    bell: FaultBell { tell(.fault($0)) }
-                ),
-                log: RunLog(run: run, ledger: ledger) { notices.dropped },
-                tell: tell
-            )
-            reporter.run()
-        }
-        do throws(StallMonitorError) {
-            let watchdogThread = try MonitorThread(name: "stall-watchdog") { [watchdog] in
-                watchdog.run(WatchRound(notices: notices, ledger: ledger, stackSource: stackSource))
-            }
-            lifecycle.withLock {
-                $0.threads = Threads(
-                    watchdog: watchdogThread,
-                    reporter: reporter,
-                    notices: notices,
-                    capturer: stackSource.capturer
-                )
-            }
-        } catch {
-            notices.close()
-            _ = reporter.join(patience: .seconds(5))
-            throw error
-        }
+    /// Whether stalls are being looked for. Any thread.
+    public var isRunning: Bool {
+        lifecycle.withLock { if case .running = $0 { true } else { false } }
     }
 }
 
 /// A loop under watch.
 public struct Watch: Sendable {
-    fileprivate let watchdog: Watchdog
+    fileprivate let watchdog: Watchdog?
     fileprivate let number: Int
 
-    /// Stops watching the loop; a stall under way is closed. Any thread.
+    /// Has the watchdog stop watching the loop, and close a stall under way. Any thread; returns at once. The loop can be watched
+    /// anew when the watchdog has done so.
     public func cancel() {
-        watchdog.give(.cancel(number))
-    }
-}
-
-/// What `start` made and `stop` must end.
-private struct Threads: Sendable {
-    let watchdog: MonitorThread
-    let reporter: MonitorThread
-    let notices: Mailbox<StallNotice>
-    let capturer: StackCapturer?
-}
-
-private struct Lifecycle: Sendable {
-    var threads: Threads?
-    private var watches = 0
-
-    init() {}
-
-    mutating func nextWatch() -> Int? {
-        guard threads != nil else { return nil }
-        watches += 1
-        return watches
-    }
-
-    mutating func end() -> Threads? {
-        defer { threads = nil }
-        return threads
+        watchdog?.give(.cancel(number))
     }
 }

@@ -1,9 +1,16 @@
 #if !Command
+    import Glibc
+
     /// What is built when the package's trait is off: libraries only, and this note where the command would be.
     @main
     struct BuiltWithoutCommand {
         static func main() {
-            print("built without its trait: swift build --traits Command --product stall-monitor")
+            // Not 0: to a caller that forgot the trait, a gate that judged nothing must not look like one within budget.
+            fputs(
+                "stall-monitor: built without its trait: swift build --traits Command --product stall-monitor\n",
+                stderr
+            )
+            exit(1)
         }
     }
 #endif

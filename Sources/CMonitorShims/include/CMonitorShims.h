@@ -18,7 +18,7 @@ void monitor_semaphore_wait(sem_t *semaphore);
 /// Waits until `deadline_ns`. True: posted. False: the deadline passed. Repeats after EINTR.
 bool monitor_semaphore_wait_until(sem_t *semaphore, uint64_t deadline_ns);
 
-/// Starts a joinable thread that blocks every signal, so that no handler of the host runs on it. `name` is cut to 15
+/// Starts a joinable thread that blocks every signal but those it raises itself, so that no handler of the host runs on it. `name` is cut to 15
 /// bytes, the kernel's limit. Returns 0 or an errno.
 int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void *context), void *context);
 /// Joins it, waiting until `deadline_ns` at most. Returns 0, or ETIMEDOUT: the thread then still runs and stays joinable.

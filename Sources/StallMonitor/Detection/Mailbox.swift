@@ -1,6 +1,7 @@
 import Synchronization
 
-/// A bounded queue from any number of threads to one. Adding never waits for the reader.
+/// A queue from any number of threads to one. Adding never waits for the reader. It is bounded for messages that may be dropped;
+/// the others are few.
 final class Mailbox<Message: Sendable>: Sendable {
     private struct Contents {
         var messages: [Message] = []
@@ -16,10 +17,10 @@ final class Mailbox<Message: Sendable>: Sendable {
         self.capacity = capacity
     }
 
-    /// Adds a message; drops it, and counts it, when the reader is `capacity` messages behind.
-    func add(_ message: Message) {
+    /// Adds a message. One that may be dropped is, and counted, when the reader is `capacity` messages behind.
+    func add(_ message: Message, mayBeDropped: Bool = false) {
         contents.withLock { contents in
-            guard contents.messages.count < capacity else {
+            guard !mayBeDropped || contents.messages.count < capacity else {
                 contents.dropped += 1
                 return
             }
@@ -38,7 +39,7 @@ final class Mailbox<Message: Sendable>: Sendable {
     func take() -> [Message]? {
         while true {
             let (messages, isClosed) = contents.withLock { contents in
-                defer { contents.messages.removeAll(keepingCapacity: true) }
+                defer { contents.messages = [] }
                 return (contents.messages, contents.isClosed)
             }
             if !messages.isEmpty { return messages }

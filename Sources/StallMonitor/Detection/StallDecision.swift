@@ -12,16 +12,21 @@ struct Look: Hashable, Sendable {
     var late = false
 }
 
-/// A time span whose ends are known exactly or between bounds. The true length lies in `shortest ... longest`.
+/// A time span whose ends are known exactly or between bounds, part of which nobody may have been there to prove. The true
+/// length lies in `shortest ... longest`.
 struct StallSpan: Hashable, Sendable {
     var earliestStart: MonotonicInstant
     var latestStart: MonotonicInstant
     var earliestEnd: MonotonicInstant
     var latestEnd: MonotonicInstant
+    /// How much of it a late watchdog cannot vouch for.
+    var unproven: Duration = .zero
 
-    var isExact: Bool { earliestStart == latestStart && earliestEnd == latestEnd }
+    var isExact: Bool { earliestStart == latestStart && earliestEnd == latestEnd && unproven == .zero }
     var longest: Duration { latestEnd - earliestStart }
-    var shortest: Duration { max(.zero, earliestEnd - latestStart) }
+    var shortest: Duration { max(.zero, earliestEnd - latestStart - unproven) }
+    /// The length to be told: the longest that is proven.
+    var length: Duration { longest - unproven }
 }
 
 /// What a look means for one watched loop.
@@ -34,6 +39,6 @@ enum StallDecision: Hashable, Sendable {
     case grew(StallSpan)
     /// The stall announced by `began` is over.
     case ended(StallSpan)
-    /// A stall came and went between two looks; its stamps prove it, but there is nothing left to capture.
-    case passed(StallSpan)
+    /// A stall at this pulse came and went between two looks. Its stamps prove it, but there is nothing left to capture.
+    case passed(StallSpan, LoopHeartbeat.Pulse)
 }

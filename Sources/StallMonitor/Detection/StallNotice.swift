@@ -1,15 +1,18 @@
 import RunLoopKit
 import StackCapture
+import StallReports
 
 /// What the watchdog tells the reporter. Raw: names and sentences come later, on the reporter's thread.
 enum StallNotice: Sendable {
     case began(StallObservation)
     case grew(Int, StallSpan)
     /// What the stalled thread was at later.
-    case sampled(Int, CapturedStack)
+    case sampled(Int, StackSample)
     case ended(Int, StallSpan, EvidenceWindow?)
     /// Time to bring the run record up to date.
     case checkpoint
+    /// The monitor cannot do part of its work.
+    case fault(StallMonitorError)
 }
 
 /// A stall at the moment it was proven.
@@ -17,25 +20,31 @@ struct StallObservation: Sendable {
     /// The stall's number in this run: what later notices name it by.
     let number: Int
     let watch: WatchIdentity
+    /// For what the reporter asks of it, away from the watchdog.
+    let loop: any WatchableLoop
     let rule: StallRule
     let pulse: LoopHeartbeat.Pulse
-    let modeName: String?
     let span: StallSpan
     let detectedAt: MonotonicInstant
     let threadID: Int32?
     let evidence: EvidenceWindow?
     let stack: StackOutcome
     /// What the thread was at before, from its second tick of standing still on.
-    let samples: [CapturedStack]
+    let samples: [StackSample]
     /// What the descriptor stands for that the thread was found waiting on.
     let descriptorTarget: String?
 }
 
-/// A watched thing's names.
+/// What people call a watched thing.
+struct WatchName: Hashable, Sendable {
+    var type: WatchedType
+    var label: String
+}
+
+/// One watch among others, of things that may be called the same.
 struct WatchIdentity: Hashable, Sendable {
     var number: Int
-    var type: String
-    var label: String
+    var name: WatchName
 }
 
 /// The stalled thread's stack, or why there is none.

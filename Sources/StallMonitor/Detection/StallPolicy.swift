@@ -37,7 +37,8 @@ struct StallPolicy: Sendable {
                 earliestStart: earliestStart,
                 latestStart: latestStart,
                 earliestEnd: max(earliestEnd, latestStart),
-                latestEnd: latestEnd
+                latestEnd: latestEnd,
+                unproven: unproven
             )
         }
     }
@@ -90,6 +91,8 @@ struct StallPolicy: Sendable {
         var segment: Segment
         if let stamp = look.turnStart, stamp >= lastLook ?? stamp {
             segment = Segment(pulse: look.pulse, earliestStart: stamp, latestStart: stamp)
+            // The departure woke the watchdog, but late: both may have stood still together.
+            if let restedUntil, restedUntil - stamp > rule.tick { segment.unproven = restedUntil - stamp }
         } else {
             let floor = [lastLook, restedUntil].compactMap { $0 }.max() ?? look.time
             segment = Segment(pulse: look.pulse, earliestStart: floor, latestStart: look.time)
@@ -123,8 +126,8 @@ struct StallPolicy: Sendable {
     /// A suspect moved on between two looks: it was a stall all the same when the loop's own stamps say so.
     private func passed(_ segment: Segment, _ look: Look) -> StallDecision {
         let span = finished(segment, look)
-        guard span.isExact, !look.late, span.longest - segment.unproven >= rule.threshold else { return .none }
-        return .passed(span)
+        guard span.isExact, !look.late, span.longest >= rule.threshold else { return .none }
+        return .passed(span, segment.pulse)
     }
 
     private func finished(_ segment: Segment, _ look: Look) -> StallSpan {

@@ -1,5 +1,4 @@
 import RunLoopKit
-import StackCapture
 
 /// A loop that has stood still for a whole tick, be it a stall yet or not: what its thread was at meanwhile. A stall's cause is
 /// read off the kernel's counts since then, its culprit off the samples.
@@ -7,7 +6,7 @@ struct Standstill: Sendable {
     let pulse: LoopHeartbeat.Pulse
     private let since: MonotonicInstant
     private let evidence: ThreadEvidence
-    private var samples: [CapturedStack] = []
+    private var samples: [StackSample] = []
     private var lastSample: MonotonicInstant?
 
     /// Nil when the thread is gone.
@@ -37,12 +36,12 @@ struct Standstill: Sendable {
     }
 
     /// Keeps a sample until a stall is proven.
-    mutating func keep(_ sample: CapturedStack) {
+    mutating func keep(_ sample: StackSample) {
         samples.append(sample)
     }
 
     /// What was kept. From now on it belongs to the stall.
-    mutating func takeSamples() -> [CapturedStack] {
+    mutating func takeSamples() -> [StackSample] {
         defer { samples = [] }
         return samples
     }

@@ -5,8 +5,8 @@ struct Subject {
     let identity: WatchIdentity
     let loop: any WatchableLoop
     private(set) var policy: StallPolicy
-    /// The number of the stall under way, if there is one.
-    var stall: Int?
+    /// The stall under way, if there is one, and where the loop stands.
+    var stall: (number: Int, pulse: LoopHeartbeat.Pulse)?
     /// The latest time for which the loop stood still. A stall is one that lasted.
     var standstill: Standstill?
     private var lastPulse: LoopHeartbeat.Pulse?
@@ -29,21 +29,22 @@ struct Subject {
         let heartbeat = loop.heartbeat
         let pulse = heartbeat.pulse
         let standsStill = pulse == lastPulse && !pulse.isAtRest
-        // A loop writes its stamps before the word they belong to.
+        // A loop writes its stamps before the word they belong to. Of one that stands still the stamp is asked for already.
+        let turnStart = MonotonicInstant(stamp: heartbeat.turnStamp)
+        let firstTransition = standsStill ? nil : heartbeat.takeTransitionStamp()
+        if !standsStill, !pulse.isAtRest { heartbeat.requestTransitionStamp() }
         let decision = policy.decide(
             Look(
                 time: time,
                 pulse: pulse,
-                turnStart: MonotonicInstant(stamp: heartbeat.turnStamp),
-                firstTransition: standsStill
-                    ? nil : heartbeat.takeTransitionStamp().flatMap(MonotonicInstant.init(stamp:)),
+                turnStart: turnStart,
+                firstTransition: firstTransition.flatMap(MonotonicInstant.init(stamp:)),
                 late: late
             )
         )
         if standsStill, standstill?.pulse != pulse, let id = loop.thread?.id {
             standstill = Standstill(pulse: pulse, threadID: id, at: time)
         }
-        if !pulse.isAtRest { heartbeat.requestTransitionStamp() }
         lastPulse = pulse
         return (pulse, decision)
     }
@@ -59,10 +60,15 @@ struct Subject {
         return standstill.wantsSample(at: time, tick: policy.rule.tick)
     }
 
-    /// The kernel's account of the latest standstill, until now.
-    func evidence(at time: MonotonicInstant) -> EvidenceWindow? {
-        guard let id = loop.thread?.id else { return nil }
-        return standstill?.evidence(threadID: id, at: time)
+    /// What was sampled while the loop stood at `pulse`; from now on it is the stall's.
+    mutating func takeSamples(at pulse: LoopHeartbeat.Pulse) -> [StackSample] {
+        standstill?.pulse == pulse ? standstill?.takeSamples() ?? [] : []
+    }
+
+    /// The kernel's account since the loop stood at `pulse`, until now.
+    func evidence(at time: MonotonicInstant, of pulse: LoopHeartbeat.Pulse) -> EvidenceWindow? {
+        guard let standstill, standstill.pulse == pulse, let id = loop.thread?.id else { return nil }
+        return standstill.evidence(threadID: id, at: time)
     }
 }
 

@@ -33,8 +33,8 @@ struct WatchRound: ~Copyable {
     }
 
     mutating func add(_ subject: Subject) {
-        let record = WatchdogLedger.WatchRecord(identity: subject.identity, since: .now)
-        ledger.update { $0.watches[record.identity.number] = record }
+        let record = WatchdogLedger.WatchRecord(name: subject.identity.name, since: .now)
+        ledger.update { [number = subject.identity.number] in $0.watches[number] = record }
         subjects.append(subject)
         notices.add(.checkpoint)
     }
@@ -53,9 +53,10 @@ struct WatchRound: ~Copyable {
 
     /// Looks at every loop once, and tells the reporter what it finds.
     mutating func look() {
-        let now = MonotonicInstant.now
-        let oversleep = now - nextLook
+        let oversleep = MonotonicInstant.now - nextLook
         for index in subjects.indices {
+            // Anew for each: the capture before may have taken its time.
+            let now = MonotonicInstant.now
             let late = oversleep > subjects[index].policy.rule.tick
             let (pulse, decision) = subjects[index].look(at: now, late: late)
             carryOut(decision, on: index, pulse, at: now)
@@ -65,9 +66,10 @@ struct WatchRound: ~Copyable {
             counts.lateLooks += oversleep > tick ? 1 : 0
         }
         forgetEndedLoops()
+        let now = MonotonicInstant.now
         if checkpoints.isDue(at: now) {
             recordCost()
-            notices.add(.checkpoint)
+            notices.add(.checkpoint, mayBeDropped: true)
         }
         nextLook = LookSchedule.next(after: now, tick: tick, maturity: subjects.compactMap(\.policy.maturity).min())
     }
@@ -89,10 +91,10 @@ struct WatchRound: ~Copyable {
             begin(span, index, pulse, stackSource.stack(of: subjects[index].loop, at: pulse), at: time)
         case .grew(let span):
             if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
-            if let stall = subjects[index].stall { notices.add(.grew(stall, span)) }
+            if let stall = subjects[index].stall { notices.add(.grew(stall.number, span), mayBeDropped: true) }
         case .ended(let span):
             end(span, index, at: time)
-        case .passed(let span):
+        case .passed(let span, let pulse):
             begin(span, index, pulse, .raced, at: time)
             end(span, index, at: time)
         }
@@ -103,9 +105,9 @@ struct WatchRound: ~Copyable {
         subjects[index].standstill?.noteSample(at: time)
         let stack = stackSource.stack(of: subjects[index].loop, at: pulse)
         ledger.update { $0.count(stack) }
-        guard let captured = stack.captured else { return }
+        guard let captured = stack.captured.map({ StackSample(time: time, stack: $0) }) else { return }
         if let stall = subjects[index].stall {
-            notices.add(.sampled(stall, captured))
+            notices.add(.sampled(stall.number, captured), mayBeDropped: true)
         } else {
             subjects[index].standstill?.keep(captured)
         }
@@ -119,25 +121,22 @@ struct WatchRound: ~Copyable {
         at time: MonotonicInstant
     ) {
         stalls += 1
-        subjects[index].stall = stalls
-        let samples = subjects[index].standstill?.takeSamples() ?? []
+        subjects[index].stall = (stalls, pulse)
+        let samples = subjects[index].takeSamples(at: pulse)
         let subject = subjects[index]
-        ledger.update { counts in
-            counts.stalls += 1
-            counts.count(stack)
-        }
+        ledger.update { $0.count(stack) }
         notices.add(
             .began(
                 StallObservation(
                     number: stalls,
                     watch: subject.identity,
+                    loop: subject.loop,
                     rule: subject.policy.rule,
                     pulse: pulse,
-                    modeName: subject.loop.modeName(at: pulse.modeIndex),
                     span: span,
                     detectedAt: time,
                     threadID: subject.loop.thread?.id,
-                    evidence: subject.evidence(at: time),
+                    evidence: subject.evidence(at: time, of: pulse),
                     stack: stack,
                     samples: samples,
                     descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read)
@@ -149,7 +148,7 @@ struct WatchRound: ~Copyable {
     private mutating func end(_ span: StallSpan, _ index: Int, at time: MonotonicInstant) {
         guard let stall = subjects[index].stall else { return }
         subjects[index].stall = nil
-        notices.add(.ended(stall, span, subjects[index].evidence(at: time)))
+        notices.add(.ended(stall.number, span, subjects[index].evidence(at: time, of: stall.pulse)))
     }
 
     private mutating func release(_ index: Int) {
@@ -158,10 +157,7 @@ struct WatchRound: ~Copyable {
         heartbeat.detach()
         if case .ended(let span) = subjects[index].abandon(at: now) { end(span, index, at: now) }
         let (number, turns) = (subjects[index].identity.number, heartbeat.pulse.turn)
-        ledger.update { counts in
-            counts.watches[number]?.until = now
-            counts.watches[number]?.turns = turns
-        }
+        ledger.update { $0.endWatch(number, turns: turns, at: now) }
     }
 
     private mutating func forgetEndedLoops() {

@@ -18,11 +18,11 @@ final class Watchdog: LoopWatcher {
 
     private let semaphore = TickSemaphore()
     private let isParked = Atomic(false)
-    private let orders = Mutex<[Order]>([])
+    private let orders = Mutex<[Order]?>([])
 
-    /// Hands an order over. Any thread.
+    /// Hands an order over. Any thread. Nobody takes one after `stop` was carried out.
     func give(_ order: Order) {
-        orders.withLock { $0.append(order) }
+        orders.withLock { $0?.append(order) }
         semaphore.signal()
     }
 
@@ -48,14 +48,16 @@ final class Watchdog: LoopWatcher {
     private func carryOutOrders(_ round: inout WatchRound) -> Bool {
         let given = orders.withLock { orders in
             defer { orders = [] }
-            return orders
+            return orders ?? []
         }
         for order in given {
             switch order {
             case .watch(let identity, let loop, let rule):
                 round.add(Subject(identity: identity, loop: loop, rule: rule))
             case .cancel(let number): round.remove(number)
-            case .stop: return false
+            case .stop:
+                orders.withLock { $0 = nil }
+                return false
             }
         }
         return true

@@ -7,7 +7,6 @@ final class WatchdogLedger: Sendable {
     struct Counts: Hashable, Sendable {
         var looks = 0
         var lateLooks = 0
-        var stalls = 0
         var captures = 0
         var raced = 0
         var captureFailures = 0
@@ -15,15 +14,27 @@ final class WatchdogLedger: Sendable {
         var cpuNanoseconds: UInt64 = 0
         /// Time for which captures held a watched thread, nanoseconds.
         var heldNanoseconds: UInt64 = 0
-        /// By the watch's number, in the order in which the watches were made.
+        /// The watches under way, by their numbers.
         var watches: [Int: WatchRecord] = [:]
+        /// What the watches that are over add up to, by what they watched: bounded, however many loops come and go.
+        var past: [WatchName: WatchTotal] = [:]
     }
 
     struct WatchRecord: Hashable, Sendable {
-        var identity: WatchIdentity
+        var name: WatchName
         var since: MonotonicInstant
-        var until: MonotonicInstant?
         var turns: UInt64 = 0
+
+        func total(at time: MonotonicInstant) -> WatchTotal { WatchTotal(time: time - since, turns: turns) }
+    }
+
+    struct WatchTotal: Hashable, Sendable {
+        var time = Duration.zero
+        var turns: UInt64 = 0
+
+        static func + (a: WatchTotal, b: WatchTotal) -> WatchTotal {
+            WatchTotal(time: a.time + b.time, turns: a.turns &+ b.turns)
+        }
     }
 
     private let counts = Mutex(Counts())
@@ -36,6 +47,19 @@ final class WatchdogLedger: Sendable {
 }
 
 extension WatchdogLedger.Counts {
+    mutating func endWatch(_ number: Int, turns: UInt64, at time: MonotonicInstant) {
+        guard var watch = watches.removeValue(forKey: number) else { return }
+        watch.turns = turns
+        past[watch.name, default: .init()] = past[watch.name, default: .init()] + watch.total(at: time)
+    }
+
+    /// What was watched until `time`, by name.
+    func totals(at time: MonotonicInstant) -> [WatchName: WatchdogLedger.WatchTotal] {
+        watches.values.reduce(into: past) { totals, watch in
+            totals[watch.name] = totals[watch.name, default: .init()] + watch.total(at: time)
+        }
+    }
+
     mutating func count(_ stack: StackOutcome) {
         switch stack {
         case .captured(let stack):

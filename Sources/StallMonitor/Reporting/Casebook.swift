@@ -10,69 +10,94 @@ struct Casebook {
     /// The frames from the culprit outwards.
     private(set) var culpritFrames: [StallReport.Frame] = []
 
-    /// Distinct stacks kept: the detection's first, then the most frequent.
+    /// Distinct stacks kept: the detection's first, then those that lasted longest.
     private static let stackLimit = 5
 
     /// - Parameters:
-    ///   - captures: the detection's first. May be empty.
+    ///   - samples: the detection's first. May be empty.
     ///   - thread: whose they are.
     ///   - name: finds names for addresses, in their order.
     ///   - isOwn: whether a function is the server's own.
     init(
-        _ captures: [CapturedStack],
+        _ samples: [StackSample],
         thread: StallReport.Thread,
-        time: Timestamp,
+        clock: WallClockAnchor,
         name: ([ResolvableAddress]) -> (frames: [SymbolicatedFrame], modules: [LoadedModule]),
         isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
     ) {
-        let (named, loaded) = name(captures.flatMap(\.resolvableAddresses))
+        let (named, loaded) = name(samples.flatMap(\.stack.resolvableAddresses))
         modules = loaded.map { .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase))) }
         var rest = named[...]
-        for capture in captures {
-            let frames = Array(rest.prefix(capture.frames.count))
+        let all = zip(samples, Self.spans(of: samples)).map { sample, span in
+            let frames = Array(rest.prefix(sample.stack.frames.count))
             rest = rest.dropFirst(frames.count)
             let own = frames.map { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
-            add(StallReport.Stack(capture, frames, own: own, thread, time))
+            let stack = StallReport.Stack(sample.stack, frames, own: own, thread, clock.time(of: sample.time))
+            return TimedStack(stack: stack, span: span)
         }
-        let others = stacks.dropFirst().sorted { $0.count > $1.count }
-        stacks = Array(stacks.prefix(1) + others.prefix(Self.stackLimit - 1))
-        findCulprit(swiftModules: Dictionary(named.map { ($0.symbol, $0.swiftModule) }) { first, _ in first })
+        var distinct = Self.merged(all)
+        if let (position, frame) = Self.culprit(of: distinct) {
+            // Kept, however short its stack lasted among the others.
+            let place = min(position, Self.stackLimit - 1)
+            distinct.swapAt(position, place)
+            let frames = distinct[place].stack.frames
+            culpritFrames = Array(frames[frame...])
+            culprit = .init(
+                function: frames[frame].function,
+                symbol: frames[frame].symbol,
+                module: named.first { $0.symbol == frames[frame].symbol }?.swiftModule,
+                stack: place,
+                frame: frame
+            )
+        }
+        stacks = distinct.prefix(Self.stackLimit).map(\.stack)
     }
 
-    /// Equal stacks become one with a count.
-    private mutating func add(_ stack: StallReport.Stack) {
-        if let index = stacks.firstIndex(where: { $0.frames.map(\.symbol) == stack.frames.map(\.symbol) }) {
-            stacks[index].count += 1
-        } else {
-            stacks.append(stack)
-        }
+    /// How long each sample stands for: since the one before it. The first stands for as long as the shortest of the others.
+    private static func spans(of samples: [StackSample]) -> [Duration] {
+        let times = samples.map(\.time).sorted()
+        let gaps = zip(times.dropFirst(), times).map { $0 - $1 }
+        let spans = Dictionary(zip(times.dropFirst(), gaps)) { first, _ in first }
+        return samples.map { spans[$0.time] ?? gaps.min() ?? .milliseconds(1) }
     }
 
-    /// The own function that was on the stack most often; among equals, the innermost. What a library calls for each of many
-    /// values comes and goes; the function that called the library stays.
-    private mutating func findCulprit(swiftModules: [String?: String?]) {
-        var counts: [String: Int] = [:]
-        for stack in stacks {
-            for symbol in Set(stack.suspects.compactMap { stack.frames[$0].symbol }) {
-                counts[symbol, default: 0] += stack.count
+    /// Equal stacks become one with a count. The detection's stays first, then come those that lasted longest.
+    private static func merged(_ all: [TimedStack]) -> [TimedStack] {
+        var distinct: [TimedStack] = []
+        for next in all {
+            let identity = next.stack.frames.map(\.identity)
+            if let index = distinct.firstIndex(where: { $0.stack.frames.map(\.identity) == identity }) {
+                distinct[index].stack.count += 1
+                distinct[index].span += next.span
+            } else {
+                distinct.append(next)
             }
         }
-        let most = counts.values.max()
-        for (position, stack) in stacks.enumerated() {
-            let index = stack.suspects.first { stack.frames[$0].symbol.flatMap { counts[$0] } == most }
-            guard let index, most != nil else { continue }
-            let frame = stack.frames[index]
-            culprit = .init(
-                function: frame.function,
-                symbol: frame.symbol,
-                module: swiftModules[frame.symbol].flatMap { $0 },
-                stack: position,
-                frame: index
-            )
-            culpritFrames = Array(stack.frames[index...])
-            return
-        }
+        return distinct.prefix(1) + distinct.dropFirst().sorted { $0.span > $1.span }
     }
+
+    /// The own function that was on the stack for longest; among equals, the innermost. What a library calls for each of many
+    /// values comes and goes; the function that called the library stays.
+    private static func culprit(of all: [TimedStack]) -> (stack: Int, frame: Int)? {
+        var spans: [String: Duration] = [:]
+        for timed in all {
+            for symbol in Set(timed.stack.suspects.compactMap { timed.stack.frames[$0].symbol }) {
+                spans[symbol, default: .zero] += timed.span
+            }
+        }
+        guard let longest = spans.values.max() else { return nil }
+        for (position, timed) in all.enumerated() {
+            let frame = timed.stack.suspects.first { timed.stack.frames[$0].symbol.flatMap { spans[$0] } == longest }
+            if let frame { return (position, frame) }
+        }
+        return nil
+    }
+}
+
+/// A stack, and how long it stands for.
+private struct TimedStack {
+    var stack: StallReport.Stack
+    var span: Duration
 }
 
 extension CapturedStack {
@@ -123,6 +148,9 @@ extension StallReport.Frame {
             foundBy: found.origin
         )
     }
+
+    /// What is the same of a function that is called twice.
+    fileprivate var identity: String { symbol ?? "\(module ?? -1)+\(offset ?? address)" }
 
     /// The compiler's bridge from a protocol of the standard library to a type's own function.
     fileprivate var isStandardWitness: Bool {

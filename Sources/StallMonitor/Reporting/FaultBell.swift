@@ -1,5 +1,3 @@
-import StallReports
-
 /// Tells of each fault once, until it is mended.
 struct FaultBell {
     private var ringing: Set<StallMonitorError.Code> = []

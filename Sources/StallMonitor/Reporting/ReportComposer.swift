@@ -28,9 +28,9 @@ struct ReportComposer {
             process: run.process,
             run: run.id,
             watched: .init(
-                type: WatchedType(rawValue: stall.watch.type),
-                label: stall.watch.label,
-                mode: stall.modeName,
+                type: stall.watch.name.type,
+                label: stall.watch.name.label,
+                mode: stall.loop.modeName(at: stall.pulse.modeIndex),
                 activity: stall.pulse.phase.reportName,
                 turn: stall.pulse.turn
             ),
@@ -43,14 +43,14 @@ struct ReportComposer {
             fingerprint: .make(kind: .blocked, frames: [], modules: [])
         )
         extend(&report, by: stall.span)
-        addStacks(stall.captures, of: stall, to: &report)
+        addStacks(stall.allSamples, of: stall, to: &report)
         return report
     }
 
     /// Brings the length of a stall that goes on up to date.
     func extend(_ report: inout StallReport, by span: StallSpan) {
-        report.durationNs = span.longest.nanoseconds
-        report.severity = Severity(duration: span.longest)
+        report.durationNs = span.length.nanoseconds
+        report.severity = Severity(duration: span.length)
         (report.durationMinNs, report.durationMaxNs) = span.isExact ? (nil, nil) : span.bounds
     }
 
@@ -65,13 +65,13 @@ struct ReportComposer {
 
     /// Names what was captured so far, and says who is the culprit.
     ///
-    /// - Parameter captures: the detection's first; a stall that nobody could look at has none.
-    func addStacks(_ captures: [CapturedStack], of stall: StallObservation, to report: inout StallReport) {
+    /// - Parameter samples: the detection's first; a stall that nobody could look at has none.
+    func addStacks(_ samples: [StackSample], of stall: StallObservation, to report: inout StallReport) {
         let (book, time) = ContinuousClock().timed {
             Casebook(
-                captures,
+                samples,
                 thread: report.thread,
-                time: report.detectedAt,
+                clock: WallClockAnchor(),
                 name: symbolicator.resolve,
                 isOwn: { ownCode.isOwn($0, module: $1, executable: run.process.executable ?? "") }
             )
@@ -80,7 +80,7 @@ struct ReportComposer {
         report.modules = book.modules
         report.culprit = book.culprit
         report.fingerprint = .make(kind: report.kind, frames: book.culpritFrames, modules: book.modules)
-        report.monitor = cost(of: captures, naming: time)
+        report.monitor = cost(of: samples, naming: time)
     }
 
     private func missingStack(_ stall: StallObservation, _ report: StallReport) -> StallReport.Stack {
@@ -95,7 +95,7 @@ struct ReportComposer {
     }
 
     private func cause(of stall: StallObservation, over window: EvidenceWindow?) -> StallReport.Cause {
-        let call = stall.stack.captured?.systemCall
+        let call = stall.allSamples.lazy.compactMap(\.stack.systemCall).first
         let diagnosis = Diagnosis(
             window: window,
             state: stall.evidence?.after.state,
@@ -110,8 +110,8 @@ struct ReportComposer {
         )
     }
 
-    private func cost(of captures: [CapturedStack], naming: Duration) -> StallReport.MonitorCost {
-        let costs = captures.map(\.cost)
+    private func cost(of samples: [StackSample], naming: Duration) -> StallReport.MonitorCost {
+        let costs = samples.map(\.stack.cost)
         return .init(
             heldNs: Int64(clamping: costs.reduce(0) { $0 + $1.heldNanoseconds }),
             unwindNs: Int64(clamping: costs.reduce(0) { $0 + $1.unwindNanoseconds }),
@@ -123,5 +123,7 @@ struct ReportComposer {
 
 extension StallObservation {
     /// The detection's stack, then the samples before it.
-    var captures: [CapturedStack] { [stack.captured].compactMap { $0 } + samples }
+    var allSamples: [StackSample] {
+        [stack.captured.map { StackSample(time: detectedAt, stack: $0) }].compactMap { $0 } + samples
+    }
 }

@@ -5,8 +5,10 @@ import StallReports
 struct ReportShelf {
     private let directory: ReportDirectory
     private var bell: FaultBell
-    /// How many writes failed so far.
-    private(set) var lostWrites: Int64 = 0
+    /// Reports whose latest version is not on the disk.
+    private var unwritten: Set<ULID> = []
+    /// How many reports are missing or out of date on the disk.
+    var lostWrites: Int64 { Int64(unwritten.count) }
     private(set) var bytesWritten: Int64 = 0
 
     init(directory: ReportDirectory, bell: FaultBell) {
@@ -24,20 +26,26 @@ struct ReportShelf {
     }
 
     mutating func put(_ report: StallReport) {
-        attempt { directory throws(ReportError) in try directory.write(report) }
+        if attempt({ directory throws(ReportError) in try directory.write(report) }) {
+            unwritten.remove(report.id)
+            bell.mended(.reportNotWritten)
+        } else {
+            unwritten.insert(report.id)
+        }
     }
 
     mutating func put(_ record: RunRecord) {
         attempt { directory throws(ReportError) in try directory.write(record) }
     }
 
-    private mutating func attempt(_ work: (ReportDirectory) throws(ReportError) -> Int) {
+    @discardableResult
+    private mutating func attempt(_ work: (ReportDirectory) throws(ReportError) -> Int) -> Bool {
         do throws(ReportError) {
             bytesWritten += Int64(try work(directory))
-            bell.mended(.reportNotWritten)
+            return true
         } catch {
-            lostWrites += 1
-            bell.ring(StallMonitorError(.reportNotWritten, errno: error.errorNumber, "\(directory.path): \(error)."))
+            bell.ring(StallMonitorError(.reportNotWritten, "\(directory.path): \(error)."))
+            return false
         }
     }
 }

@@ -1,4 +1,3 @@
-import StackCapture
 import StallReports
 
 /// The thread that names, writes and tells what the watchdog found. Slow work ends here: names, disks, the server's handler.
@@ -12,7 +11,7 @@ struct Reporter: ~Copyable {
 
     private struct Case {
         let observation: StallObservation
-        var captures: [CapturedStack]
+        var samples: [StackSample]
         var report: StallReport
     }
 
@@ -36,7 +35,8 @@ struct Reporter: ~Copyable {
         shelf.put(log.entry(shelf))
         while let batch = notices.take() {
             for notice in batch { handle(notice) }
-            shelf.put(log.entry(shelf))
+            // Samples and growth alone change nothing in it.
+            if batch.contains(where: \.changesRunRecord) { shelf.put(log.entry(shelf)) }
         }
         shelf.put(log.lastEntry(shelf))
     }
@@ -44,8 +44,9 @@ struct Reporter: ~Copyable {
     private mutating func handle(_ notice: StallNotice) {
         switch notice {
         case .checkpoint: break
+        case .fault(let error): tell(.fault(error))
         case .began(let observation): begin(observation)
-        case .sampled(let number, let stack): open[number]?.captures.append(stack)
+        case .sampled(let number, let stack): open[number]?.samples.append(stack)
         case .grew(let number, let span): grow(number, span)
         case .ended(let number, let span, let evidence): end(number, span, evidence)
         }
@@ -53,7 +54,7 @@ struct Reporter: ~Copyable {
 
     private mutating func begin(_ observation: StallObservation) {
         let report = composer.report(of: observation)
-        open[observation.number] = Case(observation: observation, captures: observation.captures, report: report)
+        open[observation.number] = Case(observation: observation, samples: observation.allSamples, report: report)
         log.count(report)
         publish(report, .began(report))
     }
@@ -69,12 +70,21 @@ struct Reporter: ~Copyable {
         guard var stall = open.removeValue(forKey: number) else { return }
         composer.close(&stall.report, of: stall.observation, by: span, evidence)
         // The later samples may have shown that what looked like the culprit only came and went.
-        composer.addStacks(stall.captures, of: stall.observation, to: &stall.report)
+        composer.addStacks(stall.samples, of: stall.observation, to: &stall.report)
         publish(stall.report, .ended(stall.report))
     }
 
     private mutating func publish(_ report: StallReport, _ event: StallEvent) {
         shelf.put(report)
         tell(event)
+    }
+}
+
+extension StallNotice {
+    fileprivate var changesRunRecord: Bool {
+        switch self {
+        case .began, .ended, .checkpoint: true
+        case .grew, .sampled, .fault: false
+        }
     }
 }

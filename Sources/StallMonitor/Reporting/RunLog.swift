@@ -24,14 +24,11 @@ struct RunIdentity: Sendable {
 struct RunLog {
     private let run: RunIdentity
     private let ledger: WatchdogLedger
-    private let dropped: @Sendable () -> Int
     private var stalls: [String: Int64] = [:]
 
-    /// - Parameter dropped: how many notices were lost because the reporter was too slow.
-    init(run: RunIdentity, ledger: WatchdogLedger, dropped: @escaping @Sendable () -> Int) {
+    init(run: RunIdentity, ledger: WatchdogLedger) {
         self.run = run
         self.ledger = ledger
-        self.dropped = dropped
     }
 
     mutating func count(_ report: StallReport) {
@@ -41,7 +38,6 @@ struct RunLog {
     /// The record as of now.
     func entry(_ shelf: ReportShelf) -> RunRecord {
         let counts = ledger.snapshot
-        let now = MonotonicInstant.now
         return RunRecord(
             id: run.id,
             startedAt: run.startedAt,
@@ -50,12 +46,12 @@ struct RunLog {
             service: run.service,
             process: run.process,
             monitorVersion: StallMonitor.version,
-            watched: counts.watches.sorted { $0.key < $1.key }.map { _, watch in
+            watched: counts.totals(at: .now).sorted { $0.key.label < $1.key.label }.map { name, total in
                 RunRecord.Watched(
-                    type: WatchedType(rawValue: watch.identity.type),
-                    label: watch.identity.label,
-                    watchedNs: ((watch.until ?? now) - watch.since).nanoseconds,
-                    turns: watch.turns
+                    type: name.type,
+                    label: name.label,
+                    watchedNs: total.time.nanoseconds,
+                    turns: total.turns
                 )
             },
             ticks: Int64(counts.looks),
@@ -63,7 +59,7 @@ struct RunLog {
             stalls: stalls,
             raced: Int64(counts.raced),
             captureFailures: Int64(counts.captureFailures),
-            lostWrites: shelf.lostWrites + Int64(dropped()),
+            lostWrites: shelf.lostWrites,
             cost: .init(
                 watchdogCPUNs: Int64(clamping: counts.cpuNanoseconds),
                 heldNs: Int64(clamping: counts.heldNanoseconds),

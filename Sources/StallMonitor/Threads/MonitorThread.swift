@@ -25,9 +25,9 @@ struct MonitorThread: Sendable {
         self.handle = handle
     }
 
-    /// Waits until the thread has ended, `patience` at most. Returns whether it has.
-    func join(patience: Duration) -> Bool {
-        monitor_thread_join(handle, (MonotonicInstant.now + patience).nanoseconds) == 0
+    /// Waits until the thread has ended, or the deadline. Returns whether it has.
+    func join(by deadline: MonotonicInstant) -> Bool {
+        monitor_thread_join(handle, deadline.nanoseconds) == 0
     }
 }
 

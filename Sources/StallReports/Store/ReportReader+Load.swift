@@ -11,6 +11,7 @@ extension ReportReader {
             guard document.id == name.id else {
                 throw ReportError(.malformed, detail: "its id is not the one in its name")
             }
+            guard document.isPossible else { throw ReportError(.malformed, detail: "a duration is negative") }
             return document.closed(by: liveness) ?? document
         } catch {
             throw ReportError(error.code, path: path, detail: error.detail, errorNumber: error.errorNumber)

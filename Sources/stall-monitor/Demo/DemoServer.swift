@@ -28,7 +28,8 @@
             do {
                 try await application.runService()
             } catch let error as IOError {
-                throw CommandFailure("cannot serve on 127.0.0.1:\(port): \(error); choose another --port")
+                let reason = unsafe String(cString: strerror(error.errnoCode))
+                throw CommandFailure("cannot serve on 127.0.0.1:\(port): \(reason); choose another --port")
             }
         }
 

@@ -8,19 +8,23 @@
     final class ReportFeed: Sendable {
         private let directory: String
         private let cancellation: Cancellation
+        /// Reports of an earlier time.
+        private let old: Set<ULID>
         private let ended = Mutex<Set<ULID>>([])
         private let changes: AsyncStream<Void>
 
         /// - Parameter show: called for each report as it appears, and again when it has ended.
         init(directory: String, show: @escaping @Sendable (StallReport, _ isFirst: Bool) -> Void) throws {
             self.directory = directory
+            old = Set((try? ReportReader(path: directory).contents().reports.map(\.id)) ?? [])
             let (changes, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
             self.changes = changes
             let start = try FollowerStart(directory)
             cancellation = start.cancellation
             Thread { [self] in
                 var shown: Set<ULID> = []
-                start.follow { report in
+                start.follow { [old] report in
+                    guard !old.contains(report.id) else { return }
                     let isFirst = shown.insert(report.id).inserted
                     if isFirst || report.state != .ongoing { show(report, isFirst) }
                     guard report.state != .ongoing else { return }
@@ -42,9 +46,9 @@
             }
         }
 
-        /// All reports that stand in the directory now.
+        /// The reports that have come since.
         func reports() throws -> [StallReport] {
-            try ReportReader(path: directory).contents().reports
+            try ReportReader(path: directory).contents().reports.filter { !old.contains($0.id) }
         }
 
         func stop() {

@@ -69,7 +69,7 @@ struct PolicyRun {
             disorder += isOpen ? 0 : 1
             isOpen = false
             reports[reports.count - 1].span = span
-        case .passed(let span):
+        case .passed(let span, _):
             disorder += isOpen ? 1 : 0
             reports.append(Report(span: span, passed: true))
         }

@@ -30,7 +30,7 @@ struct StallPolicyTests {
     @Test("A loop that rests is never stalled, however long")
     mutating func restIsNoStall() {
         for time in stride(from: 0, through: 10_000, by: 50) {
-            #expect(policy.decide(look(time, time % 100 == 0 ? .waiting : .waiting)) == .none)
+            #expect(policy.decide(look(time, time % 100 == 0 ? .waiting : .idle)) == .none)
         }
         #expect(policy.maturity == nil)
     }
@@ -55,6 +55,12 @@ struct StallPolicyTests {
         policy.unparked(at: at(1_004))
         _ = policy.decide(look(1_054, .afterWaiting, stamp: 1_000))
         #expect(policy.maturity == at(1_250))
+
+        var late = StallPolicy(rule: StallRule())
+        _ = late.decide(look(0, .waiting))
+        late.unparked(at: at(61_000))
+        #expect(late.decide(look(61_050, .afterWaiting, stamp: 1_000)) == .none)
+        #expect(late.maturity == at(61_250))
 
         var unstamped = StallPolicy(rule: StallRule())
         _ = unstamped.decide(look(0, .waiting))
@@ -116,10 +122,11 @@ struct StallPolicyTests {
         #expect(policy.decide(look(2_000, .beforeSources, stamp: 0, late: true)) == .none)
         #expect(policy.decide(look(2_050, .beforeSources, stamp: 0)) == .none)
         #expect(policy.maturity == at(2_250))
-        guard case .began = policy.decide(look(2_250, .beforeSources, stamp: 0)) else {
+        guard case .began(let span) = policy.decide(look(2_250, .beforeSources, stamp: 0)) else {
             Issue.record("five proven ticks are a stall")
             return
         }
+        #expect(!span.isExact && span.length == .milliseconds(250) && span.longest == .milliseconds(2_250))
     }
 
     @Test("A loop first seen busy by a late look is counted from that look")
@@ -133,11 +140,12 @@ struct StallPolicyTests {
     mutating func passedStall() {
         policy.unparked(at: at(0))
         _ = policy.decide(look(50, .beforeSources, turn: 1, stamp: 0))
-        guard case .passed(let span) = policy.decide(look(290, .waiting, turn: 1, stamp: 0, transition: 260)) else {
+        guard case .passed(let span, let pulse) = policy.decide(look(290, .waiting, turn: 1, stamp: 0, transition: 260))
+        else {
             Issue.record("not told")
             return
         }
-        #expect(span.longest == .milliseconds(260))
+        #expect(span.longest == .milliseconds(260) && pulse.phase == .beforeSources)
     }
 
     @Test("A watch that ends in a stall closes it")

@@ -1,3 +1,4 @@
+import RunLoopKit
 import StackCapture
 import StallReports
 import Symbolication
@@ -8,19 +9,23 @@ import Testing
 /// Stacks are written innermost first, as the names of their functions; own functions in capitals.
 @Suite("The culprit, out of samples")
 struct CasebookTests {
-    private func casebook(_ stacks: [[String]]) -> Casebook {
+    /// - Parameter times: when each was taken, milliseconds; one after the other unless given.
+    private func casebook(_ stacks: [[String]], times: [Int]? = nil) -> Casebook {
         let names = stacks.flatMap { $0 }
-        let captures = stacks.map { stack in
-            CapturedStack(
-                frames: stack.map { _ in .init(address: 1, found: .unwindTable) },
-                method: .quiet,
-                cost: .init(heldNanoseconds: 0, unwindNanoseconds: 0, bytesCopied: 0)
+        let samples = zip(stacks, times ?? Array(stacks.indices)).map { stack, time in
+            StackSample(
+                time: MonotonicInstant(nanoseconds: UInt64(1_000 + time) * 1_000_000),
+                stack: CapturedStack(
+                    frames: stack.map { _ in .init(address: 1, found: .unwindTable) },
+                    method: .quiet,
+                    cost: .init(heldNanoseconds: 0, unwindNanoseconds: 0, bytesCopied: 0)
+                )
             )
         }
         return Casebook(
-            captures,
+            samples,
             thread: .init(id: 1),
-            time: .now(),
+            clock: WallClockAnchor(),
             name: { addresses in
                 (
                     zip(addresses, names).map {
@@ -71,5 +76,13 @@ struct CasebookTests {
         let book = casebook([["A"], ["B"], ["C"], ["C"], ["D"], ["E"], ["F"], ["B"], ["B"]])
         #expect(book.stacks.map { $0.frames[0].symbol } == ["A", "B", "C", "D", "E"])
         #expect(book.stacks.map(\.count) == [1, 3, 2, 1, 1])
+        #expect(book.culprit?.function == "B" && book.culprit?.stack == 1)
+    }
+
+    @Test("A sample stands for the time since the one before: many early ones do not outweigh a long end")
+    func weighedByTime() {
+        let stacks = [["SLEEP", "TURN"], ["SLEEP", "TURN"], ["SLEEP", "TURN"], ["MIXED", "TURN"]]
+        #expect(casebook(stacks.map { [$0[0]] }, times: [0, 50, 100, 3_000]).culprit?.function == "MIXED")
+        #expect(casebook(stacks, times: [0, 50, 100, 3_000]).culprit?.function == "TURN")
     }
 }

@@ -180,6 +180,7 @@ struct StallMonitorTests {
         let before = ProcessState.now
         let monitor = start { $0.isEnabled = false }
         #expect(!monitor.isRunning)
+        #expect(throws: Never.self) { try monitor.watch(worker.loop).cancel() }
         #expect(ProcessState.now.monitorThreads == before.monitorThreads && !ProcessState.now.handlesSignal)
         monitor.stop()
         worker.end()

@@ -1,0 +1,8 @@
+import RunLoopKit
+import StackCapture
+
+/// What a thread was at, and when.
+struct StackSample: Sendable {
+    var time: MonotonicInstant
+    var stack: CapturedStack
+}
