@@ -9,15 +9,21 @@ internal import Synchronization
 /// Invalidate the source before closing the descriptor. If the descriptor is closed first, the source delivers `closed` at the latest
 /// when events keep coming or its number is watched again, and is invalid then; it never keeps the loop busy (R37).
 public final class DescriptorSource: Sendable {
+    /// Called on a loop's thread, never on two at once, with what has happened to the descriptor (R36).
     public typealias Handler = @Sendable (DescriptorSource, Events) -> Void
 
+    /// What to wait for, and what has come.
     public struct Events: OptionSet, Hashable, Sendable {
+        /// Bits of this library's own, not epoll's.
         public let rawValue: UInt32
 
+        /// Bits that name no event are kept and never delivered.
         @inlinable
         public init(rawValue: UInt32) { self.rawValue = rawValue }
 
+        /// A read, or an accept, will not wait; the end of the stream counts.
         public static let readable = Events(rawValue: 1)
+        /// A write will not wait; a connect(2) that has finished counts, also one that failed.
         public static let writable = Events(rawValue: 2)
         /// The peer has closed, or shut down writing. Delivered in full closes also if not asked for.
         public static let hangUp = Events(rawValue: 4)
@@ -27,7 +33,9 @@ public final class DescriptorSource: Sendable {
         public static let closed = Events(rawValue: 16)
     }
 
+    /// As given. The caller's to read, write and close; it is not checked before the source is added.
     public let descriptor: Int32
+    /// What was asked for. Some events come unasked: see each.
     public let interest: Events
     /// Whether an event is delivered once when it begins, and not as long as it lasts.
     public let isEdgeTriggered: Bool

@@ -1,8 +1,10 @@
 extension EventRunLoop {
     /// A name for a set of sources, timers and observers; a run serves those of one mode. Modes compare by name (R7).
     public struct Mode: Hashable, Sendable {
+        /// Any text. Nothing else tells modes apart (R7).
         public let name: String
 
+        /// Makes only the name: a loop makes the mode when it first needs one of that name (R4).
         public init(_ name: String) { self.name = name }
 
         /// The mode of ordinary work; common from birth (R5).
@@ -13,17 +15,26 @@ extension EventRunLoop {
 
     /// What an observer can see a loop do (R14). The values are CFRunLoop's.
     public struct Activity: OptionSet, Hashable, Sendable {
+        /// CFRunLoop's bits, so that traces and reports can be compared.
         public let rawValue: UInt32
 
+        /// Bits that name no activity are kept, and are never seen.
         @inlinable
         public init(rawValue: UInt32) { self.rawValue = rawValue }
 
+        /// A run begins. Not seen for an empty mode (R11).
         public static let entry = Activity(rawValue: 1)
+        /// A turn begins; nothing of it has run yet (R14 a).
         public static let beforeTimers = Activity(rawValue: 2)
+        /// Comes right after `beforeTimers`, and before blocks and signalled sources run (R14 b).
         public static let beforeSources = Activity(rawValue: 4)
+        /// The loop is about to sleep. Left out in a turn that only polls (R15).
         public static let beforeWaiting = Activity(rawValue: 32)
+        /// The sleep is over, and what ended it has not been handled yet. Left out in a turn that only polls (R15).
         public static let afterWaiting = Activity(rawValue: 64)
+        /// A run ends; also seen for one that was stopped before its first turn (R13).
         public static let exit = Activity(rawValue: 128)
+        /// All six. None is seen while the loop sleeps.
         public static let all: Activity = [.entry, .beforeTimers, .beforeSources, .beforeWaiting, .afterWaiting, .exit]
     }
 
@@ -39,6 +50,8 @@ extension EventRunLoop {
 }
 
 extension EventRunLoop.Mode: ExpressibleByStringLiteral, CustomStringConvertible {
+    /// Lets a mode be written as a string literal.
     public init(stringLiteral name: String) { self.init(name) }
+    /// The bare name.
     public var description: String { name }
 }

@@ -3,7 +3,9 @@ internal import Synchronization
 /// A source that is signalled by hand: version 0 in CFRunLoop's terms. Any thread may signal it; the loop performs it once for any
 /// number of signals before that (R28–R33).
 public final class EventSource: Sendable {
+    /// Called on a loop's thread. A signal made inside it means the next turn (R29).
     public typealias Perform = @Sendable (EventSource) -> Void
+    /// Told the loop and the mode that the source came into or left: once for each, outside all locks (R33).
     public typealias Notice = @Sendable (EventRunLoop, EventRunLoop.Mode) -> Void
 
     /// Lower comes first.

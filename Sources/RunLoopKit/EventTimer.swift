@@ -3,6 +3,7 @@ internal import Synchronization
 /// Calls back at a time, once or again and again on a fixed grid (R41–R50). On one loop, in any number of its modes. Any thread may
 /// create, add, move and invalidate it; it is called on the loop's thread. Times are CLOCK_MONOTONIC.
 public final class EventTimer: Sendable {
+    /// Called on the loop's thread with the timer itself, which it may move or invalidate (R45).
     public typealias Callback = @Sendable (EventTimer) -> Void
 
     /// Breaks ties between equal fire dates: lower comes first.

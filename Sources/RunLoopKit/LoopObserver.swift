@@ -2,8 +2,10 @@ internal import Synchronization
 
 /// Sees the activities of one loop (R38). Any thread may create it, add it and invalidate it; it is called on the loop's thread.
 public final class LoopObserver: Sendable {
+    /// Called on the loop's thread, which goes on when it returns. Told one activity at a time.
     public typealias Callback = @Sendable (LoopObserver, EventRunLoop.Activity) -> Void
 
+    /// Those it is called for; the same for all its life.
     public let activities: EventRunLoop.Activity
     /// Lower comes first.
     public let order: Int
@@ -23,6 +25,7 @@ public final class LoopObserver: Sendable {
         let call: Callback
     }
 
+    /// Repeating, of order 0 and for all activities unless said otherwise. Sees nothing before it is added to a loop.
     public init(
         activities: EventRunLoop.Activity = .all,
         order: Int = 0,

@@ -6,6 +6,7 @@ public struct MonotonicInstant: Hashable, Sendable {
     /// Nanoseconds since the clock's start, as the kernel counts them.
     public let nanoseconds: UInt64
 
+    /// Takes any number; the greatest is ``distantFuture``.
     @inlinable
     public init(nanoseconds: UInt64) { self.nanoseconds = nanoseconds }
 
@@ -25,6 +26,7 @@ public struct MonotonicInstant: Hashable, Sendable {
 }
 
 extension MonotonicInstant: InstantProtocol {
+    /// The earlier one is less.
     @inlinable
     public static func < (left: Self, right: Self) -> Bool { left.nanoseconds < right.nanoseconds }
 
@@ -38,6 +40,7 @@ extension MonotonicInstant: InstantProtocol {
         return MonotonicInstant(nanoseconds: overflows ? (distance < 0 ? 0 : .max) : sum)
     }
 
+    /// Negative if `other` is earlier. Held at ±292 years.
     public func duration(to other: MonotonicInstant) -> Duration {
         other < self
             ? .zero - .nanoseconds(Int64(clamping: nanoseconds - other.nanoseconds))

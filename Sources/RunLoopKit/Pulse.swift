@@ -4,8 +4,10 @@ extension LoopHeartbeat {
     /// Two equal pulses read some time apart mean that the loop has made no transition between (the turn would have to wrap:
     /// 2^40 turns are 12 days of turns of one microsecond).
     public struct Pulse: RawRepresentable, Hashable, Sendable {
+        /// The word as it is published, packed as said above.
         public let rawValue: UInt64
 
+        /// Takes any word; a phase that does not exist reads as `idle`.
         @inlinable
         public init(rawValue: UInt64) { self.rawValue = rawValue }
 

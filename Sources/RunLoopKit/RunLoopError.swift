@@ -22,6 +22,7 @@ public struct RunLoopError: Error, Hashable, Sendable {
         public static let invalidInterval = Code(name: "invalidInterval")
     }
 
+    /// For programs to decide by; `description` is for people.
     public let code: Code
     /// The errno that the kernel gave, if it did.
     public let errno: Int32?
@@ -33,6 +34,7 @@ public struct RunLoopError: Error, Hashable, Sendable {
 }
 
 extension RunLoopError: CustomStringConvertible {
+    /// What happened and what to do about it, with the system's text for `errno` (strerror(3)) where there is one.
     public var description: String {
         let reason = errno.map { unsafe " (\(String(cString: strerror($0))))" } ?? ""
         return Self.advice[code, default: code.name] + reason

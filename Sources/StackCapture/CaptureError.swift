@@ -5,6 +5,7 @@ public struct CaptureError: Error, Sendable, Hashable {
     /// The error number of the system call that failed, if one did.
     public var underlying: Int32?
 
+    /// Without an error number unless one is given.
     public init(_ code: Code, underlying: Int32? = nil) {
         self.code = code
         self.underlying = underlying

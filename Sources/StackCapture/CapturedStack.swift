@@ -25,8 +25,10 @@ public struct CapturedStack: Sendable {
         /// The program counter in the innermost frame, the return address in the others. Look a return address up at
         /// `address - 1`: the call may be its function's last instruction.
         public var address: UInt
+        /// How far to trust `address`. Only the innermost frame has `register`.
         public var found: Found
 
+        /// Nothing is defaulted or checked.
         public init(address: UInt, found: Found) {
             self.address = address
             self.found = found
@@ -54,6 +56,7 @@ public struct CapturedStack: Sendable {
         /// How much of the stack was copied.
         public var bytesCopied: UInt64
 
+        /// Nothing is defaulted.
         public init(heldNanoseconds: UInt64, unwindNanoseconds: UInt64, bytesCopied: UInt64) {
             self.heldNanoseconds = heldNanoseconds
             self.unwindNanoseconds = unwindNanoseconds
@@ -63,16 +66,19 @@ public struct CapturedStack: Sendable {
 
     /// Innermost first. Never empty.
     public var frames: [Frame]
+    /// Also says what the thread noticed: nothing if `quiet`, a signal handler if `signal`.
     public var method: Method
     /// Why frames are missing at the outer end, or nil when the last frame is the thread's first.
     public var truncation: Truncation?
     /// The system call that the thread sleeps in. Nil for a running thread, and for one that sleeps in a page fault.
     public var systemCall: SystemCall?
+    /// Of this capture alone. Finding names comes on top.
     public var cost: Cost
 
     /// Whether the last frame is the thread's first.
     public var isComplete: Bool { truncation == nil }
 
+    /// Complete and outside a system call unless said otherwise. That `frames` is not empty is not checked.
     public init(
         frames: [Frame],
         method: Method,

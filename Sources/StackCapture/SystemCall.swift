@@ -5,6 +5,7 @@ public struct SystemCall: Sendable, Hashable {
     /// Always six, whatever the call takes; the rest is what the registers held. A descriptor is its call's first argument.
     public var arguments: [UInt]
 
+    /// Nothing is defaulted or checked: six arguments are the caller's to give.
     public init(number: Int, arguments: [UInt]) {
         self.number = number
         self.arguments = arguments
@@ -15,5 +16,6 @@ public struct SystemCall: Sendable, Hashable {
 }
 
 extension SystemCall: CustomStringConvertible {
+    /// The name, or `syscall_` and the number where the name is not known.
     public var description: String { name ?? "syscall_\(number)" }
 }

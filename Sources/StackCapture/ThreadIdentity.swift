@@ -7,6 +7,7 @@ public struct ThreadIdentity: Sendable, Hashable {
     /// Lowest address to one behind the highest.
     public var stack: Range<UInt>
 
+    /// For bounds known from elsewhere; they are not checked. See ``current()`` for the calling thread's.
     public init(threadID: Int32, stack: Range<UInt>) {
         self.threadID = threadID
         self.stack = stack

@@ -9,6 +9,7 @@ public struct Budget: Hashable, Sendable {
     /// Stalls that are known and do not count.
     public var allowed: [FingerprintPrefix]
 
+    /// Unless given there is no limit, and no stall is allowed for.
     public init(maxStalls: Int? = nil, maxDurationNs: Int64? = nil, allowed: [FingerprintPrefix] = []) {
         (self.maxStalls, self.maxDurationNs, self.allowed) = (maxStalls, maxDurationNs, allowed)
     }
@@ -31,6 +32,7 @@ public struct FingerprintPrefix: Hashable, Sendable, CustomStringConvertible {
         if let version, Fingerprint(rawValue: version + ":0000000000000000") == nil { return nil }
     }
 
+    /// As it was given, with or without the version; ``init(_:)`` reads it back.
     public var description: String { (version.map { $0 + ":" } ?? "") + digits }
 
     /// Whether the fingerprint begins so.

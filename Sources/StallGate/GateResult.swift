@@ -2,12 +2,14 @@ public import StallReports
 
 /// What a gate found. Made by ``Gate/judge(_:by:)``.
 public struct GateResult: Hashable, Sendable {
+    /// What a gate says. The raw values are those in its JSON.
     public enum Verdict: String, Hashable, Sendable, Codable {
         case within
         case over
         case cannotJudge = "cannot_judge"
     }
 
+    /// The limits that were judged by.
     public let budget: Budget
     /// Nothing is hidden by doubt: stalls over budget are listed even if the verdict is `.cannotJudge`.
     public let doubts: [Doubt]
@@ -15,11 +17,13 @@ public struct GateResult: Hashable, Sendable {
     public let counted: [StallReport]
     /// Stalls that are allowed.
     public let allowed: [StallReport]
+    /// All that were found, in the order of `ReportReader.Contents`. Empty when the directory could not be read.
     public let runs: [RunRecord]
 
     /// Stalls that count, with those that were not reported one by one.
     public var stallCount: Int { counted.map { max(0, $0.suppressed) }.saturatingSum(from: counted.count) }
 
+    /// Whether `stallCount` is above the budget's `maxStalls`. False without that limit.
     public var hasTooMany: Bool { budget.maxStalls.map { stallCount > $0 } ?? false }
 
     /// Stalls that count and lasted too long, the longest first.
@@ -28,6 +32,7 @@ public struct GateResult: Hashable, Sendable {
         return counted.filter { $0.durationNs > limit }.sorted { $0.durationNs > $1.durationNs }
     }
 
+    /// `.cannotJudge` while there is any doubt, even if stalls are over budget.
     public var verdict: Verdict {
         if !doubts.isEmpty { return .cannotJudge }
         return hasTooMany || !tooLong.isEmpty ? .over : .within

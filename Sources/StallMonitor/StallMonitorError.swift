@@ -31,6 +31,7 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         self.message = Self.text(code, detail)
     }
 
+    /// The message, and the error number where there is one.
     public var description: String {
         guard let errno else { return message }
         return "\(message) (errno \(errno))"

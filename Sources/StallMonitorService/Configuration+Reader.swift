@@ -84,6 +84,7 @@ public struct ConfigurationRangeError: Error, Hashable, Sendable, CustomStringCo
     /// What it may be set to.
     public let range: ClosedRange<Int>
 
+    /// What is set, and what to set instead.
     public var description: String {
         "stall monitor configuration: \(key) is \(value); set it to \(range.lowerBound) to \(range.upperBound)"
     }

@@ -1,10 +1,12 @@
 /// An address to be named.
 public struct ResolvableAddress: Sendable, Hashable {
+    /// Of this process. May point anywhere.
     public var address: UInt
     /// Whether the address is where a call returns to. It is then looked up one byte earlier: a call that never returns is its
     /// function's last instruction, and the next address belongs to another function.
     public var isReturnAddress: Bool
 
+    /// Nothing is defaulted. Of a stack's frames, all but the innermost are return addresses.
     public init(address: UInt, isReturnAddress: Bool) {
         self.address = address
         self.isReturnAddress = isReturnAddress
@@ -21,6 +23,7 @@ public struct LoadedModule: Sendable, Hashable {
     /// and a debugger on the file understand. 0 for an executable that is not position-independent.
     public var loadBase: UInt
 
+    /// Nothing is defaulted or checked.
     public init(path: String, buildID: String?, loadBase: UInt) {
         self.path = path
         self.buildID = buildID
@@ -52,6 +55,7 @@ public struct SymbolicatedFrame: Sendable, Hashable {
     /// Nil without a symbol.
     public var language: Language?
 
+    /// In no module and without a name unless given; pass the address as `moduleOffset` then.
     public init(
         address: UInt,
         moduleIndex: Int? = nil,

@@ -2,6 +2,7 @@
 ///
 /// The text says what to do next. It never quotes a report: what a file holds may be hostile, or private.
 public struct ReportError: Error, Hashable, Sendable {
+    /// For programs to decide by; the rest is for people.
     public let code: Code
     /// The file or directory, for the caller to show; not part of `description`.
     public let path: String?
@@ -10,6 +11,7 @@ public struct ReportError: Error, Hashable, Sendable {
     /// The system's `errno`, where a system call failed.
     public let errorNumber: Int32?
 
+    /// Without path, detail and error number unless given.
     public init(_ code: Code, path: String? = nil, detail: String? = nil, errorNumber: Int32? = nil) {
         (self.code, self.path, self.detail, self.errorNumber) = (code, path, detail, errorNumber)
     }
@@ -25,63 +27,78 @@ public struct ReportError: Error, Hashable, Sendable {
 }
 
 extension ReportError.Code {
+    /// No directory at the path, and none could be made there; or the path is empty or holds a zero byte.
     public static let missingDirectory = Self(
         rawValue: "missing_directory",
         advice: "there is no such report directory; check the path, or start a monitored process that writes there"
     )
+    /// `ENOTDIR` (errno(3)).
     public static let notADirectory = Self(
         rawValue: "not_a_directory",
         advice: "the path, or a part of it, is not a directory; give the directory that holds the reports"
     )
+    /// `EACCES` or `EPERM` (errno(3)).
     public static let permissionDenied = Self(
         rawValue: "permission_denied",
         advice: "access is not permitted; run as the user who owns the report directory, or change its owner"
     )
+    /// `EROFS` (errno(3)).
     public static let readOnly = Self(
         rawValue: "read_only",
         advice: "the file system is read-only; choose a report directory on a writable one"
     )
+    /// `ENOSPC` or `EDQUOT` (errno(3)).
     public static let full = Self(
         rawValue: "full",
         advice: "the file system is full, or a quota is used up; free space or lower the report limits"
     )
+    /// `ENOENT` (errno(3)): removed meanwhile, or never there.
     public static let missingFile = Self(
         rawValue: "missing_file",
         advice: "the file is gone; it was removed, or made room for newer reports"
     )
+    /// A symbolic link (`ELOOP`; none is followed), a directory, a pipe, or another thing that is no regular file.
     public static let notAFile = Self(
         rawValue: "not_a_file",
         advice: "not a regular file, and a link is not followed; find out who put it there, and remove it"
     )
+    /// Empty, or a JSON object that ends too early.
     public static let torn = Self(
         rawValue: "torn",
         advice: "the file is empty or cut off, so no whole report is left in it; remove it"
     )
+    /// Not JSON, or not of the model's form; `detail` says where. Also: an id that is not the one in the file's name.
     public static let malformed = Self(
         rawValue: "malformed",
         advice: "the file is not a valid report; remove it, or check it against the schema in config/"
     )
+    /// More than ``ReportReader/maximumFileSize``; such a report is neither read nor written.
     public static let tooLarge = Self(
         rawValue: "too_large",
         advice: "the file is larger than any report of ours; find out who wrote it, and remove it"
     )
+    /// More than 64 levels of nesting. Found before the parser sees the text.
     public static let tooDeep = Self(
         rawValue: "too_deep",
         advice: "the file's JSON is nested deeper than any report of ours; find out who wrote it, and remove it"
     )
+    /// The file's `schema` is not the one that this version reads; `detail` says which that is.
     public static let unsupportedSchema = Self(
         rawValue: "unsupported_schema",
         advice:
             "the file was written for another schema than this version reads; read it with the version that wrote it"
     )
+    /// Any other refusal by the system; `errorNumber` says which, where it is known.
     public static let io = Self(
         rawValue: "io",
         advice: "the system refused a file operation; look at the disk and the system's log"
     )
+    /// Thrown by ``ReportFollower/next(timeout:)`` once ``Cancellation/cancel()`` was called.
     public static let cancelled = Self(rawValue: "cancelled", advice: "following was ended by its caller")
 }
 
 extension ReportError: CustomStringConvertible {
+    /// What to do about it, with the system's text for `errorNumber` and the `detail` in brackets. Without the path.
     public var description: String {
         let reason = [errorNumber.map(errorText), detail].compactMap { $0 }.joined(separator: ", ")
         return reason.isEmpty ? code.advice : "\(code.advice) (\(reason))"

@@ -8,6 +8,7 @@ internal import Glibc
 ///
 /// For one thread at a time, which owns it.
 public struct ReportFollower: ~Copyable {
+    /// One piece of news. A file that changed comes again whole; versions between two looks are passed over.
     public enum Event: Sendable, Hashable {
         case report(StallReport)
         case run(RunRecord)

@@ -9,6 +9,7 @@ public struct HostIdentity: Codable, Hashable, Sendable {
     /// Processors the process may run on.
     public var cpus: Int?
 
+    /// All but the name is nil unless given, which means: not known.
     public init(name: String, bootID: String? = nil, kernel: String? = nil, cpus: Int? = nil) {
         (self.name, self.bootID, self.kernel, self.cpus) = (name, bootID, kernel, cpus)
     }
@@ -22,11 +23,14 @@ public struct HostIdentity: Codable, Hashable, Sendable {
 
 /// What the server calls itself.
 public struct ServiceIdentity: Codable, Hashable, Sendable {
+    /// As configured. Where nothing is, the monitor takes the executable's file name, or `unknown`.
     public var name: String
+    /// As configured, in any form. Shown, and never compared.
     public var version: String?
     /// Tells apart processes of the same service.
     public var instance: String?
 
+    /// Version and instance are nil unless given.
     public init(name: String, version: String? = nil, instance: String? = nil) {
         (self.name, self.version, self.instance) = (name, version, instance)
     }
@@ -34,9 +38,11 @@ public struct ServiceIdentity: Codable, Hashable, Sendable {
 
 /// A process, told apart from every other that had or will have its number.
 public struct ProcessIdentity: Codable, Hashable, Sendable {
+    /// As `pidNamespace` counts. The kernel gives it again later: alone it names no process for good.
     public var pid: Int32
     /// Clock ticks from the kernel's start to the process's: field 22 of `/proc/PID/stat` (proc(5)).
     public var startTicks: UInt64?
+    /// `startTicks` on the wall clock, to about a tick. For people; processes are told apart by `startTicks`.
     public var startedAt: Timestamp?
     /// Path of the executable.
     public var executable: String?
@@ -45,6 +51,7 @@ public struct ProcessIdentity: Codable, Hashable, Sendable {
     /// Inode of the pid namespace: what `pid` counts in.
     public var pidNamespace: UInt64?
 
+    /// All but the number is nil unless given, which means: not known.
     public init(
         pid: Int32,
         startTicks: UInt64? = nil,

@@ -41,18 +41,21 @@ public struct Timestamp: Hashable, Sendable {
 }
 
 extension Timestamp: Comparable {
+    /// The earlier one is less.
     public static func < (left: Timestamp, right: Timestamp) -> Bool {
         (left.seconds, left.nanoseconds) < (right.seconds, right.nanoseconds)
     }
 }
 
 extension Timestamp: Codable {
+    /// From a JSON string that ``init(rfc3339:)`` takes; throws for anything else.
     public init(from decoder: any Decoder) throws {
         self = try decoder.decodeText(as: "an RFC 3339 time like 2026-01-31T12:00:00.000000000Z") {
             Timestamp(rfc3339: $0)
         }
     }
 
+    /// Writes a JSON string: `description`.
     public func encode(to encoder: any Encoder) throws {
         try encoder.encodeText(description)
     }

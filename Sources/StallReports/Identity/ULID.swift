@@ -4,8 +4,10 @@ internal import Synchronization
 ///
 /// As text 26 characters of Crockford's base 32. Text, number and time sort alike.
 public struct ULID: Hashable, Sendable {
+    /// Time in the upper 48 bits, randomness in the lower 80.
     public let rawValue: UInt128
 
+    /// Takes any number, whatever time that makes.
     public init(rawValue: UInt128) { self.rawValue = rawValue }
 
     /// The moment in it, to the millisecond.
@@ -26,6 +28,7 @@ extension ULID {
         private var randomness: Randomness
         private var last: UInt128 = 0
 
+        /// Remembers nothing of other generators: ids are certain to grow only within one.
         public init(randomness: Randomness) { self.randomness = randomness }
 
         /// The next one. The random part of a new millisecond starts in its lower half, so that adding cannot overflow it.
@@ -43,16 +46,19 @@ extension ULID {
 }
 
 extension ULID.Generator where Randomness == SystemRandomNumberGenerator {
+    /// With the system's random numbers.
     public init() { self.init(randomness: SystemRandomNumberGenerator()) }
 }
 
 extension ULID: Comparable {
+    /// The earlier one is less; within a millisecond, the one with the smaller random part.
     public static func < (left: ULID, right: ULID) -> Bool { left.rawValue < right.rawValue }
 }
 
 extension ULID: LosslessStringConvertible {
     static let alphabet = Array("0123456789ABCDEFGHJKMNPQRSTVWXYZ".utf8)
 
+    /// 26 characters in upper case.
     public var description: String {
         let digits = (0..<26).map { Self.alphabet[Int(truncatingIfNeeded: rawValue >> (125 - 5 * $0)) & 31] }
         return String(decoding: digits, as: UTF8.self)
@@ -67,10 +73,12 @@ extension ULID: LosslessStringConvertible {
 }
 
 extension ULID: Codable {
+    /// From a JSON string of 26 characters, in either case; throws for anything else.
     public init(from decoder: any Decoder) throws {
         self = try decoder.decodeText(as: "a ULID of 26 characters") { ULID($0) }
     }
 
+    /// Writes a JSON string: `description`.
     public func encode(to encoder: any Encoder) throws {
         try encoder.encodeText(description)
     }

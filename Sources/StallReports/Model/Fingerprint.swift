@@ -2,6 +2,7 @@
 ///
 /// `v1:` and sixteen hexadecimal digits. Made by ``make(kind:frames:modules:)``, which documents what goes in.
 public struct Fingerprint: Hashable, Sendable {
+    /// The whole text, with its version.
     public let rawValue: String
 
     static let version = "v1"
@@ -26,14 +27,17 @@ public struct Fingerprint: Hashable, Sendable {
 }
 
 extension Fingerprint: CustomStringConvertible {
+    /// The whole text, as in JSON.
     public var description: String { rawValue }
 }
 
 extension Fingerprint: Codable {
+    /// From a JSON string that ``init(rawValue:)`` takes; throws for anything else.
     public init(from decoder: any Decoder) throws {
         self = try decoder.decodeText(as: "a fingerprint like v1:0123456789abcdef") { Fingerprint(rawValue: $0) }
     }
 
+    /// Writes a JSON string: `rawValue`.
     public func encode(to encoder: any Encoder) throws {
         try encoder.encodeText(rawValue)
     }

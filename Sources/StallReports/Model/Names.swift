@@ -1,6 +1,8 @@
 /// The rule that made a stall out of a loop's silence.
 public struct StallKind: OpenName {
+    /// As in JSON; unknown names are kept.
     public let rawValue: String
+    /// Takes unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// No transition for the whole threshold while busy.
@@ -13,7 +15,9 @@ public struct StallKind: OpenName {
 
 /// Where a stall stands in its life: it starts once and ends once.
 public struct StallState: OpenName {
+    /// As in JSON; unknown names are kept.
     public let rawValue: String
+    /// Takes unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// The loop still stands.
@@ -26,17 +30,24 @@ public struct StallState: OpenName {
 
 /// How much a stall matters, by its length.
 public struct Severity: OpenName {
+    /// As in JSON; unknown names are kept.
     public let rawValue: String
+    /// Takes unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
+    /// Under one second, as the monitor gives it.
     public static let warning = Severity(rawValue: "warning")
+    /// From one second on.
     public static let error = Severity(rawValue: "error")
+    /// From five seconds on.
     public static let critical = Severity(rawValue: "critical")
 }
 
 /// Why the thread stood still.
 public struct Verdict: OpenName {
+    /// As in JSON; unknown names are kept.
     public let rawValue: String
+    /// Takes unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// It computed.
@@ -57,15 +68,20 @@ public struct Verdict: OpenName {
 
 /// What kind of thing is watched.
 public struct WatchedType: OpenName {
+    /// As in JSON; unknown names are kept.
     public let rawValue: String
+    /// Takes unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
+    /// An event loop of any make, as long as it publishes its turns.
     public static let runLoop = WatchedType(rawValue: "run_loop")
 }
 
 /// Whose stack it is.
 public struct StackRole: OpenName {
+    /// As in JSON; unknown names are kept.
     public let rawValue: String
+    /// Takes unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// The thread that stands still.
@@ -78,7 +94,9 @@ public struct StackRole: OpenName {
 
 /// How a stack was taken.
 public struct CaptureMethod: OpenName {
+    /// As in JSON; unknown names are kept.
     public let rawValue: String
+    /// Takes unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// Copied while the thread sat in a system call; the thread noticed nothing.
@@ -89,7 +107,9 @@ public struct CaptureMethod: OpenName {
 
 /// How the unwinder came to a frame.
 public struct FrameOrigin: OpenName {
+    /// As in JSON; unknown names are kept.
     public let rawValue: String
+    /// Takes unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// The thread's own program counter.

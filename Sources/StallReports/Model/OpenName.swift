@@ -8,5 +8,6 @@ where RawValue == String {
 }
 
 extension OpenName {
+    /// As in JSON. From a file it may be any text: show it through ``VisibleText``.
     public var description: String { rawValue }
 }

@@ -4,18 +4,27 @@ public struct RunRecord: Codable, Hashable, Sendable {
     /// The schema this version writes.
     public static let currentSchema = "stall-run/1"
 
+    /// A file with another one than ``currentSchema`` is not read.
     public var schema: String
+    /// Also in the file's name, and in each report of this run as `run`.
     public var id: ULID
+    /// `running` in the file of a dead process is read as `terminated`.
     public var state: State
+    /// The wall clock when the monitor was started; the process may be older.
     public var startedAt: Timestamp
     /// When the numbers below were last true.
     public var updatedAt: Timestamp
+    /// Nil unless the monitor was stopped in order.
     public var stoppedAt: Timestamp?
+    /// With `process`, what tells whether the run can still be alive.
     public var host: HostIdentity
+    /// The monitor always writes one; unless configured, its name is the executable's file name.
     public var service: ServiceIdentity?
+    /// The one that the monitor ran in.
     public var process: ProcessIdentity
     /// The monitor's version.
     public var monitorVersion: String
+    /// All that was ever watched in this run, also what no longer is.
     public var watched: [Watched]
     /// Looks at the watched things.
     public var ticks: Int64
@@ -29,12 +38,16 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var suppressed: Int64
     /// Suspicions dropped because the thread was found inside its wait.
     public var raced: Int64
+    /// Captures that failed, or could not be tried. Those in `raced` are not among them.
     public var captureFailures: Int64
+    /// Writes that failed (preparing the directory counts as one), and notices dropped because the writer lagged.
     public var lostWrites: Int64
+    /// Up to `updatedAt`.
     public var cost: Cost
     /// Why the monitor has switched itself off; nil while it watches.
     public var disarmed: String?
 
+    /// Running, with a new id and all counts zero, unless said otherwise. `schema` is always ``currentSchema``.
     public init(
         id: ULID = .make(),
         state: State = .running,
@@ -85,11 +98,16 @@ public struct RunRecord: Codable, Hashable, Sendable {
 }
 
 extension RunRecord {
+    /// How far a run has come: it starts once and ends once.
     public struct State: OpenName {
+        /// As in JSON; unknown names are kept.
         public let rawValue: String
+        /// Takes unknown names too.
         public init(rawValue: String) { self.rawValue = rawValue }
 
+        /// The monitor has not been stopped. Whether its process lives is for ``ProcessLiveness`` to say.
         public static let running = State(rawValue: "running")
+        /// The monitor was stopped in order, and the counts are final.
         public static let stopped = State(rawValue: "stopped")
         /// The process ended without stopping its monitor; only a reader or the next start writes this.
         public static let terminated = State(rawValue: "terminated")
@@ -97,13 +115,16 @@ extension RunRecord {
 
     /// One watched thing over the whole run.
     public struct Watched: Codable, Hashable, Sendable {
+        /// `runLoop` for every loop, whoever made it.
         public var type: WatchedType
+        /// The name it was registered under. Two may have the same.
         public var label: String
         /// How long it was under watch: without pauses, grace and suspended watching.
         public var watchedNs: Int64
         /// Turns it made; nil where the thing does not count them.
         public var turns: UInt64?
 
+        /// A run loop, watched for no time, its turns not counted, unless said otherwise.
         public init(type: WatchedType = .runLoop, label: String, watchedNs: Int64 = 0, turns: UInt64? = nil) {
             (self.type, self.label, self.watchedNs, self.turns) = (type, label, watchedNs, turns)
         }
@@ -121,9 +142,12 @@ extension RunRecord {
         public var watchdogCPUNs: Int64
         /// Time that watched threads were held, all captures together.
         public var heldNs: Int64
+        /// Stacks taken, those in `raced` left out. Not all of them come into a report.
         public var captures: Int64
+        /// Bytes of reports and of this record, every version written so far counted.
         public var bytesWritten: Int64
 
+        /// All zero unless given.
         public init(watchdogCPUNs: Int64 = 0, heldNs: Int64 = 0, captures: Int64 = 0, bytesWritten: Int64 = 0) {
             (self.watchdogCPUNs, self.heldNs) = (watchdogCPUNs, heldNs)
             (self.captures, self.bytesWritten) = (captures, bytesWritten)

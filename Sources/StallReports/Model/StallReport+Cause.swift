@@ -1,12 +1,16 @@
 extension StallReport {
     /// Why the thread stood, with the numbers that say so.
     public struct Cause: Codable, Hashable, Sendable {
+        /// Decided from `evidence`, the system call and the thread's state (proc(5)).
         public var verdict: Verdict
         /// One sentence for a person, without a line break.
         public var summary: String
+        /// Nil for a thread that ran or slept in a page fault, and without a captured stack.
         public var systemCall: SystemCall?
+        /// Nil when nothing was measured.
         public var evidence: Evidence?
 
+        /// `unknown`, without a sentence, a call or evidence, unless given.
         public init(
             verdict: Verdict = .unknown,
             summary: String = "",
@@ -26,11 +30,14 @@ extension StallReport {
 
     /// The system call the thread sat in (proc(5), `/proc/PID/task/TID/syscall`).
     public struct SystemCall: Codable, Hashable, Sendable {
+        /// The kernel's number on the architecture that the process ran on.
         public var number: Int
+        /// The kernel's name: `futex`. Nil when the writer did not know the number.
         public var name: String?
         /// Register contents: numbers and addresses, never what they point at.
         public var arguments: [Address]
 
+        /// Without name and arguments unless given.
         public init(number: Int, name: String? = nil, arguments: [Address] = []) {
             (self.number, self.name, self.arguments) = (number, name, arguments)
         }
@@ -44,10 +51,12 @@ extension StallReport {
         public var runDelayNs: Int64?
         /// The window the other numbers were taken over.
         public var windowNs: Int64?
+        /// Page faults that had to wait for a disk (proc(5), field 12 of `stat`).
         public var majorFaults: Int64?
         /// The kernel function it slept in (`/proc/PID/wchan`).
         public var waitChannel: String?
 
+        /// All nil unless given, which means: not measured.
         public init(
             cpuNs: Int64? = nil,
             runDelayNs: Int64? = nil,

@@ -1,8 +1,11 @@
 extension StallReport {
     /// A thread's stack, or the reason why there is none.
     public struct Stack: Codable, Hashable, Sendable {
+        /// `stalled` for the thread that the report is about.
         public var role: StackRole
+        /// For a `stalled` stack the report's own thread, as it was at detection.
         public var thread: Thread
+        /// The monitor writes the time of detection, also for samples taken before and after it.
         public var capturedAt: Timestamp
         /// Nil when nothing was captured.
         public var method: CaptureMethod?
@@ -15,6 +18,7 @@ extension StallReport {
         /// Why there is no stack, or why it ends early.
         public var error: String?
 
+        /// A complete stack of the stalled thread, captured once, without frames, unless said otherwise.
         public init(
             role: StackRole = .stalled,
             thread: Thread,
@@ -52,8 +56,10 @@ extension StallReport {
         public var functionOffset: Address?
         /// Whether it is the server's own code, not a library's or the system's.
         public var own: Bool
+        /// How far to trust `address`. Nil when the writer did not say.
         public var foundBy: FrameOrigin?
 
+        /// In no module, without a name, and not `own`, unless given.
         public init(
             address: Address,
             module: Int? = nil,
@@ -79,11 +85,14 @@ extension StallReport {
 
     /// An executable or library that frames lie in.
     public struct Module: Codable, Hashable, Sendable {
+        /// As the kernel names it (proc(5), `maps`), without the mark of a deleted file. `[vdso]` for its own.
         public var path: String
         /// The GNU build id, in hexadecimal.
         public var buildID: String?
+        /// What was added to the file's own addresses. 0 for an executable that is not position-independent.
         public var loadBase: Address
 
+        /// Without a build id unless given.
         public init(path: String, buildID: String? = nil, loadBase: Address) {
             (self.path, self.buildID, self.loadBase) = (path, buildID, loadBase)
         }
@@ -97,7 +106,9 @@ extension StallReport {
 
     /// The frame to look at first: the innermost one of the server's own.
     public struct Culprit: Codable, Hashable, Sendable {
+        /// For people, as in the frame pointed at. Nil when that has no name.
         public var function: String?
+        /// Mangled, as in the frame pointed at. Nil when that has none.
         public var symbol: String?
         /// Base name of the module's file.
         public var module: String?
@@ -106,6 +117,7 @@ extension StallReport {
         /// Index into that stack's `frames`.
         public var frame: Int
 
+        /// Without names unless given. That the indices fit the report is not checked.
         public init(function: String? = nil, symbol: String? = nil, module: String? = nil, stack: Int, frame: Int) {
             (self.function, self.symbol, self.module) = (function, symbol, module)
             (self.stack, self.frame) = (stack, frame)

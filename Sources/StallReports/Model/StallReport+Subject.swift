@@ -3,12 +3,14 @@
 extension StallReport {
     /// The rule that fired, with its settings.
     public struct Rule: Codable, Hashable, Sendable {
+        /// Equal to the report's `kind`.
         public var name: StallKind
         /// Nanoseconds between two looks at the loop.
         public var tickNs: Int64
         /// Looks in a row that make a stall.
         public var ticks: Int
 
+        /// Nothing is defaulted.
         public init(name: StallKind, tickNs: Int64, ticks: Int) {
             (self.name, self.tickNs, self.ticks) = (name, tickNs, ticks)
         }
@@ -22,6 +24,7 @@ extension StallReport {
 
     /// The watched thing, as it was at detection.
     public struct Watched: Codable, Hashable, Sendable {
+        /// `runLoop` for every loop, whoever made it.
         public var type: WatchedType
         /// The name it was registered under.
         public var label: String
@@ -32,6 +35,7 @@ extension StallReport {
         /// Turns finished since the loop began.
         public var turn: UInt64?
 
+        /// A run loop, without mode, activity and turn, unless given.
         public init(
             type: WatchedType = .runLoop,
             label: String,
@@ -47,10 +51,12 @@ extension StallReport {
     public struct Thread: Codable, Hashable, Sendable {
         /// The kernel's number for it (gettid(2)).
         public var id: Int32
+        /// The thread's own, 15 bytes at most (proc(5), `comm`). Nil when it could not be read.
         public var name: String?
         /// One letter of proc(5): R, S, D, T, …
         public var state: String?
 
+        /// Name and state are nil unless given, which means: not read.
         public init(id: Int32, name: String? = nil, state: String? = nil) {
             (self.id, self.name, self.state) = (id, name, state)
         }
@@ -58,9 +64,12 @@ extension StallReport {
 
     /// The distributed trace the stalled work belonged to.
     public struct Trace: Codable, Hashable, Sendable {
+        /// As the tracer writes it.
         public var traceID: String
+        /// As the tracer writes it. Nil when only the trace is known.
         public var spanID: String?
 
+        /// Without a span unless given.
         public init(traceID: String, spanID: String? = nil) {
             (self.traceID, self.spanID) = (traceID, spanID)
         }
@@ -75,11 +84,14 @@ extension StallReport {
     public struct MonitorCost: Codable, Hashable, Sendable {
         /// Nanoseconds the stalled thread was held; 0 after a quiet capture.
         public var heldNs: Int64
+        /// Nanoseconds spent on unwinding, while the stalled thread ran on. All captures of the stall together.
         public var unwindNs: Int64
+        /// Nanoseconds spent on finding names, away from the stalled thread.
         public var symbolicationNs: Int64
         /// Bytes of stack copied.
         public var copiedBytes: Int64
 
+        /// All zero unless given.
         public init(heldNs: Int64 = 0, unwindNs: Int64 = 0, symbolicationNs: Int64 = 0, copiedBytes: Int64 = 0) {
             (self.heldNs, self.unwindNs) = (heldNs, unwindNs)
             (self.symbolicationNs, self.copiedBytes) = (symbolicationNs, copiedBytes)

@@ -5,10 +5,15 @@ public struct StallReport: Codable, Hashable, Sendable {
     /// The schema this version writes.
     public static let currentSchema = "stall-report/1"
 
+    /// A file with another one than ``currentSchema`` is not read.
     public var schema: String
+    /// Also in the file's name. Stays the same from the first version to the last.
     public var id: ULID
+    /// The same as `rule.name`.
     public var kind: StallKind
+    /// `ongoing` in the file of a dead process is read as `terminated`.
     public var state: StallState
+    /// By the length so far: it can rise while the stall lasts.
     public var severity: Severity
 
     /// The last transition seen before the loop stood.
@@ -21,32 +26,43 @@ public struct StallReport: Codable, Hashable, Sendable {
     public var durationNs: Int64
     /// With `durationMaxNs`, there when the length is not exact.
     public var durationMinNs: Int64?
+    /// The longest it can have been, as far as the monitor saw. Nil when the length is exact.
     public var durationMaxNs: Int64?
 
+    /// As it was set for this loop.
     public var rule: Rule
+    /// Where the process ran. With `process`, what tells whether the stall can still last.
     public var host: HostIdentity
+    /// The monitor always writes one; unless configured, its name is the executable's file name.
     public var service: ServiceIdentity?
+    /// The one that `thread` belongs to.
     public var process: ProcessIdentity
     /// The run record of the same monitor.
     public var run: ULID?
+    /// The loop that stood.
     public var watched: Watched
     /// The thread that stood.
     public var thread: Thread
+    /// Decided at detection, and again at the end if the thread could still be measured.
     public var cause: Cause
     /// The stalled thread's come first.
     public var stacks: [Stack]
+    /// Nil when nothing was captured, or no frame has a name.
     public var culprit: Culprit?
     /// What the frames' `module` counts in.
     public var modules: [Module]
+    /// Of `kind` alone without a culprit. Can change at the stall's end, when later samples are taken into account.
     public var fingerprint: Fingerprint
     /// Stalls with the same fingerprint since its last report that were counted, and not reported.
     public var suppressed: Int
+    /// Known to the server only: the monitor leaves it nil.
     public var trace: Trace?
     /// What the server adds for itself.
     public var metadata: [String: String]
     /// What taking this report cost.
     public var monitor: MonitorCost
 
+    /// Ongoing and a `warning`, with a new id, unless said otherwise. `schema` is always ``currentSchema``.
     public init(
         id: ULID = .make(),
         kind: StallKind,

@@ -5,6 +5,7 @@ internal import Glibc
 /// A process is its number, its start, the kernel it ran on and the namespace that counts it: a number alone is given again.
 /// Any thread.
 public struct ProcessLiveness: Sendable {
+    /// What became of a process. `unknown` is no reason to take it for dead.
     public enum Status: Hashable, Sendable {
         case alive
         /// Gone, or a zombie, or its number belongs to another process now.

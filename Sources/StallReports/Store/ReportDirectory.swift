@@ -3,7 +3,9 @@
 /// A value without state: it holds no descriptor between calls, and a directory that was removed is made again at the next
 /// write. All methods may be called on any thread; they wait for the disk, so not on a loop that is watched.
 public struct ReportDirectory: Hashable, Sendable {
+    /// As given. A relative one goes by the working directory of each call.
     public let path: String
+    /// Kept by each write of this value. Others that write to the directory keep their own.
     public let limits: Limits
 
     /// How much the directory may hold. What is over goes at the next write, the oldest first; stalls that last and runs that
@@ -16,12 +18,14 @@ public struct ReportDirectory: Hashable, Sendable {
         /// Reports and run records together, in bytes.
         public var maxBytes: Int
 
+        /// 1000 reports, 100 runs and 256 MiB unless given. Traps on a limit below 1.
         public init(maxReports: Int = 1000, maxRuns: Int = 100, maxBytes: Int = 256 << 20) {
             precondition(maxReports >= 1 && maxRuns >= 1 && maxBytes >= 1, "a report directory's limits start at 1")
             (self.maxReports, self.maxRuns, self.maxBytes) = (maxReports, maxRuns, maxBytes)
         }
     }
 
+    /// Touches no file. Without a path it reads the environment: see ``defaultPath``.
     public init(path: String = ReportDirectory.defaultPath, limits: Limits = Limits()) {
         (self.path, self.limits) = (path, limits)
     }

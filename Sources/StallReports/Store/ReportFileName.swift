@@ -1,12 +1,16 @@
 /// The name of a file of the store: `stall-ULID.json` or `run-ULID.json`. Sorted by age.
 public struct ReportFileName: Hashable, Sendable {
+    /// Which document the file holds. The raw value is the name's first part.
     public enum Content: String, Sendable {
         case stall, run
     }
 
+    /// By the name alone: what the file holds may be another thing.
     public let content: Content
+    /// A file whose document has another id is refused as `malformed`.
     public let id: ULID
 
+    /// The name under which the store keeps the document with this id.
     public init(_ content: Content, _ id: ULID) { (self.content, self.id) = (content, id) }
 
     /// Nil for any other name.
@@ -21,10 +25,12 @@ public struct ReportFileName: Hashable, Sendable {
 }
 
 extension ReportFileName: CustomStringConvertible {
+    /// `stall-01J8Z3V5Q6W7X8Y9Z0A1B2C3D4.json`, without a directory.
     public var description: String { "\(content.rawValue)-\(id).json" }
 }
 
 extension ReportFileName: Comparable {
+    /// The older one is less; of the same id, the run.
     public static func < (left: ReportFileName, right: ReportFileName) -> Bool {
         left.id == right.id ? left.content.rawValue < right.content.rawValue : left.id < right.id
     }

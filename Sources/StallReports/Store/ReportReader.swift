@@ -6,20 +6,26 @@ public struct ReportReader: Sendable {
     /// Larger files are refused unread: 16 MiB.
     public static let maximumFileSize = 16 << 20
 
+    /// As given. A relative one goes by the working directory of each call.
     public let path: String
+    /// Says whose process is dead, and so what is read as `terminated`.
     public let liveness: ProcessLiveness
 
+    /// Opens nothing of the directory. Without a path it reads the environment: see ``ReportDirectory/defaultPath``.
     public init(path: String = ReportDirectory.defaultPath, liveness: ProcessLiveness = ProcessLiveness()) {
         (self.path, self.liveness) = (path, liveness)
     }
 
     /// What a directory holds, the oldest first.
     public struct Contents: Sendable {
+        /// The oldest first, by their ids.
         public var reports: [StallReport] = []
+        /// The oldest first, by their ids.
         public var runs: [RunRecord] = []
         /// One per file that could not be read, with its path.
         public var failures: [ReportError] = []
 
+        /// Empty, for callers that fill it themselves.
         public init() {}
     }
 

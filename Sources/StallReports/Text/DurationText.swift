@@ -1,5 +1,6 @@
 /// A length of time as people write it: `500ms`, `1.5s`, `2m`, `1h30m`. Not negative; to the nanosecond, up to 292 years.
 public struct DurationText: Hashable, Sendable {
+    /// Zero or more.
     public let nanoseconds: Int64
 
     /// Negative lengths become zero.
