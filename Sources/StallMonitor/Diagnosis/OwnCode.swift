@@ -1,6 +1,6 @@
 import Symbolication
 
-/// Which functions are the server's own, as opposed to libraries': the culprit of a stall is the innermost own frame.
+/// Which functions are the server's own, as opposed to libraries': the culprit of a stall is an own function.
 ///
 /// Without any rules, own is what lies in the executable or beside it, and is of a Swift module that is not known to be a
 /// library's. C and C++ in a Swift server are libraries'.

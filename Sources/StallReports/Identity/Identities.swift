@@ -6,7 +6,7 @@ public struct HostIdentity: Codable, Hashable, Sendable {
     public var bootID: String?
     /// The kernel's release.
     public var kernel: String?
-    /// Processors the process may run on.
+    /// Processors of the machine that are online.
     public var cpus: Int?
 
     /// All but the name is nil unless given, which means: not known.

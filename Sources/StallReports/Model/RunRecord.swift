@@ -36,7 +36,7 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var stalls: [String: Int64]
     /// Stalls counted and not reported.
     public var suppressed: Int64
-    /// Suspicions dropped because the thread was found inside its wait.
+    /// Captures thrown away because the loop had moved on, and stalls that were over before one was taken.
     public var raced: Int64
     /// Captures that failed, or could not be tried. Those in `raced` are not among them.
     public var captureFailures: Int64
@@ -119,7 +119,7 @@ extension RunRecord {
         public var type: WatchedType
         /// The name it was registered under. Two may have the same.
         public var label: String
-        /// How long it was under watch: without pauses, grace and suspended watching.
+        /// How long it was under watch, rest included.
         public var watchedNs: Int64
         /// Turns it made; nil where the thing does not count them.
         public var turns: UInt64?

@@ -5,7 +5,7 @@ extension StallReport {
         public var role: StackRole
         /// For a `stalled` stack the report's own thread, as it was at detection.
         public var thread: Thread
-        /// The monitor writes the time of detection, also for samples taken before and after it.
+        /// When it was taken; of equal stacks, the first that was added.
         public var capturedAt: Timestamp
         /// Nil when nothing was captured.
         public var method: CaptureMethod?
@@ -48,7 +48,7 @@ extension StallReport {
         public var module: Int?
         /// `address` as the module's file counts (address − load base): with the build id, enough to name the frame later.
         public var offset: Address?
-        /// Demangled name.
+        /// For people: demangled, without types. Nil when there is no symbol.
         public var function: String?
         /// The name as the symbol table has it.
         public var symbol: String?
@@ -104,13 +104,13 @@ extension StallReport {
         }
     }
 
-    /// The frame to look at first: the innermost one of the server's own.
+    /// The frame to look at first: the own function that was on the stack for longest, and among equals the innermost.
     public struct Culprit: Codable, Hashable, Sendable {
         /// For people, as in the frame pointed at. Nil when that has no name.
         public var function: String?
         /// Mangled, as in the frame pointed at. Nil when that has none.
         public var symbol: String?
-        /// Base name of the module's file.
+        /// The Swift module whose source it stands in. Nil for other languages.
         public var module: String?
         /// Index into the report's `stacks`.
         public var stack: Int
