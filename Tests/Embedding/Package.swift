@@ -1,0 +1,12 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// A server as the README has one embed the monitor, and nothing more: that it links, resolves no package of the command's, and is
+/// watched. Run by scripts/test.
+let package = Package(
+    name: "shop",
+    dependencies: [.package(name: "stall-monitor", path: "../..")],
+    targets: [
+        .executableTarget(name: "Shop", dependencies: [.product(name: "StallMonitor", package: "stall-monitor")])
+    ]
+)

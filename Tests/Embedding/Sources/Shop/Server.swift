@@ -1,0 +1,22 @@
+import StallMonitor
+
+@main struct Server {
+    static func main() async throws {
+        let monitor = StallMonitor.start()
+        defer { monitor.stop() }
+        try await serve()
+    }
+}
+
+@MainActor func serve() async throws {
+    try await Task.sleep(for: .milliseconds(100))
+    print("made \(makeReceipts()) receipts")
+}
+
+/// Half a second of the main actor's time.
+@MainActor @inline(never) func makeReceipts() -> Int {
+    let end = ContinuousClock.now + .milliseconds(500)
+    var receipts = 0
+    while ContinuousClock.now < end { receipts += 1 }
+    return receipts
+}
