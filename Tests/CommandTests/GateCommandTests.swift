@@ -40,7 +40,9 @@
             idle.watched[0].watchedNs = 0
             try fixture.store.write(idle)
             let run = try CommandRun("gate", fixture.path, "--max-stalls", "9")
-            #expect(run.status == 1 && run.output.contains("run \(idle.id): the monitor watched for less than a second"))
+            #expect(
+                run.status == 1 && run.output.contains("run \(idle.id): the monitor watched for less than a second")
+            )
         }
 
         @Test("a torn report cannot be judged, and what is over budget is listed all the same")
