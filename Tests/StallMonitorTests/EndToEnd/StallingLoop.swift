@@ -84,6 +84,8 @@ func stallByComputing(_ milliseconds: Int) -> Int {
 func stallInRead(_ milliseconds: Int) -> Int {
     var ends: [Int32] = [0, 0]
     precondition(unsafe pipe(&ends) == 0)
+    // Not for the processes that other tests start meanwhile: the read would last as long as they.
+    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
     let (input, output) = (ends[0], ends[1])
     startThread {
         _ = stallInSleep(milliseconds)
