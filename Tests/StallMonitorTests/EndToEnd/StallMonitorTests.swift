@@ -97,7 +97,8 @@ struct StallMonitorTests {
         monitor.stop()
         worker.end()
 
-        #expect(log.began.isEmpty)
+        // A machine without a CPU to spare can starve any loop: that is told, and is no mistake.
+        #expect(log.began.allSatisfy { $0.cause.verdict == .starved })
         let run = try #require(try contents().runs.first)
         #expect(run.state == .stopped && run.ticks > 0)
         #expect(run.watched.map(\.label) == [worker.loop.label])
@@ -115,7 +116,7 @@ struct StallMonitorTests {
         monitor.stop()
         [worker, other].forEach { $0.end() }
 
-        #expect(log.ended.map(\.watched.label) == ["other"])
+        #expect(log.ended.filter { $0.cause.verdict != .starved }.map(\.watched.label) == ["other"])
         #expect(log.ended.first?.rule.tickNs == 10_000_000 && log.ended.first?.rule.ticks == 3)
     }
 
