@@ -25,10 +25,16 @@ struct DebuggerTests {
         arguments: ["loop", "json", "json", "json", "json", "json", "mainActor"]
     )
     func running(scenario: String) throws {
-        let host = try Host(scenario: scenario)
-        defer { host.end() }
-        #expect(host.summary == "signal complete -")
-        try expectEqual(host)
+        for _ in 1...5 {
+            let host = try Host(scenario: scenario)
+            defer { host.end() }
+            #expect(host.summary == "signal complete -")
+            // At an instruction of chance gdb, too, can lose its way. One that did not come to the thread's beginning is no witness.
+            let theirs = try Debugger.frames(of: host.processID, thread: host.threadID)
+            guard let last = theirs.last?.name, last == "_start" || last.hasSuffix("clone3") else { continue }
+            return try expectEqual(host)
+        }
+        Issue.record("gdb lost its way five times")
     }
 
     /// Address by address; the innermost of a thread that spins in its handler may be one instruction on.

@@ -36,7 +36,9 @@
             switch self {
             case .json:
                 let document = HugeDocument(lasting: milliseconds)
-                return await onMainActor { decodeHugeDocument(document) }
+                return await onMainActor {
+                    decodeHugeDocument(document, until: .now.advanced(by: .milliseconds(milliseconds)))
+                }
             case .lock:
                 let holder = LockHolder(holding: milliseconds)
                 return await onMainActor { waitForLock(holder) }
