@@ -75,7 +75,7 @@ public final class StallMonitor: Sendable {
             case .running(let engine, let watches):
                 guard !loop.heartbeat.hasEnded else { throw StallMonitorError(.loopEnded) }
                 guard loop.heartbeat.attach(engine.watchdog) else { throw StallMonitorError(.loopAlreadyWatched) }
-                let identity = WatchIdentity(number: watches + 1, name: name)
+                let identity = WatchIdentity(number: watches + 1, name: name, since: .now)
                 engine.watchdog.give(.watch(identity, loop, rule ?? configuration.rule))
                 lifecycle = .running(engine, watches: watches + 1)
                 return Watch(watchdog: engine.watchdog, number: identity.number)

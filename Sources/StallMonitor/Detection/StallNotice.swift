@@ -45,6 +45,8 @@ struct WatchName: Hashable, Sendable {
 struct WatchIdentity: Hashable, Sendable {
     var number: Int
     var name: WatchName
+    /// When it was asked for.
+    var since: MonotonicInstant
 }
 
 /// The stalled thread's stack, or why there is none.

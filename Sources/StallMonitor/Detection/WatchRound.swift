@@ -33,7 +33,7 @@ struct WatchRound: ~Copyable {
     }
 
     mutating func add(_ subject: Subject) {
-        let record = WatchdogLedger.WatchRecord(name: subject.identity.name, since: .now)
+        let record = WatchdogLedger.WatchRecord(name: subject.identity.name, since: subject.identity.since)
         ledger.update { [number = subject.identity.number] in $0.watches[number] = record }
         subjects.append(subject)
         notices.add(.checkpoint)

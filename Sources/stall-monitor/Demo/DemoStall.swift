@@ -89,8 +89,6 @@
         init(_ stall: DemoStall, from start: Timestamp, result: UInt64) {
             (self.stall, startedAt, endedAt, self.result) = (stall, start, .now(), result)
         }
-
-        var duration: Duration { .nanoseconds(endedAt.nanoseconds(since: startedAt)) }
     }
 
 #endif
