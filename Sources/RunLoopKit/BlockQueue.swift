@@ -7,14 +7,27 @@ final class BlockQueue: Sendable {
         let body: @Sendable () -> Void
     }
 
+    /// Copied for each block: the two that nearly all blocks name hold no reference.
     enum Modes: Sendable {
-        case one(EventRunLoop.Mode)
-        case several(Set<EventRunLoop.Mode>)
+        case `default`
+        case common
+        case named(Set<EventRunLoop.Mode>)
+
+        init(_ mode: EventRunLoop.Mode) {
+            switch mode {
+            case .default: self = .default
+            case .common: self = .common
+            default: self = .named([mode])
+            }
+        }
 
         func match(_ mode: LoopMode) -> Bool {
             switch self {
-            case .one(let name): BlockQueue.matches(name, mode)
-            case .several(let names): names.contains { BlockQueue.matches($0, mode) }
+            case .default: mode.isDefault
+            case .common: mode.isCommon.load(ordering: .acquiring)
+            case .named(let modes):
+                modes.contains(EventRunLoop.Mode(mode.name))
+                    || (modes.contains(.common) && mode.isCommon.load(ordering: .acquiring))
             }
         }
     }
@@ -23,12 +36,18 @@ final class BlockQueue: Sendable {
         var blocks: [Block] = []
         /// A second buffer, to be swapped with `blocks`, so that turns do not allocate.
         var spare: [Block] = []
+        /// Whether the default mode, which is common for ever, matches all blocks.
+        var areAllForDefault = true
         /// The mode in which the present blocks have been looked through in vain; -1 if none.
         var fruitlessMode = -1
         var isClosed = false
+
+        func match(_ mode: LoopMode) -> Bool {
+            (areAllForDefault && mode.isDefault) || blocks.allSatisfy { $0.modes.match(mode) }
+        }
     }
 
-    private let state = Mutex(State())
+    private let state = Guarded(State())
     /// Written under the lock; read without it by the loop's thread, for which a block that comes in that moment is one for the
     /// next drain point.
     private let count = Atomic<Int>(0)
@@ -38,6 +57,7 @@ final class BlockQueue: Sendable {
         state.withLock { state in
             guard !state.isClosed else { return false }
             state.blocks.append(block)
+            if case .named = block.modes { state.areAllForDefault = false }
             state.fruitlessMode = -1
             count.store(state.blocks.count, ordering: .releasing)
             return true
@@ -50,8 +70,9 @@ final class BlockQueue: Sendable {
         return state.withLock { state in
             guard state.fruitlessMode != mode.index else { return [] }
             var taken = state.spare.take()
-            if state.blocks.allSatisfy({ $0.modes.match(mode) }) {
+            if state.match(mode) {
                 swap(&taken, &state.blocks)
+                state.areAllForDefault = true
             } else {
                 taken += state.blocks.filter { $0.modes.match(mode) }
                 state.blocks.removeAll { $0.modes.match(mode) }
@@ -88,9 +109,5 @@ final class BlockQueue: Sendable {
             return state.blocks.take()
         }
         _ = consume blocks
-    }
-
-    private static func matches(_ name: EventRunLoop.Mode, _ mode: LoopMode) -> Bool {
-        name.name == mode.name || (name == .common && mode.isCommon.load(ordering: .acquiring))
     }
 }

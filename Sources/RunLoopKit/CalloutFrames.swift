@@ -31,14 +31,10 @@ func callOut(_ callback: LoopObserver.Boxed, observer: LoopObserver, activity: E
 }
 
 func callOut(_ block: BlockQueue.Block) {
-    var call = block
-    unsafe withUnsafeMutablePointer(to: &call) { context in
+    unsafe withUnsafePointer(to: block) { block in
         unsafe event_run_loop_is_calling_out_to_a_block(
-            { context in
-                let block = unsafe context.assumingMemoryBound(to: BlockQueue.Block.self).pointee
-                block.body()
-            },
-            context
+            { context in unsafe context.assumingMemoryBound(to: BlockQueue.Block.self).pointee.body() },
+            UnsafeMutableRawPointer(mutating: block)
         )
     }
 }

@@ -4,8 +4,8 @@ internal import Glibc
 /// The descriptor sources of one mode, and the queue of those that are ready. Guarded by the mode's lock.
 ///
 /// Events are harvested in bunches and delivered one a turn, in turn (R36): a source that was delivered goes to the end of the queue
-/// when the next harvest finds it ready again. One that waited for its delivery longer than one harvest is asked for its events once
-/// more, because an earlier callout may have taken them.
+/// when the next harvest finds it ready again. One that was not harvested in the same turn is asked for its events once more, because
+/// a callout since may have taken them.
 struct DescriptorTable: Sendable {
     struct Delivery: Sendable {
         let source: DescriptorSource
@@ -120,6 +120,7 @@ extension DescriptorTable {
 extension DescriptorTable {
     /// Notes an event of a harvest.
     mutating func note(_ token: UInt64, events: UInt32, harvest: UInt64) {
+        guard token < Poller.mainQueueToken else { return }
         let ticket = Int(token & 0xFFFF_FFFF)
         guard ticket < slots.count, slots[ticket]?.token == token else {
             // Usually a source that was removed since the wait returned.
@@ -132,11 +133,13 @@ extension DescriptorTable {
     }
 
     /// The next source to be delivered, with its events.
-    mutating func takeReady(harvest: UInt64, poller: Poller) -> Delivery? {
+    ///
+    /// - Parameter freshHarvest: The number of the latest harvest, if nothing has been called since that could have taken its events.
+    mutating func takeReady(freshHarvest: UInt64?, poller: Poller) -> Delivery? {
         while let token = queue.popFirst() {
             let ticket = Int(token & 0xFFFF_FFFF)
             guard ticket < slots.count, var slot = slots[ticket], slot.token == token else { continue }
-            let events = currentEvents(of: &slot, harvest: harvest, poller: poller)
+            let events = currentEvents(of: &slot, freshHarvest: freshHarvest, poller: poller)
             slot.isQueued = false
             slot.events = 0
             slots[ticket] = slot
@@ -145,7 +148,7 @@ extension DescriptorTable {
         return nil
     }
 
-    private mutating func currentEvents(of slot: inout Slot, harvest: UInt64, poller: Poller) -> UInt32 {
+    private mutating func currentEvents(of slot: inout Slot, freshHarvest: UInt64?, poller: Poller) -> UInt32 {
         if slot.isClosed { return UInt32(POLLNVAL) }
         // An edge is told once: it must not be dropped, whatever became of it.
         if slot.source.isEdgeTriggered { return slot.events }
@@ -155,7 +158,7 @@ extension DescriptorTable {
             slot.isClosed = true
             return UInt32(POLLNVAL)
         }
-        if slot.harvest == harvest { return slot.events }
+        if slot.harvest == freshHarvest { return slot.events }
         return run_loop_poll(slot.source.descriptor, slot.source.epollEvents)
     }
 

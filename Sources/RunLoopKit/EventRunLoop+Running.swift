@@ -10,8 +10,6 @@ struct Activation {
     let returnsAfterSource: Bool
     /// The first turn, and one after a drain, do not look at the main queue out of turn (R16).
     var skipsLook = true
-    /// This turn's look has asked the kernel already.
-    var hasHarvested = false
 }
 
 extension EventRunLoop {
@@ -84,8 +82,7 @@ extension EventRunLoop {
         runBlocks(in: mode)
         var handled = performSources(activation)
         if handled { runBlocks(in: mode) }
-
-        let arrival = look(&activation) ?? (handled || activation.pollsOnly ? poll(activation) : sleep(activation))
+        let arrival = nextArrival(activation, hasHandled: handled)
         activation.skipsLook = false
         switch arrival {
         case .nothing, .wakeUp: break

@@ -36,6 +36,8 @@ extension EventRunLoop {
         public static let exit = Activity(rawValue: 128)
         /// All six. None is seen while the loop sleeps.
         public static let all: Activity = [.entry, .beforeTimers, .beforeSources, .beforeWaiting, .afterWaiting, .exit]
+
+        static let aroundWaiting: Activity = [.beforeWaiting, .afterWaiting]
     }
 
     /// Why a run ended (R17). The values are CFRunLoop's.

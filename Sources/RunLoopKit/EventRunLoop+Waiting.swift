@@ -11,57 +11,79 @@ enum Arrival {
 }
 
 extension EventRunLoop {
-    /// Looks at the main queue without waiting; if it is ready, it goes first (R14 f).
-    func look(_ activation: inout Activation) -> Arrival? {
+    /// What the turn handles, found by a poll or a sleep (R14 f to i).
+    ///
+    /// - Parameter hasHandled: The turn has performed a source, and therefore only polls (R15).
+    func nextArrival(_ activation: Activation, hasHandled: Bool) -> Arrival {
         let mode = activation.mode
-        activation.hasHarvested = false
-        guard !activation.skipsLook, servesMainQueue(in: mode) else { return nil }
-        if !mainQueue.isReady {
+        let looks = !activation.skipsLook && servesMainQueue(in: mode)
+        if looks && mainQueue.isReady { return .mainQueue }
+        if hasHandled || activation.pollsOnly { return poll(activation, mainQueueFirst: looks) }
+        // Only to be seen by observers, who are not told of a sleep if the queue is ready. Else the sleep finds it at once.
+        if looks, mode.observedActivities.load(ordering: .acquiring) & Activity.aroundWaiting.rawValue != 0 {
             harvest(mode, for: .zero)
-            activation.hasHarvested = true
+            if mainQueue.isReady { return .mainQueue }
         }
-        return mainQueue.isReady ? .mainQueue : nil
+        return sleep(activation, mainQueueFirst: looks)
     }
 
     /// What has arrived, without waiting and without a word to observers (R15).
-    func poll(_ activation: Activation) -> Arrival {
+    private func poll(_ activation: Activation, mainQueueFirst: Bool) -> Arrival {
         let mode = activation.mode
         // With nothing but the wake-up eventfd in the set there is no need to ask the kernel: `wake` knows.
-        let asksKernel = servesMainQueue(in: mode) || mode.hasDescriptors.load(ordering: .acquiring)
-        if asksKernel && !activation.hasHarvested { harvest(mode, for: .zero) }
-        return nextArrival(in: mode, wokenUp: wake.consume())
+        let mayHaveEvents = servesMainQueue(in: mode) || mode.hasDescriptors.load(ordering: .acquiring)
+        let asks = mayHaveEvents && (activation.pollsOnly || mode.poller.isOverdue())
+        let isFresh = asks && ask(mode)
+        return choose(in: mode, wokenUp: wake.consume(), mainQueueFirst: mainQueueFirst, isFresh: isFresh)
     }
 
     /// Sleeps until something arrives or the run's time is over (R14 g, h). At rest is the loop only here.
-    func sleep(_ activation: Activation) -> Arrival {
+    private func sleep(_ activation: Activation, mainQueueFirst: Bool) -> Arrival {
         let mode = activation.mode
         notify(.beforeWaiting, in: mode)
         heartbeat.publish(.waiting, modeIndex: mode.index, turn: heartbeat.pulse.turn)
-        let arrival = waitForArrival(activation)
+        let arrival = waitForArrival(activation, mainQueueFirst: mainQueueFirst)
         notify(.afterWaiting, in: mode)
         return arrival
     }
 
-    private func waitForArrival(_ activation: Activation) -> Arrival {
+    private func waitForArrival(_ activation: Activation, mainQueueFirst: Bool) -> Arrival {
         let mode = activation.mode
         while prepareToWait(in: mode) {
             // In this order: a change that comes with a wake-up after this line ends the wait below; one that came before it is seen.
             let sleeps = wake.prepareToSleep()
-            harvest(mode, for: sleeps && !hasReady(mode) ? timeToWait(activation) : .zero)
-            let arrival = nextArrival(in: mode, wokenUp: wake.consume())
+            let time = sleeps && !hasReady(mode) ? timeToWait(activation) : .zero
+            let isFresh: Bool
+            if time != .zero {
+                harvest(mode, for: time)
+                isFresh = true
+            } else {
+                // There is work at hand.
+                isFresh = mode.poller.isOverdue() && ask(mode)
+            }
+            let arrival = choose(
+                in: mode,
+                wokenUp: wake.consume(),
+                mainQueueFirst: mainQueueFirst,
+                isFresh: isFresh
+            )
             if case .nothing = arrival, !activation.deadline.hasPassed { continue }
             return arrival
         }
         return nap(activation)
     }
 
-    /// Chooses among what is ready (R36). Timers and descriptors take turns. The main queue comes after both, because it goes before
-    /// both in every turn that looks at it, and a turn that does not is one that gives way to them (R16).
-    private func nextArrival(in mode: LoopMode, wokenUp: Bool) -> Arrival {
+    /// Chooses among what is ready (R36). The main queue goes before all else in a turn that looks at it, and after all else in one
+    /// that gives way to the others (R16). Timers and descriptors take turns.
+    ///
+    /// - Parameter isFresh: The kernel has just been asked.
+    private func choose(in mode: LoopMode, wokenUp: Bool, mainQueueFirst: Bool, isFresh: Bool) -> Arrival {
+        if mainQueueFirst && mainQueue.isReady { return .mainQueue }
         let timersFirst = timersGoFirst.load(ordering: .relaxed)
         let arrival =
             timersFirst
-            ? dueTimers(in: mode) ?? readyDescriptor(in: mode) : readyDescriptor(in: mode) ?? dueTimers(in: mode)
+            ? dueTimers(in: mode) ?? readyDescriptor(in: mode, isFresh: isFresh)
+            : readyDescriptor(in: mode, isFresh: isFresh) ?? dueTimers(in: mode)
         switch arrival {
         case .timers?: timersGoFirst.store(false, ordering: .relaxed)
         case .descriptor?: timersGoFirst.store(true, ordering: .relaxed)
@@ -79,9 +101,10 @@ extension EventRunLoop {
         return earliest <= now ? .timers(now: now) : nil
     }
 
-    private func readyDescriptor(in mode: LoopMode) -> Arrival? {
+    private func readyDescriptor(in mode: LoopMode, isFresh: Bool) -> Arrival? {
         guard mode.hasReadyDescriptors.load(ordering: .acquiring) else { return nil }
-        return mode.withDescriptors { $0.takeReady(harvest: $1.harvest, poller: $1) }.map { .descriptor($0) }
+        return mode.withDescriptors { $0.takeReady(freshHarvest: isFresh ? $1.harvest : nil, poller: $1) }
+            .map { .descriptor($0) }
     }
 
     /// Whether something harvested earlier is still to be delivered.
@@ -117,21 +140,41 @@ extension EventRunLoop {
         return true
     }
 
+    /// Asks the kernel without waiting; says whether that was a harvest.
+    ///
+    /// While harvested descriptors wait for their delivery there is no need of more: those that became ready since are taken when these
+    /// are through. The main queue does not wait for that.
+    private func ask(_ mode: LoopMode) -> Bool {
+        guard mode.hasReadyDescriptors.load(ordering: .acquiring) else {
+            harvest(mode, for: .zero)
+            return true
+        }
+        if servesMainQueue(in: mode) { mainQueue.look() }
+        mode.poller.noteAsked()
+        return false
+    }
+
     /// Takes what the kernel has, or what comes within the timeout.
     private func harvest(_ mode: LoopMode, for timeout: Duration?) {
         guard prepareToWait(in: mode) else { return }
-        mode.poller.wait(for: timeout) { token, events in
-            switch token {
-            case Poller.wakeUpToken: break  // `wake` knows
-            case Poller.mainQueueToken: mainQueue.noteEvent()
-            default: note(token, events, in: mode)
+        mode.poller.wait(for: timeout) { events in
+            var ofDescriptors = 0
+            for index in events.indices {
+                switch events[index].token {
+                case Poller.wakeUpToken: break  // `wake` knows
+                case Poller.mainQueueToken: mainQueue.noteEvent()
+                default: ofDescriptors += 1
+                }
             }
+            if ofDescriptors > 0 { note(events, in: mode) }
         }
     }
 
-    private func note(_ token: UInt64, _ events: UInt32, in mode: LoopMode) {
+    private func note(_ events: borrowing Poller.Events, in mode: LoopMode) {
         mode.withDescriptors { descriptors, poller in
-            descriptors.note(token, events: events, harvest: poller.harvest)
+            for index in events.indices {
+                descriptors.note(events[index].token, events: events[index].events, harvest: poller.harvest)
+            }
             guard descriptors.needsNewSet else { return }
             poller.close()
             // If it fails, the next wait tries again.
@@ -148,7 +191,12 @@ extension EventRunLoop {
                 var pause = timespec(tv_sec: 0, tv_nsec: Int(pauseTime.saturatedNanoseconds))
                 unsafe nanosleep(&pause, nil)
             }
-            let arrival = nextArrival(in: activation.mode, wokenUp: wake.consume())
+            let arrival = choose(
+                in: activation.mode,
+                wokenUp: wake.consume(),
+                mainQueueFirst: false,
+                isFresh: false
+            )
             if case .nothing = arrival, !activation.deadline.hasPassed, !prepareToWait(in: activation.mode) { continue }
             return arrival
         }

@@ -105,12 +105,12 @@ extension EventRunLoop {
     ///
     /// - Parameter wake: False leaves a sleeping loop asleep, as CFRunLoopPerformBlock does (R24).
     public func perform(in mode: Mode = .default, wake: Bool = true, _ block: @escaping @Sendable () -> Void) {
-        enqueue(BlockQueue.Block(modes: .one(mode), body: block), wake: wake)
+        enqueue(BlockQueue.Block(modes: .init(mode), body: block), wake: wake)
     }
 
     /// Runs a block once, on the loop's thread, in whichever of the modes runs first (R51).
     public func perform(inModes modes: [Mode], wake: Bool = true, _ block: @escaping @Sendable () -> Void) {
-        enqueue(BlockQueue.Block(modes: .several(Set(modes)), body: block), wake: wake)
+        enqueue(BlockQueue.Block(modes: .named(Set(modes)), body: block), wake: wake)
     }
 
     private func enqueue(_ block: BlockQueue.Block, wake: Bool) {

@@ -8,6 +8,8 @@ final class LoopMode: Sendable {
     let name: String
     /// The mode's number in the loop's heartbeat.
     let index: Int
+    /// The first that a loop makes (R5).
+    var isDefault: Bool { index == 0 }
     let isCommon = Atomic<Bool>(false)
     /// The union of the observers' activities.
     let observedActivities = Atomic<UInt32>(0)
@@ -19,7 +21,7 @@ final class LoopMode: Sendable {
 
     private let earliestFireNanoseconds = Atomic<UInt64>(.max)
 
-    let contents = Mutex(Contents())
+    let contents = Guarded(Contents())
     let poller = Poller()
 
     init(name: String, index: Int) {

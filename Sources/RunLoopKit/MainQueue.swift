@@ -16,6 +16,9 @@ final class MainQueue: Sendable {
     /// counts if the eventfd has something to read. (A set that was made anew counts twice: that costs reads, nothing else.)
     private let watchers = Atomic<Int>(0)
 
+    /// A look has found work whose edge no set has told of yet.
+    private let hasLooked = Atomic<Bool>(false)
+
     /// There may be work that no drain has served.
     var isReady: Bool { isReadyFlag.load(ordering: .relaxed) }
     /// A drain is on the stack.
@@ -31,7 +34,15 @@ final class MainQueue: Sendable {
     }
 
     func noteEvent() {
-        if watchers.load(ordering: .relaxed) > 1, !readEventfd() { return }
+        let mayBeStale = watchers.load(ordering: .relaxed) > 1 || hasLooked.exchange(false, ordering: .relaxed)
+        if mayBeStale, !readEventfd() { return }
+        isReadyFlag.store(true, ordering: .relaxed)
+    }
+
+    /// Asks for work without the help of a set. The edge of the same work may still come from one, and must not count twice.
+    func look() {
+        guard readEventfd() else { return }
+        hasLooked.store(true, ordering: .relaxed)
         isReadyFlag.store(true, ordering: .relaxed)
     }
 
