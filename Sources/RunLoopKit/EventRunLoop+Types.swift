@@ -8,9 +8,9 @@ extension EventRunLoop {
         public init(_ name: String) { self.name = name }
 
         /// The mode of ordinary work; common from birth (R5).
-        public static let `default` = Mode("default")
+        public static var `default`: Mode { Mode("default") }
         /// Stands for every mode in the loop's common set. Items and blocks can name it; a run cannot (R8).
-        public static let common = Mode("common")
+        public static var common: Mode { Mode("common") }
     }
 
     /// What an observer can see a loop do (R14). The values are CFRunLoop's.

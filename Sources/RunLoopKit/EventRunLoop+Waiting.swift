@@ -52,13 +52,10 @@ extension EventRunLoop {
         while prepareToWait(in: mode) {
             // In this order: a change that comes with a wake-up after this line ends the wait below; one that came before it is seen.
             let sleeps = wake.prepareToSleep()
-            let time = sleeps && !hasReady(mode) ? timeToWait(activation) : .zero
-            let isFresh: Bool
-            if time != .zero {
-                harvest(mode, for: time)
-                isFresh = true
+            var isFresh = true
+            if sleeps && !hasReady(mode) {
+                harvest(mode, for: timeToWait(activation))
             } else {
-                // There is work at hand.
                 isFresh = mode.poller.isOverdue() && ask(mode)
             }
             let arrival = choose(

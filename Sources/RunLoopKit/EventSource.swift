@@ -17,6 +17,8 @@ public final class EventSource: Sendable {
     /// of two signals, either of which it was.
     private let signalNumber = Atomic<UInt64>(0)
     private static let lastSignalNumber = Atomic<UInt64>(0)
+    /// Whether a signal stands in all queues already, so that another one has nothing to do. Written under `state`'s lock.
+    private let hasQueuedSignal = Atomic<Bool>(false)
 
     private struct State: Sendable {
         /// The ticket says whether the source stands in the mode's queue of signalled ones.
@@ -61,6 +63,11 @@ public final class EventSource: Sendable {
     /// Asks to be performed in the next pass of each loop it is on, by whichever comes first. Does not wake a sleeping loop (R24):
     /// see ``signalAndWake()``. Any thread.
     public func signal() {
+        // Many threads may signal one source at once. A read-modify-write even if it changes nothing: the loop's exchange in `begin` comes
+        // after it, and acquires what the caller did before, or came before it, and then this finds false.
+        if hasQueuedSignal.compareExchange(expected: true, desired: true, ordering: .acquiringAndReleasing).exchanged {
+            return
+        }
         state.withLock { state in
             guard !state.isSignalled, state.perform != nil else { return }
             state.isSignalled = true
@@ -69,6 +76,7 @@ public final class EventSource: Sendable {
                 ordering: .relaxed
             )
             enqueue(&state)
+            hasQueuedSignal.store(!state.places.isEmpty, ordering: .releasing)
         }
     }
 
@@ -118,6 +126,7 @@ extension EventSource {
             }
             // Before the callout: a signal made inside it means the next turn (R29).
             state.isSignalled = false
+            _ = hasQueuedSignal.exchange(false, ordering: .acquiringAndReleasing)
             state.isPerforming = true
             return perform
         }

@@ -1,4 +1,4 @@
-internal import Synchronization
+public import Synchronization
 
 /// What a loop publishes about itself, and where a watcher leaves its wishes.
 ///
@@ -9,9 +9,9 @@ internal import Synchronization
 /// more; while a watcher is attached, the beginning of a turn and a departure read the clock.
 public final class LoopHeartbeat: Sendable {
     /// Written by the loop's thread alone.
-    private let word = Atomic<UInt64>(0)
+    @usableFromInline let word = Atomic<UInt64>(0)
     /// `Wish` bits: set by the watcher, taken by the loop. In the common case zero, and then the loop looks at nothing else.
-    private let wishes = Atomic<UInt32>(0)
+    @usableFromInline let wishes = Atomic<UInt32>(0)
     private let stampOfTurn = Atomic<UInt64>(0)
     private let stampOfTransition = Atomic<UInt64>(0)
     private let ended = Atomic<Bool>(false)
@@ -40,6 +40,7 @@ extension LoopHeartbeat {
     /// Publishes a transition and counts the turns: a new one begins with `beforeTimers`, and with each departure from rest.
     ///
     /// For loops that do not number their turns themselves. The loop's thread only.
+    @inlinable
     public func publish(_ phase: LoopPhase, modeIndex: Int = 0) {
         let last = Pulse(rawValue: word.load(ordering: .relaxed))
         let begins = phase == .beforeTimers || (last.isAtRest && !phase.isAtRest)
@@ -51,7 +52,7 @@ extension LoopHeartbeat {
     /// - Parameters:
     ///   - modeIndex: 0 to 65535.
     ///   - turn: Counted modulo 2^40. Two transitions to one phase need different turns, or a watcher takes them for none.
-    @inline(__always)
+    @inlinable
     public func publish(_ phase: LoopPhase, modeIndex: Int, turn: UInt64) {
         // Relaxed: this thread is the only writer.
         let departs = Pulse(rawValue: word.load(ordering: .relaxed)).isAtRest && !phase.isAtRest
@@ -78,7 +79,8 @@ extension LoopHeartbeat {
     }
 
     @inline(never)
-    private func stamp(_ wanted: UInt32, turnBegins: Bool) {
+    @usableFromInline
+    func stamp(_ wanted: UInt32, turnBegins: Bool) {
         let stampsTransition = wanted & Wish.transitionStamp != 0
         guard stampsTransition || (turnBegins && wanted & Wish.watched != 0) else { return }
         let now = MonotonicInstant.now.nanoseconds
@@ -91,7 +93,8 @@ extension LoopHeartbeat {
     }
 
     @inline(never)
-    private func signalWatcher() {
+    @usableFromInline
+    func signalWatcher() {
         // Under the lock, so that a wish of a watcher that leaves is never granted to the one that comes after it.
         watcher.withLock { watcher in
             // The read-modify-write decides who has the wish: this departure, or a watcher that takes it back.
@@ -155,10 +158,11 @@ extension LoopHeartbeat {
         return stamp == 0 ? nil : stamp
     }
 
-    private enum Wish {
-        static let watched: UInt32 = 1
-        static let wakeSignal: UInt32 = 2
-        static let transitionStamp: UInt32 = 4
+    @usableFromInline
+    enum Wish {
+        @usableFromInline static var watched: UInt32 { 1 }
+        @usableFromInline static var wakeSignal: UInt32 { 2 }
+        @usableFromInline static var transitionStamp: UInt32 { 4 }
     }
 }
 

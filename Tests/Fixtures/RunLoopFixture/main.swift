@@ -90,11 +90,50 @@ func fairness() {
     say(least > 10 && most < 4 * least ? "fair" : "unfair: \(counts.descriptors) \(counts.timers) \(counts.drains)")
 }
 
+/// R16: for how many turns at most the main queue waits, first beside a source that signals itself, then beside 1000 descriptors that
+/// are always ready.
+func busyMain() {
+    let loop = EventRunLoop.main
+    let counts = Counts()
+    let source = EventSource { source in
+        source.signal()
+        counts.turn()
+    }
+    loop.add(source)
+    source.signal()
+    loop.run()
+    say("beside a source: \(counts.longestWait)")
+    source.invalidate()
+    var ends: [Int32] = [0, 0]
+    guard unsafe pipe(&ends) == 0, unsafe write(ends[1], "x", 1) == 1 else { return say("no pipe") }
+    var limit = rlimit(rlim_cur: 2048, rlim_max: 2048)
+    unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    counts.drains = 0
+    counts.longestWait = 0
+    for _ in 0..<1000 { try? loop.add(DescriptorSource(descriptor: dup(ends[0])) { _, _ in counts.turn() }) }
+    loop.run()
+    say("beside descriptors: \(counts.longestWait)")
+}
+
 /// Main thread only.
 final class Counts: @unchecked Sendable {
     var descriptors = 0
     var timers = 0
     var drains = 0
+
+    var turns = 0
+    var longestWait = 0
+
+    /// Counts a turn, and every 101st gives the queue work that notes how many turns it has waited. Stops the loop after 50.
+    func turn() {
+        turns += 1
+        guard turns % 101 == 0 else { return }
+        DispatchQueue.main.async { [given = turns] in
+            self.longestWait = max(self.longestWait, self.turns - given)
+            self.drains += 1
+            if self.drains == 50 { EventRunLoop.main.stop() }
+        }
+    }
 
     func fillQueue() {
         DispatchQueue.main.async {
@@ -331,6 +370,7 @@ case "other-mode": otherMode()
 case "nested-in-drain": nestedInDrain()
 case "empty-main": emptyMain()
 case "fairness": fairness()
+case "busy-main": busyMain()
 case "thread-facts": threadFacts()
 case "frames": frames()
 case "threads": threads()

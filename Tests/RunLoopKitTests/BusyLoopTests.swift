@@ -1,0 +1,112 @@
+import Glibc
+import RunLoopKit
+import Testing
+
+/// R16, R36: a loop that always has work at hand asks the kernel only now and then; nobody waits longer for that than eight turns.
+@Suite(.timeLimit(.minutes(1)))
+struct BusyLoopTests {
+    @Test("R36: a descriptor that becomes ready is delivered within nine turns of a source that signals itself")
+    func descriptorBesideSource() async throws {
+        let pipe = try Pipe()
+        let waits = await onLoopThread { loop in
+            let turns = Counter()
+            let writtenAt = Box(0)
+            let waits = Box<[Int]>([])
+            let source = EventSource { source in
+                source.signal()
+                // At another distance from the latest question to the kernel each time.
+                if turns.increment() % 101 == 0 {
+                    writtenAt.value = turns.value
+                    pipe.write("x")
+                }
+            }
+            loop.add(source)
+            source.signal()
+            try? loop.add(
+                DescriptorSource(descriptor: pipe.reader) { _, _ in
+                    _ = pipe.read()
+                    waits.value.append(turns.value - writtenAt.value)
+                    if waits.value.count == 50 { loop.stop() }
+                }
+            )
+            loop.run()
+            return waits.value
+        }
+        #expect(waits.count == 50)
+        #expect(waits.allSatisfy { $0 <= 8 }, "\(waits)")
+    }
+
+    @Test(
+        "R16: the main queue's work is done within nine turns of a source that signals itself, or of a thousand busy descriptors"
+    )
+    func mainQueueBesideWork() throws {
+        let lines = try Fixture.run("RunLoopFixture", "busy-main").lines
+        #expect(lines.count == 2)
+        for line in lines {
+            let most = try #require(Int(line.split(separator: " ").last ?? ""))
+            #expect(most <= 9, "\(line)")
+        }
+    }
+
+    @Test("R36: of five hundred ready descriptors one is delivered a turn, and each once before any twice")
+    func manyReady() async throws {
+        let pipe = try Pipe()
+        pipe.write("x")
+        let count = 500
+        let (order, mostInATurn) = await onLoopThread { loop in
+            let order = Box<[Int]>([])
+            let (inTurn, most) = (Counter(), Box(0))
+            // Of one pipe: so many files would need a higher limit of descriptors, so many numbers may.
+            let copies = (0..<count).map { _ in fcntl(pipe.reader, F_DUPFD_CLOEXEC, 0) }
+            for (index, copy) in copies.enumerated() {
+                try? loop.add(
+                    DescriptorSource(descriptor: copy) { _, _ in
+                        order.value.append(index)
+                        inTurn.increment()
+                        if order.value.count == 2 * count { loop.stop() }
+                    }
+                )
+            }
+            let before = Box(0)
+            loop.add(
+                LoopObserver(activities: .beforeTimers) { _, _ in
+                    most.value = max(most.value, inTurn.value - before.value)
+                    before.value = inTurn.value
+                }
+            )
+            loop.run()
+            for copy in copies { close(copy) }
+            return (order.value, most.value)
+        }
+        #expect(mostInATurn == 1)
+        #expect(Set(order.prefix(count)).count == count)
+        #expect(Set(order.suffix(count)).count == count)
+    }
+
+    @Test("R25, R28: of signals from four threads at once, with a wake-up each, none is lost")
+    func signalStorm() async {
+        let each = 20_000
+        let seen = await onLoopThread { loop in
+            let made = Counter()
+            let seen = Box(0)
+            let source = EventSource { _ in
+                seen.value = made.value
+                if made.value == 4 * each { loop.stop() }
+            }
+            loop.add(source)
+            let threads = (0..<4).map { _ in
+                TestThread {
+                    for _ in 0..<each {
+                        made.increment()
+                        source.signalAndWake()
+                    }
+                }
+            }
+            // For ever: a lost signal shows as the suite's time limit.
+            loop.run()
+            for thread in threads { thread.join() }
+            return seen.value
+        }
+        #expect(seen == 4 * each)
+    }
+}
