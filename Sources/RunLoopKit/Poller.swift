@@ -10,6 +10,7 @@ final class Poller: Sendable {
     /// What an event of the set's own members carries; descriptors' tokens are below.
     static let wakeUpToken = UInt64.max
     static let mainQueueToken = UInt64.max - 1
+    static let clockToken = UInt64.max - 2
     /// Events taken by one wait. What is left over stays in the kernel's list, at its head.
     private static let capacity = 32
 
@@ -18,6 +19,8 @@ final class Poller: Sendable {
     private let harvests = Atomic<UInt64>(0)
     /// Whether the main queue's eventfd is in the set. The loop's thread.
     let watchesMainQueue = Atomic<Bool>(false)
+    /// Whether the wall clock's descriptor is in the set. The loop's thread.
+    let watchesClock = Atomic<Bool>(false)
 
     deinit { close() }
 
@@ -41,6 +44,7 @@ final class Poller: Sendable {
         let fd = epoll.exchange(-1, ordering: .acquiringAndReleasing)
         if fd >= 0 { Glibc.close(fd) }
         watchesMainQueue.store(false, ordering: .relaxed)
+        watchesClock.store(false, ordering: .relaxed)
     }
 
     /// Returns the errno, or nil.
