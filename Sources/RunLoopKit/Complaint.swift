@@ -12,6 +12,10 @@ struct Complaint: Sendable {
     static let itemInvalid = Complaint(bit: 4, text: "an invalid source, timer or observer was not added")
     static let itemOnOtherLoop = Complaint(bit: 8, text: "a timer or observer was not added: it is on another loop")
     static let outOfResources = Complaint(bit: 16, text: "no descriptors left: a loop polls until there are some again")
+    static let cannotWatchClock = Complaint(
+        bit: 32,
+        text: "no descriptors left: a loop looks each second whether the clock was set"
+    )
 
     static func of(_ error: RunLoopError) -> Complaint {
         switch error.code {

@@ -51,10 +51,11 @@ extension DescriptorSource.Events: CustomStringConvertible {
 }
 
 extension EventTimer: CustomStringConvertible {
-    /// For example `timer, order 0, fires in 0.25 seconds, every 1.0 seconds`.
+    /// For example `timer, order 0, fires in 0.25 seconds, tolerance 0.1 seconds, every 1.0 seconds, by the wall clock`.
     public var description: String {
         "timer, order \(order), fires in \(MonotonicInstant.now.duration(to: nextFireDate))"
-            + (repeats ? ", every \(interval)" : "") + (isValid ? "" : ", invalid")
+            + (tolerance > .zero ? ", tolerance \(tolerance)" : "") + (repeats ? ", every \(interval)" : "")
+            + (followsWallClock ? ", by the wall clock" : "") + (isValid ? "" : ", invalid")
     }
 }
 

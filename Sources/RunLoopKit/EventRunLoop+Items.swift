@@ -64,6 +64,7 @@ extension EventRunLoop {
     private func attach(_ item: some LoopItem, to mode: Mode) throws(RunLoopError) {
         let entered = try table.withLock { table throws(RunLoopError) in
             guard !table.hasEnded else { throw RunLoopError(.loopEnded) }
+            if mode == .common { item.willRecordAsCommon() }
             let targets = mode == .common ? table.commonModes : [table.mode(mode)]
             let entered = try enter(item, targets)
             // After the first that can fail, and under the lock that `forgetCommon` takes: an invalid item is never left recorded.

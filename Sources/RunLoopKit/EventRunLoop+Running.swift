@@ -166,9 +166,9 @@ extension EventRunLoop {
         return handled
     }
 
-    private func fireTimers(in mode: LoopMode, at now: MonotonicInstant) {
-        let due = mode.takeDueTimers(at: now)
-        for timer in due { timer.fireIfDue(at: now, in: mode) }
-        mode.recycle(due)
+    /// Those that are due now, and no other (R43). A nested run takes over what is left of them.
+    private func fireTimers(in mode: LoopMode, at now: ClockReading) {
+        mode.withTimers { $0.collectDue(at: now) }
+        while let timer = mode.withTimers({ $0.takeDue() }) { timer.fireIfDue(at: now, in: mode) }
     }
 }

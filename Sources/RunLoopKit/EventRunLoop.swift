@@ -13,6 +13,7 @@ public final class EventRunLoop: Sendable {
     let blocks = BlockQueue()
     let wake = WakeUp()
     let mainQueue = MainQueue()
+    let clockWatch = ClockWatch()
     /// Of the innermost activation. A stop that finds none is undone by the next one's start (R22).
     let stopRequested = Atomic<Bool>(false)
     /// Whether due timers go before ready descriptors this time (R36). The loop's thread; relaxed.
@@ -134,7 +135,8 @@ extension EventRunLoop {
 
     /// When the earliest timer of a mode fires, those in their callout left out; nil if there is none.
     public func nextTimerFireDate(in mode: Mode = .default) -> MonotonicInstant? {
-        let earliest = table.withLock { $0.existing(mode)?.earliestFire }
-        return earliest == .distantFuture ? nil : earliest
+        guard let outlook = table.withLock({ $0.existing(mode)?.timerOutlook }) else { return nil }
+        let earliest = outlook.earliestFire(at: .now(withWall: outlook.hasWallClockTimers))
+        return earliest == .max ? nil : MonotonicInstant(nanoseconds: earliest)
     }
 }

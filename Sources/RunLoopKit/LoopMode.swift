@@ -19,7 +19,11 @@ final class LoopMode: Sendable {
     let hasDescriptors = Atomic<Bool>(false)
     let hasReadyDescriptors = Atomic<Bool>(false)
 
-    private let earliestFireNanoseconds = Atomic<UInt64>(.max)
+    /// The fields of `TimerOutlook`.
+    private let earliestFire = Atomic<UInt64>(.max)
+    private let earliestDeadline = Atomic<UInt64>(.max)
+    private let earliestWallFire = Atomic<UInt64>(.max)
+    private let earliestWallDeadline = Atomic<UInt64>(.max)
 
     let contents = Guarded(Contents())
     let poller = Poller()
@@ -36,8 +40,7 @@ final class LoopMode: Sendable {
         /// A second buffer, to be swapped with `signalled`, so that turns do not allocate.
         var spareSignalled: [EventSource] = []
         var descriptors = DescriptorTable()
-        var timers = TimerHeap()
-        var spareDue: [EventTimer] = []
+        var timers = TimerQueue()
         /// Sorted by order, ties by insertion (R38).
         var observers: [LoopObserver] = []
     }
@@ -110,35 +113,27 @@ extension LoopMode {
 // MARK: - Timers
 
 extension LoopMode {
-    /// When the earliest timer fires, those in their callout left out; `distantFuture` if there is none.
-    var earliestFire: MonotonicInstant {
-        MonotonicInstant(nanoseconds: earliestFireNanoseconds.load(ordering: .acquiring))
+    /// The earliest dates, of timers in their callout left out. The four are not of one moment: who changes one wakes the loop.
+    var timerOutlook: TimerOutlook {
+        TimerOutlook(
+            fire: earliestFire.load(ordering: .acquiring),
+            deadline: earliestDeadline.load(ordering: .acquiring),
+            wallFire: earliestWallFire.load(ordering: .acquiring),
+            wallDeadline: earliestWallDeadline.load(ordering: .acquiring)
+        )
     }
 
     /// Changes the timers; returns what `change` returns.
-    func withTimers<Result: Sendable>(_ change: (inout TimerHeap) -> Result) -> Result {
+    func withTimers<Result: Sendable>(_ change: (inout TimerQueue) -> Result) -> Result {
         contents.withLock { contents in
             let result = change(&contents.timers)
+            let outlook = contents.timers.outlook
             // Releasing, see the type's comment.
-            earliestFireNanoseconds.store(contents.timers.earliest.nanoseconds, ordering: .releasing)
+            earliestFire.store(outlook.fire, ordering: .releasing)
+            earliestDeadline.store(outlook.deadline, ordering: .releasing)
+            earliestWallFire.store(outlook.wallFire, ordering: .releasing)
+            earliestWallDeadline.store(outlook.wallDeadline, ordering: .releasing)
             return result
-        }
-    }
-
-    /// The timers due at `now` in firing order: a snapshot (R43).
-    func takeDueTimers(at now: MonotonicInstant) -> [EventTimer] {
-        contents.withLock { contents in
-            var due = contents.spareDue.take()
-            contents.timers.collectDue(at: now, into: &due)
-            return due
-        }
-    }
-
-    /// Gives a buffer back for the next pass.
-    func recycle(_ buffer: consuming [EventTimer]) {
-        buffer.removeAll(keepingCapacity: true)
-        contents.withLock { contents in
-            if contents.spareDue.capacity < buffer.capacity { swap(&contents.spareDue, &buffer) }
         }
     }
 }

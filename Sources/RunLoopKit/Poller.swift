@@ -10,6 +10,8 @@ final class Poller: Sendable {
     /// What an event of the set's own members carries; descriptors' tokens are below.
     static let wakeUpToken = UInt64.max
     static let mainQueueToken = UInt64.max - 1
+    static let clockToken = UInt64.max - 2
+
     /// What one wait has taken; good for as long as the call that is given it.
     @safe struct Events: ~Copyable {
         fileprivate let harvested: UnsafeBufferPointer<epoll_event>
@@ -38,6 +40,8 @@ final class Poller: Sendable {
     private let timeAsked = Atomic<UInt64>(0)
     /// Whether the main queue's eventfd is in the set. The loop's thread.
     let watchesMainQueue = Atomic<Bool>(false)
+    /// Whether the wall clock's descriptor is in the set. The loop's thread.
+    let watchesClock = Atomic<Bool>(false)
 
     /// The loop's thread.
     private let capacity = Atomic<Int>(Poller.capacities.usual)
@@ -64,6 +68,7 @@ final class Poller: Sendable {
         let fd = epoll.exchange(-1, ordering: .acquiringAndReleasing)
         if fd >= 0 { Glibc.close(fd) }
         watchesMainQueue.store(false, ordering: .relaxed)
+        watchesClock.store(false, ordering: .relaxed)
     }
 
     /// Returns the errno, or nil.

@@ -28,6 +28,13 @@ int run_loop_make_eventfd(void);
 /// Async-signal-safe; leaves errno alone.
 void run_loop_post_eventfd(int fd);
 
+/// A new timerfd that becomes readable when CLOCK_REALTIME is set, and at no time else; non-blocking, closed on exec; the caller owns it.
+/// -1 and errno if the process has no descriptors left.
+int run_loop_make_clock_fd(void);
+
+/// Makes the descriptor from `run_loop_make_clock_fd` wait for the next time the clock is set. Async-signal-safe; leaves errno alone.
+void run_loop_rearm_clock_fd(int fd);
+
 /// The kernel's id of the main thread: that of the process. Async-signal-safe.
 int32_t run_loop_main_tid(void);
 

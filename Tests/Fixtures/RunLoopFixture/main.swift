@@ -364,7 +364,7 @@ func openDescriptors() -> Int {
     return count
 }
 
-switch CommandLine.arguments.dropFirst().first {
+switch CommandLine.arguments.dropFirst().first ?? preloadedScenario {
 case "main-queue": mainQueue()
 case "other-mode": otherMode()
 case "nested-in-drain": nestedInDrain()
@@ -375,6 +375,8 @@ case "thread-facts": threadFacts()
 case "frames": frames()
 case "threads": threads()
 case "no-descriptors": noDescriptors()
+case "clock-steps": clockSteps()
+case "no-clock-descriptor": noClockDescriptor()
 case "idle": idle()
 case "wakes": wakes()
 case "turns": turns(onMain: true)
