@@ -5,8 +5,10 @@ extension EventRunLoop: CustomStringConvertible {
     /// as it was at one moment.
     public var description: String {
         let (modes, common) = table.withLock { table in (table.modes, table.commonModes.map(\.name)) }
+        let queued = requests.waitingCount > 0 ? "  queued: \(requests.waitingCount) perform request\n" : ""
         let head = "EventRunLoop \(label): \(heartbeat.pulse.phase) in \(currentMode?.name ?? "no mode"), "
-        return head + "common modes: \(common.joined(separator: ", "))\n" + modes.map(\.summary).joined(separator: "\n")
+        return head + "common modes: \(common.joined(separator: ", "))\n" + queued
+            + modes.map(\.summary).joined(separator: "\n")
     }
 }
 

@@ -116,7 +116,7 @@ extension EventRunLoop {
     /// Whether nothing could ever happen in the mode (R9, R10).
     private func isEmpty(_ mode: LoopMode) -> Bool {
         if mode.population.load(ordering: .acquiring) > 0 || servesMainQueue(in: mode) { return false }
-        return !blocks.hasBlocks(for: mode)
+        return !blocks.hasBlocks(for: mode) && !requests.hasWaiting(for: mode)
     }
 
     /// On main, in common modes, outside its own callout (R58).
@@ -152,10 +152,12 @@ extension EventRunLoop {
         blocks.recycle(batch)
     }
 
-    /// Performs the signalled sources, or the first of them (R28–R32); says whether any was performed.
+    /// Serves the perform requests (R52), and performs the signalled sources, or the first of them (R28–R32); says whether there was
+    /// any of either.
     private func performSources(_ activation: Activation) -> Bool {
         let mode = activation.mode
-        guard mode.hasSignalledSources.load(ordering: .acquiring) else { return false }
+        let served = serveRequests(in: mode)
+        guard mode.hasSignalledSources.load(ordering: .acquiring) else { return served }
         let pass = mode.takeSignalled()
         var handled = false
         for (index, source) in pass.enumerated() {
@@ -166,7 +168,7 @@ extension EventRunLoop {
             }
         }
         mode.recycle(pass)
-        return handled
+        return handled || served
     }
 
     private func fireTimers(in mode: LoopMode, at now: MonotonicInstant) {

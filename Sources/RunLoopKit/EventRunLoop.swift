@@ -11,6 +11,8 @@ public final class EventRunLoop: Sendable {
     let isMain: Bool
     let table = Mutex(ModeTable())
     let blocks = BlockQueue()
+    let requests = PerformQueue()
+    let delayed = DelayedPerforms()
     let wake = WakeUp()
     let mainQueue = MainQueue()
     /// Of the innermost activation. A stop that finds none is undone by the next one's start (R22).
@@ -78,6 +80,8 @@ public final class EventRunLoop: Sendable {
         }
         _ = consume common
         blocks.close()
+        requests.close()
+        delayed.close()
         owner.withLock { $0.thread = nil }
         heartbeat.end()
     }
