@@ -13,6 +13,7 @@ public final class EventRunLoop: Sendable {
     let blocks = BlockQueue()
     let requests = PerformQueue()
     let delayed = DelayedPerforms()
+    let beforeSleep = BeforeSleepWork()
     let wake = WakeUp()
     let mainQueue = MainQueue()
     /// Of the innermost activation. A stop that finds none is undone by the next one's start (R22).
@@ -82,6 +83,7 @@ public final class EventRunLoop: Sendable {
         blocks.close()
         requests.close()
         delayed.close()
+        beforeSleep.close()
         owner.withLock { $0.thread = nil }
         heartbeat.end()
     }
