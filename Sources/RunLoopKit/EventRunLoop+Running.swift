@@ -57,11 +57,13 @@ extension EventRunLoop {
     private func activate(_ activation: inout Activation) -> RunResult {
         let outer = heartbeat.pulse
         let outerStop = stopRequested.exchange(false, ordering: .acquiringAndReleasing)
+        let outerModeStop = activation.mode.stopRequested.exchange(false, ordering: .acquiringAndReleasing)
         wake.wasConsumed.store(false, ordering: .relaxed)
         notify(.entry, in: activation.mode)
         let result = takeTurns(&activation)
         notify(.exit, in: activation.mode)
         stopRequested.store(outerStop, ordering: .releasing)
+        activation.mode.stopRequested.store(outerModeStop, ordering: .releasing)
         // With a turn of its own, so that a watcher sees the return as a transition even if the phase is that of before.
         heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
         // A wake-up that the nested run has taken may have been meant for the outer one, which may be just about to sleep.
@@ -70,7 +72,7 @@ extension EventRunLoop {
     }
 
     private func takeTurns(_ activation: inout Activation) -> RunResult {
-        if stopRequested.load(ordering: .acquiring) { return .stopped }
+        if isStopped(activation.mode) { return .stopped }
         while true {
             if let result = turn(&activation) { return result }
         }
@@ -105,8 +107,12 @@ extension EventRunLoop {
     private func result(of activation: Activation, handledSource: Bool) -> RunResult? {
         if handledSource && activation.returnsAfterSource { return .handledSource }
         if hasTimedOut(activation) { return .timedOut }
-        if stopRequested.load(ordering: .acquiring) { return .stopped }
+        if isStopped(activation.mode) { return .stopped }
         return isEmpty(activation.mode) ? .finished : nil
+    }
+
+    private func isStopped(_ mode: LoopMode) -> Bool {
+        stopRequested.load(ordering: .acquiring) || mode.stopRequested.load(ordering: .acquiring)
     }
 
     private func hasTimedOut(_ activation: Activation) -> Bool {

@@ -98,6 +98,14 @@ extension EventRunLoop {
         wake.post()
     }
 
+    /// Ends the innermost activation of this mode, at the latest when those nested in it are over, and wakes the loop for it (R17). If
+    /// the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``, which never runs.
+    public func stop(mode: Mode) {
+        guard let mode = table.withLock({ $0.existing(mode) }) else { return }
+        mode.stopRequested.store(true, ordering: .releasing)
+        wake.post()
+    }
+
     /// Ends the loop's present sleep, or, if it does not sleep, the next one at once. Also from a signal handler: lock-free, at most
     /// one `write(2)` (R25, R26).
     public func wakeUp() { wake.post() }

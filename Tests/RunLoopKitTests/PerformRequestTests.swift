@@ -194,7 +194,7 @@ struct PerformRequestTests {
             waiter.value = TestThread {
                 trace.note(outcome { try loop.performAndWait { held.note("ran") } })
             }
-            waitUntil { loop.description.contains("1 perform request") }
+            waitUntil { loop.snapshot.performRequests == 1 }
             return loop
         }
         waiter.value?.join()
