@@ -93,15 +93,20 @@ struct TraceTests {
             return (trace.transitions, text.finish(), json.finish())
         }
         struct Line: Decodable, Equatable {
-            let time_ns: UInt64
+            let time: UInt64
             let mode, from, to: String
             let turn: UInt64
             let depth: Int
+
+            enum CodingKeys: String, CodingKey {
+                case time = "time_ns"
+                case mode, from, to, turn, depth
+            }
         }
         let decoded = try json.split(separator: "\n").map { try JSONDecoder().decode(Line.self, from: Data($0.utf8)) }
         let expected = transitions.map {
             Line(
-                time_ns: $0.time.nanoseconds,
+                time: $0.time.nanoseconds,
                 mode: $0.mode,
                 from: "\($0.from)",
                 to: "\($0.to)",

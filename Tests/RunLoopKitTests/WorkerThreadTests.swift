@@ -190,4 +190,16 @@ struct WorkerThreadTests {
         }
         #expect(held.value.count == 150)
     }
+
+    @Test("A worker that cannot be started is a typed error with the system's reason")
+    func notStarted() throws {
+        let run = try Fixture.run("RunLoopFixture", "no-threads")
+        #expect(run.lines == ["refused: true true", "started"])
+    }
+
+    @Test("R2: workers leave no descriptor and no thread behind, joined or let go")
+    func leavesNothing() throws {
+        let run = try Fixture.run("RunLoopFixture", "workers")
+        #expect(run.lines == ["left behind: 0 descriptors, 0 threads"])
+    }
 }
