@@ -52,6 +52,7 @@ extension EventRunLoop {
         }
         for item in entered { item.didAttach(to: target, of: self) }
         blocks.modesChanged()
+        requests.modesChanged()
     }
 
     /// The modes in the common set.

@@ -55,11 +55,13 @@ extension EventRunLoop {
     private func activate(_ activation: inout Activation) -> RunResult {
         let outer = heartbeat.pulse
         let outerStop = stopRequested.exchange(false, ordering: .acquiringAndReleasing)
+        let outerModeStop = activation.mode.stopRequested.exchange(false, ordering: .acquiringAndReleasing)
         wake.wasConsumed.store(false, ordering: .relaxed)
         notify(.entry, in: activation.mode)
         let result = takeTurns(&activation)
         notify(.exit, in: activation.mode)
         stopRequested.store(outerStop, ordering: .releasing)
+        activation.mode.stopRequested.store(outerModeStop, ordering: .releasing)
         // With a turn of its own, so that a watcher sees the return as a transition even if the phase is that of before.
         heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
         // A wake-up that the nested run has taken may have been meant for the outer one, which may be just about to sleep.
@@ -68,7 +70,7 @@ extension EventRunLoop {
     }
 
     private func takeTurns(_ activation: inout Activation) -> RunResult {
-        if stopRequested.load(ordering: .acquiring) { return .stopped }
+        if isStopped(activation.mode) { return .stopped }
         while true {
             if let result = turn(&activation) { return result }
         }
@@ -102,8 +104,12 @@ extension EventRunLoop {
     private func result(of activation: Activation, handledSource: Bool) -> RunResult? {
         if handledSource && activation.returnsAfterSource { return .handledSource }
         if hasTimedOut(activation) { return .timedOut }
-        if stopRequested.load(ordering: .acquiring) { return .stopped }
+        if isStopped(activation.mode) { return .stopped }
         return isEmpty(activation.mode) ? .finished : nil
+    }
+
+    private func isStopped(_ mode: LoopMode) -> Bool {
+        stopRequested.load(ordering: .acquiring) || mode.stopRequested.load(ordering: .acquiring)
     }
 
     private func hasTimedOut(_ activation: Activation) -> Bool {
@@ -113,7 +119,7 @@ extension EventRunLoop {
     /// Whether nothing could ever happen in the mode (R9, R10).
     private func isEmpty(_ mode: LoopMode) -> Bool {
         if mode.population.load(ordering: .acquiring) > 0 || servesMainQueue(in: mode) { return false }
-        return !blocks.hasBlocks(for: mode)
+        return !blocks.hasBlocks(for: mode) && !requests.hasWaiting(for: mode)
     }
 
     /// On main, in common modes, outside its own callout (R58).
@@ -149,10 +155,12 @@ extension EventRunLoop {
         blocks.recycle(batch)
     }
 
-    /// Performs the signalled sources, or the first of them (R28–R32); says whether any was performed.
+    /// Serves the perform requests (R52), and performs the signalled sources, or the first of them (R28–R32); says whether there was
+    /// any of either.
     private func performSources(_ activation: Activation) -> Bool {
         let mode = activation.mode
-        guard mode.hasSignalledSources.load(ordering: .acquiring) else { return false }
+        let served = serveRequests(in: mode)
+        guard mode.hasSignalledSources.load(ordering: .acquiring) else { return served }
         let pass = mode.takeSignalled()
         var handled = false
         for (index, source) in pass.enumerated() {
@@ -163,7 +171,7 @@ extension EventRunLoop {
             }
         }
         mode.recycle(pass)
-        return handled
+        return handled || served
     }
 
     /// Those that are due now, and no other (R43). A nested run takes over what is left of them.

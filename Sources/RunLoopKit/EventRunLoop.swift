@@ -11,6 +11,9 @@ public final class EventRunLoop: Sendable {
     let isMain: Bool
     let table = Mutex(ModeTable())
     let blocks = BlockQueue()
+    let requests = PerformQueue()
+    let delayed = DelayedPerforms()
+    let beforeSleep = BeforeSleepWork()
     let wake = WakeUp()
     let mainQueue = MainQueue()
     let clockWatch = ClockWatch()
@@ -79,6 +82,9 @@ public final class EventRunLoop: Sendable {
         }
         _ = consume common
         blocks.close()
+        requests.close()
+        delayed.close()
+        beforeSleep.close()
         owner.withLock { $0.thread = nil }
         heartbeat.end()
     }
@@ -90,6 +96,14 @@ extension EventRunLoop {
     /// Ends the innermost activation as soon as its turn is over, and wakes the loop for it (R22, R23).
     public func stop() {
         stopRequested.store(true, ordering: .releasing)
+        wake.post()
+    }
+
+    /// Ends the innermost activation of this mode, at the latest when those nested in it are over, and wakes the loop for it (R17). If
+    /// the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``, which never runs.
+    public func stop(mode: Mode) {
+        guard let mode = table.withLock({ $0.existing(mode) }) else { return }
+        mode.stopRequested.store(true, ordering: .releasing)
         wake.post()
     }
 

@@ -15,6 +15,8 @@ final class LoopMode: Sendable {
     let observedActivities = Atomic<UInt32>(0)
     /// How many sources and timers there are: what keeps a mode from being empty (R9).
     let population = Atomic<Int>(0)
+    /// Of the innermost activation of this mode; see ``EventRunLoop/stop(mode:)``.
+    let stopRequested = Atomic<Bool>(false)
     let hasSignalledSources = Atomic<Bool>(false)
     let hasDescriptors = Atomic<Bool>(false)
     let hasReadyDescriptors = Atomic<Bool>(false)

@@ -6,6 +6,8 @@ struct ModeTable: Sendable {
     private(set) var modes: [LoopMode] = []
     private var byName: [String: LoopMode] = [:]
     private(set) var commonItems: [any LoopItem] = []
+    /// What is put into each mode that comes to be. Called under the loop's lock.
+    var everywhere: [ObjectIdentifier: @Sendable (LoopMode) -> Void] = [:]
     /// The loop's thread has ended: nothing comes in any more.
     private(set) var hasEnded = false
 
@@ -27,6 +29,7 @@ struct ModeTable: Sendable {
         let mode = LoopMode(name: name, index: modes.count)
         modes.append(mode)
         byName[name] = mode
+        for put in everywhere.values { put(mode) }
         return mode
     }
 
@@ -45,6 +48,7 @@ struct ModeTable: Sendable {
     /// Refuses everything from now on; returns what must be released outside the lock.
     mutating func end() -> [any LoopItem] {
         hasEnded = true
+        everywhere = [:]
         defer { commonItems = [] }
         return commonItems
     }

@@ -269,6 +269,8 @@ func loopFrame() -> String {
     let drain: @convention(c) () -> Void = event_run_loop_is_servicing_the_main_dispatch_queue
     let wait: @convention(c) (Int32, UnsafeMutablePointer<epoll_event>, Int32, Int64) -> Int32 =
         unsafe event_run_loop_wait
+    let requestWait: @convention(c) (UnsafeMutablePointer<UInt32>, UInt64) -> Bool =
+        unsafe event_run_loop_wait_for_a_perform_request
     let starts = unsafe [
         "event_run_loop_is_calling_out_to_an_observer": start(event_run_loop_is_calling_out_to_an_observer),
         "event_run_loop_is_calling_out_to_a_block": start(event_run_loop_is_calling_out_to_a_block),
@@ -276,6 +278,9 @@ func loopFrame() -> String {
         "event_run_loop_is_calling_out_to_a_descriptor_source":
             start(event_run_loop_is_calling_out_to_a_descriptor_source),
         "event_run_loop_is_calling_out_to_a_timer": start(event_run_loop_is_calling_out_to_a_timer),
+        "event_run_loop_is_calling_out_to_a_perform_request":
+            start(event_run_loop_is_calling_out_to_a_perform_request),
+        "event_run_loop_wait_for_a_perform_request": UInt(bitPattern: unsafeBitCast(requestWait, to: Int.self)),
         "event_run_loop_is_servicing_the_main_dispatch_queue": UInt(bitPattern: unsafeBitCast(drain, to: Int.self)),
         "event_run_loop_wait": UInt(bitPattern: unsafeBitCast(wait, to: Int.self)),
     ]
@@ -373,6 +378,9 @@ case "fairness": fairness()
 case "busy-main": busyMain()
 case "thread-facts": threadFacts()
 case "frames": frames()
+case "request-frames": requestFrames()
+case "no-threads": noThreads()
+case "workers": workers()
 case "threads": threads()
 case "no-descriptors": noDescriptors()
 case "clock-steps": clockSteps()
