@@ -1,4 +1,4 @@
-// Shows the thread sanitizer the contended half of Synchronization.Mutex. To be preloaded into a sanitized program (scripts/tsan).
+// Shows the thread sanitizer the contended half of Synchronization.Mutex. scripts/tsan preloads it.
 //
 // The mutex's fast paths are atomics, emitted into the code that uses them, and so instrumented. The slow ones are two functions of
 // libswiftSynchronization, which is not: there the lock changes hands unseen, and all that it guards looks like a race. These two stand
