@@ -11,6 +11,7 @@ internal import CRunLoopShims
 //   event_run_loop_is_calling_out_to_a_timer                 a timer
 //   event_run_loop_is_calling_out_to_a_perform_request       a perform request
 //   event_run_loop_is_servicing_the_main_dispatch_queue      the main queue, and with it the main actor
+//   event_run_loop_is_running_a_task                         a task's job, that of a pinned actor included
 //   event_run_loop_wait                                      nothing: the loop is at rest
 //   event_run_loop_wait_for_a_perform_request                nothing: the thread waits for another's loop
 //
@@ -91,6 +92,19 @@ func callOut(_ request: PerformRequest.Boxed) {
             { context in
                 let request = unsafe context.assumingMemoryBound(to: PerformRequest.Boxed.self).pointee
                 request.body()
+            },
+            context
+        )
+    }
+}
+
+func callOut(_ job: JobQueue.Job, loop: EventRunLoop) {
+    var call = (job, loop)
+    unsafe withUnsafeMutablePointer(to: &call) { context in
+        unsafe event_run_loop_is_running_a_task(
+            { context in
+                let (job, loop) = unsafe context.assumingMemoryBound(to: (JobQueue.Job, EventRunLoop).self).pointee
+                loop.run(job)
             },
             context
         )

@@ -16,6 +16,10 @@ struct Complaint: Sendable {
         bit: 32,
         text: "no descriptors left: a loop looks each second whether the clock was set"
     )
+    static let taskAfterEnd = Complaint(
+        bit: 64,
+        text: "a task or an actor is on a loop whose thread has ended; it runs on a dispatch queue"
+    )
 
     static func of(_ error: RunLoopError) -> Complaint {
         switch error.code {
