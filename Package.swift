@@ -117,6 +117,7 @@ let package = Package(
         .testTarget(
             name: "RunLoopKitTests",
             dependencies: ["RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture"],
+            exclude: ["Foreign/README.md"],
             swiftSettings: swift
         ),
         .target(
