@@ -55,6 +55,7 @@ extension EventRunLoop {
     private func activate(_ activation: inout Activation) -> RunResult {
         let outer = heartbeat.pulse
         let outerStop = stopRequested.exchange(false, ordering: .acquiringAndReleasing)
+        activation.mode.takeOverPass()
         wake.wasConsumed.store(false, ordering: .relaxed)
         notify(.entry, in: activation.mode)
         let result = takeTurns(&activation)
@@ -154,15 +155,25 @@ extension EventRunLoop {
         let mode = activation.mode
         guard mode.hasSignalledSources.load(ordering: .acquiring) else { return false }
         let pass = mode.takeSignalled()
+        // The common case: one source, and so nothing that a nested run could take over.
+        let handled = pass.count == 1 ? pass[0].performIfSignalled(in: mode) : perform(pass, activation)
+        mode.recycle(pass)
+        return handled
+    }
+
+    @inline(never)
+    private func perform(_ pass: [EventSource], _ activation: Activation) -> Bool {
+        let mode = activation.mode
+        let number = mode.openPass()
+        defer { mode.closePass() }
         var handled = false
         for (index, source) in pass.enumerated() {
             if source.performIfSignalled(in: mode) { handled = true }
             if handled && activation.returnsAfterSource && index + 1 < pass.count {
-                mode.putBack(pass[(index + 1)...])
+                if !mode.wasTakenOver(since: number) { mode.putBack(pass[(index + 1)...]) }
                 break
             }
         }
-        mode.recycle(pass)
         return handled
     }
 

@@ -118,7 +118,10 @@ extension EventSource {
 
     private func begin(in mode: LoopMode) -> Boxed? {
         state.withLock { state in
-            if let index = state.places.firstIndex(where: { $0.mode === mode }) { state.places[index].ticket = false }
+            if let index = state.places.firstIndex(where: { $0.mode === mode }) {
+                state.places[index].ticket = false
+                mode.dequeueIfTakenOver(self)
+            }
             guard state.isSignalled, let perform = state.perform else { return nil }
             guard !state.isPerforming else {
                 state.wasPassedOver = true
@@ -129,6 +132,14 @@ extension EventSource {
             _ = hasQueuedSignal.exchange(false, ordering: .acquiringAndReleasing)
             state.isPerforming = true
             return perform
+        }
+    }
+
+    /// Queues the source again if it waits in a pass over the mode.
+    func enqueueIfTaken(from mode: LoopMode) {
+        state.withLock { state in
+            guard state.isSignalled, state.places.contains(where: { $0.mode === mode && $0.ticket }) else { return }
+            mode.enqueueAgain(self)
         }
     }
 

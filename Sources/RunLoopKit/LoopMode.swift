@@ -18,6 +18,10 @@ final class LoopMode: Sendable {
     let hasSignalledSources = Atomic<Bool>(false)
     let hasDescriptors = Atomic<Bool>(false)
     let hasReadyDescriptors = Atomic<Bool>(false)
+    /// How many passes over several signalled sources are on the stack, and how often nested runs have taken one of these over. Written
+    /// by the loop's thread; relaxed.
+    private let openPasses = Atomic<Int>(0)
+    private let takeOvers = Atomic<Int>(0)
 
     private let earliestFireNanoseconds = Atomic<UInt64>(.max)
 
@@ -71,6 +75,43 @@ extension LoopMode {
         }
         if taken.count > 1 { taken.sort { ($0.order, $0.signalSequence) < ($1.order, $1.signalSequence) } }
         return taken
+    }
+
+    /// A pass over several sources begins. Returns what ``wasTakenOver(since:)`` asks for.
+    func openPass() -> Int {
+        openPasses.add(1, ordering: .relaxed)
+        return takeOvers.load(ordering: .relaxed)
+    }
+
+    func closePass() {
+        let isLast = openPasses.subtract(1, ordering: .relaxed).newValue == 0
+        if isLast { takeOvers.store(0, ordering: .relaxed) }
+    }
+
+    /// Whether a run that a source of the pass has nested has queued the rest: what is left is in the queue then, or performed.
+    func wasTakenOver(since openPass: Int) -> Bool { takeOvers.load(ordering: .relaxed) != openPass }
+
+    /// Queues again what the passes further up the stack have not come to: a nested run performs it as well (R23). They go on
+    /// with what it leaves.
+    func takeOverPass() {
+        guard openPasses.load(ordering: .relaxed) > 0 else { return }
+        takeOvers.add(1, ordering: .relaxed)
+        for source in contents.withLock({ Array($0.sources.values) }) { source.enqueueIfTaken(from: self) }
+    }
+
+    /// Queues a source that stands in a pass, unless it stands in the queue as well.
+    func enqueueAgain(_ source: EventSource) {
+        contents.withLock { contents in
+            guard !contents.signalled.contains(where: { $0 === source }) else { return }
+            contents.signalled.append(source)
+        }
+        hasSignalledSources.store(true, ordering: .releasing)
+    }
+
+    /// Takes a source out of the queue where it stands besides a pass.
+    func dequeueIfTakenOver(_ source: EventSource) {
+        guard takeOvers.load(ordering: .relaxed) > 0 else { return }
+        contents.withLock { $0.signalled.removeAll { $0 === source } }
     }
 
     /// Puts back what a pass did not come to, unless it has left the mode since, and keeps the buffer.
