@@ -12,8 +12,14 @@ struct CorebaseRunLoopTests {
     @Test(
         "R23, R28: a source that runs another mode is performed once, one that is in both modes in the nested run as well",
         .stands(
-            for: "corebase source.1", "corebase source.2", "corebase source.3", "corebase source.4",
-            "corebase source.5", "corebase source.6", "corebase source.7", "corebase source.8"
+            for: "corebase source.1",
+            "corebase source.2",
+            "corebase source.3",
+            "corebase source.4",
+            "corebase source.5",
+            "corebase source.6",
+            "corebase source.7",
+            "corebase source.8"
         )
     )
     func twoModes() async {

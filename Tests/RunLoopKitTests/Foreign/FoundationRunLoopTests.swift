@@ -51,7 +51,7 @@ struct FoundationRunLoopTests {
     func earliestFireDate() async {
         let (before, asked, date) = await onLoopThread { loop in
             let before = loop.nextTimerFireDate()
-            let timer = EventTimer(after: .seconds(60))  { _ in }
+            let timer = EventTimer(after: .seconds(60)) { _ in }
             loop.add(EventTimer(after: .seconds(90)) { _ in })
             loop.add(timer)
             return (before, loop.nextTimerFireDate(), timer.nextFireDate)
@@ -131,4 +131,3 @@ struct FoundationRunLoopTests {
         #expect(run.lines == ["async 1", "handledSource", "async 2", "handledSource", "timer", "stopped"])
     }
 }
-

@@ -40,8 +40,12 @@ struct GNUstepRunLoopTests {
     @Test(
         "R18: a run until the distant past, or for no time, comes back without having slept",
         .stands(
-            for: "GNUstep general.5", "GNUstep general.6", "GNUstep general.7", "GNUstep general.8",
-            "GNUstep general.9", "GNUstep general.10"
+            for: "GNUstep general.5",
+            "GNUstep general.6",
+            "GNUstep general.7",
+            "GNUstep general.8",
+            "GNUstep general.9",
+            "GNUstep general.10"
         ),
         arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)]
     )

@@ -152,7 +152,8 @@ struct WebKitRunLoopTests {
     @Test(
         "R3: a loop is run by its own thread, and another thread that tries is told by a trap",
         .stands(
-            for: "WTF_RunLoop.CapabilityIsCurrentIsSupported", "WTF_RunLoop.CapabilityIsCurrentNegativeDeathTest"
+            for: "WTF_RunLoop.CapabilityIsCurrentIsSupported",
+            "WTF_RunLoop.CapabilityIsCurrentNegativeDeathTest"
         )
     )
     func ownThreadOnly() async {
