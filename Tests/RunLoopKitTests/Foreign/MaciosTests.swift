@@ -6,7 +6,7 @@ import Testing
 struct MaciosTests {
     @Test(
         "R5: the main loop lists its modes, has none current before it runs, and can run the first one listed",
-        .stands(for: "RunLoopTest.AllModes", "RunLoopTest.CurrentMode", "RunLoopTest.RunInMode")
+        .stands(for: "macios RunLoopTest.AllModes", "macios RunLoopTest.CurrentMode", "macios RunLoopTest.RunInMode")
     )
     func mainModes() throws {
         let run = try Fixture.run("RunLoopFixture", "foreign main-modes")
@@ -15,7 +15,7 @@ struct MaciosTests {
 
     @Test(
         "R41: a timer made on one thread and added on another fires there, twice, and ends there",
-        .stands(for: "TimerTest.Bug17793", "TimerTest.Bug2443")
+        .stands(for: "macios TimerTest.Bug17793", "macios TimerTest.Bug2443")
     )
     func madeElsewhere() async {
         let fires = Counter()
@@ -30,7 +30,7 @@ struct MaciosTests {
         #expect(result == .finished)
     }
 
-    @Test("The callback gets the timer that fires", .stands(for: "TimerTest.CreateTimer_NewSignature"))
+    @Test("The callback gets the timer that fires", .stands(for: "macios TimerTest.CreateTimer_NewSignature"))
     func passedItself() async {
         let passed = Box<EventTimer?>(nil)
         let timer = EventTimer(after: .milliseconds(2)) { passed.value = $0 }

@@ -6,7 +6,7 @@ import Testing
 struct PyObjCRunLoopTests {
     @Test(
         "R14, R17: results and activities have the platform's numbers",
-        .stands(for: "TestRunLoop(PyObjC).testConstants")
+        .stands(for: "PyObjC TestRunLoop.testConstants")
     )
     func numbers() {
         let results: [EventRunLoop.RunResult] = [.finished, .stopped, .timedOut, .handledSource]
@@ -20,7 +20,7 @@ struct PyObjCRunLoopTests {
 
     @Test(
         "R4, R11: a loop lists its modes, one made common among them; a mode that nobody filled is finished at once",
-        .stands(for: "TestRunLoop(PyObjC).testRunloop")
+        .stands(for: "PyObjC TestRunLoop.testRunloop")
     )
     func inspection() async {
         let (modes, next, isWaiting, result) = await onLoopThread { loop in
@@ -40,7 +40,7 @@ struct PyObjCRunLoopTests {
 
     @Test(
         "R38: an observer keeps what it was made with, and sees the activities it asked for and no others",
-        .stands(for: "TestRunLoop(PyObjC).testObserver")
+        .stands(for: "PyObjC TestRunLoop.testObserver")
     )
     func observer() async {
         let (trace, contained, isValid) = await onLoopThread { loop in
@@ -67,7 +67,7 @@ struct PyObjCRunLoopTests {
 
     @Test(
         "R41: a timer's date can be moved before it is on a loop; one whose date has passed fires at once, then on its grid",
-        .stands(for: "TestRunLoop(PyObjC).testTimer")
+        .stands(for: "PyObjC TestRunLoop.testTimer")
     )
     func timer() async {
         let (moved, fires, contained) = await onLoopThread { loop in
@@ -94,7 +94,7 @@ struct PyObjCRunLoopTests {
 
     @Test(
         "R33: a source is told its loop and mode as it comes and goes, and is performed only when signalled",
-        .stands(for: "TestRunLoop(PyObjC).testSource")
+        .stands(for: "PyObjC TestRunLoop.testSource")
     )
     func source() async {
         let (trace, order) = await onLoopThread { loop in
@@ -124,7 +124,7 @@ struct PyObjCRunLoopTests {
 
     @Test(
         "R20: a mode that holds nothing but a block runs the block",
-        .stands(for: "TestRunLoop(PyObjC).testFunctions10_6")
+        .stands(for: "PyObjC TestRunLoop.testFunctions10_6")
     )
     func block() async {
         let ran = await onLoopThread { loop in
@@ -138,7 +138,7 @@ struct PyObjCRunLoopTests {
 
     @Test(
         "R40: an observer of all activities that does not repeat sees one; a one-shot's callback gets the timer itself",
-        .stands(for: "TestRunLoop(PyObjC).testFunctions10_7")
+        .stands(for: "PyObjC TestRunLoop.testFunctions10_7")
     )
     func handlers() async {
         let (seen, isSame) = await onLoopThread { loop in

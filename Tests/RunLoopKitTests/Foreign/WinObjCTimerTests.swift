@@ -91,7 +91,10 @@ struct WinObjCTimerTests {
 
     @Test(
         "R48: a timer keeps what its callback needs until it fires, and no longer",
-        .stands(for: "NSTimer.ScheduledTimerWithTimeIntervalWithInvocation")
+        .stands(
+            for: "NSTimer.ScheduledTimerWithTimeIntervalWithInvocation",
+            "PyObjC TestNSTimer.testPythonLeakage"
+        )
     )
     func argument() async {
         let (seen, freed) = await onLoopThread { loop in
