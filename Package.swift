@@ -134,6 +134,7 @@ let package = Package(
                 "RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "ConcurrencyFixture",
                 "ClientFixture",
             ],
+            exclude: ["Foreign/README.md"],
             swiftSettings: swift
         ),
         .target(

@@ -55,6 +55,9 @@ extension EventRunLoop {
         requests.modesChanged()
     }
 
+    /// The modes that the loop has, in the order of their making; the default mode is the first. Any thread.
+    public var modes: [Mode] { table.withLock { $0.modes.map { Mode($0.name) } } }
+
     /// The modes in the common set.
     public var commonModes: [Mode] { table.withLock { $0.commonModes.map { Mode($0.name) } } }
 }

@@ -135,8 +135,16 @@ extension EventRunLoop {
     }
 
     private func enqueue(_ block: BlockQueue.Block, wake: Bool) {
+        // A block is enough to make a mode that can be run (R4).
+        if case .named(let modes) = block.modes { make(modes) }
         guard blocks.append(block) else { return Complaint.loopEnded.make() }
         if wake { self.wake.post() }
+    }
+
+    private func make(_ modes: Set<Mode>) {
+        table.withLock { table in
+            for mode in modes where mode != .common { _ = table.mode(mode) }
+        }
     }
 
     /// The mode that runs now, that of the innermost activation; nil if none runs.

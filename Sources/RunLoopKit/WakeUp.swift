@@ -45,7 +45,6 @@ final class WakeUp: Sendable {
     /// Acquiring and releasing: the exchange always writes, so what the caller did before is visible to the `consume` that reads
     /// this write or a later one of the same kind.
     func post() {
-        guard state.load(ordering: .sequentiallyConsistent) != WakeUp.pending else { return }
         guard state.exchange(WakeUp.pending, ordering: .acquiringAndReleasing) == WakeUp.sleeping else { return }
         run_loop_post_eventfd(eventfd.load(ordering: .acquiring))
     }

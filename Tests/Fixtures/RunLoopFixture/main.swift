@@ -393,6 +393,7 @@ case "idle": idle()
 case "wakes": wakes()
 case "turns": turns(onMain: true)
 case "turns-elsewhere": turns(onMain: false)
+case "foreign": foreignScenario()
 default:
     say("unknown scenario")
     exit(64)
