@@ -39,6 +39,10 @@ extension EventRunLoop {
         heartbeat.publish(.waiting, modeIndex: mode.index, turn: heartbeat.pulse.turn)
         let arrival = waitForArrival(activation)
         notify(.afterWaiting, in: mode)
+        // What has become due while the observers ran belongs to the same fire (R43).
+        if case .timers = arrival, mode.observedActivities.load(ordering: .relaxed) & Activity.afterWaiting.rawValue != 0 {
+            return .timers(now: .now)
+        }
         return arrival
     }
 

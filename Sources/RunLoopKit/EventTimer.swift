@@ -87,7 +87,7 @@ public final class EventTimer: Sendable {
 
     /// Calls back now, due or not. Ends a one-shot; leaves a repeating timer's grid as it is (R47). Call it on the timer's loop.
     public func fire() {
-        guard let callback = begin(dueAt: .distantFuture, in: nil) else { return }
+        guard let callback = begin(dueAt: .distantFuture, on: nil) else { return }
         callOut(callback, timer: self)
         end(isScheduled: false)
     }
@@ -113,17 +113,20 @@ public final class EventTimer: Sendable {
 // MARK: - The loop's side
 
 extension EventTimer {
-    /// Fires if the timer is still as the snapshot of due timers found it: valid, due, not in its callout, in the mode (R43).
-    func fireIfDue(at now: MonotonicInstant, in mode: LoopMode) {
-        guard let callback = begin(dueAt: now, in: mode) else { return }
+    /// Fires if the timer is still as the snapshot of due timers found it: valid, due, not in its callout, on the loop (R43).
+    func fireIfDue(at now: MonotonicInstant, on loop: EventRunLoop) {
+        guard let callback = begin(dueAt: now, on: loop) else { return }
         callOut(callback, timer: self)
         end(isScheduled: true)
     }
 
-    private func begin(dueAt now: MonotonicInstant, in mode: LoopMode?) -> Boxed? {
+    private func begin(dueAt now: MonotonicInstant, on loop: EventRunLoop?) -> Boxed? {
         state.withLock { state in
-            guard !state.isFiring, state.fireDate <= now, let callback = state.callback else { return nil }
-            if let mode, !state.places.isIn(mode) { return nil }
+            // Another timer's callout may have moved it to a date that has come meanwhile.
+            guard !state.isFiring, state.fireDate <= now || state.fireDate.hasPassed, let callback = state.callback else {
+                return nil
+            }
+            if let loop, !state.places.contains(where: { $0.loop === loop }) { return nil }
             state.isFiring = true
             // Out of the heaps: a nested run neither fires it nor waits for it.
             for place in state.places { place.mode.withTimers { $0.withdraw(place.ticket) } }

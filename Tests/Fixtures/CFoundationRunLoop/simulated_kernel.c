@@ -145,7 +145,10 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *new_value, struc
 
 void dispatch_source_set_timer(void *source, uint64_t start, uint64_t interval, uint64_t leeway) {
     // Foundation times its runs by such a timer. Under a simulated kernel `arrival` knows the runs and their time.
-    if (kernel != NULL && kernel->arrival != NULL) { return; }
+    if (kernel != NULL && kernel->timed != NULL) {
+        kernel->timed(kernel->context);
+        return;
+    }
     static void (*_Atomic real)(void *, uint64_t, uint64_t, uint64_t);
     if (real == NULL) {
         real = (void (*)(void *, uint64_t, uint64_t, uint64_t))dlsym(RTLD_NEXT, "dispatch_source_set_timer");

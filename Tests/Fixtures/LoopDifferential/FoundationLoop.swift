@@ -39,7 +39,7 @@ final class FoundationLoop: LoopUnderTest {
             unsafe Object(ref: CFStringCreateWithCString(nil, Place.mode(mode).name, utf8))
         }
         modes = unsafe [Object(ref: kCFRunLoopDefaultMode)] + named
-        player.kernel.useArrival(mainQueue: mainQueueFd) { _ in -1 }
+        player.kernel.useArrival(mainQueue: mainQueueFd) { _ in -1 } timed: {}
         loop = unsafe Object(ref: CFRunLoopGetCurrent())
         wakeFd = player.kernel.lastEventfd
         timerFds.append(player.kernel.lastTimerfd)
@@ -47,7 +47,11 @@ final class FoundationLoop: LoopUnderTest {
         makeSources()
         makeTimers()
         makeObservers()
-        player.kernel.useArrival(mainQueue: mainQueueFd) { [unowned self] in arrival(maySleep: $0) }
+        player.kernel.useArrival(mainQueue: mainQueueFd) { [unowned self] in
+            arrival(maySleep: $0)
+        } timed: {
+            player.beginTime()
+        }
     }
 
     deinit {

@@ -9,8 +9,10 @@ final class Player: @unchecked Sendable {
     /// One run that is under way.
     struct Frame {
         let mode: Int
-        /// On the simulated clock; nil for never.
-        let deadline: UInt64?
+        /// Nil for ever.
+        let timeout: UInt64?
+        /// On the simulated clock, once the run's time has begun; nil for never.
+        var deadline: UInt64?
         let returnsAfterSource: Bool
         var hasEntered = false
         var isStopped = false
@@ -33,6 +35,8 @@ final class Player: @unchecked Sendable {
     private static let turnLimit = 60
     private static let operationLimit = 300
     private static let depthLimit = 3
+    /// Ten seconds: longer than anything lasts that comes to an end by itself.
+    private static let longTime: UInt64 = 10_000_000_000
 
     let script: Script
     /// Known differences that are not met.
@@ -124,6 +128,7 @@ final class Player: @unchecked Sendable {
 extension Player {
     /// The loop's thread is about to sleep and nothing is ready.
     func rest(until: UInt64) -> Bool {
+        guard until > kernel.now else { return true }
         if !whenAsleep.isEmpty, !isEnding {
             let operations = whenAsleep.removeFirst()
             note("asleep\(loop.isWaiting ? "" : ", not waiting")")
@@ -131,6 +136,8 @@ extension Player {
             return false
         }
         guard until < SimulatedKernel.horizon else {
+            // An engine may find that out some time later than the other, without a turn: it slept for a timer that has been removed.
+            kernel.now = (kernel.now / Player.longTime + 1) * Player.longTime
             note("nothing to wake for")
             stop()
             return false
@@ -155,9 +162,15 @@ extension Player {
         switch when {
         case .now: kernel.now = date - 500
         case .soon(let milliseconds): date += UInt64(milliseconds - 1) * 1_000_000
-        case .never: date += 1_000_000_000_000
+        case .never: date += 1_000_000_000_000_000
         }
         return date
+    }
+
+    /// The innermost run is under way.
+    func beginTime() {
+        guard let timeout = frames.last?.timeout else { return }
+        frames[frames.count - 1].deadline = kernel.now + timeout
     }
 
     private func stop() {
@@ -361,7 +374,7 @@ extension Player {
             case .milliseconds(let milliseconds): UInt64(milliseconds) * 1_000_000 + 250
             case .forEver: nil
             }
-        frames.append(Frame(mode: mode, deadline: timeout.map { kernel.now + $0 }, returnsAfterSource: returnAfterSource))
+        frames.append(Frame(mode: mode, timeout: timeout, returnsAfterSource: returnAfterSource))
         let result = loop.run(place, for: timeout, returnAfterSource: returnAfterSource)
         frames.removeLast()
         note("run ends: \(result)")
@@ -369,7 +382,7 @@ extension Player {
 
     private func runForEver() {
         guard canRun(0) else { return note("no run") }
-        frames.append(Frame(mode: 0, deadline: nil, returnsAfterSource: false))
+        frames.append(Frame(mode: 0, timeout: nil, returnsAfterSource: false))
         loop.runForEver()
         frames.removeLast()
         note("run ends")

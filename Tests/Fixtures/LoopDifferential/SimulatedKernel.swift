@@ -10,11 +10,12 @@ import CFoundationRunLoop
     /// A thousand seconds, so that nothing is near zero.
     static let start: UInt64 = 1_000_000_000_000
     /// No script lasts longer.
-    static let horizon: UInt64 = start + 100_000_000_000
+    static let horizon: UInt64 = start + 100_000_000_000_000
 
     private let state: UnsafeMutablePointer<simulated_kernel>
     private let rest: Rest
     private var arrival: Arrival?
+    private var timed: () -> Void = {}
 
     init(rest: @escaping Rest) {
         self.rest = rest
@@ -28,6 +29,7 @@ import CFoundationRunLoop
                     return unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue().rest(until)
                 },
                 arrival: nil,
+                timed: nil,
                 arrived_fd: -1,
                 main_queue_fd: -1,
                 serves_main_queue: false,
@@ -57,13 +59,18 @@ import CFoundationRunLoop
     static func leave() { simulated_kernel_enter(nil) }
 
     /// For Foundation, before its loop is made.
-    func useArrival(mainQueue: Int32, _ arrival: @escaping Arrival) {
+    func useArrival(mainQueue: Int32, _ arrival: @escaping Arrival, timed: @escaping () -> Void) {
         self.arrival = arrival
+        self.timed = timed
         unsafe state.pointee.main_queue_fd = mainQueue
         unsafe state.pointee.arrival = { context, maySleep in
             guard let context = unsafe context else { return -1 }
             let kernel = unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue()
             return kernel.arrival?(maySleep) ?? -1
+        }
+        unsafe state.pointee.timed = { context in
+            guard let context = unsafe context else { return }
+            unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue().timed()
         }
     }
 

@@ -22,6 +22,8 @@ struct simulated_kernel {
     /// Set if the engine waits as Foundation does, with ppoll on an epoll set. Which descriptor of it is ready; -1 if none. Does the
     /// sleeping itself. Null for an engine that waits with epoll alone.
     int (*_Nullable arrival)(void *_Nullable context, bool may_sleep);
+    /// Set with it: a run's time begins now.
+    void (*_Nullable timed)(void *_Nullable context);
     /// What `arrival` has said, for the epoll_wait that follows.
     int arrived_fd;
     /// The main queue's, or -1; and whether the present wait has it in its set.
