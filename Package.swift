@@ -114,9 +114,16 @@ let package = Package(
             path: "Tests/Fixtures/AsyncMainFixture",
             swiftSettings: swift
         ),
+        .target(name: "CFoundationRunLoop", path: "Tests/Fixtures/CFoundationRunLoop", cSettings: c),
+        .executableTarget(
+            name: "LoopDifferential",
+            dependencies: ["RunLoopKit", "CFoundationRunLoop"],
+            path: "Tests/Fixtures/LoopDifferential",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "RunLoopKitTests",
-            dependencies: ["RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture"],
+            dependencies: ["RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "LoopDifferential"],
             swiftSettings: swift
         ),
         .target(

@@ -38,11 +38,10 @@ extension EventRunLoop {
         notify(.beforeWaiting, in: mode)
         heartbeat.publish(.waiting, modeIndex: mode.index, turn: heartbeat.pulse.turn)
         let arrival = waitForArrival(activation)
+        let isObserved = mode.observedActivities.load(ordering: .relaxed) & Activity.afterWaiting.rawValue != 0
         notify(.afterWaiting, in: mode)
-        // What has become due while the observers ran belongs to the same fire (R43).
-        if case .timers = arrival, mode.observedActivities.load(ordering: .relaxed) & Activity.afterWaiting.rawValue != 0 {
-            return .timers(now: .now)
-        }
+        // What has become due while the observers ran is in the same snapshot (R43).
+        if isObserved, case .timers = arrival { return .timers(now: .now) }
         return arrival
     }
 

@@ -123,7 +123,8 @@ extension EventTimer {
     private func begin(dueAt now: MonotonicInstant, on loop: EventRunLoop?) -> Boxed? {
         state.withLock { state in
             // Another timer's callout may have moved it to a date that has come meanwhile.
-            guard !state.isFiring, state.fireDate <= now || state.fireDate.hasPassed, let callback = state.callback else {
+            guard !state.isFiring, state.fireDate <= now || state.fireDate.hasPassed, let callback = state.callback
+            else {
                 return nil
             }
             if let loop, !state.places.contains(where: { $0.loop === loop }) { return nil }

@@ -2,6 +2,7 @@
 struct Performance: Sendable {
     let trace: [String]
     let meetings: Meetings
+    let tally: Tally
 
     /// On a thread of its own, which has ended when this returns.
     static func of(
@@ -13,7 +14,7 @@ struct Performance: Sendable {
         let player = Player(script, without: without, isVerbose: isVerbose)
         LoopThread { player.play(on: engine) }.join()
         player.close()
-        return Performance(trace: player.trace, meetings: player.meetings)
+        return Performance(trace: player.trace, meetings: player.meetings, tally: player.tally)
     }
 }
 
@@ -49,7 +50,9 @@ extension Performance {
     /// With two neighbours exchanged that are not alike: to see that the comparison sees it.
     fileprivate var broken: Performance {
         var trace = trace
-        if let index = trace.indices.dropLast().last(where: { trace[$0] != trace[$0 + 1] }) { trace.swapAt(index, index + 1) }
-        return Performance(trace: trace, meetings: meetings)
+        if let index = trace.indices.dropLast().last(where: { trace[$0] != trace[$0 + 1] }) {
+            trace.swapAt(index, index + 1)
+        }
+        return Performance(trace: trace, meetings: meetings, tally: tally)
     }
 }

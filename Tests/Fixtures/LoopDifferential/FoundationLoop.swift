@@ -14,6 +14,8 @@ final class FoundationLoop: LoopUnderTest {
     var timers: [Object] = []
     var observers: [Object] = []
     private var recorders: [Object] = []
+    /// The observers among the common items, in the order of their coming.
+    var commonObservers: [Int] = []
     private var callees: [Callee] = []
     /// The eventfd by which the loop is woken.
     let wakeFd: Int32
@@ -39,7 +41,10 @@ final class FoundationLoop: LoopUnderTest {
             unsafe Object(ref: CFStringCreateWithCString(nil, Place.mode(mode).name, utf8))
         }
         modes = unsafe [Object(ref: kCFRunLoopDefaultMode)] + named
-        player.kernel.useArrival(mainQueue: mainQueueFd) { _ in -1 } timed: {}
+        player.kernel.useArrival(mainQueue: mainQueueFd) { _ in
+            -1
+        } timed: {
+        }
         loop = unsafe Object(ref: CFRunLoopGetCurrent())
         wakeFd = player.kernel.lastEventfd
         timerFds.append(player.kernel.lastTimerfd)

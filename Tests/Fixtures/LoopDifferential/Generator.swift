@@ -51,10 +51,30 @@ struct Generator {
         for item in script.items where random.chance(85) { thread.append(.add(item, place())) }
         for _ in 0..<random.number(1...4) {
             thread += operations(0...4, depth: 0)
+            if random.chance(6) { thread += rarity() }
             if random.chance(usesThread) { thread.append(.whenAsleep(operations(1...3, depth: 2))) }
             thread.append(run())
         }
         return thread
+    }
+
+    /// What hardly ever comes together by chance.
+    private mutating func rarity() -> [Operation] {
+        let mode = Place.mode(random.number(1...Place.modeCount - 1))
+        switch random.number(0...2) {
+        case 0 where !script.timers.isEmpty:
+            let timer = Item.timer(random.number(0...script.timers.count - 1))
+            return [.add(timer, .common), .remove(timer, .mode(0)), .ask(.contains(timer, .common))]
+        case 1 where script.blocks.count > 1:
+            script.blocks[0].insert(.addCommonMode(mode), at: 0)
+            return [
+                .enqueue(block: 0, [mode]), .enqueue(block: 1, [.common]), .run(mode, .poll, returnAfterSource: false),
+            ]
+        case 2 where script.observers.count > 1:
+            let added = script.observers.indices.map { Operation.add(.observer($0), .common) }
+            return added + [.addCommonMode(mode), .run(mode, .poll, returnAfterSource: false)]
+        default: return []
+        }
     }
 
     private mutating func operations(_ count: ClosedRange<Int>, depth: Int) -> [Operation] {
@@ -98,7 +118,7 @@ struct Generator {
         case 10...12 where !script.timers.isEmpty: .move(timer: random.number(0...script.timers.count - 1), when())
         case 13...14: .wake
         case 15...16: .stop
-        case 17 where random.chance(40): .addCommonMode(.mode(random.number(0...Place.modeCount - 1)))
+        case 17 where random.chance(60): .addCommonMode(.mode(random.number(0...Place.modeCount - 1)))
         case 18: .ask(.earliestFireDate(.mode(random.number(0...Place.modeCount - 1))))
         case 19: .ask(random.chance(50) ? .currentMode : .isWaiting)
         default: .wake
@@ -112,8 +132,11 @@ struct Generator {
 
     private mutating func run() -> Operation {
         if random.chance(6) { return .runForEver }
-        let spans: [Span] = [.poll, .milliseconds(random.number(1...20)), .milliseconds(random.number(1...20)), .forEver]
-        let place: Place = random.chance(1) ? .common : .mode(random.chance(65) ? 0 : random.number(1...Place.modeCount - 1))
+        let spans: [Span] = [
+            .poll, .milliseconds(random.number(1...20)), .milliseconds(random.number(1...20)), .forEver,
+        ]
+        let place: Place =
+            random.chance(1) ? .common : .mode(random.chance(65) ? 0 : random.number(1...Place.modeCount - 1))
         return .run(place, random.pick(spans), returnAfterSource: random.chance(40))
     }
 

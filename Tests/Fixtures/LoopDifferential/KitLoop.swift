@@ -23,7 +23,9 @@ final class KitLoop: LoopUnderTest {
         for (index, timer) in script.timers.enumerated() {
             let date = MonotonicInstant(nanoseconds: player.date(of: index, timer.first))
             timers.append(
-                EventTimer(at: date, every: .milliseconds(timer.interval), order: timer.order) { _ in player.fired(index) }
+                EventTimer(at: date, every: .milliseconds(timer.interval), order: timer.order) { _ in
+                    player.fired(index)
+                }
             )
         }
         for (index, observer) in script.observers.enumerated() {

@@ -20,6 +20,8 @@ enum KnownDifference: String, CaseIterable, Sendable {
     case timerFromElsewhere
     /// R14, mended: Foundation never disarms the kernel's timer, which then wakes the loop for a timer that has gone.
     case staleTimer
+    /// R6, R38, mended: items enter a mode that becomes common in the order in which they became common ones; in Foundation in any.
+    case commonItemOrder
     /// R32, cut: whether a source was handled is the OR over the pass; in Foundation it is the last one's word.
     case lastSourceDecides
     /// R23, avoided: a source in its callout is not entered again. Foundation enters it if it was signalled meanwhile.

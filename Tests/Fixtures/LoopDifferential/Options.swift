@@ -45,7 +45,9 @@ struct Options: Sendable {
         return true
     }
 
-    private static func take<Number: FixedWidthInteger>(_ rest: inout ArraySlice<String>, into number: inout Number) -> Bool {
+    private static func take<Number: FixedWidthInteger>(_ rest: inout ArraySlice<String>, into number: inout Number)
+        -> Bool
+    {
         guard let text = rest.popFirst(), let value = Number(text) else { return false }
         number = value
         return true

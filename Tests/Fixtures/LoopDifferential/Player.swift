@@ -32,9 +32,9 @@ final class Player: @unchecked Sendable {
         let places: [Place]
     }
 
-    private static let turnLimit = 60
+    static let turnLimit = 60
     private static let operationLimit = 300
-    private static let depthLimit = 3
+    static let depthLimit = 3
     /// Ten seconds: longer than anything lasts that comes to an end by itself.
     private static let longTime: UInt64 = 10_000_000_000
 
@@ -42,31 +42,32 @@ final class Player: @unchecked Sendable {
     /// Known differences that are not met.
     let without: Set<KnownDifference>
     private(set) var kernel: SimulatedKernel! = nil
-    private var loop: (any LoopUnderTest)!
+    var loop: (any LoopUnderTest)!
     var frames: [Frame] = []
     private(set) var trace: [String] = []
     var meetings = Meetings()
+    private(set) var tally = Tally()
     private(set) var isOnOtherThread = false
 
-    private var calls: [Item: Int] = [:]
-    private var notices: [String] = []
-    private var turns = 0
-    private var operationsLeft = Player.operationLimit
+    var calls: [Item: Int] = [:]
+    var notices: [String] = []
+    var turns = 0
+    var operationsLeft = Player.operationLimit
     /// Operations are left out from now on, and runs stopped.
-    private var isEnding = false
+    var isEnding = false
     private var isCut = false
-    private var whenAsleep: [[Operation]] = []
+    var whenAsleep: [[Operation]] = []
     private lazy var helper = HelperThread(kernel: kernel)
     private var hasHelper = false
 
-    private var signalNumber = 0
-    private var signals: [Int]
+    var signalNumber = 0
+    var signals: [Int]
     /// Sources in their callout, with the number of runs that were under way.
-    private var performing: [(source: Int, depth: Int)] = []
-    private(set) var firing: [Int] = []
-    private var pending: [PendingBlock] = []
-    private var nextBlock = 0
-    private(set) var commonModes: Set<Int> = [0]
+    var performing: [(source: Int, depth: Int)] = []
+    var firing: [Int] = []
+    var pending: [PendingBlock] = []
+    var nextBlock = 0
+    var commonModes: Set<Int> = [0]
     /// Writes each operation into the trace.
     let isVerbose: Bool
 
@@ -110,12 +111,16 @@ final class Player: @unchecked Sendable {
         trace.append("\(microseconds)  \(String(repeating: "| ", count: frames.count))\(entry())")
     }
 
-    private func flushNotices() {
+    func count(_ event: Tally.Event) {
+        if !isCut { tally[event] += 1 }
+    }
+
+    func flushNotices() {
         for notice in notices.sorted() { note(notice) }
         notices = []
     }
 
-    private func cut(_ difference: KnownDifference) {
+    func cut(_ difference: KnownDifference) {
         guard meets(difference) else { return }
         note("cut: \(difference)")
         isCut = true
@@ -131,6 +136,7 @@ extension Player {
         guard until > kernel.now else { return true }
         if !whenAsleep.isEmpty, !isEnding {
             let operations = whenAsleep.removeFirst()
+            count(.doneWhileAsleep)
             note("asleep\(loop.isWaiting ? "" : ", not waiting")")
             playElsewhere(operations)
             return false
@@ -138,6 +144,7 @@ extension Player {
         guard until < SimulatedKernel.horizon else {
             // An engine may find that out some time later than the other, without a turn: it slept for a timer that has been removed.
             kernel.now = (kernel.now / Player.longTime + 1) * Player.longTime
+            count(.nothingToWakeFor)
             note("nothing to wake for")
             stop()
             return false
@@ -146,7 +153,7 @@ extension Player {
         return true
     }
 
-    private func playElsewhere(_ operations: [Operation]) {
+    func playElsewhere(_ operations: [Operation]) {
         hasHelper = true
         isOnOtherThread = true
         helper.perform { for operation in operations { self.execute(operation) } }
@@ -173,243 +180,8 @@ extension Player {
         frames[frames.count - 1].deadline = kernel.now + timeout
     }
 
-    private func stop() {
+    func stop() {
         if !frames.isEmpty { frames[frames.count - 1].isStopped = true }
         loop.stop()
     }
-}
-
-// MARK: - What the engine tells
-
-extension Player {
-    func recorded(_ activity: UInt32, mode: Int) {
-        guard !frames.isEmpty else { return note("activity \(activity) outside a run") }
-        let last = frames.count - 1
-        if activity == 1 { frames[last].hasEntered = true }
-        if activity == 2 {
-            turns += 1
-            frames[last].pass = nil
-            if turns > Player.turnLimit { isEnding = true }
-        }
-        frames[last].blockLimit = 0
-        note("\(Player.name(of: activity)) mode \(mode)")
-        if isEnding, activity <= 2 { stop() }
-    }
-
-    func observed(_ observer: Int, _ activity: UInt32) {
-        note("observer \(observer) \(Player.name(of: activity))")
-        act(.observer(observer))
-    }
-
-    func performed(_ source: Int) {
-        guard !frames.isEmpty else { return note("source \(source) outside a run") }
-        let last = frames.count - 1
-        frames[last].blockLimit = 0
-        if frames[last].pass == nil { frames[last].pass = pass(with: source, in: frames[last].mode) }
-        note("source \(source)")
-        performing.append((source, frames.count))
-        act(.source(source))
-        performing.removeLast()
-        lookAtEnd(of: source)
-    }
-
-    func fired(_ timer: Int) {
-        if !frames.isEmpty { frames[frames.count - 1].blockLimit = 0 }
-        note("timer \(timer)")
-        firing.append(timer)
-        act(.timer(timer))
-        firing.removeLast()
-    }
-
-    func scheduled(_ source: Int, in mode: String) { notices.append("source \(source) scheduled in \(mode)") }
-
-    func cancelled(_ source: Int, in mode: String) { notices.append("source \(source) cancelled in \(mode)") }
-
-    private func act(_ item: Item) {
-        let call = calls[item, default: 0]
-        calls[item] = call + 1
-        for operation in script.acts[item]?[call] ?? [] { execute(operation) }
-    }
-
-    private func ran(_ block: Int, number: Int) {
-        pending.removeAll { $0.number == number }
-        note("block \(block)")
-        guard !frames.isEmpty else { return note("outside a run") }
-        let last = frames.count - 1
-        if number >= frames[last].blockLimit { frames[last].blockLimit = nextBlock }
-        frames[last].isInBlock = true
-        for operation in script.blocks[block] { execute(operation) }
-        frames[last].isInBlock = false
-    }
-
-    private static func name(of activity: UInt32) -> String {
-        switch activity {
-        case 1: "entry"
-        case 2: "timers"
-        case 4: "sources"
-        case 32: "waiting"
-        case 64: "woken"
-        case 128: "exit"
-        default: "activity \(activity)"
-        }
-    }
-}
-
-// MARK: - Sources
-
-extension Player {
-    /// The sources that the engine has collected for the pass whose first one has just been called.
-    private func pass(with first: Int, in mode: Int) -> [Int] {
-        script.sources.indices.filter { source in
-            source == first
-                || (loop.isSignalled(source) && loop.isValid(.source(source))
-                    && loop.contains(.source(source), in: .mode(mode)))
-        }.sorted { (script.sources[$0].order, signals[$0]) < (script.sources[$1].order, signals[$1]) }
-    }
-
-    /// If the last one of a pass has lost its signal meanwhile, Foundation takes the pass for one without a source.
-    private func lookAtEnd(of source: Int) {
-        let frame = frames[frames.count - 1]
-        guard !frame.returnsAfterSource, let last = frame.pass?.last, last != source else { return }
-        guard !loop.isValid(.source(last)) || !loop.isSignalled(last) else { return }
-        cut(.lastSourceDecides)
-    }
-
-    private func signal(_ source: Int) {
-        if performing.contains(where: { $0.source == source && $0.depth < frames.count }), meets(.sourceEntersItself) {
-            return note("left out")
-        }
-        if !loop.isSignalled(source) {
-            signalNumber += 1
-            signals[source] = signalNumber
-        }
-        loop.signal(source)
-    }
-}
-
-// MARK: - Operations
-
-extension Player {
-    func execute(_ operation: Operation) {
-        guard !isEnding else { return }
-        guard operationsLeft > 0 else {
-            isEnding = true
-            return
-        }
-        operationsLeft -= 1
-        if isVerbose { note("\(isOnOtherThread ? "elsewhere" : "-"): \(operation)") }
-        carryOut(operation)
-        flushNotices()
-        kernel.now += 1000
-    }
-
-    private func carryOut(_ operation: Operation) {
-        switch operation {
-        case .add(let item, let place): loop.add(item, to: place)
-        case .remove(let item, let place): loop.remove(item, from: place)
-        case .invalidate(let item): loop.invalidate(item)
-        case .signal(let source): signal(source)
-        case .move(let timer, let when): move(timer, to: when)
-        case .enqueue(let block, let places): enqueue(block, for: places)
-        case .addCommonMode(let place): addCommonMode(place)
-        case .stop: stop()
-        case .wake: loop.wake()
-        case .run(let place, let span, let returns): run(place, for: span, returnAfterSource: returns)
-        case .runForEver: runForEver()
-        case .spend(let quarters): kernel.now += UInt64(quarters) * 250_000
-        case .onOtherThread(let operations):
-            // What another thread hands on, it does itself.
-            if isOnOtherThread { operations.forEach(execute) } else { playElsewhere(operations) }
-        case .whenAsleep(let operations): whenAsleep.append(operations)
-        case .ask(let question): ask(question)
-        case .dispatch: break
-        }
-    }
-
-    private func move(_ timer: Int, to when: When) {
-        // A timer in its callout does not wake the loop when it is moved; Foundation wakes it, now and then.
-        guard !isOnOtherThread || !firing.contains(timer) else { return }
-        loop.setFireDate(of: timer, to: date(of: timer, when))
-    }
-
-    private func enqueue(_ block: Int, for places: [Place]) {
-        let number = nextBlock
-        nextBlock += 1
-        pending.append(PendingBlock(number: number, places: places))
-        loop.enqueue(for: places) { self.ran(block, number: number) }
-    }
-
-    private func addCommonMode(_ place: Place) {
-        guard case .mode(let mode) = place else { return }
-        let isAwaited = frames.contains { frame in
-            frame.isInBlock && frame.mode == mode
-                && pending.contains { $0.number < frame.blockLimit && $0.places.contains(.common) }
-        }
-        if isAwaited, !commonModes.contains(mode), meets(.lateCommonMode) { return note("left out") }
-        commonModes.insert(mode)
-        loop.addCommonMode(place)
-    }
-
-    private func matches(_ block: PendingBlock, _ mode: Int) -> Bool {
-        block.places.contains(.mode(mode)) || (block.places.contains(.common) && commonModes.contains(mode))
-    }
-
-    private func canRun(_ mode: Int) -> Bool {
-        guard frames.count < Player.depthLimit, !isOnOtherThread else { return false }
-        if performing.contains(where: { loop.isSignalled($0.source) }), meets(.sourceEntersItself) { return false }
-        let hidesBlocks = frames.contains { frame in
-            frame.isInBlock
-                && pending.contains { $0.number < frame.blockLimit && matches($0, mode) && !matches($0, frame.mode) }
-        }
-        return !(hidesBlocks && meets(.hiddenBlocks))
-    }
-
-    private func run(_ place: Place, for span: Span, returnAfterSource: Bool) {
-        let mode: Int = if case .mode(let index) = place { index } else { -1 }
-        guard canRun(mode) else { return note("no run") }
-        let timeout: UInt64? =
-            switch span {
-            case .poll: 0
-            // A quarter of a microsecond more, so that a deadline is never a timer's date, nor what the clock shows.
-            case .milliseconds(let milliseconds): UInt64(milliseconds) * 1_000_000 + 250
-            case .forEver: nil
-            }
-        frames.append(Frame(mode: mode, timeout: timeout, returnsAfterSource: returnAfterSource))
-        let result = loop.run(place, for: timeout, returnAfterSource: returnAfterSource)
-        frames.removeLast()
-        note("run ends: \(result)")
-    }
-
-    private func runForEver() {
-        guard canRun(0) else { return note("no run") }
-        frames.append(Frame(mode: 0, timeout: nil, returnsAfterSource: false))
-        loop.runForEver()
-        frames.removeLast()
-        note("run ends")
-    }
-
-    private func ask(_ question: Question) {
-        switch question {
-        case .contains(let item, let place):
-            if place == .common, case .timer = item, !(0..<Place.modeCount).contains(where: { loop.contains(item, in: .mode($0)) }),
-                meets(.commonTimerInNoMode)
-            {
-                return
-            }
-            note("\(item) in \(place): \(loop.contains(item, in: place))")
-        case .isValid(let item): note("\(item) valid: \(loop.isValid(item))")
-        case .isSignalled(let source): note("source \(source) signalled: \(loop.isSignalled(source))")
-        case .fireDate(let timer):
-            guard loop.isValid(.timer(timer)) else { return note("timer \(timer) invalid") }
-            note("timer \(timer) fires \(readable(loop.fireDate(of: timer)))")
-        case .earliestFireDate(let place):
-            if !firing.isEmpty, meets(.earliestOfFiringTimer) { return }
-            note("earliest of \(place): \(loop.earliestFireDate(in: place).map(readable) ?? "none")")
-        case .currentMode: note("current mode: \(loop.currentMode?.description ?? "none")")
-        case .isWaiting: note("waiting: \(loop.isWaiting)")
-        }
-    }
-
-    /// Half microseconds: what Core Foundation's dates are good for.
-    private func readable(_ date: UInt64) -> String { "\((Int64(date) - Int64(SimulatedKernel.start) + 250) / 500)" }
 }

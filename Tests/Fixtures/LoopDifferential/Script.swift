@@ -91,7 +91,8 @@ struct Script: Sendable {
     var recorded: UInt32 = 0xE7
 
     var items: [Item] {
-        sources.indices.map { .source($0) } + timers.indices.map { .timer($0) } + observers.indices.map { .observer($0) }
+        sources.indices.map { .source($0) } + timers.indices.map { .timer($0) }
+            + observers.indices.map { .observer($0) }
     }
 }
 

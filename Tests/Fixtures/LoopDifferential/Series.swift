@@ -11,6 +11,7 @@ final class Series: Sendable {
         var replays = 0
         var fickle = 0
         var meetings = Meetings()
+        var tally = Tally()
     }
 
     private let options: Options
@@ -48,6 +49,7 @@ final class Series: Sendable {
             state.compared += 1
             state.events += comparison.kit.trace.count
             state.meetings += comparison.foundation.meetings
+            state.tally += comparison.kit.tally
             return state.compared
         }
         if compared.isMultiple(of: 10_000) { tell("\(compared) scripts, \(start.duration(to: .now))") }
@@ -75,6 +77,7 @@ final class Series: Sendable {
         say("events: \(result.events)")
         say("different: \(result.failures)")
         say("replays: \(result.replays), of which now and then: \(result.fickle)")
+        for event in Tally.Event.allCases { say("\(event): \(result.tally[event])") }
         for difference in KnownDifference.allCases { say("met \(difference): \(result.meetings[difference])") }
         say("time: \(start.duration(to: .now))")
     }
