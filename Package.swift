@@ -128,11 +128,18 @@ let package = Package(
             path: "Tests/Fixtures/ClientFixture",
             swiftSettings: client
         ),
+        .target(name: "CFoundationRunLoop", path: "Tests/Fixtures/CFoundationRunLoop", cSettings: c),
+        .executableTarget(
+            name: "LoopDifferential",
+            dependencies: ["RunLoopKit", "CFoundationRunLoop"],
+            path: "Tests/Fixtures/LoopDifferential",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "RunLoopKitTests",
             dependencies: [
                 "RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "ConcurrencyFixture",
-                "ClientFixture",
+                "ClientFixture", "LoopDifferential",
             ],
             exclude: ["Foreign/README.md"],
             swiftSettings: swift

@@ -92,7 +92,7 @@ extension EventRunLoop {
         table.withLock { table in
             for mode in modes where mode != .common { _ = table.mode(mode) }
         }
-        return modes.count == 1 ? .one(modes[0]) : .several(Set(modes))
+        return modes.count == 1 ? BlockQueue.Modes(modes[0]) : .named(Set(modes))
     }
 
     /// Serves the requests that wait for a mode; says whether there was one. The loop's thread.

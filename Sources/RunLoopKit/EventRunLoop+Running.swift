@@ -4,7 +4,7 @@ internal import Synchronization
 struct Activation {
     let mode: LoopMode
     /// When it times out; `distantFuture` for never.
-    let deadline: MonotonicInstant
+    var deadline: MonotonicInstant = .distantFuture
     /// A timeout of zero or less: one pass, and no sleep (R18).
     let pollsOnly: Bool
     let returnsAfterSource: Bool
@@ -44,20 +44,21 @@ extension EventRunLoop {
         adoptMainThread()
         var activation = Activation(
             mode: mode,
-            deadline: timeout.map { .now.advanced(by: $0) } ?? .distantFuture,
             pollsOnly: timeout.map { $0 <= .zero } ?? false,
             returnsAfterSource: returnAfterSourceHandled
         )
-        return activate(&activation)
+        return activate(&activation, for: timeout)
     }
 
     /// Pushes the activation, runs it, and restores the outer one (R12).
-    private func activate(_ activation: inout Activation) -> RunResult {
+    private func activate(_ activation: inout Activation, for timeout: Duration?) -> RunResult {
         let outer = heartbeat.pulse
         let outerStop = stopRequested.exchange(false, ordering: .acquiringAndReleasing)
         let outerModeStop = activation.mode.stopRequested.exchange(false, ordering: .acquiringAndReleasing)
-        wake.wasConsumed.store(false, ordering: .relaxed)
+        let outerConsumed = wake.wasConsumed.exchange(false, ordering: .relaxed)
         notify(.entry, in: activation.mode)
+        // From here on: what the entry observers do is not the run's time.
+        if let timeout { activation.deadline = .now.advanced(by: timeout) }
         let result = takeTurns(&activation)
         notify(.exit, in: activation.mode)
         stopRequested.store(outerStop, ordering: .releasing)
@@ -65,7 +66,8 @@ extension EventRunLoop {
         // With a turn of its own, so that a watcher sees the return as a transition even if the phase is that of before.
         heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
         // A wake-up that the nested run has taken may have been meant for the outer one, which may be just about to sleep.
-        if outer.phase != .idle, outerStop || wake.wasConsumed.load(ordering: .relaxed) { wake.post() }
+        let hasConsumed = wake.wasConsumed.exchange(outerConsumed, ordering: .relaxed)
+        if outer.phase != .idle, outerStop || hasConsumed { wake.post() }
         return result
     }
 
@@ -166,8 +168,12 @@ extension EventRunLoop {
     private func performSources(_ activation: Activation) -> Bool {
         let mode = activation.mode
         let served = serveRequests(in: mode)
-        guard mode.hasSignalledSources.load(ordering: .acquiring) else { return served }
-        let pass = mode.takeSignalled()
+        let isInsidePass = mode.openPasses.load(ordering: .relaxed) > 0
+        guard isInsidePass || mode.hasSignalledSources.load(ordering: .acquiring) else { return served }
+        let pass = isInsidePass ? mode.takeSignalledInsidePass() : mode.takeSignalled()
+        // A pass of one hides nothing from the runs inside it.
+        if pass.count > 1 { mode.openPasses.add(1, ordering: .relaxed) }
+        defer { if pass.count > 1 { mode.openPasses.subtract(1, ordering: .relaxed) } }
         var handled = false
         for (index, source) in pass.enumerated() {
             if source.performIfSignalled(in: mode) { handled = true }

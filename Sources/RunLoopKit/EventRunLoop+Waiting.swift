@@ -43,7 +43,12 @@ extension EventRunLoop {
         notify(.beforeWaiting, in: mode)
         heartbeat.publish(.waiting, modeIndex: mode.index, turn: heartbeat.pulse.turn)
         let arrival = waitForArrival(activation, mainQueueFirst: mainQueueFirst)
+        let isObserved = mode.observedActivities.load(ordering: .relaxed) & Activity.afterWaiting.rawValue != 0
         notify(.afterWaiting, in: mode)
+        // What has become due while the observers ran is in the same snapshot (R43).
+        if isObserved, case .timers = arrival {
+            return .timers(now: .now(withWall: mode.timerOutlook.hasWallClockTimers))
+        }
         return arrival
     }
 

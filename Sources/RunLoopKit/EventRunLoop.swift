@@ -99,8 +99,10 @@ public final class EventRunLoop: Sendable {
 // MARK: - From any thread
 
 extension EventRunLoop {
-    /// Ends the innermost activation as soon as its turn is over, and wakes the loop for it (R22, R23).
+    /// Ends the innermost activation as soon as its turn is over, and wakes the loop for it (R22, R23). Ignored if none runs.
     public func stop() {
+        // Without it the wake-up would stay behind, and end the next run's first sleep.
+        guard heartbeat.pulse.phase != .idle else { return }
         stopRequested.store(true, ordering: .releasing)
         wake.post()
     }

@@ -18,6 +18,8 @@ final class LoopMode: Sendable {
     /// Of the innermost activation of this mode; see ``EventRunLoop/stop(mode:)``.
     let stopRequested = Atomic<Bool>(false)
     let hasSignalledSources = Atomic<Bool>(false)
+    /// How many runs stand in a pass over several of the mode's signalled sources. The loop's thread; relaxed.
+    let openPasses = Atomic<Int>(0)
     let hasDescriptors = Atomic<Bool>(false)
     let hasReadyDescriptors = Atomic<Bool>(false)
 
@@ -74,8 +76,33 @@ extension LoopMode {
             swap(&contents.signalled, &contents.spareSignalled)
             return contents.spareSignalled.isEmpty ? [] : contents.spareSignalled.take()
         }
-        if taken.count > 1 { taken.sort { ($0.order, $0.signalSequence) < ($1.order, $1.signalSequence) } }
+        if taken.count > 1 {
+            // One that was performed through another mode meanwhile is not in this pass, even if a callout of it signals it again.
+            taken.removeAll { !$0.staysTaken(from: self) }
+            LoopMode.sort(&taken)
+        }
         return taken
+    }
+
+    /// For a run inside an outer run's pass: also the sources that this one has taken and not come to yet (R23). It passes over those
+    /// that have lost their signal by then.
+    func takeSignalledInsidePass() -> [EventSource] {
+        var taken = takeSignalled()
+        let present = contents.withLock { Array($0.sources.values) }
+        taken += present.filter(\.isSignalled)
+        LoopMode.sort(&taken)
+        return taken
+    }
+
+    /// By order, ties by the time of the signal. A source that nested runs have left in two queues comes once.
+    private static func sort(_ sources: inout [EventSource]) {
+        sources.sort { ($0.order, $0.signalSequence) < ($1.order, $1.signalSequence) }
+        var kept = 1
+        for index in sources.indices.dropFirst() where sources[index] !== sources[kept - 1] {
+            if kept < index { sources[kept] = sources[index] }
+            kept += 1
+        }
+        if kept < sources.count { sources.removeSubrange(kept...) }
     }
 
     /// Puts back what a pass did not come to, unless it has left the mode since, and keeps the buffer.
