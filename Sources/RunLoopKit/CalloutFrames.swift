@@ -76,9 +76,8 @@ func callOut(_ callback: EventTimer.Boxed, timer: EventTimer) {
     unsafe withUnsafeMutablePointer(to: &call) { context in
         unsafe event_run_loop_is_calling_out_to_a_timer(
             { context in
-                let (callback, timer) = unsafe context.assumingMemoryBound(to: (EventTimer.Boxed, EventTimer).self)
-                    .pointee
-                callback.call(timer)
+                let call = unsafe context.assumingMemoryBound(to: (EventTimer.Boxed, EventTimer).self)
+                unsafe call.pointee.0.call(call.pointee.1)
             },
             context
         )

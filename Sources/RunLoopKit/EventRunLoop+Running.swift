@@ -189,6 +189,6 @@ extension EventRunLoop {
     /// Those that are due now, and no other (R43). A nested run takes over what is left of them.
     private func fireTimers(in mode: LoopMode, at now: ClockReading) {
         mode.withTimers { $0.collectDue(at: now) }
-        while let timer = mode.withTimers({ $0.takeDue() }) { timer.fireIfDue(at: now, in: mode) }
+        while let timer = mode.withTimers({ $0.takeDue() }) { timer.fireIfDue(at: now, in: mode, of: self) }
     }
 }

@@ -172,10 +172,11 @@ extension EventSource: LoopItem {
 
     func detach(from mode: LoopMode) -> Bool {
         state.withLock { state in
-            guard let place = state.places.leave(mode) else { return false }
+            guard state.places.leave(mode) != nil else { return false }
             mode.contents.withLock { contents in
                 contents.sources[ObjectIdentifier(self)] = nil
-                if place.ticket { contents.signalled.removeAll { $0 === self } }
+                // Also without the ticket: a pass may have performed what a nested run had put back.
+                if !contents.signalled.isEmpty { contents.signalled.removeAll { $0 === self } }
             }
             mode.population.subtract(1, ordering: .releasing)
             return true

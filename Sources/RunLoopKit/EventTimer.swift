@@ -20,8 +20,7 @@ public final class EventTimer: Sendable {
 
     private struct State: Sendable {
         var date: TimerDate
-        /// The tickets are the queues'.
-        var places = PlaceList<UInt32>()
+        var places = TimerPlaces()
         var isFiring = false
         /// Whether the loop may have recorded it for all common modes.
         var isCommon = false
@@ -158,15 +157,15 @@ extension EventTimer {
             change(&state)
             guard !state.isFiring else { return nil }
             schedule(state)
-            return state.places.first?.loop
+            return state.places.loop
         }
         loop?.wakeUpFromElsewhere()
     }
 
     private func schedule(_ state: borrowing State) {
         let date = state.date
-        state.places.forEach { place in
-            place.mode.withTimers { $0.place(place.ticket, at: date, order: Int32(clamping: order)) }
+        state.places.forEach { mode, ticket in
+            mode.withTimers { $0.place(ticket, at: date, order: Int32(clamping: order), isDue: date.hasPassed) }
         }
     }
 }
@@ -179,15 +178,15 @@ extension EventTimer {
 
     /// Calls back now, due or not. Ends a one-shot; leaves a repeating timer's grid as it is (R47). Call it on the timer's loop.
     public func fire() {
-        guard let callback = begin(dueAt: nil, in: nil) else { return }
+        guard let callback = begin(dueAt: nil, in: nil, of: nil) else { return }
         callOut(callback, timer: self)
         end(in: nil)
     }
 
-    /// Fires if the timer is still as the snapshot of due timers found it: valid, due, not in its callout, in the mode (R43). The
+    /// Fires if the timer is still as the snapshot of due timers found it: valid, due, not in its callout, on the loop (R43). The
     /// loop's thread.
-    func fireIfDue(at now: ClockReading, in mode: LoopMode) {
-        guard let callback = begin(dueAt: now, in: mode) else { return }
+    func fireIfDue(at now: ClockReading, in mode: LoopMode, of loop: EventRunLoop) {
+        guard let callback = begin(dueAt: now, in: mode, of: loop) else { return }
         callOut(callback, timer: self)
         end(in: mode)
     }
@@ -195,15 +194,16 @@ extension EventTimer {
     /// - Parameters:
     ///   - now: Nil for a fire by hand.
     ///   - mode: The mode whose queue has just given the timer out.
-    private func begin(dueAt now: ClockReading?, in mode: LoopMode?) -> Boxed? {
+    private func begin(dueAt now: ClockReading?, in mode: LoopMode?, of loop: EventRunLoop?) -> Boxed? {
         state.withLock { state in
             guard !state.isFiring, let callback = state.callback else { return nil }
-            if let now, state.date.nanoseconds > now.time(on: state.date.clock) { return nil }
-            if let mode, !state.places.isIn(mode) { return nil }
+            if let loop, state.places.loop !== loop { return nil }
+            // Another timer's callout may have moved it to a date that has come meanwhile.
+            if let now, state.date.nanoseconds > now.time(on: state.date.clock), !state.date.hasPassed { return nil }
             state.isFiring = true
             // Out of the other queues too: a nested run neither fires it nor waits for it.
-            state.places.forEach { place in
-                if place.mode !== mode { place.mode.withTimers { $0.withdraw(place.ticket) } }
+            state.places.forEach { other, ticket in
+                if other !== mode { other.withTimers { $0.withdraw(ticket) } }
             }
             return callback
         }
@@ -219,12 +219,12 @@ extension EventTimer {
             if let moved, moved > state.date.nanoseconds || mode == nil {
                 state.date.nanoseconds = moved
             } else if mode != nil {
-                let now = readClock(state.date.clock == .wall ? CLOCK_REALTIME : CLOCK_MONOTONIC)
-                state.date.nanoseconds = nextOnGrid(after: state.date.nanoseconds, now: now)
+                state.date.nanoseconds = nextOnGrid(after: state.date.nanoseconds, now: state.date.clock.now)
             }
             schedule(state)
             // The callout may have taken it to another loop, and a fire by hand may be on another thread.
-            if state.places.first?.mode !== mode { elsewhere = state.places.first?.loop }
+            if let mode, state.places.isIn(mode) { return nil }
+            elsewhere = state.places.loop
             return nil
         }
         if let remains { release(remains) }
@@ -241,24 +241,20 @@ extension EventTimer {
     /// What an ended timer leaves, to be freed outside the locks.
     private struct Remains {
         let callback: Boxed?
-        let places: PlaceList<UInt32>
+        let places: TimerPlaces
         let isCommon: Bool
 
         /// Ends the timer: from here on it is in no mode and has no callback.
         init(taking state: inout State) {
             callback = state.callback.take()
-            places = state.places
+            places = state.places.take()
             isCommon = state.isCommon
-            state.places = PlaceList()
-            places.forEach { place in
-                place.mode.withTimers { $0.remove(place.ticket) }
-                place.mode.population.subtract(1, ordering: .releasing)
-            }
+            places.leaveQueues()
         }
     }
 
     private func release(_ remains: consuming Remains) {
-        if remains.isCommon { remains.places.first?.loop.forgetCommon(self) }
+        if remains.isCommon { remains.places.loop?.forgetCommon(self) }
     }
 }
 
@@ -266,7 +262,9 @@ extension EventTimer: LoopItem {
     func attach(to mode: LoopMode, of loop: EventRunLoop) throws(RunLoopError) -> Bool {
         try state.withLock { state throws(RunLoopError) in
             guard state.callback != nil else { throw RunLoopError(.itemInvalid) }
-            if let place = state.places.first, place.loop !== loop { throw RunLoopError(.itemOnOtherLoop) }
+            guard state.places.loop == nil || state.places.loop === loop else {
+                throw RunLoopError(.itemOnOtherLoop)
+            }
             guard !state.places.isIn(mode) else { return false }
             let (date, isFiring) = (state.date, state.isFiring)
             let ticket = mode.withTimers { timers in
@@ -274,7 +272,7 @@ extension EventTimer: LoopItem {
                 if !isFiring { timers.place(ticket, at: date, order: Int32(clamping: order)) }
                 return ticket
             }
-            state.places.append(Place(loop: loop, mode: mode, ticket: ticket))
+            state.places.append(mode, of: loop, ticket: ticket)
             mode.population.add(1, ordering: .releasing)
             return true
         }
@@ -282,8 +280,9 @@ extension EventTimer: LoopItem {
 
     func detach(from mode: LoopMode) -> Bool {
         state.withLock { state in
-            guard let place = state.places.leave(mode) else { return false }
-            mode.withTimers { $0.remove(place.ticket) }
+            guard let ticket = state.places.leave(mode) else { return false }
+            let staysOnLoop = state.places.loop != nil
+            mode.withTimers { if staysOnLoop { $0.leave(ticket) } else { $0.remove(ticket) } }
             mode.population.subtract(1, ordering: .releasing)
             return true
         }

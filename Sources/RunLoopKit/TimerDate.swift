@@ -1,14 +1,21 @@
+internal import Glibc
+
 /// When a timer is to fire.
 struct TimerDate: Sendable {
     enum Clock: Sendable {
         case monotonic
         case wall
+
+        var now: UInt64 { readClock(self == .wall ? CLOCK_REALTIME : CLOCK_MONOTONIC) }
     }
 
     let clock: Clock
     var nanoseconds: UInt64
     /// How much later is still good, in nanoseconds.
     var tolerance: UInt64 = 0
+
+    /// Whether it is not later than now.
+    var hasPassed: Bool { nanoseconds <= clock.now }
 }
 
 /// What is ahead in a mode: its earliest dates on each clock; the greatest number if there are none. Fire: from when on a timer may fire.

@@ -28,34 +28,37 @@ struct TimerHeap: Sendable {
 
     private static let absent: Int32 = -1
 
-    var isEmpty: Bool { first == nil }
+    var isEmpty: Bool { keys.count == (isRootVacant ? 1 : 0) }
 
     /// The date of the earliest; the greatest number if there is none.
     var earliest: UInt64 { first?.date ?? .max }
 
+    @inline(__always)
     var first: TimerKey? {
-        let root = isRootVacant ? leastChild(of: 0) : 0
+        let root = isRootVacant ? TimerHeap.leastChild(of: 0, in: keys.span) : 0
         return root < keys.count ? keys[root] : nil
     }
 
     /// Adds a timer that is not here.
     mutating func insert(_ key: TimerKey) {
-        let ticket = Int(key.ticket)
-        if ticket >= positions.count {
-            positions.append(contentsOf: repeatElement(TimerHeap.absent, count: ticket + 1 - positions.count))
-        }
+        while positions.count <= Int(key.ticket) { positions.append(TimerHeap.absent) }
         if isRootVacant {
             isRootVacant = false
-            siftDown(key, from: 0)
+            TimerHeap.siftDown(key, from: 0, in: &keys, &positions)
         } else {
             keys.append(key)
-            siftUp(key, from: keys.count - 1)
+            TimerHeap.siftUp(key, from: keys.count - 1, in: &keys, &positions)
         }
+    }
+
+    @inline(__always)
+    func contains(_ ticket: UInt32) -> Bool {
+        ticket < positions.count && positions[Int(ticket)] != TimerHeap.absent
     }
 
     /// Takes a timer out; false if it is not here.
     mutating func remove(_ ticket: UInt32) -> Bool {
-        guard ticket < positions.count, positions[Int(ticket)] != TimerHeap.absent else { return false }
+        guard contains(ticket) else { return false }
         fillVacancy()
         let position = Int(positions[Int(ticket)])
         positions[Int(ticket)] = TimerHeap.absent
@@ -77,51 +80,70 @@ struct TimerHeap: Sendable {
         guard isRootVacant else { return }
         isRootVacant = false
         let last = keys.removeLast()
-        if !keys.isEmpty { siftDown(last, from: 0) }
+        if !keys.isEmpty { TimerHeap.siftDown(last, from: 0, in: &keys, &positions) }
     }
 
     private mutating func settle(_ key: TimerKey, at position: Int) {
         if position > 0, key < keys[(position - 1) / 4] {
-            siftUp(key, from: position)
+            TimerHeap.siftUp(key, from: position, in: &keys, &positions)
         } else {
-            siftDown(key, from: position)
+            TimerHeap.siftDown(key, from: position, in: &keys, &positions)
         }
     }
 
     /// Puts the key where it belongs on the way from a position, whose own key is lost, to the root.
-    private mutating func siftUp(_ key: TimerKey, from start: Int) {
+    private static func siftUp(
+        _ key: TimerKey,
+        from start: Int,
+        in keys: inout [TimerKey],
+        _ positions: inout [Int32]
+    ) {
+        var keys = keys.mutableSpan
+        var positions = positions.mutableSpan
         var position = start
-        while position > 0, key < keys[(position - 1) / 4] {
-            put(keys[(position - 1) / 4], at: position)
-            position = (position - 1) / 4
+        while position > 0 {
+            let parent = (position - 1) / 4
+            guard key < keys[parent] else { break }
+            keys[position] = keys[parent]
+            positions[Int(keys[parent].ticket)] = Int32(truncatingIfNeeded: position)
+            position = parent
         }
-        put(key, at: position)
+        keys[position] = key
+        positions[Int(key.ticket)] = Int32(truncatingIfNeeded: position)
     }
 
     /// Puts the key where it belongs below a position, whose own key is lost.
-    private mutating func siftDown(_ key: TimerKey, from start: Int) {
+    private static func siftDown(
+        _ key: TimerKey,
+        from start: Int,
+        in keys: inout [TimerKey],
+        _ positions: inout [Int32]
+    ) {
+        var keys = keys.mutableSpan
+        var positions = positions.mutableSpan
         var position = start
         while true {
-            let child = leastChild(of: position)
+            let child = TimerHeap.leastChild(of: position, in: keys.span)
             guard child < keys.count, keys[child] < key else { break }
-            put(keys[child], at: position)
+            keys[position] = keys[child]
+            positions[Int(keys[child].ticket)] = Int32(truncatingIfNeeded: position)
             position = child
         }
-        put(key, at: position)
+        keys[position] = key
+        positions[Int(key.ticket)] = Int32(truncatingIfNeeded: position)
     }
 
     /// Beyond the last position if there are no children.
-    private func leastChild(of position: Int) -> Int {
+    @inline(__always)
+    private static func leastChild(of position: Int, in keys: Span<TimerKey>) -> Int {
         let start = 4 * position + 1
+        let end = min(start + 4, keys.count)
         var least = start
-        for child in start + 1..<max(start + 1, min(start + 4, keys.count)) where keys[child] < keys[least] {
-            least = child
+        var child = start + 1
+        while child < end {
+            if keys[child] < keys[least] { least = child }
+            child += 1
         }
         return least
-    }
-
-    private mutating func put(_ key: TimerKey, at position: Int) {
-        keys[position] = key
-        positions[Int(key.ticket)] = Int32(truncatingIfNeeded: position)
     }
 }

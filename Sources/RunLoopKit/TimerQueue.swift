@@ -9,6 +9,8 @@ struct TimerQueue: Sendable {
         var sequence: UInt64
         /// Index into `due`, or -1.
         var dueIndex: Int32 = -1
+        /// The timer has left the mode, but not the loop, and still has its turn in the pass.
+        var hasLeft = false
     }
 
     private var members: [Member] = []
@@ -58,8 +60,18 @@ extension TimerQueue {
     /// Gives the ticket back.
     mutating func remove(_ ticket: UInt32) {
         withdraw(ticket)
-        members[Int(ticket)].timer = nil
-        freeTickets.append(ticket)
+        free(Int(ticket))
+    }
+
+    /// Gives the ticket back of a timer that stays on the loop in another mode. In a pass that has found it due it keeps its turn (R43).
+    mutating func leave(_ ticket: UInt32) {
+        guard members[Int(ticket)].dueIndex >= 0 else { return remove(ticket) }
+        members[Int(ticket)].hasLeft = true
+    }
+
+    private mutating func free(_ ticket: Int) {
+        members[ticket].timer = nil
+        freeTickets.append(UInt32(ticket))
     }
 
     /// Takes the member out of the order, as for the length of its callout.
@@ -73,7 +85,10 @@ extension TimerQueue {
     }
 
     /// Gives the member a fire date, whether it has one or was withdrawn.
-    mutating func place(_ ticket: UInt32, at date: TimerDate, order: Int32) {
+    ///
+    /// - Parameter isDue: Whether that date has come: then a member that a pass has found due keeps its turn (R43).
+    mutating func place(_ ticket: UInt32, at date: TimerDate, order: Int32, isDue: @autoclosure () -> Bool = false) {
+        if members[Int(ticket)].dueIndex >= 0, isDue() { return }
         withdraw(ticket)
         let sequence = members[Int(ticket)].sequence
         let key = TimerKey(date: date.nanoseconds, sequence: sequence, order: order, ticket: ticket)
@@ -105,6 +120,7 @@ extension TimerQueue {
         nextDue += 1
         members[ticket].dueIndex = -1
         skipTaken()
+        defer { if members[ticket].hasLeft { free(ticket) } }
         return members[ticket].timer
     }
 

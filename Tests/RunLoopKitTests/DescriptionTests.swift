@@ -87,7 +87,7 @@ struct DescriptionTests {
                 + #""common_modes":["default"],"queued_blocks":0,"perform_requests":0,"before_waiting_work":0,"#
                 + #""modes":[{"name":"default","common":true,"sources":[{"order":0,"signalled":false,"valid":true}],"#
                 + #""descriptors":[],"timers":[{"order":0,"next_fire_ns":null,"fires_in_ns":null,"interval_ns":0,"#
-                + #""valid":true}],"observers":[{"order":0,"activities":["exit"],"repeats":true,"valid":true}]}]}"#
+                + #""tolerance_ns":0,"wall_clock":false,"valid":true}],"observers":[{"order":0,"activities":["exit"],"repeats":true,"valid":true}]}]}"#
         )
     }
 

@@ -113,7 +113,8 @@ struct ExecutorTests {
             return [jobs.value, timers.value, descriptors.value]
         }
         #expect(counts[1] == 200)
-        #expect(counts[2] >= 100)
+        // A loop with work at hand asks for ready descriptors in every eighth turn.
+        #expect(counts[2] >= 20)
         #expect(counts[0] >= 100)
     }
 
