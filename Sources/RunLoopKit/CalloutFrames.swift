@@ -10,6 +10,7 @@ internal import CRunLoopShims
 //   event_run_loop_is_calling_out_to_a_descriptor_source     a descriptor source's handler
 //   event_run_loop_is_calling_out_to_a_timer                 a timer
 //   event_run_loop_is_servicing_the_main_dispatch_queue      the main queue, and with it the main actor
+//   event_run_loop_is_running_a_task                         a task's job, that of a pinned actor included
 //   event_run_loop_wait                                      nothing: the loop is at rest
 //
 // The frames are C functions, see callouts.c for why. Each function here puts what is to be called on the stack, and goes through one
@@ -76,6 +77,19 @@ func callOut(_ callback: EventTimer.Boxed, timer: EventTimer) {
                 let (callback, timer) = unsafe context.assumingMemoryBound(to: (EventTimer.Boxed, EventTimer).self)
                     .pointee
                 callback.call(timer)
+            },
+            context
+        )
+    }
+}
+
+func callOut(_ job: JobQueue.Job, loop: EventRunLoop) {
+    var call = (job, loop)
+    unsafe withUnsafeMutablePointer(to: &call) { context in
+        unsafe event_run_loop_is_running_a_task(
+            { context in
+                let (job, loop) = unsafe context.assumingMemoryBound(to: (JobQueue.Job, EventRunLoop).self).pointee
+                loop.run(job)
             },
             context
         )

@@ -12,6 +12,10 @@ struct Complaint: Sendable {
     static let itemInvalid = Complaint(bit: 4, text: "an invalid source, timer or observer was not added")
     static let itemOnOtherLoop = Complaint(bit: 8, text: "a timer or observer was not added: it is on another loop")
     static let outOfResources = Complaint(bit: 16, text: "no descriptors left: a loop polls until there are some again")
+    static let taskAfterEnd = Complaint(
+        bit: 32,
+        text: "a task or an actor is on a loop whose thread has ended; it runs on a dispatch queue"
+    )
 
     static func of(_ error: RunLoopError) -> Complaint {
         switch error.code {

@@ -79,9 +79,9 @@ extension EventRunLoop {
         let mode = activation.mode
         notify(.beforeTimers, in: mode)
         notify(.beforeSources, in: mode)
-        runBlocks(in: mode)
+        runEnqueued(in: mode)
         var handled = performSources(activation)
-        if handled { runBlocks(in: mode) }
+        if handled { runEnqueued(in: mode) }
         let arrival = nextArrival(activation, hasHandled: handled)
         activation.skipsLook = false
         switch arrival {
@@ -94,7 +94,7 @@ extension EventRunLoop {
         case .descriptor(let delivery):
             handled = delivery.source.deliver(delivery.events) || handled
         }
-        runBlocks(in: mode)
+        runEnqueued(in: mode)
         return result(of: activation, handledSource: handled)
     }
 
@@ -113,7 +113,7 @@ extension EventRunLoop {
     /// Whether nothing could ever happen in the mode (R9, R10).
     private func isEmpty(_ mode: LoopMode) -> Bool {
         if mode.population.load(ordering: .acquiring) > 0 || servesMainQueue(in: mode) { return false }
-        return !blocks.hasBlocks(for: mode)
+        return !blocks.hasBlocks(for: mode) && !hasJobs(for: mode)
     }
 
     /// On main, in common modes, outside its own callout (R58).
@@ -140,6 +140,12 @@ extension EventRunLoop {
     @inline(never)
     private func callObservers(_ activity: Activity, in mode: LoopMode) {
         for observer in mode.observers where observer.activities.contains(activity) { observer.observe(activity) }
+    }
+
+    /// A drain point: blocks, then tasks' jobs (R51, R61).
+    private func runEnqueued(in mode: LoopMode) {
+        runBlocks(in: mode)
+        runJobs(in: mode)
     }
 
     private func runBlocks(in mode: LoopMode) {

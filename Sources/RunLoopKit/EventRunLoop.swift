@@ -20,6 +20,8 @@ public final class EventRunLoop: Sendable {
     /// What this loop publishes, and where a watcher leaves its wishes.
     public let heartbeat = LoopHeartbeat()
     private let owner: Mutex<Owner>
+    let jobs: JobQueue
+    let pinned: PinnedExecutor
 
     private struct Owner: Sendable {
         var thread: LoopThread?
@@ -32,6 +34,8 @@ public final class EventRunLoop: Sendable {
         let thread = main ? LoopThread.main() : LoopThread.calling()
         let name = main ? "main" : thread?.name ?? "thread"
         owner = Mutex(Owner(thread: thread, name: name))
+        jobs = JobQueue(wake: wake)
+        pinned = PinnedExecutor(jobs: jobs)
     }
 
     /// The main thread's loop. It is never destroyed. Does not touch the main dispatch queue before it runs.
@@ -66,8 +70,10 @@ public final class EventRunLoop: Sendable {
         }
     }
 
-    /// Ends the loop with its thread: sources are cancelled, the rest is dropped, pending blocks are released without running (R2).
+    /// Ends the loop with its thread: tasks' jobs are run (R61), sources are cancelled, the rest is dropped, pending blocks are released
+    /// without running (R2).
     func end() {
+        endJobs()
         let (modes, common) = table.withLock { table in
             let common = table.end()
             return (table.modes, common)

@@ -69,6 +69,8 @@ void event_run_loop_is_calling_out_to_a_source0(run_loop_callout call, void *con
 void event_run_loop_is_calling_out_to_a_descriptor_source(run_loop_callout call, void *context);
 /// Runs a timer.
 void event_run_loop_is_calling_out_to_a_timer(run_loop_callout call, void *context);
+/// Runs a Swift task's job.
+void event_run_loop_is_running_a_task(run_loop_callout call, void *context);
 
 /// Drains the main dispatch queue, and with it the main actor: does what is there now; work that comes meanwhile makes the eventfd
 /// ready again. Main thread only. A frame with a name that lasts, like the callouts'.
