@@ -10,6 +10,8 @@ let swift: [SwiftSetting] = [
     .enableUpcomingFeature("MemberImportVisibility"),
     .enableUpcomingFeature("InternalImportsByDefault"),
 ]
+/// What a client of ours has, if it is strict.
+let client: [SwiftSetting] = [.swiftLanguageMode(.v6), .treatAllWarnings(as: .error)]
 let c: [CSetting] = [.treatAllWarnings(as: .error), .enableWarning("all"), .enableWarning("extra")]
 
 /// What only the command needs. Without the trait its packages are not even resolved.
@@ -114,9 +116,24 @@ let package = Package(
             path: "Tests/Fixtures/AsyncMainFixture",
             swiftSettings: swift
         ),
+        .executableTarget(
+            name: "ConcurrencyFixture",
+            dependencies: ["RunLoopKit"],
+            path: "Tests/Fixtures/ConcurrencyFixture",
+            swiftSettings: swift
+        ),
+        .executableTarget(
+            name: "ClientFixture",
+            dependencies: ["RunLoopKit"],
+            path: "Tests/Fixtures/ClientFixture",
+            swiftSettings: client
+        ),
         .testTarget(
             name: "RunLoopKitTests",
-            dependencies: ["RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture"],
+            dependencies: [
+                "RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "ConcurrencyFixture",
+                "ClientFixture",
+            ],
             swiftSettings: swift
         ),
         .target(

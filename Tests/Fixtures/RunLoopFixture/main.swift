@@ -250,6 +250,8 @@ func frames() {
     loop.run(for: .zero)
     DispatchQueue.main.async { say("main queue: \(loopFrame())") }
     loop.run(for: .seconds(60), returnAfterSourceHandled: true)
+    Task(executorPreference: loop) { say("task: \(loopFrame())") }
+    loop.run(for: .zero)
     signal(SIGALRM) { _ in
         say("wait: \(loopFrame())")
         EventRunLoop.main.stop()
@@ -276,6 +278,7 @@ func loopFrame() -> String {
         "event_run_loop_is_calling_out_to_a_descriptor_source":
             start(event_run_loop_is_calling_out_to_a_descriptor_source),
         "event_run_loop_is_calling_out_to_a_timer": start(event_run_loop_is_calling_out_to_a_timer),
+        "event_run_loop_is_running_a_task": start(event_run_loop_is_running_a_task),
         "event_run_loop_is_servicing_the_main_dispatch_queue": UInt(bitPattern: unsafeBitCast(drain, to: Int.self)),
         "event_run_loop_wait": UInt(bitPattern: unsafeBitCast(wait, to: Int.self)),
     ]
@@ -318,6 +321,7 @@ func noDescriptors() {
             // Not by libdispatch, which traps without descriptors.
             var thread = pthread_t()
             _ = unsafe pthread_create(&thread, nil, { _ in unsafe wakeMainToStop() }, nil)
+            pthread_detach(thread)
         }
     )
     say("\(loop.run(for: .seconds(60)))")
