@@ -1,0 +1,108 @@
+/// What the engine is to reach, as a number that one run gives.
+struct Goal: Sendable {
+    let title: String
+    let atMost: Bool
+    let bound: Double
+    let unit: String
+    /// Where the goal holds; elsewhere it is not judged.
+    let cores: [Harness.Cores]
+    /// From the medians (by workload and subject, in ns per operation). Nil if what it needs was not run.
+    let value: @Sendable (_ median: (String, String) -> Double?) -> Double?
+
+    struct Verdict {
+        let goal: Goal
+        let cores: Harness.Cores
+        let value: Double
+        var isMet: Bool { goal.atMost ? value <= goal.bound : value >= goal.bound }
+    }
+
+    func verdicts(on results: [WorkloadResult]) -> [Verdict] {
+        cores.compactMap { cores in
+            let value = value { workload, subject in
+                results.first { $0.cores == cores && $0.workload.name == workload }?.median(of: subject)
+            }
+            return value.map { Verdict(goal: self, cores: cores, value: $0) }
+        }
+    }
+}
+
+extension Goal {
+    private static let everywhere: [Harness.Cores] = [.pinned, .free]
+
+    /// Ours, in ns per operation.
+    private static func time(
+        _ workload: String,
+        atMost bound: Double,
+        _ title: String,
+        of subject: String = Catalogue.ours
+    ) -> Goal {
+        Goal(title: title, atMost: true, bound: bound, unit: "ns", cores: everywhere) { $0(workload, subject) }
+    }
+
+    /// Ours, in a peer's time.
+    private static func share(
+        _ workload: String,
+        of peer: String,
+        atMost bound: Double,
+        on cores: [Harness.Cores] = everywhere,
+        _ title: String
+    ) -> Goal {
+        Goal(title: title, atMost: true, bound: bound, unit: "×", cores: cores) { median in
+            guard let ours = median(workload, Catalogue.ours), let theirs = median(workload, peer) else { return nil }
+            return ours / theirs
+        }
+    }
+
+    /// A peer's time, in ours.
+    private static func speed(_ workload: String, against peer: String, atLeast bound: Double, _ title: String) -> Goal
+    {
+        Goal(title: title, atMost: false, bound: bound, unit: "×", cores: everywhere) { median in
+            guard let ours = median(workload, Catalogue.ours), let theirs = median(workload, peer) else { return nil }
+            return theirs / ours
+        }
+    }
+
+    /// Ours in one workload, in its time in another that should cost the same.
+    private static func growth(from base: String, to workload: String, atMost bound: Double, _ title: String) -> Goal {
+        Goal(title: title, atMost: true, bound: bound, unit: "×", cores: everywhere) { median in
+            guard let first = median(base, Catalogue.ours), let last = median(workload, Catalogue.ours) else {
+                return nil
+            }
+            return last / first
+        }
+    }
+
+    static let all: [Goal] = [
+        time("turns-main", atMost: 500, "turn, main thread"),
+        time("turns-thread", atMost: 500, "turn, other thread"),
+        speed("turns-main", against: Catalogue.foundation, atLeast: 6, "turn, main thread: faster than Foundation"),
+        speed("turns-thread", against: Catalogue.foundation, atLeast: 2, "turn, other thread: faster than Foundation"),
+        share("round-trips", of: "floor: epoll", atMost: 1.2, on: [.pinned], "wake-ups on one core: the floor's time"),
+        share("main-queue", of: "floor: epoll", atMost: 1.15, "main queue: the floor's time"),
+        speed("main-queue", against: Catalogue.foundation, atLeast: 1.5, "main queue: faster than Foundation"),
+        share("blocks", of: "libuv, async and queue", atMost: 1, "blocks from four threads: libuv's time"),
+        share("blocks", of: "SwiftNIO, execute", atMost: 1, "blocks from four threads: SwiftNIO's time"),
+        // 60 ms for 100,000.
+        time("one-shots", atMost: 600, "one-shot, of 100,000"),
+        share("random-timers", of: "libuv", atMost: 1, "a million timers: libuv's time"),
+        growth(from: "fires-0", to: "fires-1m", atMost: 1.5, "fire: growth from 0 to 1,000,000 idle timers"),
+        growth(from: "one-busy-10", to: "one-busy-10k", atMost: 1.2, "one busy descriptor: growth from 10 to 10,000"),
+        share("all-busy", of: "libuv, poll", atMost: 1, "10,000 busy descriptors: libuv's time"),
+        time("transitions", atMost: 5, "a transition, nobody watching"),
+        Goal(title: "a turn's exact stamp", atMost: true, bound: 30, unit: "ns", cores: everywhere) { median in
+            guard let plain = median("monitored-turns", Catalogue.ours),
+                let watched = median("monitored-turns", Catalogue.watched)
+            else { return nil }
+            return watched - plain
+        },
+        Goal(title: "cheaper than the textbook monitor", atMost: false, bound: 20, unit: "×", cores: everywhere) {
+            median in
+            guard let plain = median("monitored-turns", Catalogue.ours),
+                let textbook = median("monitored-turns", Catalogue.textbook),
+                let transition = median("transitions", Catalogue.watched)
+            else { return nil }
+            // All that being watched costs a turn of two transitions: publishing them, and the stamp.
+            return (textbook - plain) / (2 * transition)
+        },
+    ]
+}
