@@ -94,7 +94,10 @@ struct Fixture {
     }
 
     static func run(_ name: String, _ argument: String = "", unlimitedStack: Bool = false) throws -> Fixture {
-        let program = try directory() + "/" + name
+        try run(program: directory() + "/" + name, argument, unlimitedStack: unlimitedStack)
+    }
+
+    static func run(program: String, _ argument: String = "", unlimitedStack: Bool = false) throws -> Fixture {
         let limit = unlimitedStack ? "ulimit -s unlimited; " : ""
         // The time limit is for a fixture that hangs: the test then fails by its lines.
         guard let output = unsafe popen("\(limit)timeout 30 '\(program)' \(argument) 2>/dev/null", "r") else {

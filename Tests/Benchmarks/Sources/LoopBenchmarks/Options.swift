@@ -5,12 +5,15 @@ struct Options {
     var asJSON = false
     /// Workloads whose name contains it.
     var filter = ""
+    /// Peers whose name contains it, to profile one alone.
+    var peer = ""
     var isQuick = false
 
     static let usage = """
-        usage: scripts/benchmark [--quick] [--filter NAME] [--format text|json]
+        usage: scripts/benchmark [--quick] [--filter NAME] [--peer NAME] [--format text|json]
           --quick   a tenth of the rounds
           --filter  only workloads whose name contains NAME: \(Catalogue.all.map(\.name).joined(separator: ", "))
+          --peer    only peers whose name contains NAME
         """
 
     init(_ arguments: [String]) {
@@ -19,6 +22,7 @@ struct Options {
             switch argument {
             case "--quick": isQuick = true
             case "--filter": filter = Options.value(of: argument, &rest)
+            case "--peer": peer = Options.value(of: argument, &rest)
             case "--format":
                 switch Options.value(of: argument, &rest) {
                 case "json": asJSON = true
@@ -28,6 +32,14 @@ struct Options {
             default: Options.end()
             }
         }
+    }
+
+    /// The workload, with what is wanted of it; nil if that is nothing.
+    func choose(_ workload: Workload) -> Workload? {
+        guard filter.isEmpty || workload.name.contains(filter) else { return nil }
+        var chosen = workload
+        chosen.subjects.removeAll { !peer.isEmpty && !$0.name.contains(peer) }
+        return chosen.subjects.isEmpty ? nil : chosen
     }
 
     private static func value(of argument: String, _ rest: inout ArraySlice<String>) -> String {

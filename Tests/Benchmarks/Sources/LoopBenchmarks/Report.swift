@@ -71,18 +71,19 @@ extension Report {
     private struct Entry: Encodable {
         var workload, cores, subject, operation: String
         var operations, rounds: Int
-        var median_ns, p99_ns, ratio_to_ours: Double
+        var medianNs, p99Ns, ratioToOurs: Double
     }
 
     private struct Judged: Encodable {
         var goal, cores, relation, unit: String
         var bound, value: Double
-        var is_met: Bool
+        var isMet: Bool
     }
 
     func json() throws -> String {
         let document = Document(workloads: results.flatMap(entries), goals: verdicts.map(judged))
         let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
         return String(decoding: try encoder.encode(document), as: UTF8.self)
     }
@@ -97,9 +98,9 @@ extension Report {
                 operation: result.workload.operation,
                 operations: subject.operations,
                 rounds: time.count,
-                median_ns: time.median,
-                p99_ns: time.p99,
-                ratio_to_ours: time.median / result.times[0].median
+                medianNs: time.median,
+                p99Ns: time.p99,
+                ratioToOurs: time.median / result.times[0].median
             )
         }
     }
@@ -112,7 +113,7 @@ extension Report {
             unit: verdict.goal.unit,
             bound: verdict.goal.bound,
             value: verdict.value,
-            is_met: verdict.isMet
+            isMet: verdict.isMet
         )
     }
 }

@@ -6,7 +6,7 @@ import Foundation
 
 let options = Options(Array(CommandLine.arguments.dropFirst()))
 let harness = Harness(share: options.isQuick ? 0.1 : 1)
-let chosen = Catalogue.all.filter { options.filter.isEmpty || $0.name.contains(options.filter) }
+let chosen = Catalogue.all.compactMap { options.choose($0) }
 raiseDescriptorLimit()
 
 var results: [WorkloadResult] = []
