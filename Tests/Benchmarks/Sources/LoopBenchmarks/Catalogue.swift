@@ -97,7 +97,7 @@ extension Catalogue {
         "A million timers in random order, half of them cancelled, the others fired",
         per: "timer",
         1_000_000,
-        rounds: 5
+        rounds: 3
     )
     .with(ours) { Ours.randomTimers($0) }
     .with("Foundation, of 10,000", 10_000, rounds: 1, c: cf_random_timers)
@@ -174,8 +174,8 @@ extension Catalogue {
         "transitions",
         "What a loop publishes for its watcher",
         per: "transition",
-        100_000,
-        rounds: 101
+        20_000,
+        rounds: 201
     )
     .with(ours) { Monitor.transitions($0, watched: false) }
     .with(watched) { Monitor.transitions($0, watched: true) }

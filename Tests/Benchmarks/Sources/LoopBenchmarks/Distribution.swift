@@ -7,6 +7,8 @@ struct Distribution: Sendable {
     var median: Double { at(0.5) }
     /// With fewer than a hundred rounds that is the worst.
     var p99: Double { at(0.99) }
+    /// What it takes when nothing else comes between: on a busy machine the steadiest of the three.
+    var best: Double { sorted.first ?? .nan }
     var count: Int { sorted.count }
 
     /// By nearest rank.
@@ -23,7 +25,7 @@ struct WorkloadResult {
     let cores: Harness.Cores
     let times: [Distribution]
 
-    func median(of subject: String) -> Double? {
-        workload.subjects.firstIndex { $0.name == subject }.map { times[$0].median }
+    func times(of subject: String) -> Distribution? {
+        workload.subjects.firstIndex { $0.name == subject }.map { times[$0] }
     }
 }

@@ -11,8 +11,10 @@ raiseDescriptorLimit()
 
 var results: [WorkloadResult] = []
 for workload in chosen {
-    FileHandle.standardError.write(Data("\(workload.name)\n".utf8))
+    let start = Date.now
     for cores in Harness.Cores.allCases { results.append(harness.run(workload, on: cores)) }
+    let time = Date.now.timeIntervalSince(start).formatted(.number.precision(.fractionLength(1)))
+    FileHandle.standardError.write(Data("\(workload.name): \(time) s\n".utf8))
 }
 let report = Report(results: results)
 print(options.asJSON ? try report.json() : report.text)
