@@ -11,10 +11,24 @@
 #include <time.h>
 #include <unistd.h>
 
-uint64_t peer_now_ns(void) {
+static uint64_t read_clock(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+struct peer_time peer_now(void) {
+    return (struct peer_time){.wall_ns = read_clock(CLOCK_MONOTONIC), .cpu_ns = read_clock(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+struct peer_time peer_between(struct peer_time start, struct peer_time end) {
+    return (struct peer_time){.wall_ns = end.wall_ns - start.wall_ns, .cpu_ns = end.cpu_ns - start.cpu_ns};
+}
+
+struct peer_time peer_since(struct peer_time start) { return peer_between(start, peer_now()); }
+
+struct peer_time peer_sum(struct peer_time one, struct peer_time other) {
+    return (struct peer_time){.wall_ns = one.wall_ns + other.wall_ns, .cpu_ns = one.cpu_ns + other.cpu_ns};
 }
 
 void peer_require(_Bool condition, const char *what) {

@@ -63,9 +63,9 @@ struct round {
 static const double for_ever = 1e10;
 
 static struct peer_outcome run(struct round *round) {
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     CFRunLoopRunInMode(kCFRunLoopDefaultMode, for_ever, 0);
-    return (struct peer_outcome){.ns = peer_now_ns() - start, .done = round->done};
+    return (struct peer_outcome){.time = peer_since(start), .done = round->done};
 }
 
 static void count_one(struct round *round) {
@@ -232,10 +232,10 @@ static CFRunLoopTimerRef add_timer(struct round *round, double date, double inte
 struct peer_outcome cf_one_shots(uint64_t count) {
     struct round round = {.loop = CFRunLoopGetCurrent(), .count = count};
     double date = CFAbsoluteTimeGetCurrent();
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     for (uint64_t i = 0; i < count; i++) { CFRelease(add_timer(&round, date, 0)); }
     run(&round);
-    return (struct peer_outcome){.ns = peer_now_ns() - start, .done = round.done};
+    return (struct peer_outcome){.time = peer_since(start), .done = round.done};
 }
 
 struct peer_outcome cf_random_timers(uint64_t count) {
@@ -245,17 +245,17 @@ struct peer_outcome cf_random_timers(uint64_t count) {
     peer_random_delays(delays, count);
     struct round round = {.loop = CFRunLoopGetCurrent(), .count = count};
     double date = CFAbsoluteTimeGetCurrent();
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     for (uint64_t i = 0; i < count; i++) { timers[i] = add_timer(&round, date + (double)delays[i] / 1000, 0); }
     for (uint64_t i = 0; i < count; i += 2) {
         CFRunLoopTimerInvalidate(timers[i]);
         round.done++;
     }
     for (uint64_t i = 0; i < count; i++) { CFRelease(timers[i]); }
-    uint64_t middle = peer_now_ns();
+    struct peer_time middle = peer_now();
     peer_sleep_until_due();
     struct peer_outcome outcome = run(&round);
-    outcome.ns += middle - start;
+    outcome.time = peer_sum(outcome.time, peer_between(start, middle));
     free(timers);
     free(delays);
     return outcome;

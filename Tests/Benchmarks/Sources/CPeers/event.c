@@ -32,9 +32,9 @@ static struct round make_round(uint64_t count) {
 }
 
 static struct peer_outcome run(struct round *round) {
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     event_base_loop(round->base, EVLOOP_NO_EXIT_ON_EMPTY);
-    return (struct peer_outcome){.ns = peer_now_ns() - start, .done = round->done};
+    return (struct peer_outcome){.time = peer_since(start), .done = round->done};
 }
 
 static _Bool count_one(struct round *round) {
@@ -144,10 +144,10 @@ static void cancel(struct timer *timer) {
 
 struct peer_outcome event_one_shots(uint64_t count) {
     struct round round = make_round(count);
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     for (uint64_t i = 0; i < count; i++) { add_timer(&round, 0); }
     run(&round);
-    struct peer_outcome outcome = {.ns = peer_now_ns() - start, .done = round.done};
+    struct peer_outcome outcome = {.time = peer_since(start), .done = round.done};
     event_base_free(round.base);
     return outcome;
 }
@@ -158,16 +158,16 @@ struct peer_outcome event_random_timers(uint64_t count) {
     peer_require(delays != NULL && timers != NULL, "malloc");
     peer_random_delays(delays, count);
     struct round round = make_round(count);
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     for (uint64_t i = 0; i < count; i++) { timers[i] = add_timer(&round, delays[i]); }
     for (uint64_t i = 0; i < count; i += 2) {
         cancel(timers[i]);
         round.done++;
     }
-    uint64_t middle = peer_now_ns();
+    struct peer_time middle = peer_now();
     peer_sleep_until_due();
     struct peer_outcome outcome = run(&round);
-    outcome.ns += middle - start;
+    outcome.time = peer_sum(outcome.time, peer_between(start, middle));
     event_base_free(round.base);
     free(timers);
     free(delays);

@@ -34,13 +34,13 @@ struct peer_outcome floor_turns(uint64_t count) {
     watch(set, fd[0], EPOLLIN | EPOLLET);
     void (*volatile callout)(void *) = count_one;
     struct peer_outcome outcome = {0};
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     while (outcome.done < count) {
         struct epoll_event event;
         epoll_wait(set, &event, 1, 0);
         callout(&outcome.done);
     }
-    outcome.ns = peer_now_ns() - start;
+    outcome.time = peer_since(start);
     close(set);
     peer_close_eventfds(fd, 1);
     return outcome;
@@ -81,12 +81,12 @@ struct peer_outcome floor_epoll_round_trips(uint64_t count) {
     pthread_t thread;
     peer_require(pthread_create(&thread, NULL, epoll_answers, &there) == 0, "pthread_create");
     struct peer_outcome outcome = {0};
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     for (; outcome.done < count; outcome.done++) {
         peer_post(here.other);
         wait_for_edge(&here);
     }
-    outcome.ns = peer_now_ns() - start;
+    outcome.time = peer_since(start);
     pthread_join(thread, NULL);
     close(here.set);
     close(there.set);
@@ -120,12 +120,12 @@ struct peer_outcome floor_futex_round_trips(uint64_t count) {
     pthread_t thread;
     peer_require(pthread_create(&thread, NULL, futex_answers, &count) == 0, "pthread_create");
     struct peer_outcome outcome = {0};
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     for (; outcome.done < count; outcome.done++) {
         set_and_wake(&ping, (unsigned)outcome.done + 1);
         wait_beyond(&pong, (unsigned)outcome.done);
     }
-    outcome.ns = peer_now_ns() - start;
+    outcome.time = peer_since(start);
     pthread_join(thread, NULL);
     return outcome;
 }
@@ -151,7 +151,7 @@ void floor_serve_main_queue(void) {
 static struct peer_outcome deliver(int set, uint64_t count, _Bool writes_again) {
     struct peer_outcome outcome = {0};
     struct epoll_event events[64];
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     while (outcome.done < count) {
         int ready = epoll_wait(set, events, 64, -1);
         for (int i = 0; i < ready; i++) {
@@ -160,7 +160,7 @@ static struct peer_outcome deliver(int set, uint64_t count, _Bool writes_again) 
             if (writes_again) { peer_post(events[i].data.fd); }
         }
     }
-    outcome.ns = peer_now_ns() - start;
+    outcome.time = peer_since(start);
     return outcome;
 }
 

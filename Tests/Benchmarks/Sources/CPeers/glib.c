@@ -20,9 +20,9 @@ static struct round make_round(uint64_t count) {
 }
 
 static struct peer_outcome run(struct round *round) {
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     while (!round->is_over) { g_main_context_iteration(round->context, TRUE); }
-    return (struct peer_outcome){.ns = peer_now_ns() - start, .done = round->done};
+    return (struct peer_outcome){.time = peer_since(start), .done = round->done};
 }
 
 static void count_one(struct round *round) {
@@ -141,10 +141,10 @@ static GSource *add_timer(struct round *round, GSourceFunc callback, uint64_t de
 
 struct peer_outcome glib_one_shots(uint64_t count) {
     struct round round = make_round(count);
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     for (uint64_t i = 0; i < count; i++) { g_source_unref(add_timer(&round, on_one_shot, 0)); }
     run(&round);
-    struct peer_outcome outcome = {.ns = peer_now_ns() - start, .done = round.done};
+    struct peer_outcome outcome = {.time = peer_since(start), .done = round.done};
     g_main_context_unref(round.context);
     return outcome;
 }
@@ -155,17 +155,17 @@ struct peer_outcome glib_random_timers(uint64_t count) {
     peer_require(delays != NULL && timers != NULL, "malloc");
     peer_random_delays(delays, count);
     struct round round = make_round(count);
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     for (uint64_t i = 0; i < count; i++) { timers[i] = add_timer(&round, on_one_shot, delays[i]); }
     for (uint64_t i = 0; i < count; i += 2) {
         g_source_destroy(timers[i]);
         count_one(&round);
     }
     for (uint64_t i = 0; i < count; i++) { g_source_unref(timers[i]); }
-    uint64_t middle = peer_now_ns();
+    struct peer_time middle = peer_now();
     peer_sleep_until_due();
     struct peer_outcome outcome = run(&round);
-    outcome.ns += middle - start;
+    outcome.time = peer_sum(outcome.time, peer_between(start, middle));
     g_main_context_unref(round.context);
     free(timers);
     free(delays);

@@ -31,9 +31,9 @@ static void end_loop(uv_loop_t *loop) {
 }
 
 static struct peer_outcome run(uv_loop_t *loop, struct round *round) {
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     uv_run(loop, UV_RUN_DEFAULT);
-    return (struct peer_outcome){.ns = peer_now_ns() - start, .done = round->done};
+    return (struct peer_outcome){.time = peer_since(start), .done = round->done};
 }
 
 static void count_one(uv_loop_t *loop) {
@@ -111,14 +111,14 @@ struct peer_outcome uv_round_trips(uint64_t count) {
     there.other = &here.async;
     pthread_t thread;
     peer_require(pthread_create(&thread, NULL, answer, &there) == 0, "pthread_create");
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     uv_async_send(&there.async);
     uv_run(here.loop, UV_RUN_DEFAULT);
-    uint64_t end = peer_now_ns();
+    struct peer_time end = peer_now();
     pthread_join(thread, NULL);
     end_loop(here.loop);
     end_loop(there.loop);
-    return (struct peer_outcome){.ns = end - start, .done = here.round.done};
+    return (struct peer_outcome){.time = peer_between(start, end), .done = here.round.done};
 }
 
 // MARK: - Timers
@@ -141,10 +141,10 @@ static uv_timer_t *add_timer(uv_loop_t *loop, uv_timer_cb callback, uint64_t del
 struct peer_outcome uv_one_shots(uint64_t count) {
     struct round round = {.count = count};
     uv_loop_t *loop = make_loop(&round);
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     for (uint64_t i = 0; i < count; i++) { add_timer(loop, on_one_shot, 0); }
     uv_run(loop, UV_RUN_DEFAULT);
-    struct peer_outcome outcome = {.ns = peer_now_ns() - start, .done = round.done};
+    struct peer_outcome outcome = {.time = peer_since(start), .done = round.done};
     end_loop(loop);
     return outcome;
 }
@@ -156,17 +156,17 @@ struct peer_outcome uv_random_timers(uint64_t count) {
     peer_random_delays(delays, count);
     struct round round = {.count = count};
     uv_loop_t *loop = make_loop(&round);
-    uint64_t start = peer_now_ns();
+    struct peer_time start = peer_now();
     for (uint64_t i = 0; i < count; i++) { timers[i] = add_timer(loop, on_one_shot, delays[i]); }
     for (uint64_t i = 0; i < count; i += 2) {
         uv_close((uv_handle_t *)timers[i], free_timer);
         round.done++;
     }
-    uint64_t middle = peer_now_ns();
+    struct peer_time middle = peer_now();
     peer_sleep_until_due();
-    uint64_t again = peer_now_ns();
+    struct peer_time again = peer_now();
     uv_run(loop, UV_RUN_DEFAULT);
-    struct peer_outcome outcome = {.ns = peer_now_ns() - again + middle - start, .done = round.done};
+    struct peer_outcome outcome = {.time = peer_sum(peer_since(again), peer_between(start, middle)), .done = round.done};
     end_loop(loop);
     free(timers);
     free(delays);

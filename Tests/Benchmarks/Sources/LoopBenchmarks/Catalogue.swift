@@ -17,15 +17,15 @@ enum Catalogue {
             name,
             "A turn whose work asks for the next, on \(title)",
             per: "turn",
-            20_000,
-            rounds: 101,
+            4_000,
+            rounds: 301,
             on: place
         )
         .with(ours) { Ours.turns($0) }
-        .with(foundation, 5_000, c: cf_turns)
+        .with(foundation, 1_000, c: cf_turns)
         .with("libuv, idle", c: uv_idle_turns)
         .with("libuv, async", c: uv_async_turns)
-        .with("GLib, idle", 5_000, c: glib_turns)
+        .with("GLib, idle", 2_000, c: glib_turns)
         .with("libevent, active", c: event_turns)
         .with("SwiftNIO, execute") { NIO.turns($0) }
         .with("floor: epoll_wait(0)", c: floor_turns)
@@ -35,8 +35,8 @@ enum Catalogue {
         "round-trips",
         "Two loops on two threads, each asleep until the other wakes it",
         per: "round trip",
-        2_000,
-        rounds: 101
+        500,
+        rounds: 301
     )
     .with(ours) { Ours.roundTripsBySource($0) }
     .with("RunLoopKit, perform") { Ours.roundTripsByBlock($0) }
@@ -52,8 +52,8 @@ enum Catalogue {
         "main-queue",
         "Through DispatchQueue.main and back, from another thread",
         per: "round trip",
-        2_000,
-        rounds: 101,
+        500,
+        rounds: 301,
         on: .mainThread
     )
     .with(ours) { MainQueue.byOurs($0) }
@@ -184,15 +184,15 @@ extension Catalogue {
         "monitored-turns",
         "A turn whose work asks for the next, watched in different ways",
         per: "turn",
-        20_000,
-        rounds: 101
+        4_000,
+        rounds: 301
     )
     .with(ours) { Ours.turns($0) }
     .with(watched) { Monitor.turnsWatched($0) }
     .with("RunLoopKit, empty observer") { Monitor.turnsObserved($0) }
     .with(textbook) { Monitor.turnsByTheBook($0) }
-    .with(foundation, 5_000, c: cf_turns)
-    .with("Foundation, textbook monitor", 5_000) { Monitor.foundationTurnsByTheBook($0) }
+    .with(foundation, 1_000, c: cf_turns)
+    .with("Foundation, textbook monitor", 1_000) { Monitor.foundationTurnsByTheBook($0) }
 }
 
 extension Int {

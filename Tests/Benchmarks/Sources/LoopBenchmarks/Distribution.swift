@@ -19,13 +19,20 @@ struct Distribution: Sendable {
     }
 }
 
-/// One workload, pinned or not: a distribution for each subject, in nanoseconds per operation.
+/// What all rounds of one subject took, in nanoseconds per operation.
+struct Times: Sendable {
+    let wall: Distribution
+    let cpu: Distribution
+}
+
+/// One workload, pinned or not.
 struct WorkloadResult {
     let workload: Workload
     let cores: Harness.Cores
-    let times: [Distribution]
+    /// For each subject.
+    let times: [Times]
 
-    func times(of subject: String) -> Distribution? {
+    func times(of subject: String) -> Times? {
         workload.subjects.firstIndex { $0.name == subject }.map { times[$0] }
     }
 }

@@ -14,20 +14,22 @@ struct Goal: Sendable {
         let cores: Harness.Cores
         /// From the medians: it decides.
         let value: Double
-        /// From the best rounds.
+        /// From the best rounds, and from the processor's time: they doubt the verdict on a busy machine.
         let best: Double
+        let cpu: Double
         var isMet: Bool { goal.atMost ? value <= goal.bound : value >= goal.bound }
     }
 
     func verdicts(on results: [WorkloadResult]) -> [Verdict] {
         cores.compactMap { cores in
-            func times(_ workload: String, _ subject: String) -> Distribution? {
+            func times(_ workload: String, _ subject: String) -> Times? {
                 results.first { $0.cores == cores && $0.workload.name == workload }?.times(of: subject)
             }
-            guard let median = value({ times($0, $1)?.median }), let best = value({ times($0, $1)?.best }) else {
-                return nil
-            }
-            return Verdict(goal: self, cores: cores, value: median, best: best)
+            guard let median = value({ times($0, $1)?.wall.median }),
+                let best = value({ times($0, $1)?.wall.best }),
+                let cpu = value({ times($0, $1)?.cpu.median })
+            else { return nil }
+            return Verdict(goal: self, cores: cores, value: median, best: best, cpu: cpu)
         }
     }
 }

@@ -23,11 +23,11 @@ struct Harness {
             case .mainThread: playRounds(of: workload)
             case .otherThread: onNewThread { playRounds(of: workload) }
             }
-        return WorkloadResult(workload: workload, cores: cores, times: times.map(Distribution.init))
+        return WorkloadResult(workload: workload, cores: cores, times: times)
     }
 
-    private func playRounds(of workload: Workload) -> [[Double]] {
-        var times = [[Double]](repeating: [], count: workload.subjects.count)
+    private func playRounds(of workload: Workload) -> [Times] {
+        var times = [[(wall: Double, cpu: Double)]](repeating: [], count: workload.subjects.count)
         let rounds = max(1, Int(Double(workload.rounds) * share))
         // A round before the first warms up; not in a quick look at what takes seconds.
         for round in (rounds > 1 ? 0 : 1)...rounds {
@@ -36,17 +36,20 @@ struct Harness {
                 if round > 0 { times[index].append(time) }
             }
         }
-        return times
+        return times.map { times in
+            Times(wall: Distribution(times.map(\.wall)), cpu: Distribution(times.map(\.cpu)))
+        }
     }
 
     /// Nanoseconds per operation.
-    private func playRound(of subject: Subject) -> Double {
+    private func playRound(of subject: Subject) -> (wall: Double, cpu: Double) {
         let outcome = subject.round(subject.operations)
         precondition(
             outcome.done == subject.operations,
             "\(subject.name) did \(outcome.done) of \(subject.operations) operations: its time means nothing"
         )
-        return Double(outcome.nanoseconds) / Double(subject.operations)
+        let operations = Double(subject.operations)
+        return (Double(outcome.time.wall_ns) / operations, Double(outcome.time.cpu_ns) / operations)
     }
 }
 

@@ -41,7 +41,7 @@ enum MainQueue {
     private final class Driver: @unchecked Sendable {
         private let answered = DispatchSemaphore(value: 0)
         private(set) var done = 0
-        var outcome = Outcome(nanoseconds: 0, done: 0)
+        var outcome = Outcome(time: peer_time(), done: 0)
 
         func makeRoundTrip() {
             DispatchQueue.main.async {

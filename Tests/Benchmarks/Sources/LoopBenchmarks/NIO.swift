@@ -116,8 +116,7 @@ enum NIO {
                     return outcome
                 }
             )
-            let going = Outcome.timing { side.waitForEnd() }
-            return Outcome(nanoseconds: coming.nanoseconds + going.nanoseconds, done: coming.done + going.done)
+            return coming + .timing { side.waitForEnd() }
         }
     }
 

@@ -35,8 +35,7 @@ extension Ours {
             return (count + 1) / 2
         }
         peer_sleep_until_due()
-        let going = run(loop, left)
-        return Outcome(nanoseconds: coming.nanoseconds + going.nanoseconds, done: coming.done + going.done)
+        return coming + run(loop, left)
     }
 
     /// Fires of a timer that is due again at once, one a turn, beside idle ones.

@@ -9,12 +9,12 @@ extension Report {
     private struct Entry: Encodable {
         var workload, cores, subject, operation: String
         var operations, rounds: Int
-        var medianNs, p99Ns, bestNs, ratioToOurs: Double
+        var medianNs, p99Ns, bestNs, cpuNs, ratioToOurs: Double
     }
 
     private struct Judged: Encodable {
         var goal, cores, relation, unit: String
-        var bound, value, best: Double
+        var bound, value, best, cpu: Double
         var isMet: Bool
     }
 
@@ -35,11 +35,12 @@ extension Report {
                 subject: subject.name,
                 operation: result.workload.operation,
                 operations: subject.operations,
-                rounds: time.count,
-                medianNs: time.median,
-                p99Ns: time.p99,
-                bestNs: time.best,
-                ratioToOurs: time.median / result.times[0].median
+                rounds: time.wall.count,
+                medianNs: time.wall.median,
+                p99Ns: time.wall.p99,
+                bestNs: time.wall.best,
+                cpuNs: time.cpu.median,
+                ratioToOurs: time.wall.median / result.times[0].wall.median
             )
         }
     }
@@ -53,6 +54,7 @@ extension Report {
             bound: verdict.goal.bound,
             value: verdict.value,
             best: verdict.best,
+            cpu: verdict.cpu,
             isMet: verdict.isMet
         )
     }

@@ -31,15 +31,14 @@ extension Report {
             columns.reduce(pad(workload.subjects[index].name, 30)) { $0 + " | " + cells(of: $1, index) }
         }
         let title =
-            "\(workload.name): \(workload.title). Per \(workload.operation), \(columns.first?.times[0].count ?? 0) rounds."
+            "\(workload.name): \(workload.title). Per \(workload.operation), \(columns.first?.times[0].wall.count ?? 0) rounds."
         return ([title, head] + rows).joined(separator: "\n") + "\n"
     }
 
     private func cells(of result: WorkloadResult, _ index: Int) -> String {
-        let time = result.times[index]
-        let ratio = time.median / result.times[0].median
-        return left(number(time.median), 10) + left(number(time.p99), 10) + left(number(time.best), 10)
-            + left(String(format: "%.2f", ratio), 8)
+        let (wall, cpu) = (result.times[index].wall, result.times[index].cpu)
+        let figures = [wall.median, wall.p99, wall.best, cpu.median].map { left(number($0), 10) }.joined()
+        return figures + left(String(format: "%.2f", wall.median / result.times[0].wall.median), 8)
     }
 
     private var goalTable: String {
@@ -49,9 +48,10 @@ extension Report {
             return pad(goal.title, 50) + pad(verdict.cores.rawValue, 8)
                 + left("\(goal.atMost ? "≤" : "≥") \(plain(goal.bound)) \(goal.unit)", 10)
                 + left("\(number(verdict.value)) \(goal.unit)", 12) + left(number(verdict.best), 10)
+                + left(number(verdict.cpu), 10)
                 + "  \(verdict.isMet ? "met" : "NOT MET")"
         }
-        let head = pad("Goals", 58) + left("goal", 10) + left("median", 12) + left("best", 10)
+        let head = pad("Goals", 58) + left("goal", 10) + left("median", 12) + left("best", 10) + left("cpu", 10)
         return ([head] + rows).joined(separator: "\n")
     }
 

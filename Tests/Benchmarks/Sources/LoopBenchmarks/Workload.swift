@@ -2,19 +2,23 @@ import CPeers
 
 /// What one round of one peer took.
 struct Outcome: Sendable {
-    let nanoseconds: UInt64
+    let time: peer_time
     /// What the callbacks counted. The harness compares it with what was asked for before it believes the time.
     let done: Int
 }
 
 extension Outcome {
-    init(_ outcome: peer_outcome) { self.init(nanoseconds: outcome.ns, done: Int(outcome.done)) }
+    init(_ outcome: peer_outcome) { self.init(time: outcome.time, done: Int(outcome.done)) }
 
     /// Times `body`, which returns what was done.
     static func timing(_ body: () -> Int) -> Outcome {
-        let start = peer_now_ns()
+        let start = peer_now()
         let done = body()
-        return Outcome(nanoseconds: peer_now_ns() - start, done: done)
+        return Outcome(time: peer_since(start), done: done)
+    }
+
+    static func + (one: Outcome, other: Outcome) -> Outcome {
+        Outcome(time: peer_sum(one.time, other.time), done: one.done + other.done)
     }
 }
 

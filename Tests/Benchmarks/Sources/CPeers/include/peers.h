@@ -8,15 +8,24 @@
 
 #pragma clang assume_nonnull begin
 
+struct peer_time {
+    /// CLOCK_MONOTONIC.
+    uint64_t wall_ns;
+    /// Of all threads of the process. It leaves out what other programs take away, and the idle time of sleepers.
+    uint64_t cpu_ns;
+};
+
 struct peer_outcome {
-    /// Wall time of the compared part.
-    uint64_t ns;
+    /// Of the compared part.
+    struct peer_time time;
     /// What the callbacks counted: must be what was asked for.
     uint64_t done;
 };
 
-/// CLOCK_MONOTONIC.
-uint64_t peer_now_ns(void);
+struct peer_time peer_now(void);
+struct peer_time peer_since(struct peer_time start);
+struct peer_time peer_between(struct peer_time start, struct peer_time end);
+struct peer_time peer_sum(struct peer_time one, struct peer_time other);
 
 /// `count` eventfds, non-blocking, or the process ends with a message.
 int *peer_make_eventfds(uint64_t count);
