@@ -8,7 +8,7 @@ enum Catalogue {
     static let all: [Workload] =
         [turns(on: .mainThread), turns(on: .otherThread), roundTrips, mainQueue, blocks]
         + [oneShots, randomTimers] + [0, 1_000, 100_000, 1_000_000].map(fires)
-        + [10, 10_000].map(oneBusy) + [allBusy, transitions, monitoredTurns]
+        + [10, 10_000].map(oneBusy) + [allBusy, transitions, heartbeats, monitoredTurns, monitoredRoundTrips]
 
     private static func turns(on place: Workload.Place) -> Workload {
         let (name, title) =
@@ -179,6 +179,30 @@ extension Catalogue {
     )
     .with(ours) { Monitor.transitions($0, watched: false) }
     .with(watched) { Monitor.transitions($0, watched: true) }
+
+    static let pollingTurn = "a turn that polls"
+    static let sleepingTurn = "a turn that sleeps"
+
+    private static let heartbeats = Workload(
+        "heartbeats",
+        "All that is published in a turn, watched, with its stamps",
+        per: "turn",
+        10_000,
+        rounds: 201
+    )
+    .with(pollingTurn) { Monitor.pollingTurns($0) }
+    .with(sleepingTurn) { Monitor.sleepingTurns($0) }
+
+    private static let monitoredRoundTrips = Workload(
+        "monitored-trips",
+        "Two loops that wake each other, one of them watched in different ways",
+        per: "round trip",
+        500,
+        rounds: 301
+    )
+    .with(ours) { Ours.roundTripsBySource($0) }
+    .with(watched) { Monitor.roundTripsWatched($0) }
+    .with(textbook) { Monitor.roundTripsByTheBook($0) }
 
     private static let monitoredTurns = Workload(
         "monitored-turns",

@@ -21,6 +21,25 @@ enum Monitor {
         }
     }
 
+    /// All transitions of a turn in which the loop sleeps, among them a departure from rest.
+    static func sleepingTurns(_ count: Int) -> Outcome {
+        let phases: [LoopPhase] = [.beforeTimers, .beforeSources, .beforeWaiting, .waiting, .afterWaiting]
+        let heartbeat = LoopHeartbeat()
+        attach(to: heartbeat)
+        return .timing {
+            for turn in 0..<count {
+                for phase in phases { heartbeat.publish(phase, modeIndex: 0, turn: UInt64(turn)) }
+            }
+            return Int(heartbeat.pulse.turn + 1)
+        }
+    }
+
+    /// All transitions of a turn that only polls.
+    static func pollingTurns(_ count: Int) -> Outcome {
+        let outcome = transitions(2 * count, watched: true)
+        return Outcome(time: outcome.time, done: outcome.done / 2)
+    }
+
     private static func attach(to heartbeat: LoopHeartbeat) {
         precondition(heartbeat.attach(Watcher()), "the heartbeat has a watcher already")
     }
@@ -45,7 +64,18 @@ enum Monitor {
         return Ours.turns(count)
     }
 
-    static func turnsByTheBook(_ count: Int) -> Outcome {
+    static func roundTripsWatched(_ count: Int) -> Outcome {
+        let heartbeat = EventRunLoop.current.heartbeat
+        attach(to: heartbeat)
+        defer { heartbeat.detach() }
+        return Ours.roundTripsBySource(count)
+    }
+
+    static func turnsByTheBook(_ count: Int) -> Outcome { byTheBook { Ours.turns(count) } }
+
+    static func roundTripsByTheBook(_ count: Int) -> Outcome { byTheBook { Ours.roundTripsBySource(count) } }
+
+    private static func byTheBook(_ body: () -> Outcome) -> Outcome {
         let book = Textbook()
         let observer = LoopObserver { _, activity in book.note(activity.rawValue) }
         EventRunLoop.current.add(observer)
@@ -53,7 +83,7 @@ enum Monitor {
             observer.invalidate()
             book.end()
         }
-        return Ours.turns(count)
+        return body()
     }
 
     static func foundationTurnsByTheBook(_ count: Int) -> Outcome {

@@ -45,13 +45,14 @@ extension Report {
         guard !verdicts.isEmpty else { return "" }
         let rows = verdicts.map { verdict in
             let goal = verdict.goal
-            return pad(goal.title, 50) + pad(verdict.cores.rawValue, 8)
+            return pad(goal.title, 52) + pad(verdict.cores.rawValue, 8)
                 + left("\(goal.atMost ? "≤" : "≥") \(plain(goal.bound)) \(goal.unit)", 10)
                 + left("\(number(verdict.value)) \(goal.unit)", 12) + left(number(verdict.best), 10)
                 + left(number(verdict.cpu), 10)
-                + "  \(verdict.isMet ? "met" : "NOT MET")"
+                + pad(verdict.isDecidedByCPU ? "  cpu" : "  median", 10) + (verdict.isMet ? "met" : "NOT MET")
         }
-        let head = pad("Goals", 58) + left("goal", 10) + left("median", 12) + left("best", 10) + left("cpu", 10)
+        let head =
+            pad("Goals", 60) + left("goal", 10) + left("median", 12) + left("best", 10) + left("cpu", 10) + "  decides"
         return ([head] + rows).joined(separator: "\n")
     }
 
