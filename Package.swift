@@ -135,6 +135,14 @@ let package = Package(
             path: "Tests/Fixtures/LoopDifferential",
             swiftSettings: swift
         ),
+        // Not among the tests' dependencies: their objects would be linked into the test bundle, allocator and all.
+        .target(name: "CAllocations", path: "Tests/Fixtures/CAllocations", cSettings: c),
+        .executableTarget(
+            name: "LoopCounts",
+            dependencies: ["RunLoopKit", "CAllocations"],
+            path: "Tests/Fixtures/LoopCounts",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "RunLoopKitTests",
             dependencies: [

@@ -138,7 +138,20 @@ struct Fixture {
         unlimitedStack: Bool = false,
         environment: String = ""
     ) throws -> Fixture {
-        let program = try directory() + "/" + name
+        try run(
+            program: directory() + "/" + name,
+            argument,
+            unlimitedStack: unlimitedStack,
+            environment: environment
+        )
+    }
+
+    static func run(
+        program: String,
+        _ argument: String = "",
+        unlimitedStack: Bool = false,
+        environment: String = ""
+    ) throws -> Fixture {
         let limit = unlimitedStack ? "ulimit -s unlimited; " : ""
         // The time limit is for a fixture that hangs: the test then fails by its lines.
         guard

@@ -1,0 +1,36 @@
+import CPeers
+import Foundation
+
+/// What is easier said to Foundation in Swift: blocks. The rest is in C, see `cf_turns` and its like.
+enum FoundationLoop {
+    static func blocks(_ count: Int) -> Outcome {
+        let done = Done()
+        let opened = unsafe cf_open()
+        // Safe: `perform` is CFRunLoopPerformBlock, which any thread may call.
+        nonisolated(unsafe) let loop = RunLoop.current
+        nonisolated(unsafe) let handle = unsafe opened
+        let outcome = fromFourThreads(
+            count,
+            enqueue: {
+                unsafe loop.perform {
+                    done.count += 1
+                    if done.count == count { unsafe cf_stop(handle) }
+                }
+                unsafe cf_wake_up(handle)
+            },
+            {
+                .timing {
+                    unsafe cf_run(handle)
+                    return done.count
+                }
+            }
+        )
+        unsafe cf_close(opened)
+        return outcome
+    }
+
+    /// Unchecked: the loop's thread alone touches it.
+    private final class Done: @unchecked Sendable {
+        var count = 0
+    }
+}

@@ -1,0 +1,73 @@
+import CPeers
+
+/// Runs workloads: in each round every peer once, one after the other, so that whatever else the machine does hits all alike.
+struct Harness {
+    /// A share of the rounds and of the operations, for a quick look.
+    let share: Double
+
+    enum Cores: String, CaseIterable {
+        /// Every thread on one core.
+        case pinned
+        /// Wherever the kernel puts them.
+        case free
+    }
+
+    func run(_ workload: Workload, on cores: Cores) -> WorkloadResult {
+        switch cores {
+        case .pinned: peer_pin()
+        case .free: peer_unpin()
+        }
+        defer { peer_unpin() }
+        let times =
+            switch workload.place {
+            case .mainThread: playRounds(of: workload)
+            case .otherThread: onNewThread { playRounds(of: workload) }
+            }
+        return WorkloadResult(workload: workload, cores: cores, times: times)
+    }
+
+    private func playRounds(of workload: Workload) -> [Times] {
+        var times = [[(wall: Double, cpu: Double)]](repeating: [], count: workload.subjects.count)
+        let rounds = max(1, Int(Double(workload.rounds) * share))
+        // A round before the first warms up; not in a quick look at what takes seconds.
+        for round in (rounds > 1 ? 0 : 1)...rounds {
+            for (index, subject) in workload.subjects.enumerated() where round <= subject.rounds ?? rounds {
+                let time = playRound(of: subject)
+                if round > 0 { times[index].append(time) }
+            }
+        }
+        return times.map { times in
+            Times(wall: Distribution(times.map(\.wall)), cpu: Distribution(times.map(\.cpu)))
+        }
+    }
+
+    /// Nanoseconds per operation.
+    private func playRound(of subject: Subject) -> (wall: Double, cpu: Double) {
+        let outcome = subject.round(subject.operations)
+        precondition(
+            outcome.done == subject.operations,
+            "\(subject.name) did \(outcome.done) of \(subject.operations) operations: its time means nothing"
+        )
+        let operations = Double(subject.operations)
+        return (Double(outcome.time.wall_ns) / operations, Double(outcome.time.cpu_ns) / operations)
+    }
+}
+
+/// Runs `body` on a thread of its own, waits until the thread and all that ends with it are over, and returns what `body` returned.
+func onNewThread<Result>(_ body: () -> Result) -> Result {
+    var result: Result?
+    withoutActuallyEscaping({ result = body() }) { call in
+        let work = Work(call: call)
+        unsafe peer_run_on_thread(
+            { unsafe Unmanaged<Work>.fromOpaque($0!).takeUnretainedValue().call() },
+            Unmanaged.passUnretained(work).toOpaque()
+        )
+    }
+    guard let result else { preconditionFailure("the thread ended without a result") }
+    return result
+}
+
+private final class Work {
+    let call: () -> Void
+    init(call: @escaping () -> Void) { self.call = call }
+}

@@ -1,0 +1,33 @@
+import Glibc
+
+// What the loop costs in counts, which are the same on every machine: allocations and system calls for one operation in its steady
+// state. Alone it runs every scenario under strace and prints lines of name and value; with a scenario's name it runs that one.
+//
+//   NAME.allocations   by the loop's thread
+//   NAME.calls         system calls by the loop's thread, and those of them that ask epoll as NAME.epoll
+//   NAME.writes        write(2) by other threads: those that wake
+
+let wanted = CommandLine.arguments.dropFirst().first
+
+if let scenario = scenarios.first(where: { $0.name == wanted }) {
+    scenario.run(Meter(scenario.name))
+    exit(0)
+}
+
+#if DEBUG
+    // Then there are allocations that an optimised build does not make.
+    say("optimised", 0)
+#else
+    say("optimised", 1)
+#endif
+for (name, _) in scenarios {
+    guard let trace = SystemCallTrace.of(name) else {
+        print("\(name): no trace; is strace there, and allowed to trace?")
+        exit(1)
+    }
+    let own = trace.own.values.reduce(0, +)
+    let epoll = trace.own.filter { $0.key.hasPrefix("epoll_") && $0.key.contains("wait") }.values.reduce(0, +)
+    say("\(name).calls", Double(own) / Double(Meter.operations))
+    say("\(name).epoll", Double(epoll) / Double(Meter.operations))
+    say("\(name).writes", Double(trace.others["write"] ?? 0) / Double(Meter.operations))
+}

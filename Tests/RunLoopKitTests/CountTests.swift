@@ -1,0 +1,84 @@
+import Glibc
+import Testing
+
+/// What the loop asks of the kernel and of the allocator, in counts: they are the same on every machine, so they are gated.
+///
+/// The table is all there is to change when the engine gets better. Counts are for one operation in the steady state, as
+/// Tests/Fixtures/LoopCounts makes them; what happens more seldom than once in twenty operations does not count.
+@Suite(.timeLimit(.minutes(3)))
+struct CountTests {
+    /// At most so many.
+    struct Bound: Sendable, CustomTestStringConvertible {
+        let scenario: String
+        /// System calls by the loop's thread.
+        let calls: Double
+        /// write(2) by those who wake it.
+        var writes: Double = 0
+        /// By the loop's thread, in an optimised build.
+        let allocations: Double
+
+        var testDescription: String { scenario }
+    }
+
+    static let bounds = [
+        // A turn that has work asks the kernel at most once, and allocates nothing.
+        Bound(scenario: "source-turn", calls: 0, allocations: 0),
+        Bound(scenario: "source-turn-main", calls: 1, allocations: 0),
+        Bound(scenario: "observed-turn", calls: 0, allocations: 0),
+        Bound(scenario: "watched-turn", calls: 0, allocations: 0),
+        Bound(scenario: "block", calls: 1, allocations: 0),
+        Bound(scenario: "timer-fire", calls: 1, allocations: 0),
+        Bound(scenario: "descriptor-delivery", calls: 1, allocations: 0),
+        // One poll(2) more for two of three: events harvested together are looked at again (R36).
+        Bound(scenario: "descriptor-delivery-of-100", calls: 1.7, allocations: 0),
+        Bound(scenario: "polled-run", calls: 0, allocations: 0),
+        Bound(scenario: "polled-run-main", calls: 1, allocations: 0),
+        // Two of the calls and all allocations are libdispatch's: it writes and reads its eventfd, and keeps the block.
+        Bound(scenario: "main-queue-drain", calls: 3, allocations: 2),
+        // The timer, its callback and its places.
+        Bound(scenario: "one-shot", calls: 1, allocations: 6),
+        // R25: a loop that is awake is woken for nothing, one that sleeps for one write, and wakes from one wait. On main, the look
+        // at the main queue is another (R14 f).
+        Bound(scenario: "wake-up-by-itself", calls: 0, allocations: 0),
+        Bound(scenario: "wake-up-awake", calls: 0, allocations: 0),
+        Bound(scenario: "wake-up-asleep", calls: 1, writes: 1, allocations: 0),
+        Bound(scenario: "wake-up-asleep-main", calls: 2, writes: 1, allocations: 0),
+    ]
+
+    @Test("R25: system calls and allocations for one operation stay within their bounds")
+    func counts() throws {
+        let counts = try Counts()
+        for bound in CountTests.bounds {
+            counts.expect("\(bound.scenario).calls", atMost: bound.calls)
+            counts.expect("\(bound.scenario).writes", atMost: bound.writes)
+            if counts.areOptimised { counts.expect("\(bound.scenario).allocations", atMost: bound.allocations) }
+        }
+    }
+}
+
+/// What one run of the fixture printed.
+private struct Counts {
+    private let values: [String: Double]
+
+    /// Runs the program of an optimised build that the environment names, or the one beside the tests.
+    init() throws {
+        let run =
+            try unsafe getenv("LOOP_COUNTS").map { try unsafe Fixture.run(program: String(cString: $0)) }
+            ?? Fixture.run("LoopCounts")
+        guard run.status == 0 else { throw Fixture.Failure(reason: run.lines.last ?? "no output") }
+        let pairs = run.lines.map { $0.split(separator: " ") }.filter { $0.count == 2 }
+        values = Dictionary(pairs.map { (String($0[0]), Double($0[1]) ?? .infinity) }) { first, _ in first }
+    }
+
+    /// Unoptimised code allocates here and there, and not the loop's.
+    var areOptimised: Bool { values["optimised"] == 1 }
+
+    func expect(_ name: String, atMost bound: Double) {
+        // Under a sanitizer nothing can be said of allocations.
+        guard let value = values[name] else {
+            #expect(name.hasSuffix(".allocations"), "no count of \(name)")
+            return
+        }
+        #expect(value <= bound + 0.05, "\(name)")
+    }
+}
