@@ -114,9 +114,28 @@ let package = Package(
             path: "Tests/Fixtures/AsyncMainFixture",
             swiftSettings: swift
         ),
+        .target(name: "CFaults", path: "Tests/Fixtures/CFaults", cSettings: c),
+        .executableTarget(
+            name: "FaultFixture",
+            dependencies: ["CFaults", "CRunLoopShims", "RunLoopKit"],
+            path: "Tests/Fixtures/FaultFixture",
+            swiftSettings: swift
+        ),
+        .executableTarget(
+            name: "ForkFixture",
+            dependencies: ["CFaults", "CRunLoopShims", "RunLoopKit"],
+            path: "Tests/Fixtures/ForkFixture",
+            swiftSettings: swift
+        ),
+        .executableTarget(
+            name: "LoopChurn",
+            dependencies: ["CFaults", "RunLoopKit"],
+            path: "Tests/Fixtures/LoopChurn",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "RunLoopKitTests",
-            dependencies: ["RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture"],
+            dependencies: ["RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "FaultFixture", "ForkFixture", "LoopChurn"],
             swiftSettings: swift
         ),
         .target(

@@ -12,6 +12,10 @@ struct Complaint: Sendable {
     static let itemInvalid = Complaint(bit: 4, text: "an invalid source, timer or observer was not added")
     static let itemOnOtherLoop = Complaint(bit: 8, text: "a timer or observer was not added: it is on another loop")
     static let outOfResources = Complaint(bit: 16, text: "no descriptors left: a loop polls until there are some again")
+    static let descriptorsClosed = Complaint(bit: 1 << 20, text: "a loop's descriptors were closed: it makes new ones")
+    static let mainQueueUnwatched = Complaint(bit: 1 << 21, text: "the main queue cannot be watched: it is served late")
+    static let mainQueueForked = Complaint(bit: 1 << 22, text: "the main queue is not served in a forked child")
+    static let loopOfParent = Complaint(bit: 1 << 23, text: "a call was ignored: the loop's thread is the parent's")
 
     static func of(_ error: RunLoopError) -> Complaint {
         switch error.code {

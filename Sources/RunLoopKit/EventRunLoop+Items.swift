@@ -62,6 +62,7 @@ extension EventRunLoop {
 
 extension EventRunLoop {
     private func attach(_ item: some LoopItem, to mode: Mode) throws(RunLoopError) {
+        if isOfParent { throw RunLoopError(.loopEnded) }
         let entered = try table.withLock { table throws(RunLoopError) in
             guard !table.hasEnded else { throw RunLoopError(.loopEnded) }
             let targets = mode == .common ? table.commonModes : [table.mode(mode)]
@@ -94,6 +95,7 @@ extension EventRunLoop {
     }
 
     private func detach(_ item: some LoopItem, from mode: Mode) {
+        if isOfParent { return }
         let targets: [LoopMode] = table.withLock { table in
             guard mode == .common else { return table.existing(mode).map { [$0] } ?? [] }
             return table.forget(item) ? table.commonModes : []
