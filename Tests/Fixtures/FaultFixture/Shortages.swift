@@ -78,17 +78,18 @@ func injected(_ call: faults_call, _ error: Int32) {
 /// The main queue's eventfd cannot be watched, for a while (no more watches for this user). The queue is served all the same.
 func mainQueueUnwatched() {
     let loop = EventRunLoop.main
-    faults_inject(faults_epoll_add, 0, -1)
-    // Everything but the bell: the set is there, without the main queue.
     loop.add(
         LoopObserver(activities: .entry, repeats: false) { _, _ in
-            let highest = descriptors().max() ?? 0
-            // The bell, the set, the main queue's: in this order, on the next free numbers.
-            faults_inject(faults_epoll_add, ENOSPC, highest + 3)
+            // The bell, the set, the main queue's eventfd: in this order, on the next free numbers.
+            let free = (0..<3).map { _ in dup(0) }
+            for number in free { close(number) }
+            faults_inject(faults_epoll_add, ENOSPC, free[2])
         }
     )
     let thread = Thread {
         waitUntilAsleep(loop)
+        let start = faults_waits()
+        say("refused: \(waitUntil { faults_waits() > start + 1 })")
         DispatchQueue.main.async { say("unwatched") }
         usleep(50_000)
         faults_inject(faults_epoll_add, 0, -1)

@@ -92,10 +92,11 @@ final class Slot<Value: Sendable>: Sendable {
     }
 }
 
-/// Waits until the loop is in the kernel's hands: its thread sleeps, by the kernel's word.
+/// Waits until the loop is in the kernel's hands: its thread sleeps, by the kernel's word, or by the loop's own if there is no descriptor
+/// to ask the kernel with.
 func waitUntilAsleep(_ loop: EventRunLoop) {
     guard let id = loop.thread?.id else { return }
-    _ = waitUntil { loop.isWaiting && state(ofThread: id) == "S" }
+    _ = waitUntil { loop.isWaiting && state(ofThread: id) ?? "S" == "S" }
 }
 
 private func state(ofThread id: Int32) -> Character? {

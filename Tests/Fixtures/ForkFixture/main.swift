@@ -103,12 +103,12 @@ func useLoop(_ loop: EventRunLoop) {
     let source = DescriptorSource(descriptor: ends[0]) { source, _ in
         say("source")
         source.invalidate()
+        loop.add(EventTimer(after: .milliseconds(5)) { _ in say("timer") })
     }
     do throws(RunLoopError) { try loop.add(source) } catch { say("refused: \(error)") }
-    loop.add(EventTimer(after: .milliseconds(5)) { _ in say("timer") })
     let keepAlive = EventSource { _ in }
     loop.add(keepAlive)
-    say("\(loop.run(for: .milliseconds(30)))")
+    say("\(loop.run(for: .milliseconds(200)))")
     let thread = startThread {
         while !loop.isWaiting { usleep(1000) }
         usleep(10_000)
@@ -256,7 +256,32 @@ func closeInChild() {
     useLoop(loop)
 }
 
+/// Four threads of the child and its loop's thread want the same locks all the time.
+func contention() {
+    let loop = EventRunLoop.main
+    loop.perform {}
+    loop.run(for: .zero)
+    inChild {
+        let done = Counter()
+        let keepAlive = EventSource { _ in }
+        loop.add(keepAlive)
+        for _ in 0..<4 {
+            startThread {
+                for _ in 0..<20_000 {
+                    loop.perform { if done.increment() == 80_000 { loop.stop() } }
+                    let timer = EventTimer(after: .seconds(60)) { _ in }
+                    loop.add(timer)
+                    timer.invalidate()
+                }
+            }
+        }
+        loop.run(for: .seconds(9))
+        say("blocks: \(done.value)")
+    }
+}
+
 switch CommandLine.arguments.dropFirst().first {
+case "contention": contention()
 case "main": mainForks()
 case "source-inherited": sourceInherited()
 case "in-callout": forkInCallout()
