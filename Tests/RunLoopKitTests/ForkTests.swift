@@ -65,6 +65,11 @@ struct ForkTests {
         #expect(try scenario("close-in-child") == works + ["files whole: true", "child: exit 0"] + works)
     }
 
+    @Test("R1: threads of the child and its loop's thread contend for the loop's locks, and none fails")
+    func contention() throws {
+        #expect(try scenario("contention") == ["blocks: 20000", "child: exit 0"])
+    }
+
     @Test("R1: a child's child has a working loop, too")
     func grandchild() throws {
         #expect(try scenario("grandchild") == works + ["child: exit 0", "child: exit 0"])

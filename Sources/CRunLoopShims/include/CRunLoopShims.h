@@ -62,6 +62,12 @@ struct run_loop_file run_loop_identify(int fd);
 /// Async-signal-safe; leaves errno alone.
 void run_loop_interrupt(int32_t tid);
 
+/// Sleeps while the 32 bits at `word` are `seen`, until a wake; may return without cause. Leaves errno alone.
+void run_loop_futex_wait(void *word, uint32_t seen);
+
+/// Wakes one that sleeps at `word`. Leaves errno alone.
+void run_loop_futex_wake(void *word);
+
 extern _Atomic uint32_t run_loop_generation_counter;
 
 /// How many forks without exec lie between this process and the first one that loaded this image: what another generation has made,

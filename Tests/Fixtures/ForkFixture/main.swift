@@ -43,11 +43,11 @@ func startThread(_ body: @escaping @Sendable () -> Void) -> pthread_t {
     return thread
 }
 
-/// Runs `body` in a child and waits for its end, which must come within ten seconds.
+/// Runs `body` in a child and waits for its end, which must come within twenty seconds.
 func inChild(_ body: () -> Void) {
     let child = faults_fork()
     if child == 0 {
-        alarm(10)
+        alarm(20)
         body()
         fflush(nil)
         _exit(0)
@@ -267,15 +267,15 @@ func contention() {
         loop.add(keepAlive)
         for _ in 0..<4 {
             startThread {
-                for _ in 0..<20_000 {
-                    loop.perform { if done.increment() == 80_000 { loop.stop() } }
+                for _ in 0..<5_000 {
+                    loop.perform { if done.increment() == 20_000 { loop.stop() } }
                     let timer = EventTimer(after: .seconds(60)) { _ in }
                     loop.add(timer)
                     timer.invalidate()
                 }
             }
         }
-        loop.run(for: .seconds(9))
+        loop.run(for: .seconds(15))
         say("blocks: \(done.value)")
     }
 }
