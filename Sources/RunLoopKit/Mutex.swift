@@ -30,7 +30,9 @@ struct Mutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
     ) throws(Failure) -> sending Result {
         lock()
         defer { unlock() }
-        return try unsafe body(&value._address.pointee)
+        // By a pointer of its own: else the thread sanitizer takes the access for one to the lock as well.
+        let value = unsafe self.value._address
+        return try unsafe body(&value.pointee)
     }
 
     @inline(__always)

@@ -90,8 +90,9 @@ func mainQueueUnwatched() {
         waitUntilAsleep(loop)
         let start = faults_waits()
         say("refused: \(waitUntil { faults_waits() > start + 1 })")
-        DispatchQueue.main.async { say("unwatched") }
-        usleep(50_000)
+        let served = Counter()
+        DispatchQueue.main.async { served.increment() }
+        say("unwatched, served: \(waitUntil { served.value > 0 })")
         faults_inject(faults_epoll_add, 0, -1)
         usleep(50_000)
         let waits = faults_waits()
