@@ -135,7 +135,10 @@ let package = Package(
         ),
         .testTarget(
             name: "RunLoopKitTests",
-            dependencies: ["RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "FaultFixture", "ForkFixture", "LoopChurn"],
+            dependencies: [
+                "RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "FaultFixture", "ForkFixture",
+                "LoopChurn",
+            ],
             swiftSettings: swift
         ),
         .target(

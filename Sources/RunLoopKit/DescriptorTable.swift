@@ -223,5 +223,7 @@ private struct TokenQueue: Sendable {
 }
 
 extension run_loop_file {
-    fileprivate static func == (left: Self, right: Self) -> Bool { left.device == right.device && left.inode == right.inode }
+    fileprivate static func == (left: Self, right: Self) -> Bool {
+        left.device == right.device && left.inode == right.inode
+    }
 }

@@ -30,7 +30,7 @@ extension EventRunLoop {
     /// What has arrived, without waiting and without a word to observers (R15).
     private func poll(_ activation: Activation, mainQueueFirst: Bool) -> Arrival {
         let mode = activation.mode
-        // With nothing but the wake-up eventfd in the set there is no need to ask the kernel: `wake` knows.
+        // With nothing but the bell in the set there is no need to ask the kernel: `wake` knows.
         let mayHaveEvents = servesMainQueue(in: mode) || mode.hasDescriptors.load(ordering: .acquiring)
         let asks = mayHaveEvents && (activation.pollsOnly || mode.poller.isOverdue())
         let isFresh = asks && ask(mode)

@@ -59,8 +59,7 @@ final class Poller: Sendable {
 
     /// Where the loop sleeps when it waits for this set.
     var place: WakeUp.Place {
-        let descriptors = (descriptor, bell.load(ordering: .relaxed))
-        return WakeUp.Place(word: UInt64(UInt32(bitPattern: descriptors.0)) << 32 | UInt64(UInt32(bitPattern: descriptors.1)))
+        WakeUp.Place(set: descriptor, bell: bell.load(ordering: .relaxed))
     }
 
     private var descriptor: Int32 { Int32(truncatingIfNeeded: epoll.load(ordering: .relaxed)) }

@@ -40,7 +40,13 @@ final class WakeUp: Sendable {
     /// An epoll set and the bell in it, in one word.
     struct Place: Equatable {
         let word: UInt64
-        static let none = Place(word: .max)
+        static var none: Place { Place(word: .max) }
+
+        init(word: UInt64) { self.word = word }
+
+        init(set: Int32, bell: Int32) {
+            word = UInt64(UInt32(bitPattern: set)) << 32 | UInt64(UInt32(bitPattern: bell))
+        }
 
         var set: Int32 { Int32(truncatingIfNeeded: word >> 32) }
         var bell: Int32 { Int32(truncatingIfNeeded: word) }

@@ -17,7 +17,9 @@ struct FaultTests {
         #expect(try scenario("closed-awake") == ["timer", "block", "main queue", "sets: 1"])
     }
 
-    @Test("R25: loops that sleep while their descriptors are closed and taken by files are woken, and touch none of the files")
+    @Test(
+        "R25: loops that sleep while their descriptors are closed and taken by files are woken, and touch none of the files"
+    )
     func closedAsleep() throws {
         #expect(try scenario("closed-asleep") == ["first: 8", "rounds: 100", "whole: 32", "sets: 0, bells: 0"])
     }
@@ -40,7 +42,9 @@ struct FaultTests {
         #expect(try scenario("taken-by-sets") == ["true, true", "members: [1, 1]", "members: [1, 1]"])
     }
 
-    @Test("R37: sources whose descriptors were closed with the loop's own are told, also if other files have the numbers")
+    @Test(
+        "R37: sources whose descriptors were closed with the loop's own are told, also if other files have the numbers"
+    )
     func sourcesTold() throws {
         #expect(try scenario("sources-told") == ["finished", "told: 3", "new: true", "handledSource"])
     }
@@ -97,13 +101,19 @@ struct FaultTests {
         #expect(try scenario("suspended") == lines + ["no burst: true, on the grid: true, fires: true"])
     }
 
-    @Test("R49: steps of the wall clock by hours, there and back, neither move a timer nor spin", .enabled(if: hasFaketime))
+    @Test(
+        "R49: steps of the wall clock by hours, there and back, neither move a timer nor spin",
+        .enabled(if: hasFaketime)
+    )
     func wallClockSteps() throws {
         let steps = ["+5h", "-3h", "+0"].map { "\($0): stepped: true, stopped, fires: true, no spin: true" }
         #expect(try faked(monotonicToo: false) == steps)
     }
 
-    @Test("R49: not even a jump of the monotonic clock, which no kernel makes, spins or hangs", .enabled(if: hasFaketime))
+    @Test(
+        "R49: not even a jump of the monotonic clock, which no kernel makes, spins or hangs",
+        .enabled(if: hasFaketime)
+    )
     func monotonicSteps() throws {
         let lines = try faked(monotonicToo: true)
         #expect(lines.count == 3)
@@ -134,7 +144,8 @@ struct FaultTests {
         if lines == ["not enough descriptors"] { return }
         #expect(
             lines == [
-                "all: stopped, 10000", "one: handledSource, 10001", "none: timedOut, 10001", "finished: finished, left: 0",
+                "all: stopped, 10000", "one: handledSource, 10001", "none: timedOut, 10001",
+                "finished: finished, left: 0",
             ]
         )
     }

@@ -12,7 +12,9 @@ struct ForkTests {
     /// What a loop does when all of it works: descriptor source, timer, timeout, wake-up by another thread, stop.
     private let works = ["source", "timer", "timedOut", "woken", "stopped", "thread: true"]
 
-    @Test("R1: the forking thread's loop works in the child, and the parent's keeps the sources that the child takes out")
+    @Test(
+        "R1: the forking thread's loop works in the child, and the parent's keeps the sources that the child takes out"
+    )
     func mainForks() throws {
         #expect(try scenario("main") == works + ["child: exit 0", "parent: stopped, 1"])
     }
@@ -47,14 +49,18 @@ struct ForkTests {
         #expect(run.lines.dropFirst() == ["parent woken: 0", "parent's bell: true", "parent's source: true"])
     }
 
-    @Test("R58: a main queue handed over before the fork is not served in the child, which does not hang, but in the parent")
+    @Test(
+        "R58: a main queue handed over before the fork is not served in the child, which does not hang, but in the parent"
+    )
     func mainQueue() throws {
         #expect(
             try scenario("main-queue") == ["parent's", "empty: finished"] + works + ["child: exit 0", "parent's"]
         )
     }
 
-    @Test("R58, R59: a daemon that forks twice and closes everything before it runs its loop has all of it, main queue included")
+    @Test(
+        "R58, R59: a daemon that forks twice and closes everything before it runs its loop has all of it, main queue included"
+    )
     func daemon() throws {
         let served = ["main queue", "from another queue"]
         #expect(try scenario("daemon") == served + works + ["child: exit 0", "child: exit 0"])

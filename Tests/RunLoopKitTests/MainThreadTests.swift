@@ -103,10 +103,12 @@ struct Fixture {
         let program = try directory() + "/" + name
         let limit = unlimitedStack ? "ulimit -s unlimited; " : ""
         // The time limit is for a fixture that hangs: the test then fails by its lines.
-        guard let output = unsafe popen(
-            "\(limit)timeout \(seconds) env \(environment) '\(program)' \(argument) 2>/dev/null",
-            "r"
-        ) else {
+        guard
+            let output = unsafe popen(
+                "\(limit)timeout \(seconds) env \(environment) '\(program)' \(argument) 2>/dev/null",
+                "r"
+            )
+        else {
             throw Failure(reason: "popen: errno \(errno)")
         }
         var text: [UInt8] = []

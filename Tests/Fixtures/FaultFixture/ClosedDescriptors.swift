@@ -141,7 +141,10 @@ func sourcesTold() {
     // The first change after a loss finds the set closed.
     faults_close_from(3)
     guard unsafe pipe(&ends) == 0, unsafe write(ends[1], "x", 1) == 1 else { return say("no pipe") }
-    try? loop.add(DescriptorSource(descriptor: ends[0]) { source, events in say("new: \(events == .readable)") }, to: "other")
+    try? loop.add(
+        DescriptorSource(descriptor: ends[0]) { source, events in say("new: \(events == .readable)") },
+        to: "other"
+    )
     say("\(loop.run(mode: "other", for: .seconds(10), returnAfterSourceHandled: true))")
 }
 

@@ -35,7 +35,9 @@ func manyLoops() {
     let (allocated, open) = (faults_allocated(), descriptors().count)
     for _ in 0..<2 { thousandLoops(isFirst: false) }
     let growth = Int(faults_allocated()) - Int(allocated)
-    say("descriptors left: \(descriptors().count - open), memory: \(growth < 300_000 ? "back" : "\(growth) bytes more")")
+    say(
+        "descriptors left: \(descriptors().count - open), memory: \(growth < 300_000 ? "back" : "\(growth) bytes more")"
+    )
 }
 
 private func thousandLoops(isFirst: Bool) {

@@ -24,17 +24,19 @@ func exhausted() {
 func exhaustedOnMain() {
     let loop = EventRunLoop.main
     let hoard = takeAllDescriptors()
-    loop.add(EventTimer(after: .milliseconds(30)) { _ in
-        say("timer")
-        for descriptor in hoard { close(descriptor) }
-        _ = Thread {
-            _ = waitUntil { descriptors(of: "eventfd").count == 2 }
-            DispatchQueue.main.async {
-                say("main queue")
-                loop.stop()
+    loop.add(
+        EventTimer(after: .milliseconds(30)) { _ in
+            say("timer")
+            for descriptor in hoard { close(descriptor) }
+            _ = Thread {
+                _ = waitUntil { descriptors(of: "eventfd").count == 2 }
+                DispatchQueue.main.async {
+                    say("main queue")
+                    loop.stop()
+                }
             }
         }
-    })
+    )
     loop.run()
 }
 

@@ -111,10 +111,12 @@ func loops(_: EventRunLoop) {
             }
             loop.add(source)
             loop.add(source, to: .common)
-            loop.add(EventTimer(every: .seconds(60)) { timer in
-                captured.touch()
-                loop.add(timer, to: "never")
-            })
+            loop.add(
+                EventTimer(every: .seconds(60)) { timer in
+                    captured.touch()
+                    loop.add(timer, to: "never")
+                }
+            )
             loop.add(LoopObserver { _, _ in captured.touch() }, to: .common)
             try? loop.add(DescriptorSource(descriptor: 0) { _, _ in loop.stop() }, to: "other")
             loop.run(for: .nanoseconds(1))
@@ -144,7 +146,9 @@ func residentMemory() -> Int {
     defer { unsafe fclose(file) }
     var text = [CChar](repeating: 0, count: 128)
     guard unsafe fgets(&text, 128, file) != nil else { return -1 }
-    let fields = String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self).split(separator: " ")
+    let fields = String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self).split(
+        separator: " "
+    )
     return (Int(fields[1]) ?? -1) * Int(getpagesize()) / 1024
 }
 
