@@ -77,9 +77,9 @@ final class WakeUp: Sendable {
     /// Any thread, and signal handlers: one atomic exchange, and a system call if the loop sleeps.
     ///
     /// Acquiring and releasing: the exchange always writes, so what the caller did before is visible to the `consume` that reads
-    /// this write or a later one of the same kind.
+    /// this write or a later one of the same kind. (A load that finds `pending` would not do: the loop may consume it without what the
+    /// caller has stored just before.)
     func post() {
-        guard state.load(ordering: .sequentiallyConsistent) != WakeUp.pending else { return }
         guard state.exchange(WakeUp.pending, ordering: .acquiringAndReleasing) == WakeUp.sleeping else { return }
         // A forked child shares its parent's sets, and must not ring there.
         guard generation.load(ordering: .relaxed) == run_loop_generation() else { return }
