@@ -128,6 +128,8 @@ let package = Package(
             path: "Tests/Fixtures/ClientFixture",
             swiftSettings: client
         ),
+        // Not among the tests' dependencies: their objects would be linked into the test bundle, with the allocator and the system calls
+        // that they put in the place of the C library's.
         .target(name: "CFoundationRunLoop", path: "Tests/Fixtures/CFoundationRunLoop", cSettings: c),
         .executableTarget(
             name: "LoopDifferential",
@@ -135,7 +137,6 @@ let package = Package(
             path: "Tests/Fixtures/LoopDifferential",
             swiftSettings: swift
         ),
-        // Not among the tests' dependencies: their objects would be linked into the test bundle, allocator and all.
         .target(name: "CAllocations", path: "Tests/Fixtures/CAllocations", cSettings: c),
         .executableTarget(
             name: "LoopCounts",
@@ -143,11 +144,30 @@ let package = Package(
             path: "Tests/Fixtures/LoopCounts",
             swiftSettings: swift
         ),
+        .target(name: "CFaults", path: "Tests/Fixtures/CFaults", cSettings: c),
+        .executableTarget(
+            name: "FaultFixture",
+            dependencies: ["CFaults", "CRunLoopShims", "RunLoopKit"],
+            path: "Tests/Fixtures/FaultFixture",
+            swiftSettings: swift
+        ),
+        .executableTarget(
+            name: "ForkFixture",
+            dependencies: ["CFaults", "CRunLoopShims", "RunLoopKit"],
+            path: "Tests/Fixtures/ForkFixture",
+            swiftSettings: swift
+        ),
+        .executableTarget(
+            name: "LoopChurn",
+            dependencies: ["CFaults", "RunLoopKit"],
+            path: "Tests/Fixtures/LoopChurn",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "RunLoopKitTests",
             dependencies: [
                 "RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "ConcurrencyFixture",
-                "ClientFixture", "LoopDifferential",
+                "ClientFixture",
             ],
             exclude: ["Foreign/README.md"],
             swiftSettings: swift

@@ -1,4 +1,10 @@
+#define _GNU_SOURCE
 #include "CRunLoopShims.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 // libdispatch's interface for CFRunLoop, exported and in use by Foundation, but in no public header.
 extern int _dispatch_get_main_queue_handle_4CF(void);
@@ -24,7 +30,60 @@ __attribute__((constructor)) static void install_drain_hook(void) {
     if (swift_task_asyncMainDrainQueue_hook == NULL) { swift_task_asyncMainDrainQueue_hook = drain_by_main_loop; }
 }
 
-int run_loop_main_queue_eventfd(void) { return _dispatch_get_main_queue_handle_4CF(); }
+// Written by the main thread: the generation in which libdispatch made its eventfd, plus one (0 before), the eventfd, and the kernel's
+// name for it.
+static _Atomic uint32_t generation_of_eventfd;
+static int main_eventfd = -1;
+static uint64_t main_eventfd_id;
+
+bool run_loop_main_queue_survived_fork(void) {
+    uint32_t made = atomic_load_explicit(&generation_of_eventfd, memory_order_relaxed);
+    return made == 0 || made == run_loop_generation() + 1;
+}
+
+static uint64_t identify_eventfd(void) { return run_loop_eventfd_field(main_eventfd, "eventfd-id:", UINT64_MAX); }
+
+static bool take_over(void) {
+    int probe = eventfd(0, EFD_CLOEXEC);
+    if (probe < 0) { return false; }
+    close(probe);
+    main_eventfd = _dispatch_get_main_queue_handle_4CF();
+    main_eventfd_id = identify_eventfd();
+    atomic_store_explicit(&generation_of_eventfd, run_loop_generation() + 1, memory_order_relaxed);
+    return true;
+}
+
+// Gives libdispatch's number, closed by somebody, an eventfd again, which is ready: there may be work that it could not tell of. Not
+// with dup2: if another thread takes the number meanwhile, its file must stay.
+static bool reopen(void) {
+    int fresh = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fresh < 0) { return false; }
+    if (fresh != main_eventfd) {
+        int again = fcntl(fresh, F_DUPFD_CLOEXEC, main_eventfd);
+        close(fresh);
+        if (again >= 0 && again != main_eventfd) { close(again); }
+        if (again != main_eventfd) { return false; }
+    }
+    main_eventfd_id = identify_eventfd();
+    return true;
+}
+
+int run_loop_main_queue_eventfd(void) {
+    if (atomic_load_explicit(&generation_of_eventfd, memory_order_relaxed) == 0) {
+        return take_over() ? main_eventfd : -1;
+    }
+    if (fcntl(main_eventfd, F_GETFD) < 0) { return reopen() ? main_eventfd : -1; }
+    uint64_t id = identify_eventfd();
+    // Zero: a kernel that gives eventfds no names. The greatest: nothing was to be learnt.
+    if (id == main_eventfd_id || id == UINT64_MAX || main_eventfd_id == UINT64_MAX) { return main_eventfd; }
+    errno = EBADF;
+    return -1;
+}
+
+bool run_loop_main_queue_take(void) {
+    uint64_t count;
+    return read(main_eventfd, &count, sizeof count) > 0;
+}
 
 __attribute__((noinline)) void event_run_loop_is_servicing_the_main_dispatch_queue(void) {
     _dispatch_main_queue_callback_4CF(NULL);

@@ -47,7 +47,7 @@ final class BlockQueue: Sendable {
         }
     }
 
-    private let state = Guarded(State())
+    private let state = Mutex(State())
     /// Written under the lock; read without it by the loop's thread, for which a block that comes in that moment is one for the
     /// next drain point.
     private let count = Atomic<Int>(0)

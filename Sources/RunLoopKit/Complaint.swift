@@ -20,6 +20,10 @@ struct Complaint: Sendable {
         bit: 64,
         text: "a task or an actor is on a loop whose thread has ended; it runs on a dispatch queue"
     )
+    static let descriptorsClosed = Complaint(bit: 128, text: "a loop's descriptors were closed: it makes new ones")
+    static let mainQueueUnwatched = Complaint(bit: 256, text: "the main queue cannot be watched: it is served late")
+    static let mainQueueForked = Complaint(bit: 512, text: "the main queue is not served in a forked child")
+    static let loopOfParent = Complaint(bit: 1024, text: "a call was ignored: the loop's thread is the parent's")
 
     static func of(_ error: RunLoopError) -> Complaint {
         switch error.code {

@@ -143,8 +143,7 @@ extension DescriptorSource: LoopItem {
             guard state.handler != nil else { throw RunLoopError(.itemInvalid) }
             guard !state.places.isIn(mode) else { return false }
             let ticket = try mode.withDescriptors { descriptors, poller throws(RunLoopError) in
-                try descriptors.openSet(of: poller, for: loop.wake)
-                return try descriptors.insert(self, in: poller)
+                try descriptors.insert(self, in: poller, for: loop.wake)
             }
             state.places.append(Place(loop: loop, mode: mode, ticket: ticket))
             mode.population.add(1, ordering: .releasing)

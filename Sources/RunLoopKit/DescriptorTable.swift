@@ -17,6 +17,8 @@ struct DescriptorTable: Sendable {
     private struct Slot: Sendable {
         let source: DescriptorSource
         let token: UInt64
+        /// What was under the number when the source came.
+        let file: run_loop_file
         var events: UInt32 = 0
         /// The harvest that `events` are of.
         var harvest: UInt64 = 0
@@ -50,15 +52,23 @@ struct DescriptorTable: Sendable {
 
 extension DescriptorTable {
     /// Registers the source, and returns its ticket.
-    mutating func insert(_ source: DescriptorSource, in poller: Poller) throws(RunLoopError) -> Int {
+    mutating func insert(
+        _ source: DescriptorSource,
+        in poller: Poller,
+        for wakeUp: WakeUp
+    ) throws(RunLoopError) -> Int {
         let ticket = freeTickets.last ?? slots.count
         let token = nextGeneration << 32 | UInt64(ticket)
-        if let failure = poller.add(source.descriptor, events: source.epollEvents, token: token) {
-            throw DescriptorTable.error(failure)
+        try openSet(of: poller, for: wakeUp)
+        var failure = poller.add(source.descriptor, events: source.epollEvents, token: token)
+        if failure != nil, !poller.isOpen {
+            try openSet(of: poller, for: wakeUp)
+            failure = poller.add(source.descriptor, events: source.epollEvents, token: token)
         }
+        if let failure { throw DescriptorTable.error(failure) }
         nextGeneration = (nextGeneration + 1) & 0x7FFF_FFFF
         if freeTickets.popLast() == nil { slots.append(nil) }
-        slots[ticket] = Slot(source: source, token: token)
+        slots[ticket] = Slot(source: source, token: token, file: run_loop_identify(source.descriptor))
         // The kernel knows the number as new, so the file that we had under it was closed behind our back.
         if let former = ticketOfDescriptor.updateValue(ticket, forKey: source.descriptor) { markClosed(former) }
         return ticket
@@ -83,8 +93,20 @@ extension DescriptorTable {
         mayHaveOrphans = false
         for ticket in slots.indices {
             guard let slot = slots[ticket], !slot.isMuted, !slot.isClosed else { continue }
+            // The old set may have gone because everything was closed, and others may have got the numbers.
+            guard run_loop_identify(slot.source.descriptor) == slot.file else {
+                markClosed(ticket)
+                continue
+            }
             let failure = poller.add(slot.source.descriptor, events: slot.source.epollEvents, token: slot.token)
-            if failure != nil { markClosed(ticket) }
+            guard let failure else { continue }
+            guard failure == ENOMEM || failure == ENOSPC else {
+                markClosed(ticket)
+                continue
+            }
+            // A set that lacks sources is worse than none: without one, the loop tries again.
+            poller.close()
+            throw RunLoopError(.outOfResources, errno: failure)
         }
     }
 
@@ -97,6 +119,7 @@ extension DescriptorTable {
     mutating func unmute(_ ticket: Int, in poller: Poller) {
         guard let slot = slots[ticket], slot.isMuted else { return }
         slots[ticket]?.isMuted = false
+        guard poller.isOpen else { return }  // a new set will have it
         let failure = poller.add(slot.source.descriptor, events: slot.source.epollEvents, token: slot.token)
         if failure != nil { markClosed(ticket) }
     }
@@ -123,8 +146,8 @@ extension DescriptorTable {
         guard token < Poller.clockToken else { return }
         let ticket = Int(token & 0xFFFF_FFFF)
         guard ticket < slots.count, slots[ticket]?.token == token else {
-            // Usually a source that was removed since the wait returned.
-            needsNewSet = needsNewSet || mayHaveOrphans
+            // Usually a source that was removed since the wait returned. A ticket that never was: the set is somebody else's.
+            needsNewSet = needsNewSet || mayHaveOrphans || ticket >= slots.count
             return
         }
         slots[ticket]?.events |= events
@@ -196,5 +219,11 @@ private struct TokenQueue: Sendable {
             }
         }
         return tokens[head]
+    }
+}
+
+extension run_loop_file {
+    fileprivate static func == (left: Self, right: Self) -> Bool {
+        left.device == right.device && left.inode == right.inode
     }
 }

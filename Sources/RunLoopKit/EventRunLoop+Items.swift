@@ -66,6 +66,7 @@ extension EventRunLoop {
 
 extension EventRunLoop {
     private func attach(_ item: some LoopItem, to mode: Mode) throws(RunLoopError) {
+        if isOfParent { throw RunLoopError(.loopEnded) }
         guard mode != .common else { return try attachToCommon(item) }
         let entered: LoopMode? = try table.withLock { table throws(RunLoopError) in
             guard !table.hasEnded else { throw RunLoopError(.loopEnded) }
@@ -108,6 +109,7 @@ extension EventRunLoop {
     }
 
     private func detach(_ item: some LoopItem, from mode: Mode) {
+        if isOfParent { return }
         guard mode == .common else {
             if let target = table.withLock({ $0.existing(mode) }) { detach(item, from: target) }
             return

@@ -126,7 +126,7 @@ extension EventRunLoop {
 
     /// On main, in common modes, outside its own callout (R58).
     func servesMainQueue(in mode: LoopMode) -> Bool {
-        isMain && mode.isCommon.load(ordering: .acquiring) && !mainQueue.isDraining
+        isMain && mode.isCommon.load(ordering: .acquiring) && !mainQueue.isDraining && mainQueue.isUsable
     }
 }
 

@@ -30,7 +30,7 @@ extension EventRunLoop {
     /// What has arrived, without waiting and without a word to observers (R15).
     private func poll(_ activation: Activation, mainQueueFirst: Bool) -> Arrival {
         let mode = activation.mode
-        // With nothing but the wake-up eventfd in the set there is no need to ask the kernel: `wake` knows.
+        // With nothing but the bell in the set there is no need to ask the kernel: `wake` knows.
         let mayHaveEvents = servesMainQueue(in: mode) || mode.hasDescriptors.load(ordering: .acquiring)
         let asks = mayHaveEvents && (activation.pollsOnly || mode.poller.isOverdue())
         let isFresh = asks && ask(mode)
@@ -56,7 +56,7 @@ extension EventRunLoop {
         let mode = activation.mode
         while prepareToWait(in: mode) {
             // In this order: a change that comes with a wake-up after this line ends the wait below; one that came before it is seen.
-            let sleeps = wake.prepareToSleep()
+            let sleeps = wake.prepareToSleep(in: mode.poller.place)
             var isFresh = true
             if sleeps && !hasReady(mode) {
                 harvest(mode, for: timeToWait(activation))
@@ -132,8 +132,10 @@ extension EventRunLoop {
 // MARK: - The kernel
 
 extension EventRunLoop {
-    /// Sees that the mode has its epoll set, on main with the main queue in it. False if the process has no descriptors left.
+    /// Sees that the mode has its epoll set, on main with the main queue in it if that can be. False if the process has no descriptors
+    /// left.
     private func prepareToWait(in mode: LoopMode) -> Bool {
+        mode.poller.giveUpIfLost(wake)
         if !mode.poller.isOpen {
             do {
                 try mode.withDescriptors { descriptors, poller throws(RunLoopError) in
@@ -144,9 +146,7 @@ extension EventRunLoop {
                 return false
             }
         }
-        if isMain, mode.isCommon.load(ordering: .acquiring), !mode.poller.watchesMainQueue.load(ordering: .relaxed) {
-            mainQueue.watch(in: mode.poller)
-        }
+        if missesMainQueue(mode) { _ = mainQueue.watch(in: mode.poller) }
         if mode.timerOutlook.hasWallClockTimers { clockWatch.watch(in: mode.poller) }
         return true
     }
@@ -160,15 +160,24 @@ extension EventRunLoop {
             harvest(mode, for: .zero)
             return true
         }
-        if servesMainQueue(in: mode) { mainQueue.look() }
+        if servesMainQueue(in: mode), !missesMainQueue(mode) { mainQueue.look() }
         mode.poller.noteAsked()
         return false
+    }
+
+    /// Whether the set should have the main queue in it and has not.
+    private func missesMainQueue(_ mode: LoopMode) -> Bool {
+        isMain && mode.isCommon.load(ordering: .acquiring) && !mode.poller.watchesMainQueue.load(ordering: .relaxed)
+            && mainQueue.isUsable
     }
 
     /// Takes what the kernel has, or what comes within the timeout.
     private func harvest(_ mode: LoopMode, for timeout: Duration?) {
         guard prepareToWait(in: mode) else { return }
-        mode.poller.wait(for: timeout) { events in
+        let isBlind = missesMainQueue(mode)
+        let longest = Duration.milliseconds(10)
+        defer { if isBlind { mainQueue.lookUnwatched() } }
+        mode.poller.wait(for: isBlind ? min(timeout ?? longest, longest) : timeout) { events in
             var ofDescriptors = 0
             for index in events.indices {
                 switch events[index].token {
@@ -203,6 +212,7 @@ extension EventRunLoop {
                 var pause = timespec(tv_sec: 0, tv_nsec: Int(pauseTime.saturatedNanoseconds))
                 unsafe nanosleep(&pause, nil)
             }
+            if servesMainQueue(in: activation.mode) { mainQueue.lookUnwatched() }
             let arrival = choose(
                 in: activation.mode,
                 wokenUp: wake.consume(),

@@ -23,14 +23,16 @@ public final class EventRunLoop: Sendable {
     let timersGoFirst = Atomic<Bool>(true)
     /// What this loop publishes, and where a watcher leaves its wishes.
     public let heartbeat = LoopHeartbeat()
-    private let owner: Mutex<Owner>
     let jobs: JobQueue
     let pinned: PinnedExecutor
+    let owner: Mutex<Owner>
+    /// The generation of forks that the loop's thread was last seen in.
+    let generation = Atomic<UInt32>(run_loop_generation())
+    let pthread: pthread_t?
 
-    private struct Owner: Sendable {
+    struct Owner: Sendable {
         var thread: LoopThread?
         var name: String
-        var pthread: pthread_t?
     }
 
     init(main: Bool) {
@@ -40,6 +42,7 @@ public final class EventRunLoop: Sendable {
         owner = Mutex(Owner(thread: thread, name: name))
         jobs = JobQueue(wake: wake)
         pinned = PinnedExecutor(jobs: jobs)
+        pthread = main ? LoopThread.mainPthread : pthread_self()
     }
 
     /// The main thread's loop. It is never destroyed. Does not touch the main dispatch queue before it runs.
@@ -59,7 +62,7 @@ public final class EventRunLoop: Sendable {
     }
 
     /// The loop's thread. Nil after it ended; on main also if this library was loaded by another thread and main has not run yet.
-    public var thread: LoopThread? { owner.withLock { $0.thread } }
+    public var thread: LoopThread? { isOfParent ? nil : ownThread }
 
     /// Whether the caller is the loop's thread.
     var isOnOwnThread: Bool {
@@ -68,6 +71,7 @@ public final class EventRunLoop: Sendable {
 
     /// Makes the main thread known, if it was not from the start. The loop's thread.
     func adoptMainThread() {
+        if generation.load(ordering: .relaxed) != run_loop_generation() { adoptFork() }
         guard isMain else { return }
         owner.withLock { owner in
             if owner.thread == nil { owner.thread = .calling() }
@@ -87,6 +91,7 @@ public final class EventRunLoop: Sendable {
             mode.withDescriptors { $1.close() }
         }
         _ = consume common
+        wake.close()
         blocks.close()
         requests.close()
         delayed.close()
@@ -137,6 +142,7 @@ extension EventRunLoop {
     }
 
     private func enqueue(_ block: BlockQueue.Block, wake: Bool) {
+        if isOfParent { return Complaint.loopOfParent.make() }
         // A block is enough to make a mode that can be run (R4).
         if case .named(let modes) = block.modes { make(modes) }
         guard blocks.append(block) else { return Complaint.loopEnded.make() }

@@ -29,7 +29,7 @@ final class LoopMode: Sendable {
     private let earliestWallFire = Atomic<UInt64>(.max)
     private let earliestWallDeadline = Atomic<UInt64>(.max)
 
-    let contents = Guarded(Contents())
+    let contents = Mutex(Contents())
     let poller = Poller()
 
     init(name: String, index: Int) {

@@ -18,9 +18,12 @@ extension LoopThread {
 
     /// The main thread, if its pthread_t was seen: always, unless this library was loaded by another thread with dlopen.
     static func main() -> LoopThread? {
+        mainPthread.map { LoopThread(id: run_loop_main_tid(), pthread: $0) }
+    }
+
+    static var mainPthread: pthread_t? {
         var thread = pthread_t()
-        guard unsafe run_loop_main_pthread(&thread) else { return nil }
-        return LoopThread(id: run_loop_main_tid(), pthread: thread)
+        return unsafe run_loop_main_pthread(&thread) ? thread : nil
     }
 
     private init(id: Int32, pthread: pthread_t) {

@@ -24,26 +24,46 @@ final class MainQueue: Sendable {
     /// A drain is on the stack.
     var isDraining: Bool { isDrainingFlag.load(ordering: .relaxed) }
 
-    /// Watches the queue in a set. Tells again of work that is there already.
-    func watch(in poller: Poller) {
+    /// False in a child forked after the queue had been handed over: libdispatch does not work there.
+    var isUsable: Bool {
+        if run_loop_main_queue_is_usable() { return true }
+        Complaint.mainQueueForked.make()
+        return false
+    }
+
+    /// Watches the queue in a set; false if that cannot be done now. Tells again of work that is there already.
+    func watch(in poller: Poller) -> Bool {
+        let eventfd = run_loop_main_queue_eventfd()
         let events = EPOLLIN.rawValue | EPOLLET.rawValue
-        let failure = poller.add(run_loop_main_queue_eventfd(), events: events, token: Poller.mainQueueToken)
-        guard failure == nil else { return Complaint.outOfResources.make() }
+        guard eventfd >= 0, poller.add(eventfd, events: events, token: Poller.mainQueueToken) == nil else {
+            Complaint.mainQueueUnwatched.make()
+            return false
+        }
         poller.watchesMainQueue.store(true, ordering: .relaxed)
         watchers.add(1, ordering: .relaxed)
+        return true
     }
 
     func noteEvent() {
         let mayBeStale = watchers.load(ordering: .relaxed) > 1 || hasLooked.exchange(false, ordering: .relaxed)
-        if mayBeStale, !readEventfd() { return }
+        if mayBeStale, !run_loop_main_queue_take() { return }
         isReadyFlag.store(true, ordering: .relaxed)
     }
 
     /// Asks for work without the help of a set. The edge of the same work may still come from one, and must not count twice.
     func look() {
-        guard readEventfd() else { return }
+        guard run_loop_main_queue_take() else { return }
         hasLooked.store(true, ordering: .relaxed)
         isReadyFlag.store(true, ordering: .relaxed)
+    }
+
+    /// Stands in for watching. If the eventfd's number is another's now, there is no telling: there may be work at any time.
+    func lookUnwatched() {
+        if run_loop_main_queue_eventfd() >= 0 {
+            look()
+        } else if errno == EBADF {
+            isReadyFlag.store(true, ordering: .relaxed)
+        }
     }
 
     /// Does the work that is on the queue now. Not inside a drain.
@@ -53,15 +73,14 @@ final class MainQueue: Sendable {
         event_run_loop_is_servicing_the_main_dispatch_queue()
         isDrainingFlag.store(false, ordering: .relaxed)
     }
-
-    private func readEventfd() -> Bool {
-        var count: UInt64 = 0
-        return unsafe read(run_loop_main_queue_eventfd(), &count, MemoryLayout<UInt64>.size) > 0
-    }
 }
 
 /// What an async `main` drains the main queue with (R60): the main loop, for ever. The process ends with `exit`.
 @_cdecl("event_run_loop_run_main")
 func runMainForEver() {
-    while true { EventRunLoop.main.run() }
+    while true {
+        EventRunLoop.main.run()
+        // In a forked child the loop can be empty: the main queue is the parent's.
+        if !EventRunLoop.main.mainQueue.isUsable { usleep(10_000) }
+    }
 }

@@ -2,13 +2,17 @@ internal import CRunLoopShims
 internal import Glibc
 internal import Synchronization
 
-/// One mode's epoll set: the loop's wake-up eventfd, on main the main queue's, and the mode's descriptors. Made when the mode first
-/// waits or gets a descriptor.
+/// One mode's epoll set: the loop's bell, on main the main queue's eventfd, and the mode's descriptors. Made when the mode first waits
+/// or gets a descriptor.
 ///
 /// Opening, closing and changing happen under the mode's lock; waiting is the loop's thread alone and takes none.
+///
+/// A set is given up, and not closed, if its number is no longer its own: a program has closed it, or this process was forked and the
+/// set is its parent's. The mode then makes a new one. (A number that another library's epoll set has got is noticed at the first event
+/// or change; what one wait has harvested is lost to it.)
 final class Poller: Sendable {
     /// What an event of the set's own members carries; descriptors' tokens are below.
-    static let wakeUpToken = UInt64.max
+    static let wakeUpToken = RUN_LOOP_BELL_TOKEN
     static let mainQueueToken = UInt64.max - 1
     static let clockToken = UInt64.max - 2
 
@@ -31,8 +35,14 @@ final class Poller: Sendable {
     /// A loop with work at hand asks the kernel again at the latest after so many turns, or in the first turn that begins after so much
     /// time: so long at most wait the main queue and the descriptors for a loop that is busy with itself.
     static let patience = (turns: 8, time: Duration.microseconds(50))
+    private static let none = UInt64.max
 
-    private let epoll = Atomic<Int32>(-1)
+    /// The generation that made the set, and its descriptor below.
+    private let epoll = Atomic<UInt64>(Poller.none)
+    /// The bell's descriptor, as it was when it was hung in the set.
+    private let bell = Atomic<Int32>(-1)
+    /// `WakeUp.losses` when the set was last known to be good. The loop's thread.
+    private let lossesSeen = Atomic<UInt32>(0)
     /// Number of the latest harvest, to tell fresh events from remembered ones. The loop's thread.
     private let harvests = Atomic<UInt64>(0)
     /// How often the kernel has not been asked since, and when it was. The loop's thread.
@@ -48,29 +58,65 @@ final class Poller: Sendable {
 
     deinit { close() }
 
-    var isOpen: Bool { epoll.load(ordering: .acquiring) >= 0 }
+    var isOpen: Bool { Poller.isOpen(epoll.load(ordering: .acquiring)) }
     var harvest: UInt64 { harvests.load(ordering: .relaxed) }
+
+    /// Where the loop sleeps when it waits for this set.
+    var place: WakeUp.Place {
+        WakeUp.Place(set: descriptor, bell: bell.load(ordering: .relaxed))
+    }
+
+    private var descriptor: Int32 { Int32(truncatingIfNeeded: epoll.load(ordering: .relaxed)) }
+
+    private static func isOpen(_ word: UInt64) -> Bool { word >> 32 == run_loop_generation() && word != none }
 
     /// Makes the set, if there is none yet.
     func open(for wakeUp: WakeUp) throws(RunLoopError) {
         guard !isOpen else { return }
-        let eventfd = try wakeUp.descriptor()
+        close()
+        let bell = try wakeUp.descriptor()
         let made = epoll_create1(Int32(EPOLL_CLOEXEC))
         guard made >= 0 else { throw RunLoopError(.outOfResources, errno: errno) }
-        epoll.store(made, ordering: .releasing)
-        if let failure = add(eventfd, events: EPOLLIN.rawValue | EPOLLET.rawValue, token: Poller.wakeUpToken) {
-            close()
+        let failure = run_loop_hang_bell(made, bell)
+        guard failure == 0 else {
+            Glibc.close(made)
             throw RunLoopError(.outOfResources, errno: failure)
+        }
+        SetRegistry.enter(made, of: self, wakenBy: wakeUp)
+        self.bell.store(bell, ordering: .relaxed)
+        epoll.store(UInt64(run_loop_generation()) << 32 | UInt64(made), ordering: .releasing)
+    }
+
+    /// Closes the set if it is still its own, else gives it up.
+    func close() {
+        let place = self.place
+        let former = epoll.exchange(Poller.none, ordering: .acquiringAndReleasing)
+        watchesMainQueue.store(false, ordering: .relaxed)
+        watchesClock.store(false, ordering: .relaxed)
+        guard former != Poller.none, let wakeUp = SetRegistry.leave(place.set, of: self) else { return }
+        guard Poller.isOpen(former) else { return }  // the parent's
+        // The registry knows of our own sets only, the kernel knows of the others.
+        if place.ring() {
+            Glibc.close(place.set)
+        } else {
+            Complaint.descriptorsClosed.make()
+            wakeUp.loseDescriptors()
         }
     }
 
-    func close() {
-        let fd = epoll.exchange(-1, ordering: .acquiringAndReleasing)
-        if fd >= 0 { Glibc.close(fd) }
-        watchesMainQueue.store(false, ordering: .relaxed)
-        watchesClock.store(false, ordering: .relaxed)
+    /// Gives the set up if descriptors were lost and it is one of them. The loop's thread.
+    func giveUpIfLost(_ wakeUp: WakeUp) {
+        let losses = wakeUp.losses
+        guard lossesSeen.exchange(losses, ordering: .relaxed) != losses, isOpen else { return }
+        if !isIntact { close() }
     }
 
+    private var isIntact: Bool { SetRegistry.has(descriptor, of: self) && place.ring() }
+}
+
+// MARK: - Members
+
+extension Poller {
     /// Returns the errno, or nil.
     func add(_ fd: Int32, events: UInt32, token: UInt64) -> Int32? {
         control(EPOLL_CTL_ADD, fd, events: events, token: token)
@@ -84,9 +130,25 @@ final class Poller: Sendable {
     /// Returns the errno, or nil.
     func remove(_ fd: Int32) -> Int32? { control(EPOLL_CTL_DEL, fd, events: 0, token: 0) }
 
+    /// A set that is not there, or is found lost now, has no members: nothing can be added, and all else is well.
+    private func control(_ operation: Int32, _ fd: Int32, events: UInt32, token: UInt64) -> Int32? {
+        let failureWithoutSet = operation == EPOLL_CTL_ADD ? EBADF : nil
+        guard isOpen else { return failureWithoutSet }
+        var event = unsafe epoll_event(events: events, data: epoll_data_t(u64: token))
+        guard unsafe epoll_ctl(descriptor, operation, fd, &event) != 0 else { return nil }
+        let failure = errno
+        if failure == ENOMEM || failure == ENOSPC || failure == EEXIST || isIntact { return failure }
+        close()
+        return failureWithoutSet
+    }
+}
+
+// MARK: - Waiting
+
+extension Poller {
     /// Waits, for ever if there is no timeout, and hands the events to `receive`. The loop's thread.
     func wait(for timeout: Duration?, _ receive: (borrowing Events) -> Void) {
-        let fd = epoll.load(ordering: .relaxed)
+        let fd = descriptor
         harvests.add(1, ordering: .relaxed)
         let capacity = capacity.load(ordering: .relaxed)
         unsafe withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: capacity) { events in
@@ -97,11 +159,8 @@ final class Poller: Sendable {
                 Int32(capacity),
                 timeout?.saturatedNanoseconds ?? -1
             )
-            // Interrupted by a signal: nothing came. Any other error means that the set itself is broken.
-            precondition(
-                count >= 0 || count == -EINTR,
-                "epoll_wait: errno \(-count); was the loop's descriptor closed?"
-            )
+            // Interrupted by a signal: nothing came. Any other error means that the number is no longer a set's.
+            if count < 0, count != -EINTR { close() }
             noteAsked()
             self.capacity.store(
                 count == capacity ? Poller.capacities.greatest : Poller.capacities.usual,
@@ -123,10 +182,5 @@ final class Poller: Sendable {
         if turns >= Poller.patience.turns { return true }
         let last = MonotonicInstant(nanoseconds: timeAsked.load(ordering: .relaxed))
         return last.duration(to: .now) >= Poller.patience.time
-    }
-
-    private func control(_ operation: Int32, _ fd: Int32, events: UInt32, token: UInt64) -> Int32? {
-        var event = unsafe epoll_event(events: events, data: epoll_data_t(u64: token))
-        return unsafe epoll_ctl(epoll.load(ordering: .relaxed), operation, fd, &event) == 0 ? nil : errno
     }
 }

@@ -2,60 +2,104 @@ internal import CRunLoopShims
 internal import Glibc
 internal import Synchronization
 
-/// Ends a loop's sleep, from anywhere, at the price of at most one `write(2)` per sleep (R25, R26).
+/// Ends a loop's sleep, from anywhere, at the price of at most one system call per sleep (R25, R26).
 ///
-///                 wakeUp()                       wakeUp(): write to the eventfd
+///                 wakeUp()                       wakeUp(): ring the bell
 ///      running ─────────────▶ pending ◀────────────────── sleeping
 ///         ▲  │                   │                            ▲ │
 ///         │  └───────────────────┼── prepareToSleep() ────────┘ │
 ///         └────── consume() ─────┴───────── consume() ──────────┘
 ///
 /// No wake-up is lost: `prepareToSleep` leaves `running` by compare-and-exchange only, so a wake-up made before it is seen there
-/// (pending: do not sleep), and one made after it finds `sleeping` and writes. The eventfd is watched edge-triggered and never
-/// read: an edge of an earlier sleep can end a later one, which looks at the state, finds no wake-up and sleeps again.
+/// (pending: do not sleep), and one made after it finds `sleeping` and rings. The bell (see `run_loop_make_bell`) makes an edge in the
+/// set that the loop sleeps in: one of an earlier sleep can end a later one, which looks at the state, finds no wake-up and sleeps again.
+///
+/// If a program closes the loop's descriptors while it sleeps, the bell cannot be rung. That is a loss: it is counted, the thread is
+/// interrupted, and the loop, which looks at the count before it sleeps, makes itself new descriptors.
 final class WakeUp: Sendable {
     private static let running: UInt8 = 0
     private static let sleeping: UInt8 = 1
     private static let pending: UInt8 = 2
+    /// Where a number of an own kind begins, so that no other eventfd's count is taken for a mark.
+    private static let lastMark = Atomic<UInt32>(0x4C6F_6F70)
 
     private let state = Atomic<UInt8>(WakeUp.running)
     /// Whether `consume` has found a wake-up since this was last set to false. The loop's thread; relaxed.
     let wasConsumed = Atomic<Bool>(false)
-    /// -1 until the first use. Made once, closed with the loop: whoever can call `post` holds a reference to it.
-    private let eventfd = Atomic<Int32>(-1)
+    /// -1 before the first use and after the loop's end.
+    private let bell = Atomic<Int32>(-1)
+    private let mark = WakeUp.lastMark.add(1, ordering: .relaxed).newValue
+    /// Where the loop sleeps, and on which thread of which process. Written by that thread before it goes to `sleeping`; relaxed,
+    /// because whoever finds `sleeping` has acquired them.
+    private let place = Atomic<UInt64>(Place.none.word)
+    private let sleeper = Atomic<Int32>(0)
+    private let generation = Atomic<UInt32>(.max)
+    /// How often descriptors were found to be no longer the loop's.
+    private let lossCount = Atomic<UInt32>(0)
 
-    deinit {
-        let fd = eventfd.load(ordering: .relaxed)
-        if fd >= 0 { close(fd) }
+    /// An epoll set and the bell in it, in one word.
+    struct Place: Equatable {
+        let word: UInt64
+        static var none: Place { Place(word: .max) }
+
+        init(word: UInt64) { self.word = word }
+
+        init(set: Int32, bell: Int32) {
+            word = UInt64(UInt32(bitPattern: set)) << 32 | UInt64(UInt32(bitPattern: bell))
+        }
+
+        var set: Int32 { Int32(truncatingIfNeeded: word >> 32) }
+        var bell: Int32 { Int32(truncatingIfNeeded: word) }
+
+        /// Rings; false if this is no longer a set and its bell.
+        func ring() -> Bool { self != .none && run_loop_ring_bell(set, bell) == 0 }
     }
 
-    /// The eventfd to watch, made now if need be. Any thread.
+    deinit { close() }
+
+    /// Gives the bell back, with the loop's end: nobody sleeps any more.
+    func close() {
+        let number = bell.exchange(-1, ordering: .acquiringAndReleasing)
+        if number >= 0, run_loop_is_bell(number, mark) { Glibc.close(number) }
+    }
+
+    /// The bell to hang in a set, made now if there is none, or if a program has closed it. Any thread.
     func descriptor() throws(RunLoopError) -> Int32 {
-        let present = eventfd.load(ordering: .acquiring)
-        if present >= 0 { return present }
-        let made = run_loop_make_eventfd()
+        let present = bell.load(ordering: .acquiring)
+        if present >= 0, run_loop_is_bell(present, mark) { return present }
+        let made = run_loop_make_bell(mark)
         guard made >= 0 else { throw RunLoopError(.outOfResources, errno: errno) }
-        let (won, winner) = eventfd.compareExchange(expected: -1, desired: made, ordering: .acquiringAndReleasing)
-        if !won { close(made) }
+        let (won, winner) = bell.compareExchange(expected: present, desired: made, ordering: .acquiringAndReleasing)
+        if !won { Glibc.close(made) }
         return won ? made : winner
     }
 
-    /// Any thread, and signal handlers: one atomic exchange, and a `write(2)` if the loop sleeps.
+    /// Any thread, and signal handlers: one atomic exchange, and a system call if the loop sleeps.
     ///
     /// Acquiring and releasing: the exchange always writes, so what the caller did before is visible to the `consume` that reads
-    /// this write or a later one of the same kind.
+    /// this write or a later one of the same kind. (A load that finds `pending` would not do: the loop may consume it without what the
+    /// caller has stored just before.)
     func post() {
         guard state.exchange(WakeUp.pending, ordering: .acquiringAndReleasing) == WakeUp.sleeping else { return }
-        run_loop_post_eventfd(eventfd.load(ordering: .acquiring))
+        // A forked child shares its parent's sets, and must not ring there.
+        guard generation.load(ordering: .relaxed) == run_loop_generation() else { return }
+        if !Place(word: place.load(ordering: .relaxed)).ring() { loseDescriptors() }
     }
 
-    /// False if a wake-up is pending: then do not sleep. The loop's thread; the eventfd exists by now.
-    func prepareToSleep() -> Bool {
-        state.compareExchange(
+    /// False if a wake-up is pending: then do not sleep. The loop's thread; the set is open.
+    func prepareToSleep(in place: Place) -> Bool {
+        if self.place.load(ordering: .relaxed) != place.word { self.place.store(place.word, ordering: .relaxed) }
+        if generation.load(ordering: .relaxed) != run_loop_generation() { moveIn() }
+        return state.compareExchange(
             expected: WakeUp.running,
             desired: WakeUp.sleeping,
             ordering: .acquiringAndReleasing
         ).exchanged
+    }
+
+    private func moveIn() {
+        sleeper.store(run_loop_current_tid(), ordering: .relaxed)
+        generation.store(run_loop_generation(), ordering: .relaxed)
     }
 
     /// Back to running; says whether there was a wake-up. The loop's thread.
@@ -69,4 +113,21 @@ final class WakeUp: Sendable {
 
     /// Whether the sleep that `prepareToSleep` announced is over because of a wake-up. The loop's thread.
     var isPending: Bool { state.load(ordering: .relaxed) == WakeUp.pending }
+}
+
+// MARK: - Losses
+
+extension WakeUp {
+    /// Changes when the loop should look whether its descriptors are still its own.
+    var losses: UInt32 { lossCount.load(ordering: .relaxed) }
+
+    /// Says that a set, or the bell in it, is no longer the loop's. If the loop sleeps in it, no descriptor wakes it any more. Any
+    /// thread, and signal handlers.
+    func loseDescriptors() {
+        lossCount.add(1, ordering: .relaxed)
+        place.store(Place.none.word, ordering: .relaxed)
+        guard state.load(ordering: .acquiring) != WakeUp.running else { return }
+        let thread = sleeper.load(ordering: .relaxed)
+        if thread != run_loop_current_tid() { run_loop_interrupt(thread) }
+    }
 }

@@ -63,7 +63,9 @@ private struct Counts {
     /// Runs the program of an optimised build that the environment names, or the one beside the tests.
     init() throws {
         let run =
-            try unsafe getenv("LOOP_COUNTS").map { try unsafe Fixture.run(program: String(cString: $0)) }
+            try unsafe getenv("LOOP_COUNTS").map {
+                try unsafe Fixture.run(command: "timeout 300 '" + String(cString: $0) + "'")
+            }
             ?? Fixture.run("LoopCounts")
         guard run.status == 0 else { throw Fixture.Failure(reason: run.lines.last ?? "no output") }
         let pairs = run.lines.map { $0.split(separator: " ") }.filter { $0.count == 2 }

@@ -131,31 +131,25 @@ struct Fixture {
         let reason: String
     }
 
-    /// - Parameter environment: Assignments in the shell's words.
+    /// - Parameters:
+    ///   - environment: Assignments in the shell's words.
+    ///   - seconds: After so many it is killed.
     static func run(
         _ name: String,
         _ argument: String = "",
         unlimitedStack: Bool = false,
-        environment: String = ""
-    ) throws -> Fixture {
-        try run(
-            program: directory() + "/" + name,
-            argument,
-            unlimitedStack: unlimitedStack,
-            environment: environment
-        )
-    }
-
-    static func run(
-        program: String,
-        _ argument: String = "",
-        unlimitedStack: Bool = false,
-        environment: String = ""
+        environment: String = "",
+        seconds: Int = 30
     ) throws -> Fixture {
         let limit = unlimitedStack ? "ulimit -s unlimited; " : ""
+        let program = try directory() + "/" + name
         // The time limit is for a fixture that hangs: the test then fails by its lines.
-        guard
-            let output = unsafe popen("\(limit)timeout 30 env \(environment) '\(program)' \(argument) 2>/dev/null", "r")
+        return try run(command: "\(limit)timeout \(seconds) env \(environment) '\(program)' \(argument)")
+    }
+
+    /// - Parameter command: In the shell's words.
+    static func run(command: String) throws -> Fixture {
+        guard let output = unsafe popen(command + " 2>/dev/null", "r")
         else {
             throw Failure(reason: "popen: errno \(errno)")
         }

@@ -4,6 +4,7 @@
 // own, and facts about the main thread. Nothing here allocates or locks unless it says so.
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -21,12 +22,63 @@ int event_run_loop_wait(int epoll_fd, struct epoll_event *events, int capacity, 
 /// errno alone.
 uint32_t run_loop_poll(int fd, uint32_t events);
 
-/// A new eventfd, non-blocking, closed on exec; the caller owns it. -1 and errno if the process has no descriptors left.
-int run_loop_make_eventfd(void);
+// A bell wakes a loop that waits: an eventfd that is always readable, is never read nor written, and hangs edge-triggered in the loop's
+// epoll sets. To ring it is to arm it anew there, which makes an edge in that one set. Against write(2) to an eventfd: no slower, and
+// when a program has closed the loop's descriptors and others have got their numbers, ringing fails and harms nobody.
 
-/// Adds one to the eventfd `fd`. If the counter is full the eventfd is ready already, so errors do not matter.
+/// What a bell's event carries.
+#define RUN_LOOP_BELL_TOKEN 0xFFFFFFFFFFFFFFFFULL
+
+/// A new bell, closed on exec, with a mark (not zero, not the greatest) that it can be known by; the caller owns it. -1 and errno if
+/// there are no descriptors left.
+int run_loop_make_bell(uint32_t mark);
+
+/// Puts the bell into an epoll set. Returns 0 or an errno.
+int run_loop_hang_bell(int epoll_fd, int bell);
+
+/// Wakes whoever waits for the epoll set, or next waits for it. Returns 0, or an errno if the two are no longer a set and the bell in it.
+/// One system call. Async-signal-safe; leaves errno alone.
+int run_loop_ring_bell(int epoll_fd, int bell);
+
+/// Whether the descriptor is the bell with this mark. Reads /proc; without it, or without a descriptor to read it with, believes that an
+/// open descriptor is.
+bool run_loop_is_bell(int fd, uint32_t mark);
+
+/// A hexadecimal number out of what /proc says of an eventfd: `eventfd-count:` or `eventfd-id:`. Zero for other files; `unknown` if
+/// /proc cannot be read.
+uint64_t run_loop_eventfd_field(int fd, const char *field, uint64_t unknown);
+
+/// Which file a descriptor stands for, as far as fstat(2) can tell: descriptors of no file system of their own (eventfd, timerfd) are
+/// all one to it.
+struct run_loop_file {
+    uint64_t device;
+    uint64_t inode;
+};
+/// All zero if `fd` is closed. One system call. Async-signal-safe; leaves errno alone.
+struct run_loop_file run_loop_identify(int fd);
+
+/// Ends the wait of a thread of this process that no descriptor can wake any more: by SIGURG, whose default is to do nothing, and
+/// which gets a handler that does nothing if it has none. In vain if the thread blocks the signal.
 /// Async-signal-safe; leaves errno alone.
-void run_loop_post_eventfd(int fd);
+void run_loop_interrupt(int32_t tid);
+
+/// Sleeps while the 32 bits at `word` are `seen`, until a wake; may return without cause. Leaves errno alone.
+void run_loop_futex_wait(void *word, uint32_t seen);
+
+/// Wakes one that sleeps at `word`. Leaves errno alone.
+void run_loop_futex_wake(void *word);
+
+extern _Atomic uint32_t run_loop_generation_counter;
+
+/// How many forks without exec lie between this process and the first one that loaded this image: what another generation has made,
+/// this one shares with its parent. Forks that bypass fork(2)'s handlers (vfork, posix_spawn, clone) do not count.
+/// Async-signal-safe.
+static inline uint32_t run_loop_generation(void) {
+    return atomic_load_explicit(&run_loop_generation_counter, memory_order_relaxed);
+}
+
+/// Whether `thread` is the one that called fork: the only one that this process has of its parent's. Not in generation 0.
+bool run_loop_survived_fork(pthread_t thread);
 
 /// A new timerfd that becomes readable when CLOCK_REALTIME is set, and at no time else; non-blocking, closed on exec; the caller owns it.
 /// -1 and errno if the process has no descriptors left.
@@ -74,10 +126,24 @@ int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void
 /// Writes one line to stderr, prefixed with the module's name. Async-signal-safe.
 void run_loop_complain(const char *message);
 
-/// libdispatch: the eventfd that becomes readable when the main queue wants to be drained. The first call hands the main queue
-/// over to a loop: from then on
-/// `event_run_loop_is_servicing_the_main_dispatch_queue` is the only way its work is done.
+/// libdispatch: the eventfd that becomes readable when the main queue wants to be drained. The first call hands the main queue over to a
+/// loop: from then on `event_run_loop_is_servicing_the_main_dispatch_queue` is the only way its work is done.
+/// Main thread only, and not for each turn: looks whether it is still the same file, and if somebody has closed it, makes it again under
+/// the same number.
+/// -1 if there is none: with EBADF, its number is another's now; with another errno, there are no descriptors left. (libdispatch itself
+/// ends the process then; so a descriptor is tried first, and only one that is taken in that very moment is missed.)
 int run_loop_main_queue_eventfd(void);
+
+/// Takes what `run_loop_main_queue_eventfd` has got, and says whether it was ready; to be called only when that has returned it.
+bool run_loop_main_queue_take(void);
+
+/// What `run_loop_main_queue_is_usable` asks in a forked process.
+bool run_loop_main_queue_survived_fork(void);
+
+/// False in a child that was forked after the main queue had been handed over: its eventfd is the parent's. Async-signal-safe.
+static inline bool run_loop_main_queue_is_usable(void) {
+    return run_loop_generation() == 0 || run_loop_main_queue_survived_fork();
+}
 
 // The ways by which a loop runs foreign code. Each calls `call(context)`, and has a frame of its own on the stack while it runs:
 // readers of captured stacks classify by these names, so they are interface. What `call` does, they do.

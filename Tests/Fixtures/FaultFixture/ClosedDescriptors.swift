@@ -1,0 +1,166 @@
+import CFaults
+import CRunLoopShims
+import Dispatch
+import Glibc
+import RunLoopKit
+
+// A program closes descriptors that are not its own.
+
+/// The loop runs, on main, when everything is closed under it. Timers, wake-ups and the main queue go on.
+func closedWhileAwake() {
+    let loop = EventRunLoop.main
+    let fires = Counter()
+    loop.add(
+        EventTimer(every: .milliseconds(2)) { timer in
+            if fires.increment() == 3 { faults_close_from(3) }
+            if fires.value == 10 {
+                say("timer")
+                timer.invalidate()
+                _ = Thread {
+                    waitUntilAsleep(loop)
+                    loop.perform { say("block") }
+                    waitUntilAsleep(loop)
+                    DispatchQueue.main.async {
+                        say("main queue")
+                        loop.stop()
+                    }
+                }
+            }
+        }
+    )
+    loop.run()
+    say("sets: \(descriptors(of: "eventpoll").count)")
+}
+
+/// Loops sleep when everything is closed under them and others get the numbers. The next wake-up gets through, and nothing is
+/// written to, or closed, that is another's.
+func closedWhileAsleep() {
+    let workers = (0..<8).map { _ in Worker() }
+    faults_close_from(3)
+    let files = (0..<32).map { _ in makeFile() }
+    say("first: \(workers.count { $0.answers() })")
+    let rounds = (0..<100).count { _ in workers.allSatisfy { $0.answers() } }
+    say("rounds: \(rounds)")
+    for worker in workers { worker.end() }
+    say("whole: \(files.count { size(of: $0) == 0 })")
+    say("sets: \(descriptors(of: "eventpoll").count), bells: \(descriptors(of: "eventfd").count)")
+}
+
+/// As before, but the numbers are free: the loops take each other's.
+func swappedNumbers() {
+    let workers = (0..<8).map { _ in Worker() }
+    for _ in 0..<20 {
+        for worker in workers { waitUntilAsleep(worker.loop) }
+        faults_close_from(3)
+        for worker in workers.shuffled() {
+            guard worker.answers() else { return say("a wake-up was lost") }
+        }
+    }
+    for worker in workers where !worker.answers() { say("a wake-up was lost") }
+    say("sets: \(descriptors(of: "eventpoll").count), bells: \(descriptors(of: "eventfd").count)")
+    for worker in workers { worker.end() }
+    say("left: \(descriptors(of: "anon_inode").count)")
+}
+
+/// One of the loop's descriptors is closed, and only one; once asleep and once awake.
+func closedAlone(_ kind: String) {
+    let worker = Worker()
+    let file = makeFile()
+    for isAsleep in [true, false] {
+        guard let victim = descriptors(of: kind).first else { return say("none") }
+        if isAsleep {
+            dup2(file, victim)
+        } else {
+            worker.loop.perform { dup2(file, victim) }
+        }
+        say("\(worker.answers()), \(worker.answers())")
+        waitUntilAsleep(worker.loop)
+        say("others': \(size(of: victim))")
+        close(victim)
+    }
+    worker.end()
+    say("left: \(descriptors(of: "anon_inode").count)")
+}
+
+/// The numbers of the loop's set and bell become another's set and eventfd.
+func takenBySets() {
+    let worker = Worker()
+    let numbers = descriptors(of: "anon_inode").sorted()
+    worker.loop.perform {
+        faults_close_from(3)
+        // At each number a set with a member, so that whichever the loop takes for its own is one.
+        for number in numbers { dup2(makeSet(), number) }
+    }
+    say("\(worker.answers()), \(worker.answers())")
+    waitUntilAsleep(worker.loop)
+    say("members: \(numbers.map { members(ofSet: $0) })")
+    worker.end()
+    say("members: \(numbers.map { members(ofSet: $0) })")
+}
+
+/// At 100 and above, so that it takes no number of interest.
+private func makeSet() -> Int32 {
+    let (set, member) = (epoll_create1(0), faults_make_ready_descriptor())
+    let (highSet, highMember) = (fcntl(set, F_DUPFD, 100), fcntl(member, F_DUPFD, 100))
+    close(set)
+    close(member)
+    var event = unsafe epoll_event(events: EPOLLIN.rawValue, data: epoll_data_t(u64: 7))
+    unsafe epoll_ctl(highSet, EPOLL_CTL_ADD, highMember, &event)
+    return highSet
+}
+
+private func members(ofSet set: Int32) -> Int {
+    guard let file = unsafe fopen("/proc/self/fdinfo/\(set)", "r") else { return -1 }
+    defer { unsafe fclose(file) }
+    var count = 0
+    var text = [CChar](repeating: 0, count: 256)
+    while unsafe fgets(&text, 256, file) != nil {
+        if text.starts(with: "tfd:".utf8CString.dropLast()) { count += 1 }
+    }
+    return count
+}
+
+/// Sources whose descriptors were closed with all others, one number taken by another file: each is told.
+func sourcesTold() {
+    let loop = EventRunLoop.current
+    let told = Counter()
+    var ends: [Int32] = [0, 0]
+    for _ in 0..<3 {
+        guard unsafe pipe(&ends) == 0 else { return say("no pipe") }
+        let source = DescriptorSource(descriptor: ends[0]) { _, events in
+            if events == .closed { told.increment() }
+        }
+        try? loop.add(source, to: "other")
+    }
+    let number = ends[0]
+    loop.run(mode: "other", for: .milliseconds(1))
+    faults_close_from(3)
+    guard unsafe pipe(&ends) == 0, dup2(ends[0], number) == number else { return say("no pipe") }
+    say("\(loop.run(mode: "other", for: .seconds(10)))")
+    say("told: \(told.value)")
+    // The first change after a loss finds the set closed.
+    faults_close_from(3)
+    guard unsafe pipe(&ends) == 0, unsafe write(ends[1], "x", 1) == 1 else { return say("no pipe") }
+    try? loop.add(
+        DescriptorSource(descriptor: ends[0]) { source, events in say("new: \(events == .readable)") },
+        to: "other"
+    )
+    say("\(loop.run(mode: "other", for: .seconds(10), returnAfterSourceHandled: true))")
+}
+
+/// The main queue's eventfd is another's file now. The queue is served all the same.
+func mainQueueTaken() {
+    let loop = EventRunLoop.main
+    loop.run(for: .milliseconds(1))
+    let numbers = descriptors(of: "eventfd")
+    faults_close_from(3)
+    for number in numbers { dup2(2, number) }
+    _ = Thread {
+        waitUntilAsleep(loop)
+        DispatchQueue.main.async {
+            say("served")
+            loop.stop()
+        }
+    }
+    loop.run()
+}

@@ -1,0 +1,107 @@
+import CFaults
+import Glibc
+import RunLoopKit
+
+// The clock steps, signals rain, the process stands still.
+
+private let signals = Counter()
+
+/// Ten thousand signals a second, with a handler that interrupts system calls. A run is neither shorter for it nor busier.
+func signalStorm() {
+    let loop = EventRunLoop.current
+    var action = sigaction()
+    unsafe action.__sigaction_handler.sa_handler = { _ in signals.increment() }
+    unsafe sigaction(SIGUSR1, &action, nil)
+    let thread = pthread_self()
+    let isOver = Counter()
+    let storm = Thread {
+        while isOver.value == 0 {
+            pthread_kill(thread, SIGUSR1)
+            usleep(50)
+        }
+    }
+    let turns = Counter()
+    loop.add(LoopObserver(activities: .beforeWaiting) { _, _ in turns.increment() }, to: "other")
+    let fires = Counter()
+    let late = EventTimer(after: .milliseconds(250)) { _ in say("the late timer") }
+    loop.add(late, to: "other")
+    loop.add(EventTimer(every: .milliseconds(5)) { _ in fires.increment() }, to: "other")
+    let start = MonotonicInstant.now
+    let result = loop.run(mode: "other", for: .milliseconds(300))
+    say("\(result), in time: \(start.duration(to: .now) >= .milliseconds(300))")
+    isOver.increment()
+    storm.join()
+    say("signals: \(signals.value > 100), turns: \(turns.value <= fires.value + 3), fires: \(fires.value >= 10)")
+}
+
+/// The process is stopped for longer than the run, in the middle of a wait, and for many intervals of a timer.
+func suspended() {
+    let loop = EventRunLoop.current
+    loop.add(EventSource { _ in }, to: "other")
+    let turns = Counter()
+    loop.add(LoopObserver(activities: .beforeWaiting) { _, _ in turns.increment() }, to: "other")
+    stopMyself(for: "0.4", after: "0.05")
+    say("\(loop.run(mode: "other", for: .milliseconds(300))), turns: \(turns.value)")
+    let fires = Counter()
+    let onGrid = Counter()
+    let interval = Duration.milliseconds(10)
+    let first = MonotonicInstant.now.advanced(by: interval)
+    let timer = EventTimer(at: first, every: interval) { timer in
+        fires.increment()
+        let phase = timer.nextFireDate.nanoseconds - first.nanoseconds
+        if phase.isMultiple(of: 10_000_000) { onGrid.increment() }
+    }
+    loop.add(timer, to: "other")
+    stopMyself(for: "0.4", after: "0.05")
+    let start = MonotonicInstant.now
+    let result = loop.run(mode: "other", for: .milliseconds(600))
+    say("\(result), in time: \(start.duration(to: .now) >= .milliseconds(600))")
+    // 60 intervals, of which the process was there for 20, and those that pass while it is stopped make one fire.
+    say("no burst: \(fires.value <= 40), on the grid: \(fires.value == onGrid.value), fires: \(fires.value >= 2)")
+}
+
+/// By another process, which lets this one go on even if that has ended all its threads' turns.
+private func stopMyself(for time: String, after delay: String) {
+    let me = getpid()
+    unsafe system("(sleep \(delay); kill -STOP \(me); sleep \(time); kill -CONT \(me)) &")
+}
+
+/// With libfaketime: the clocks jump while the loop waits. Which of them is faked is the environment's choice.
+func clockSteps() {
+    guard let path = unsafe getenv("FAKETIME_TIMESTAMP_FILE") else { return say("not faked") }
+    let file = unsafe String(cString: path)
+    let loop = EventRunLoop.current
+    let fires = Counter()
+    loop.add(EventTimer(every: .milliseconds(20)) { _ in fires.increment() }, to: "other")
+    var wall = timespec()
+    for step in ["+5h", "-3h", "+0"] {
+        let stepper = Thread {
+            usleep(60_000)
+            setClock(step, in: file)
+        }
+        let (firesBefore, waitsBefore) = (fires.value, faults_waits())
+        let before = unsafe wallClock(&wall)
+        // By the loop's clock; if that is turned back by hours, another thread ends the run.
+        let rescuer = Thread {
+            usleep(400_000)
+            loop.stop()
+        }
+        let result = loop.run(mode: "other", for: .seconds(3600))
+        stepper.join()
+        rescuer.join()
+        let stepped = unsafe abs(wallClock(&wall) - before) > 3000
+        let (fired, waits) = (fires.value - firesBefore, Int(faults_waits() - waitsBefore))
+        say("\(step): stepped: \(stepped), \(result), fires: \(fired >= 2), no spin: \(waits <= 2 * fired + 20)")
+    }
+}
+
+private func wallClock(_ time: UnsafeMutablePointer<timespec>) -> Int {
+    unsafe clock_gettime(CLOCK_REALTIME, time)
+    return unsafe time.pointee.tv_sec
+}
+
+func setClock(_ step: String, in file: String) {
+    guard let output = unsafe fopen(file, "w") else { return }
+    unsafe fputs(step + "\n", output)
+    unsafe fclose(output)
+}

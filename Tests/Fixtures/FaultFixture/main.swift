@@ -1,0 +1,31 @@
+import CFaults
+import Glibc
+
+// What happens to a loop when its process is ill-treated. Each scenario prints what it saw; the tests compare.
+
+switch CommandLine.arguments.dropFirst().first {
+case "closed-awake": closedWhileAwake()
+case "closed-asleep": closedWhileAsleep()
+case "swapped": swappedNumbers()
+case "closed-set": closedAlone("eventpoll")
+case "closed-bell": closedAlone("eventfd")
+case "taken-by-sets": takenBySets()
+case "sources-told": sourcesTold()
+case "main-queue-taken": mainQueueTaken()
+case "exhausted": exhausted()
+case "exhausted-main": exhaustedOnMain()
+case "exhausted-middle": exhaustedInTheMiddle()
+case "no-eventfd": injected(faults_eventfd, ENOMEM)
+case "no-epoll": injected(faults_epoll_create, ENFILE)
+case "no-watch": injected(faults_epoll_add, ENOSPC)
+case "main-queue-unwatched": mainQueueUnwatched()
+case "source-unwatched": sourceUnwatched()
+case "signals": signalStorm()
+case "suspended": suspended()
+case "clock-steps": clockSteps()
+case "many-descriptors": manyDescriptors()
+case "many-loops": manyLoops()
+default:
+    say("unknown scenario")
+    exit(64)
+}

@@ -1,0 +1,164 @@
+import Glibc
+import Testing
+
+/// What a loop does when its process is ill-treated. Each case is a process of its own: limits, signals and clocks are per process.
+@Suite(.timeLimit(.minutes(2)))
+struct FaultTests {
+    private func scenario(_ name: String, environment: String = "") throws -> [String] {
+        let run = try Fixture.run("FaultFixture", name, environment: environment)
+        #expect(run.status == 0)
+        return run.lines
+    }
+
+    // MARK: Closed descriptors
+
+    @Test("R25, R37: a loop whose descriptors are closed while it is awake makes new ones, and serves all that it had")
+    func closedAwake() throws {
+        #expect(try scenario("closed-awake") == ["timer", "block", "main queue", "sets: 1"])
+    }
+
+    @Test(
+        "R25: loops that sleep while their descriptors are closed and taken by files are woken, and touch none of the files"
+    )
+    func closedAsleep() throws {
+        #expect(try scenario("closed-asleep") == ["first: 8", "rounds: 100", "whole: 32", "sets: 0, bells: 0"])
+    }
+
+    @Test("R25: loops that get each other's descriptor numbers are not taken for each other")
+    func swapped() throws {
+        #expect(try scenario("swapped") == ["sets: 8, bells: 8", "left: 0"])
+    }
+
+    @Test("R25: a loop that loses only its epoll set, or only its bell, is woken and does not touch the number again")
+    func closedAlone() throws {
+        let whole = ["true, true", "others': 0", "true, true", "others': 0"]
+        #expect(try scenario("closed-set") == whole + ["left: 0"])
+        // A set without its bell has no mark of ours any more, and is left open for safety's sake.
+        #expect(try scenario("closed-bell") == whole + ["left: 2"])
+    }
+
+    @Test("R25: epoll sets of others that have got a loop's numbers keep their members")
+    func takenBySets() throws {
+        #expect(try scenario("taken-by-sets") == ["true, true", "members: [1, 1]", "members: [1, 1]"])
+    }
+
+    @Test(
+        "R37: sources whose descriptors were closed with the loop's own are told, also if other files have the numbers"
+    )
+    func sourcesTold() throws {
+        #expect(try scenario("sources-told") == ["finished", "told: 3", "new: true", "handledSource"])
+    }
+
+    @Test("R58: the main queue is served even if its eventfd has become another's file")
+    func mainQueueTaken() throws {
+        #expect(try scenario("main-queue-taken") == ["served"])
+    }
+
+    // MARK: Shortages
+
+    @Test("A loop that finds no descriptors goes on without, and takes them when they come back")
+    func exhausted() throws {
+        #expect(try scenario("exhausted") == ["without: true", "sleeps again: true", "with: true"])
+        #expect(try scenario("exhausted-main") == ["timer", "main queue"])
+        let each = (0..<4).map { "\($0) left: true, true" }
+        #expect(try scenario("exhausted-middle") == each + ["left open: 0"])
+    }
+
+    @Test(
+        "A loop goes on without eventfd (ENOMEM), epoll set (ENFILE) or watch (ENOSPC), and with it again later",
+        arguments: ["no-eventfd", "no-epoll", "no-watch"]
+    )
+    func injected(_ call: String) throws {
+        #expect(try scenario(call) == ["without: true", "with: true", "left: 0"])
+    }
+
+    @Test("R58: a main queue that cannot be watched is served all the same, and is watched when that is possible again")
+    func mainQueueUnwatched() throws {
+        #expect(
+            try scenario("main-queue-unwatched") == [
+                "refused: true", "unwatched, served: true", "sleeps again: true", "watched",
+            ]
+        )
+    }
+
+    @Test("R34: a source that the kernel refuses is added nowhere; one that a new set cannot take yet is not lost")
+    func sourceUnwatched() throws {
+        let lines = ["refused: true", "readable: true", "handledSource", "timedOut", "valid: true"]
+        #expect(try scenario("source-unwatched") == lines + ["readable: true", "handledSource"])
+    }
+
+    // MARK: Signals, clocks, standstill
+
+    @Test("R17, R49: thousands of signals a second end no run early, lose no timer, and make no turns")
+    func signals() throws {
+        let lines = ["the late timer", "timedOut, in time: true", "signals: true, turns: true, fires: true"]
+        #expect(try scenario("signals") == lines)
+    }
+
+    @Test("R44: what a stopped process misses is one fire on the grid; a run that it slept through has timed out")
+    func suspended() throws {
+        let lines = ["timedOut, turns: 1", "timedOut, in time: true"]
+        #expect(try scenario("suspended") == lines + ["no burst: true, on the grid: true, fires: true"])
+    }
+
+    @Test(
+        "R49: steps of the wall clock by hours, there and back, neither move a timer nor spin",
+        .enabled(if: hasFaketime)
+    )
+    func wallClockSteps() throws {
+        let steps = ["+5h", "-3h", "+0"].map { "\($0): stepped: true, stopped, fires: true, no spin: true" }
+        #expect(try faked(monotonicToo: false) == steps)
+    }
+
+    @Test(
+        "R49: not even a jump of the monotonic clock, which no kernel makes, spins or hangs",
+        .enabled(if: hasFaketime)
+    )
+    func monotonicSteps() throws {
+        let lines = try faked(monotonicToo: true)
+        #expect(lines.count == 3)
+        for line in lines { #expect(line.hasSuffix("no spin: true") && line.contains("stepped: true")) }
+    }
+
+    private func faked(monotonicToo: Bool) throws -> [String] {
+        var file = Array("/tmp/run-loop-clock-XXXXXX".utf8CString)
+        let descriptor = unsafe mkstemp(&file)
+        try #require(descriptor >= 0)
+        _ = unsafe write(descriptor, "+0\n", 3)
+        close(descriptor)
+        defer { unsafe unlink(file) }
+        let path = String(decoding: file.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        // Another env(1): the library sets a variable in the first process that loads it, and a Swift program then misses its arguments.
+        let environment = """
+            LD_PRELOAD=\(faketime) FAKETIME_NO_CACHE=1 FAKETIME_TIMESTAMP_FILE=\(path) \
+            FAKETIME_DONT_FAKE_MONOTONIC=\(monotonicToo ? 0 : 1) env
+            """
+        return try scenario("clock-steps", environment: environment)
+    }
+
+    // MARK: Scale
+
+    @Test("R36: ten thousand descriptors on one loop: all are served, one is found among the idle, none is left behind")
+    func manyDescriptors() throws {
+        let lines = try scenario("many-descriptors")
+        if lines == ["not enough descriptors"] { return }
+        #expect(
+            lines == [
+                "all: stopped, 10000", "one: handledSource, 10001", "none: timedOut, 10001",
+                "finished: finished, left: 0",
+            ]
+        )
+    }
+
+    @Test("R1, R2: a thousand loops at a time have two descriptors each, are woken, end, and leave nothing")
+    func manyLoops() throws {
+        #expect(
+            try scenario("many-loops") == [
+                "descriptors each: 2", "answered: 1000", "descriptors left: 0, memory: back",
+            ]
+        )
+    }
+}
+
+private let faketime = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+private let hasFaketime = unsafe access(faketime, R_OK) == 0

@@ -1,0 +1,83 @@
+import Testing
+
+/// A process that forks and does not exec. Each scenario is a program of its own.
+@Suite(.timeLimit(.minutes(1)))
+struct ForkTests {
+    private func scenario(_ name: String) throws -> [String] {
+        let run = try Fixture.run("ForkFixture", name)
+        #expect(run.status == 0)
+        return run.lines
+    }
+
+    /// What a loop does when all of it works: descriptor source, timer, timeout, wake-up by another thread, stop.
+    private let works = ["source", "timer", "timedOut", "woken", "stopped", "thread: true"]
+
+    @Test(
+        "R1: the forking thread's loop works in the child, and the parent's keeps the sources that the child takes out"
+    )
+    func mainForks() throws {
+        #expect(try scenario("main") == works + ["child: exit 0", "parent: stopped, 1"])
+    }
+
+    @Test("R34: a source of the forking thread's loop goes on in both processes")
+    func sourceInherited() throws {
+        let served = ["delivered: true", "stopped"]
+        #expect(try scenario("source-inherited") == served + ["child: exit 0"] + served)
+    }
+
+    @Test("R12: a fork in a callout returns twice, and both loops take their turns on")
+    func inCallout() throws {
+        #expect(try scenario("in-callout") == ["in the child: 5", "child: exit 0", "in the parent: 5"])
+    }
+
+    @Test(
+        "R3: a loop whose thread is the parent's refuses, the child's own works, and the sleeping parent is not woken once",
+        arguments: ["worker-forks", "main-forks"]
+    )
+    func othersRefuse(_ scenario: String) throws {
+        let parent = ["parent woken: 0", "parent's bell: true", "parent's source: true"]
+        #expect(
+            try self.scenario(scenario) == ["refused: true", "thread: true"] + works + ["child: exit 0"] + parent
+        )
+    }
+
+    @Test("R1: to run the parent's main loop in a worker's child is a programmer's error, told as such")
+    func runParents() throws {
+        let run = try Fixture.run("ForkFixture", "run-parents")
+        // SIGILL or SIGTRAP, by the processor.
+        #expect(["child: signal 4", "child: signal 5"].contains(run.lines.first))
+        #expect(run.lines.dropFirst() == ["parent woken: 0", "parent's bell: true", "parent's source: true"])
+    }
+
+    @Test(
+        "R58: a main queue handed over before the fork is not served in the child, which does not hang, but in the parent"
+    )
+    func mainQueue() throws {
+        #expect(
+            try scenario("main-queue") == ["parent's", "empty: finished"] + works + ["child: exit 0", "parent's"]
+        )
+    }
+
+    @Test(
+        "R58, R59: a daemon that forks twice and closes everything before it runs its loop has all of it, main queue included"
+    )
+    func daemon() throws {
+        let served = ["main queue", "from another queue"]
+        #expect(try scenario("daemon") == served + works + ["child: exit 0", "child: exit 0"])
+    }
+
+    @Test("R1: a child that closes everything, and whose files get the numbers, has a loop that touches none of them")
+    func closeInChild() throws {
+        #expect(try scenario("close-in-child") == works + ["files whole: true", "child: exit 0"] + works)
+    }
+
+    @Test("R1: threads of the child and its loop's thread contend for the loop's locks, and none fails")
+    func contention() throws {
+        #expect(try scenario("contention") == ["blocks: 20000", "child: exit 0"])
+    }
+
+    @Test("R1: a child's child has a working loop, too")
+    func grandchild() throws {
+        #expect(try scenario("grandchild") == works + ["child: exit 0", "child: exit 0"])
+    }
+}
