@@ -40,8 +40,8 @@ extension FoundationLoop {
     }
 
     private func placesOfTimers() -> Int {
-        modes.indices.reduce(0) { sum, mode in
-            sum + timers.indices.count { contains(.timer($0), in: .mode(mode)) }
+        (modes + foreignModes).reduce(0) { sum, mode in
+            sum + timers.count { unsafe CFRunLoopContainsTimer(loop.ref, $0.ref, mode.ref) != 0 }
         }
     }
 

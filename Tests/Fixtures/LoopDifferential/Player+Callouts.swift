@@ -45,9 +45,22 @@ extension Player {
         firing.removeLast()
     }
 
-    func scheduled(_ source: Int, in mode: String) { notices.append("source \(source) scheduled in \(mode)") }
+    func scheduled(_ source: Int, in mode: String) { take("source \(source) scheduled", in: mode) }
 
-    func cancelled(_ source: Int, in mode: String) { notices.append("source \(source) cancelled in \(mode)") }
+    func cancelled(_ source: Int, in mode: String) { take("source \(source) cancelled", in: mode) }
+
+    /// Of the modes that earlier scripts have made common nothing is said.
+    private func take(_ notice: String, in mode: String) {
+        guard (0..<Place.modeCount).contains(where: { Place.mode($0).name(suffix) == mode }) else { return }
+        notices.append("\(notice) in \(mode)")
+    }
+
+    func drained(_ block: Int) {
+        if !frames.isEmpty { frames[frames.count - 1].blockLimit = 0 }
+        count(.mainQueueBlock)
+        note("main queue, block \(block)")
+        for operation in script.blocks[block] { execute(operation) }
+    }
 
     private func act(_ item: Item) {
         let call = calls[item, default: 0]

@@ -1,3 +1,5 @@
+import Dispatch
+
 extension Player {
     func execute(_ operation: Operation) {
         guard !isEnding else { return }
@@ -32,7 +34,8 @@ extension Player {
             if isOnOtherThread { operations.forEach(execute) } else { playElsewhere(operations) }
         case .whenAsleep(let operations): whenAsleep.append(operations)
         case .ask(let question): ask(question)
-        case .dispatch: break
+        case .dispatch(let block):
+            if isOnMain { DispatchQueue.main.async { self.drained(block) } }
         }
     }
 
@@ -74,7 +77,7 @@ extension Player {
         return !(hidesBlocks && meets(.hiddenBlocks))
     }
 
-    private func run(_ place: Place, for span: Span, returnAfterSource: Bool) {
+    func run(_ place: Place, for span: Span, returnAfterSource: Bool) {
         let mode: Int = if case .mode(let index) = place { index } else { -1 }
         guard canRun(mode) else { return note("no run") }
         let timeout: UInt64? =

@@ -44,6 +44,10 @@ final class Player: @unchecked Sendable {
     private(set) var kernel: SimulatedKernel! = nil
     var loop: (any LoopUnderTest)!
     var frames: [Frame] = []
+    /// Whether this is the main thread's loop, which has played other scripts before.
+    let isOnMain: Bool
+    /// Tells this script's modes from others'.
+    let suffix: String
     private(set) var trace: [String] = []
     var meetings = Meetings()
     private(set) var tally = Tally()
@@ -71,7 +75,9 @@ final class Player: @unchecked Sendable {
     /// Writes each operation into the trace.
     let isVerbose: Bool
 
-    init(_ script: Script, without: Set<KnownDifference>, isVerbose: Bool) {
+    init(_ script: Script, without: Set<KnownDifference>, isVerbose: Bool, mainNumber: Int? = nil) {
+        isOnMain = mainNumber != nil
+        suffix = mainNumber.map { " of script \($0)" } ?? ""
         self.script = script
         self.without = without
         self.isVerbose = isVerbose
@@ -90,7 +96,19 @@ final class Player: @unchecked Sendable {
             loop.invalidate(item)
         }
         note("the thread ends")
+        if isOnMain { clear() }
         if hasHelper { helper.end() }
+    }
+
+    /// Leaves nothing behind on the main loop: no item, no pending block of a mode that goes on, no wake-up, no main queue's work.
+    private func clear() {
+        for source in script.sources.indices { loop.invalidate(.source(source)) }
+        flushNotices()
+        isCut = true
+        isEnding = true
+        for _ in 0..<6 { run(.mode(0), for: .poll, returnAfterSource: false) }
+        loop.end()
+        SimulatedKernel.leave()
     }
 
     /// To be called after the thread has been joined.
