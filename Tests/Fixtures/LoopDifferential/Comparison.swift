@@ -36,8 +36,10 @@ struct Comparison: Sendable {
         let foundation = MainProcess.performances(options, on: .foundation)
         return (0..<options.scripts).map { index in
             Comparison(
-                kit: index < kit.count ? kit[index] : .none, foundation: index < foundation.count ? foundation[index] : .none,
-                breaks: options.breaks)
+                kit: index < kit.count ? kit[index] : .none,
+                foundation: index < foundation.count ? foundation[index] : .none,
+                breaks: options.breaks
+            )
         }
     }
 

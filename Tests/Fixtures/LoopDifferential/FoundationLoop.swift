@@ -50,7 +50,11 @@ final class FoundationLoop: LoopUnderTest {
         }
         loop = unsafe Object(ref: CFRunLoopGetCurrent())
         let made = (player.kernel.lastEventfd, player.kernel.lastTimerfd)
-        let known = player.isOnMain ? mainLoopFds.withLock { fds in fds = fds ?? made; return fds ?? made } : made
+        let known =
+            player.isOnMain
+            ? mainLoopFds.withLock { fds in
+                fds = fds ?? made; return fds ?? made
+            } : made
         wakeFd = known.0
         timerFds.append(known.1)
         for mode in 0..<Place.modeCount { record(mode) }

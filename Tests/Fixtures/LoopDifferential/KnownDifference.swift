@@ -35,6 +35,11 @@ enum KnownDifference: String, CaseIterable, Sendable {
     case commonTimerInNoMode
     /// R63, avoided: the date of a mode's next timer leaves out timers in their callout. Foundation counts them.
     case earliestOfFiringTimer
+    /// R58, avoided: a mode that becomes common while it runs serves the main queue from then on; in Foundation from the next run on.
+    case commonWhileRunning
+    /// R58, avoided: work of the main queue that has ended a sleep is served by a run inside the observers of that; Foundation's nested run
+    /// is not told of it, and sleeps.
+    case mainQueueInAfterWaiting
 
     // What the generator avoids altogether: equal fire dates (R41: Foundation ignores the order), dates in the past (it takes them for
     // now), tolerance (R46: it ignores it), fire by hand (R47: it has none), descriptors (R35: it reads them).

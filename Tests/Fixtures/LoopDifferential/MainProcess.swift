@@ -11,7 +11,11 @@ enum MainProcess {
         var meetings = Meetings()
         for index in options.first..<options.first + options.scripts {
             let player = Player(
-                options.script(index), without: options.without, isVerbose: options.isVerbose, mainNumber: index)
+                options.script(index),
+                without: options.without,
+                isVerbose: options.isVerbose,
+                mainNumber: index
+            )
             player.play(on: engine)
             player.close()
             say((["script \(index)"] + player.trace).joined(separator: "\n"))
@@ -69,7 +73,8 @@ enum MainProcess {
             switch words.first {
             case "script": traces.append([])
             case "tally": if let event = Tally.Event(rawValue: words[1]) { tally[event] = Int(words[2]) ?? 0 }
-            case "met": if let difference = KnownDifference(rawValue: words[1]) { meetings[difference] = Int(words[2]) ?? 0 }
+            case "met":
+                if let difference = KnownDifference(rawValue: words[1]) { meetings[difference] = Int(words[2]) ?? 0 }
             default: if !traces.isEmpty { traces[traces.count - 1].append(line) }
             }
         }

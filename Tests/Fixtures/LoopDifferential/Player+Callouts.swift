@@ -12,6 +12,7 @@ extension Player {
             if turns > Player.turnLimit { isEnding = true }
         }
         frames[last].blockLimit = 0
+        frames[last].isWoken = activity == 64
         if activity == 32 { count(.sleep) }
         note("\(Player.name(of: activity)) mode \(mode)")
         if isEnding, activity <= 2 { stop() }
@@ -19,6 +20,7 @@ extension Player {
 
     func observed(_ observer: Int, _ activity: UInt32) {
         count(.observer)
+        if !frames.isEmpty { frames[frames.count - 1].isWoken = activity == 64 }
         note("observer \(observer) \(Player.name(of: activity))")
         act(.observer(observer))
     }
@@ -28,6 +30,7 @@ extension Player {
         let last = frames.count - 1
         frames[last].blockLimit = 0
         if frames[last].pass == nil { frames[last].pass = pass(with: source, in: frames[last].mode) }
+        frames[last].isWoken = false
         count(.source)
         note("source \(source)")
         performing.append((source, frames.count))
@@ -38,6 +41,7 @@ extension Player {
 
     func fired(_ timer: Int) {
         if !frames.isEmpty { frames[frames.count - 1].blockLimit = 0 }
+        if !frames.isEmpty { frames[frames.count - 1].isWoken = false }
         count(.timer)
         note("timer \(timer)")
         firing.append(timer)
@@ -56,7 +60,10 @@ extension Player {
     }
 
     func drained(_ block: Int) {
-        if !frames.isEmpty { frames[frames.count - 1].blockLimit = 0 }
+        if !frames.isEmpty {
+            frames[frames.count - 1].blockLimit = 0
+            frames[frames.count - 1].isWoken = false
+        }
         count(.mainQueueBlock)
         note("main queue, block \(block)")
         for operation in script.blocks[block] { execute(operation) }
@@ -75,6 +82,7 @@ extension Player {
         guard !frames.isEmpty else { return note("outside a run") }
         let last = frames.count - 1
         if number >= frames[last].blockLimit { frames[last].blockLimit = nextBlock }
+        frames[last].isWoken = false
         frames[last].isInBlock = true
         for operation in script.blocks[block] { execute(operation) }
         frames[last].isInBlock = false

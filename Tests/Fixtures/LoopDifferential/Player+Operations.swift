@@ -59,6 +59,11 @@ extension Player {
                 && pending.contains { $0.number < frame.blockLimit && $0.places.contains(.common) }
         }
         if isAwaited, !commonModes.contains(mode), meets(.lateCommonMode) { return note("left out") }
+        if isOnMain, frames.contains(where: { $0.mode == mode }), !commonModes.contains(mode),
+            meets(.commonWhileRunning)
+        {
+            return note("left out")
+        }
         loop.addCommonMode(place)
         commonModes.insert(mode)
     }
@@ -69,6 +74,7 @@ extension Player {
 
     private func canRun(_ mode: Int) -> Bool {
         guard frames.count < Player.depthLimit, !isOnOtherThread else { return false }
+        if isOnMain, frames.last?.isWoken ?? false, meets(.mainQueueInAfterWaiting) { return false }
         if performing.contains(where: { loop.isSignalled($0.source) }), meets(.sourceEntersItself) { return false }
         let hidesBlocks = frames.contains { frame in
             frame.isInBlock

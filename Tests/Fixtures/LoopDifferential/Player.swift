@@ -25,6 +25,8 @@ final class Player: @unchecked Sendable {
         /// Blocks enqueued before this number were there when the present pass over the blocks began.
         var blockLimit = 0
         var isInBlock = false
+        /// The observers are being told that the sleep is over.
+        var isWoken = false
     }
 
     struct PendingBlock {

@@ -91,7 +91,9 @@ final class Series: Sendable {
     private func differs(_ options: Options) -> Bool { !compare(options).areEqual }
 
     private func compare(_ options: Options) -> Comparison {
-        guard options.isMain else { return Comparison(options.script(0), options: options, isVerbose: options.isVerbose) }
+        guard options.isMain else {
+            return Comparison(options.script(0), options: options, isVerbose: options.isVerbose)
+        }
         return Comparison.onMain(options)[0]
     }
 
