@@ -96,6 +96,11 @@ public final class EventRunLoop: Sendable {
     }
 }
 
+extension EventRunLoop {
+    /// Has all loops of the process ask the kernel in each turn (R16), as Foundation's do.
+    package static func testsOnly_askKernelEachTurn() { Poller.testsOnly_losePatience() }
+}
+
 // MARK: - From any thread
 
 extension EventRunLoop {

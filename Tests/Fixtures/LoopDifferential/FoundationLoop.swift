@@ -71,6 +71,7 @@ final class FoundationLoop: LoopUnderTest {
         } timed: {
             player.beginTime()
         }
+        player.kernel.foundMainQueue = { [unowned self] in takeWakeUpAlong() }
     }
 
     deinit {

@@ -1,4 +1,5 @@
 import Foundation
+import RunLoopKit
 
 /// Scripts on the main thread of a process: one engine's, because both serve the one main dispatch queue.
 ///
@@ -6,6 +7,7 @@ import Foundation
 enum MainProcess {
     /// What the process does.
     static func play(_ options: Options, on engine: Engine) {
+        EventRunLoop.testsOnly_askKernelEachTurn()
         warmUp(engine)
         var tally = Tally()
         var meetings = Meetings()
