@@ -119,7 +119,7 @@ final class Poller: Sendable {
     private static let hasNoPatience = Atomic<Bool>(false)
 
     /// Has the kernel asked in each turn, as Foundation does, so that the two can be compared. For the whole process; not taken back.
-    static func testsOnly_losePatience() { hasNoPatience.store(true, ordering: .relaxed) }
+    static func losePatienceForTests() { hasNoPatience.store(true, ordering: .relaxed) }
 
     /// To be asked in each turn with work at hand: whether the kernel must be asked all the same. The loop's thread.
     func isOverdue() -> Bool {

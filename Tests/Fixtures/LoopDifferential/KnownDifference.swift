@@ -26,6 +26,12 @@ enum KnownDifference: String, CaseIterable, Sendable {
     case lastSourceDecides
     /// R23, avoided: a source in its callout is not entered again. Foundation enters it if it was signalled meanwhile.
     case sourceEntersItself
+    /// R43, avoided: a due timer that another's callout moves to a date still to come, or takes out and puts in again, waits for a later
+    /// turn; Foundation looks when the timer's turn in the pass comes, and fires it if it is there and due by then.
+    case movedInPass
+    /// R23, R43, cut: a nested run takes over what the outer pass has not come to. If such a timer repeats and is due again when the outer
+    /// pass goes on, Foundation fires it in that pass, and this loop in a later turn.
+    case takenOverTimer
     /// R51, avoided: while Foundation runs one mode's blocks, the other modes' blocks are out of its sight, and a nested run finds none.
     case hiddenBlocks
     /// R51, avoided: blocks are matched when they are taken. Foundation matches each when its turn comes, so that a block before it can

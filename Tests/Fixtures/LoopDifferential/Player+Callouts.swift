@@ -44,9 +44,16 @@ extension Player {
         if !frames.isEmpty { frames[frames.count - 1].isWoken = false }
         count(.timer)
         note("timer \(timer)")
+        for index in firedInside.indices { firedInside[index].append(timer) }
         firing.append(timer)
+        firedInside.append([])
         act(.timer(timer))
         firing.removeLast()
+        let isDueAgain = firedInside.removeLast().contains { inner in
+            loop.isValid(.timer(inner)) && loop.fireDate(of: inner) <= kernel.now
+        }
+        if isDueAgain { cut(.takenOverTimer) }
+        if firing.isEmpty { takenOut = [] }
     }
 
     func scheduled(_ source: Int, in mode: String) { take("source \(source) scheduled", in: mode) }

@@ -17,8 +17,8 @@ extension Player {
 
     private func carryOut(_ operation: Operation) {
         switch operation {
-        case .add(let item, let place): loop.add(item, to: place)
-        case .remove(let item, let place): loop.remove(item, from: place)
+        case .add(let item, let place): add(item, to: place)
+        case .remove(let item, let place): remove(item, from: place)
         case .invalidate(let item): loop.invalidate(item)
         case .signal(let source): signal(source)
         case .move(let timer, let when): move(timer, to: when)
@@ -39,9 +39,26 @@ extension Player {
         }
     }
 
+    private func add(_ item: Item, to place: Place) {
+        if case .timer(let timer) = item, takenOut.contains(timer), meets(.movedInPass) { return note("left out") }
+        loop.add(item, to: place)
+    }
+
+    private func remove(_ item: Item, from place: Place) {
+        if case .timer(let timer) = item, isInPass(timer) { takenOut.insert(timer) }
+        loop.remove(item, from: place)
+    }
+
+    /// Whether another timer's callout is under way, in a pass in which this one may still have its turn.
+    private func isInPass(_ timer: Int) -> Bool {
+        guard !firing.isEmpty, !firing.contains(timer), loop.isValid(.timer(timer)) else { return false }
+        return loop.fireDate(of: timer) <= kernel.now
+    }
+
     private func move(_ timer: Int, to when: When) {
         // A timer in its callout does not wake the loop when it is moved; Foundation wakes it, now and then.
         guard !isOnOtherThread || !firing.contains(timer) else { return }
+        if isInPass(timer), meets(.movedInPass) { return note("left out") }
         loop.setFireDate(of: timer, to: date(of: timer, when))
     }
 

@@ -71,6 +71,10 @@ final class Player: @unchecked Sendable {
     /// Sources in their callout, with the number of runs that were under way.
     var performing: [(source: Int, depth: Int)] = []
     var firing: [Int] = []
+    /// For each of those, the timers that have fired in its callout.
+    var firedInside: [[Int]] = []
+    /// Due timers that the callouts of the present pass have taken out of a mode.
+    var takenOut: Set<Int> = []
     var pending: [PendingBlock] = []
     var nextBlock = 0
     var commonModes: Set<Int> = [0]
