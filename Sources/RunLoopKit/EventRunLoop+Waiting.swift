@@ -17,14 +17,20 @@ extension EventRunLoop {
     func nextArrival(_ activation: Activation, hasHandled: Bool) -> Arrival {
         let mode = activation.mode
         let looks = !activation.skipsLook && servesMainQueue(in: mode)
-        if looks && mainQueue.isReady { return .mainQueue }
+        if looks && mainQueue.isReady { return mainQueueWithWakeUp() }
         if hasHandled || activation.pollsOnly { return poll(activation, mainQueueFirst: looks) }
         // Only to be seen by observers, who are not told of a sleep if the queue is ready. Else the sleep finds it at once.
         if looks, mode.observedActivities.load(ordering: .acquiring) & Activity.aroundWaiting.rawValue != 0 {
             harvest(mode, for: .zero)
-            if mainQueue.isReady { return .mainQueue }
+            if mainQueue.isReady { return mainQueueWithWakeUp() }
         }
         return sleep(activation, mainQueueFirst: looks)
+    }
+
+    /// A wake-up that comes with work ends with it, here as in `choose`: the next turn looks at everything.
+    private func mainQueueWithWakeUp() -> Arrival {
+        _ = wake.consume()
+        return .mainQueue
     }
 
     /// What has arrived, without waiting and without a word to observers (R15).

@@ -101,6 +101,11 @@ public final class EventRunLoop: Sendable {
     }
 }
 
+extension EventRunLoop {
+    /// Has all loops of the process ask the kernel in each turn (R16), as Foundation's do.
+    package static func askKernelEachTurnForTests() { Poller.losePatienceForTests() }
+}
+
 // MARK: - From any thread
 
 extension EventRunLoop {

@@ -101,7 +101,9 @@ int epoll_ctl(int set, int operation, int fd, struct epoll_event *event) {
 int ppoll(struct pollfd *requests, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
     if (kernel == NULL || kernel->arrival == NULL || count != 1 || requests->fd == kernel->main_queue_fd) {
         struct timespec rest = timeout == NULL ? (struct timespec){0} : *timeout;  // the kernel writes to it
-        return (int)syscall(SYS_ppoll, requests, count, timeout == NULL ? NULL : &rest, mask, 8);
+        int ready = (int)syscall(SYS_ppoll, requests, count, timeout == NULL ? NULL : &rest, mask, 8);
+        if (ready > 0 && kernel != NULL && kernel->found_main_queue != NULL) { kernel->found_main_queue(kernel->context); }
+        return ready;
     }
     kernel->arrived_fd = kernel->arrival(kernel->context, timeout == NULL);
     requests->revents = kernel->arrived_fd < 0 ? 0 : POLLIN;

@@ -25,6 +25,24 @@ struct Comparison: Sendable {
 
     var areEqual: Bool { kit.trace == foundation.trace }
 
+    init(kit: Performance, foundation: Performance, breaks: Bool) {
+        self.kit = kit
+        self.foundation = breaks ? foundation.broken : foundation
+    }
+
+    /// A number of scripts from `options.first` on, on main threads. A process that has not come to a script has an empty trace of it.
+    static func onMain(_ options: Options) -> [Comparison] {
+        let kit = MainProcess.performances(options, on: .kit)
+        let foundation = MainProcess.performances(options, on: .foundation)
+        return (0..<options.scripts).map { index in
+            Comparison(
+                kit: index < kit.count ? kit[index] : .none,
+                foundation: index < foundation.count ? foundation[index] : .none,
+                breaks: options.breaks
+            )
+        }
+    }
+
     init(_ script: Script, options: Options, isVerbose: Bool = false) {
         kit = .of(script, on: .kit, without: options.without, isVerbose: isVerbose)
         let other = Performance.of(script, on: .foundation, without: options.without, isVerbose: isVerbose)
@@ -45,6 +63,8 @@ struct Comparison: Sendable {
 }
 
 extension Performance {
+    static let none = Performance(trace: ["not played"], meetings: Meetings(), tally: Tally())
+
     fileprivate func line(_ index: Int) -> String { index < trace.count ? trace[index] : "" }
 
     /// With two neighbours exchanged that are not alike: to see that the comparison sees it.

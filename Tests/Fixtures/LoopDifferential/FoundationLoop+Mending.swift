@@ -40,8 +40,8 @@ extension FoundationLoop {
     }
 
     private func placesOfTimers() -> Int {
-        modes.indices.reduce(0) { sum, mode in
-            sum + timers.indices.count { contains(.timer($0), in: .mode(mode)) }
+        (modes + foreignModes).reduce(0) { sum, mode in
+            sum + timers.count { unsafe CFRunLoopContainsTimer(loop.ref, $0.ref, mode.ref) != 0 }
         }
     }
 
@@ -73,7 +73,7 @@ extension FoundationLoop {
     }
 
     /// R14: a wake-up that comes with something else ends with it.
-    private func takeWakeUpAlong() {
+    func takeWakeUpAlong() {
         guard simulated_kernel_is_readable(wakeFd), player.meets(.wakeUpTurn) else { return }
         _ = simulated_kernel_set_readable(wakeFd, false)
         player.frames[player.frames.count - 1].hasTakenWakeUp = true

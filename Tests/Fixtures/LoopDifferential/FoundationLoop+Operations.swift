@@ -1,4 +1,5 @@
 import CFoundationRunLoop
+import Synchronization
 
 extension FoundationLoop {
     func add(_ item: Item, to place: Place) {
@@ -73,6 +74,7 @@ extension FoundationLoop {
     func addCommonMode(_ place: Place) {
         addCommonObservers(to: place)
         lookingAtNewTimers { unsafe CFRunLoopAddCommonMode(loop.ref, mode(place)) }
+        if player.isOnMain, place != .mode(0) { mainCommonModes.withLock { _ = $0.insert(place.name(player.suffix)) } }
     }
 
     func stop() {
@@ -95,6 +97,10 @@ extension FoundationLoop {
         _ = handingOnWakeUps {
             CFRunLoopRun(); return 0
         }
+    }
+
+    func end() {
+        for index in recorders.indices { unsafe CFRunLoopObserverInvalidate(recorders[index].ref) }
     }
 
     var currentMode: Place? {

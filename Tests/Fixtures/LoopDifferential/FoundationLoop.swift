@@ -1,6 +1,7 @@
 import CFoundationRunLoop
 // Has the library linked whose functions the header declares.
 import Foundation
+import Synchronization
 
 /// Foundation's engine, by its C functions, on a kernel that gives it what it is known to lack (see `KnownDifference`).
 ///
@@ -13,12 +14,14 @@ final class FoundationLoop: LoopUnderTest {
     var sources: [Object] = []
     var timers: [Object] = []
     var observers: [Object] = []
-    private var recorders: [Object] = []
+    var recorders: [Object] = []
     /// The observers among the common items, in the order of their coming.
     var commonObservers: [Int] = []
     private var callees: [Callee] = []
     /// The eventfd by which the loop is woken.
     let wakeFd: Int32
+    /// Modes of earlier scripts that are common for good.
+    private(set) var foreignModes: [Object] = []
     let mainQueueFd: Int32
     /// The kernel's timer of each mode.
     var timerFds: [Int32] = []
@@ -36,9 +39,9 @@ final class FoundationLoop: LoopUnderTest {
 
     init(_ player: Player) {
         self.player = player
-        mainQueueFd = pthread_equal(pthread_self(), mainThread) != 0 ? _dispatch_get_main_queue_handle_4CF() : -1
+        mainQueueFd = player.isOnMain ? _dispatch_get_main_queue_handle_4CF() : -1
         let named = (1..<Place.modeCount).map { mode in
-            unsafe Object(ref: CFStringCreateWithCString(nil, Place.mode(mode).name, utf8))
+            unsafe Object(ref: CFStringCreateWithCString(nil, Place.mode(mode).name(player.suffix), utf8))
         }
         modes = unsafe [Object(ref: kCFRunLoopDefaultMode)] + named
         player.kernel.useArrival(mainQueue: mainQueueFd) { _ in
@@ -46,9 +49,20 @@ final class FoundationLoop: LoopUnderTest {
         } timed: {
         }
         loop = unsafe Object(ref: CFRunLoopGetCurrent())
-        wakeFd = player.kernel.lastEventfd
-        timerFds.append(player.kernel.lastTimerfd)
+        let made = (player.kernel.lastEventfd, player.kernel.lastTimerfd)
+        let known =
+            player.isOnMain
+            ? mainLoopFds.withLock { fds in
+                fds = fds ?? made; return fds ?? made
+            } : made
+        wakeFd = known.0
+        timerFds.append(known.1)
         for mode in 0..<Place.modeCount { record(mode) }
+        if player.isOnMain {
+            foreignModes = mainCommonModes.withLock { $0 }.sorted().map { name in
+                unsafe Object(ref: CFStringCreateWithCString(nil, name, utf8))
+            }
+        }
         makeSources()
         makeTimers()
         makeObservers()
@@ -57,6 +71,7 @@ final class FoundationLoop: LoopUnderTest {
         } timed: {
             player.beginTime()
         }
+        player.kernel.foundMainQueue = { [unowned self] in takeWakeUpAlong() }
     }
 
     deinit {
@@ -65,6 +80,7 @@ final class FoundationLoop: LoopUnderTest {
         observers.forEach { $0.release() }
         recorders.forEach { $0.release() }
         modes.dropFirst().forEach { $0.release() }
+        foreignModes.forEach { $0.release() }
     }
 
     func mode(_ place: Place) -> UnsafeRawPointer {
@@ -76,7 +92,7 @@ final class FoundationLoop: LoopUnderTest {
 
     static func name(of mode: UnsafeRawPointer) -> String {
         if unsafe CFEqual(mode, kCFRunLoopDefaultMode) != 0 { return "default" }
-        var name = [CChar](repeating: 0, count: 16)
+        var name = [CChar](repeating: 0, count: 64)
         _ = unsafe CFStringGetCString(mode, &name, name.count, utf8)
         return String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
@@ -85,8 +101,11 @@ final class FoundationLoop: LoopUnderTest {
 /// kCFStringEncodingUTF8.
 private let utf8: UInt32 = 0x0800_0100
 
-/// The thread that reads this first, which is to be the main one.
-let mainThread = pthread_self()
+/// The main loop's eventfd, and its default mode's timer: made when the first script asks for the loop.
+private let mainLoopFds = Mutex<(Int32, Int32)?>(nil)
+
+/// The modes that scripts have made common on the main loop, for good.
+let mainCommonModes = Mutex<Set<String>>([])
 
 /// A Core Foundation object. Good for as long as its owner has not released it.
 @safe struct Object {

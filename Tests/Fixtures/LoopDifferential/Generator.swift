@@ -7,8 +7,12 @@ struct Generator {
     private var usesThread = 0
     private var spends = 0
 
-    static func script(seed: UInt64) -> Script {
+    private var dispatches = 0
+
+    /// - Parameter main: Whether for the main loop, and so with work for the main queue.
+    static func script(seed: UInt64, main: Bool = false) -> Script {
         var generator = Generator(random: SplitMix64(seed: seed))
+        generator.dispatches = main ? generator.random.pick([5, 15]) : 0
         return generator.make()
     }
 
@@ -112,7 +116,10 @@ struct Generator {
     }
 
     private mutating func loopOperation() -> Operation {
-        switch random.number(0...19) {
+        if dispatches > 0, random.chance(dispatches), !script.blocks.isEmpty {
+            return .dispatch(block: random.number(0...script.blocks.count - 1))
+        }
+        return switch random.number(0...19) {
         case 0...5 where !script.sources.isEmpty: .signal(random.number(0...script.sources.count - 1))
         case 6...9 where !script.blocks.isEmpty: enqueue()
         case 10...12 where !script.timers.isEmpty: .move(timer: random.number(0...script.timers.count - 1), when())

@@ -8,7 +8,10 @@ final class KitLoop: LoopUnderTest {
     private var observers: [LoopObserver] = []
     private var recorders: [LoopObserver] = []
 
+    private let modes: [EventRunLoop.Mode]
+
     init(_ player: Player) {
+        modes = (0..<Place.modeCount).map { EventRunLoop.Mode(Place.mode($0).name(player.suffix)) }
         let script = player.script
         for (index, source) in script.sources.enumerated() {
             sources.append(
@@ -44,31 +47,31 @@ final class KitLoop: LoopUnderTest {
         let recorder = LoopObserver(activities: activities, order: .min) { _, activity in
             player.recorded(activity.rawValue, mode: mode)
         }
-        loop.add(recorder, to: Place.mode(mode).kitMode)
+        loop.add(recorder, to: modes[mode])
         recorders.append(recorder)
     }
 
     func add(_ item: Item, to place: Place) {
         switch item {
-        case .source(let index): loop.add(sources[index], to: place.kitMode)
-        case .timer(let index): loop.add(timers[index], to: place.kitMode)
-        case .observer(let index): loop.add(observers[index], to: place.kitMode)
+        case .source(let index): loop.add(sources[index], to: mode(place))
+        case .timer(let index): loop.add(timers[index], to: mode(place))
+        case .observer(let index): loop.add(observers[index], to: mode(place))
         }
     }
 
     func remove(_ item: Item, from place: Place) {
         switch item {
-        case .source(let index): loop.remove(sources[index], from: place.kitMode)
-        case .timer(let index): loop.remove(timers[index], from: place.kitMode)
-        case .observer(let index): loop.remove(observers[index], from: place.kitMode)
+        case .source(let index): loop.remove(sources[index], from: mode(place))
+        case .timer(let index): loop.remove(timers[index], from: mode(place))
+        case .observer(let index): loop.remove(observers[index], from: mode(place))
         }
     }
 
     func contains(_ item: Item, in place: Place) -> Bool {
         switch item {
-        case .source(let index): loop.contains(sources[index], in: place.kitMode)
-        case .timer(let index): loop.contains(timers[index], in: place.kitMode)
-        case .observer(let index): loop.contains(observers[index], in: place.kitMode)
+        case .source(let index): loop.contains(sources[index], in: mode(place))
+        case .timer(let index): loop.contains(timers[index], in: mode(place))
+        case .observer(let index): loop.contains(observers[index], in: mode(place))
         }
     }
 
@@ -98,17 +101,17 @@ final class KitLoop: LoopUnderTest {
 
     func fireDate(of timer: Int) -> UInt64 { timers[timer].nextFireDate.nanoseconds }
 
-    func earliestFireDate(in place: Place) -> UInt64? { loop.nextTimerFireDate(in: place.kitMode)?.nanoseconds }
+    func earliestFireDate(in place: Place) -> UInt64? { loop.nextTimerFireDate(in: mode(place))?.nanoseconds }
 
     func enqueue(for places: [Place], _ body: @escaping @Sendable () -> Void) {
         if places.count == 1 {
-            loop.perform(in: places[0].kitMode, wake: false, body)
+            loop.perform(in: mode(places[0]), wake: false, body)
         } else {
-            loop.perform(inModes: places.map(\.kitMode), wake: false, body)
+            loop.perform(inModes: places.map(mode), wake: false, body)
         }
     }
 
-    func addCommonMode(_ place: Place) { loop.addCommonMode(place.kitMode) }
+    func addCommonMode(_ place: Place) { loop.addCommonMode(mode(place)) }
 
     func stop() { loop.stop() }
 
@@ -116,24 +119,21 @@ final class KitLoop: LoopUnderTest {
 
     func run(_ place: Place, for timeout: UInt64?, returnAfterSource: Bool) -> Int32 {
         let duration: Duration? = timeout.map { .nanoseconds(Int64($0)) }
-        return loop.run(mode: place.kitMode, for: duration, returnAfterSourceHandled: returnAfterSource).rawValue
+        return loop.run(mode: mode(place), for: duration, returnAfterSourceHandled: returnAfterSource).rawValue
     }
 
     func runForEver() { loop.run() }
 
-    var currentMode: Place? {
-        loop.currentMode.flatMap { mode in Place.all.first { $0.kitMode == mode } }
-    }
+    func end() { recorders.forEach { $0.invalidate() } }
+
+    var currentMode: Place? { loop.currentMode.flatMap { modes.firstIndex(of: $0) }.map { .mode($0) } }
 
     var isWaiting: Bool { loop.isWaiting }
-}
 
-extension Place {
-    fileprivate var kitMode: EventRunLoop.Mode {
-        switch self {
-        case .mode(0): .default
-        case .mode: EventRunLoop.Mode(name)
-        case .common: .common
+    private func mode(_ place: Place) -> EventRunLoop.Mode {
+        switch place {
+        case .mode(let index) where index >= 0: modes[index]
+        default: .common
         }
     }
 }

@@ -26,6 +26,12 @@ enum KnownDifference: String, CaseIterable, Sendable {
     case lastSourceDecides
     /// R23, avoided: a source in its callout is not entered again. Foundation enters it if it was signalled meanwhile.
     case sourceEntersItself
+    /// R43, avoided: a due timer that another's callout moves to a date still to come, or takes out and puts in again, waits for a later
+    /// turn; Foundation looks when the timer's turn in the pass comes, and fires it if it is there and due by then.
+    case movedInPass
+    /// R23, R43, cut: a nested run takes over what the outer pass has not come to. If such a timer repeats and is due again when the outer
+    /// pass goes on, Foundation fires it in that pass, and this loop in a later turn.
+    case takenOverTimer
     /// R51, avoided: while Foundation runs one mode's blocks, the other modes' blocks are out of its sight, and a nested run finds none.
     case hiddenBlocks
     /// R51, avoided: blocks are matched when they are taken. Foundation matches each when its turn comes, so that a block before it can
@@ -35,6 +41,14 @@ enum KnownDifference: String, CaseIterable, Sendable {
     case commonTimerInNoMode
     /// R63, avoided: the date of a mode's next timer leaves out timers in their callout. Foundation counts them.
     case earliestOfFiringTimer
+    /// R58, avoided: a mode that becomes common while it runs serves the main queue from then on; in Foundation from the next run on.
+    case commonWhileRunning
+    /// R58, avoided: work of the main queue that has ended a sleep is served by a run inside the observers of that; Foundation's nested run
+    /// is not told of it, and sleeps.
+    case mainQueueInAfterWaiting
+
+    // R16: with work at hand this loop asks the kernel only now and then, within bounds that other tests prove. On main threads it is told
+    // to ask in each turn, as Foundation does (see `MainProcess`); elsewhere nothing but wake-ups, which need no asking, is compared.
 
     // What the generator avoids altogether: equal fire dates (R41: Foundation ignores the order), dates in the past (it takes them for
     // now), tolerance (R46: it ignores it), fire by hand (R47: it has none), descriptors (R35: it reads them).

@@ -24,6 +24,8 @@ protocol LoopUnderTest: AnyObject {
     /// Nil: for ever. The result is CFRunLoop's number.
     func run(_ place: Place, for timeout: UInt64?, returnAfterSource: Bool) -> Int32
     func runForEver()
+    /// Takes out what the player has put in for itself.
+    func end()
     var currentMode: Place? { get }
     var isWaiting: Bool { get }
 }
@@ -34,10 +36,11 @@ enum Engine: String, CaseIterable, Sendable {
 }
 
 extension Place {
-    /// The name, apart from those that each engine has for the default mode and the common ones.
-    var name: String {
+    /// The name of a mode, apart from the default one. A loop that plays several scripts has modes of each one's own.
+    func name(_ suffix: String) -> String {
         switch self {
-        case .mode(let index): "mode\(index)"
+        case .mode(0): "default"
+        case .mode(let index): "mode\(index)\(suffix)"
         case .common: "common"
         }
     }

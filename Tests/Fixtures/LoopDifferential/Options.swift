@@ -11,10 +11,17 @@ struct Options: Sendable {
     var without: Set<KnownDifference> = []
     var isVerbose = false
     var failureLimit = 3
+    /// On main threads: each engine in a process of its own.
+    var isMain = false
+    /// Set in such a process: its engine, and where in the series it begins.
+    var engine: Engine?
+    var first = 0
+    /// Operations that the shrinker has removed, one after another.
+    var drops: [Int] = []
 
     static let usage = """
         usage: LoopDifferential [--scripts N] [--seed S] [--script-seed S] [--jobs N] [--failures N] [--verbose]
-                                [--break] [--without DIFFERENCE]
+                                [--main] [--break] [--without DIFFERENCE]
         """
 
     /// Nil if it makes no sense.
@@ -29,6 +36,15 @@ struct Options: Sendable {
         switch name {
         case "--break": breaks = true
         case "--verbose": isVerbose = true
+        case "--main": isMain = true
+        case "--first": return Options.take(&rest, into: &first)
+        case "--engine":
+            engine = rest.popFirst().flatMap { Engine(rawValue: $0) }
+            return engine != nil
+        case "--drop":
+            var drop = 0
+            guard Options.take(&rest, into: &drop) else { return false }
+            drops.append(drop)
         case "--scripts": return Options.take(&rest, into: &scripts)
         case "--seed": return Options.take(&rest, into: &seed)
         case "--jobs": return Options.take(&rest, into: &jobs)
@@ -51,6 +67,12 @@ struct Options: Sendable {
         guard let text = rest.popFirst(), let value = Number(text) else { return false }
         number = value
         return true
+    }
+
+    /// The script of a number in the series, or that of `--script-seed`.
+    func script(_ index: Int) -> Script {
+        let made = Generator.script(seed: scriptSeed ?? seed(of: index), main: isMain)
+        return drops.reduce(made) { $0.removing($1) }
     }
 
     /// The seed of a script by its place in the series.

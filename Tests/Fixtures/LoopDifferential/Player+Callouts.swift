@@ -12,6 +12,7 @@ extension Player {
             if turns > Player.turnLimit { isEnding = true }
         }
         frames[last].blockLimit = 0
+        frames[last].isWoken = activity == 64
         if activity == 32 { count(.sleep) }
         note("\(Player.name(of: activity)) mode \(mode)")
         if isEnding, activity <= 2 { stop() }
@@ -19,6 +20,7 @@ extension Player {
 
     func observed(_ observer: Int, _ activity: UInt32) {
         count(.observer)
+        if !frames.isEmpty { frames[frames.count - 1].isWoken = activity == 64 }
         note("observer \(observer) \(Player.name(of: activity))")
         act(.observer(observer))
     }
@@ -28,6 +30,7 @@ extension Player {
         let last = frames.count - 1
         frames[last].blockLimit = 0
         if frames[last].pass == nil { frames[last].pass = pass(with: source, in: frames[last].mode) }
+        frames[last].isWoken = false
         count(.source)
         note("source \(source)")
         performing.append((source, frames.count))
@@ -38,16 +41,40 @@ extension Player {
 
     func fired(_ timer: Int) {
         if !frames.isEmpty { frames[frames.count - 1].blockLimit = 0 }
+        if !frames.isEmpty { frames[frames.count - 1].isWoken = false }
         count(.timer)
         note("timer \(timer)")
+        for index in firedInside.indices { firedInside[index].append(timer) }
         firing.append(timer)
+        firedInside.append([])
         act(.timer(timer))
         firing.removeLast()
+        let isDueAgain = firedInside.removeLast().contains { inner in
+            loop.isValid(.timer(inner)) && loop.fireDate(of: inner) <= kernel.now
+        }
+        if isDueAgain { cut(.takenOverTimer) }
+        if firing.isEmpty { takenOut = [] }
     }
 
-    func scheduled(_ source: Int, in mode: String) { notices.append("source \(source) scheduled in \(mode)") }
+    func scheduled(_ source: Int, in mode: String) { take("source \(source) scheduled", in: mode) }
 
-    func cancelled(_ source: Int, in mode: String) { notices.append("source \(source) cancelled in \(mode)") }
+    func cancelled(_ source: Int, in mode: String) { take("source \(source) cancelled", in: mode) }
+
+    /// Of the modes that earlier scripts have made common nothing is said.
+    private func take(_ notice: String, in mode: String) {
+        guard (0..<Place.modeCount).contains(where: { Place.mode($0).name(suffix) == mode }) else { return }
+        notices.append("\(notice) in \(mode)")
+    }
+
+    func drained(_ block: Int) {
+        if !frames.isEmpty {
+            frames[frames.count - 1].blockLimit = 0
+            frames[frames.count - 1].isWoken = false
+        }
+        count(.mainQueueBlock)
+        note("main queue, block \(block)")
+        for operation in script.blocks[block] { execute(operation) }
+    }
 
     private func act(_ item: Item) {
         let call = calls[item, default: 0]
@@ -62,6 +89,7 @@ extension Player {
         guard !frames.isEmpty else { return note("outside a run") }
         let last = frames.count - 1
         if number >= frames[last].blockLimit { frames[last].blockLimit = nextBlock }
+        frames[last].isWoken = false
         frames[last].isInBlock = true
         for operation in script.blocks[block] { execute(operation) }
         frames[last].isInBlock = false

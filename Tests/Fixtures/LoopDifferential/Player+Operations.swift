@@ -1,3 +1,5 @@
+import Dispatch
+
 extension Player {
     func execute(_ operation: Operation) {
         guard !isEnding else { return }
@@ -15,8 +17,8 @@ extension Player {
 
     private func carryOut(_ operation: Operation) {
         switch operation {
-        case .add(let item, let place): loop.add(item, to: place)
-        case .remove(let item, let place): loop.remove(item, from: place)
+        case .add(let item, let place): add(item, to: place)
+        case .remove(let item, let place): remove(item, from: place)
         case .invalidate(let item): loop.invalidate(item)
         case .signal(let source): signal(source)
         case .move(let timer, let when): move(timer, to: when)
@@ -32,13 +34,31 @@ extension Player {
             if isOnOtherThread { operations.forEach(execute) } else { playElsewhere(operations) }
         case .whenAsleep(let operations): whenAsleep.append(operations)
         case .ask(let question): ask(question)
-        case .dispatch: break
+        case .dispatch(let block):
+            if isOnMain { DispatchQueue.main.async { self.drained(block) } }
         }
+    }
+
+    private func add(_ item: Item, to place: Place) {
+        if case .timer(let timer) = item, takenOut.contains(timer), meets(.movedInPass) { return note("left out") }
+        loop.add(item, to: place)
+    }
+
+    private func remove(_ item: Item, from place: Place) {
+        if case .timer(let timer) = item, isInPass(timer) { takenOut.insert(timer) }
+        loop.remove(item, from: place)
+    }
+
+    /// Whether another timer's callout is under way, in a pass in which this one may still have its turn.
+    private func isInPass(_ timer: Int) -> Bool {
+        guard !firing.isEmpty, !firing.contains(timer), loop.isValid(.timer(timer)) else { return false }
+        return loop.fireDate(of: timer) <= kernel.now
     }
 
     private func move(_ timer: Int, to when: When) {
         // A timer in its callout does not wake the loop when it is moved; Foundation wakes it, now and then.
         guard !isOnOtherThread || !firing.contains(timer) else { return }
+        if isInPass(timer), meets(.movedInPass) { return note("left out") }
         loop.setFireDate(of: timer, to: date(of: timer, when))
     }
 
@@ -56,6 +76,11 @@ extension Player {
                 && pending.contains { $0.number < frame.blockLimit && $0.places.contains(.common) }
         }
         if isAwaited, !commonModes.contains(mode), meets(.lateCommonMode) { return note("left out") }
+        if isOnMain, frames.contains(where: { $0.mode == mode }), !commonModes.contains(mode),
+            meets(.commonWhileRunning)
+        {
+            return note("left out")
+        }
         loop.addCommonMode(place)
         commonModes.insert(mode)
     }
@@ -66,6 +91,7 @@ extension Player {
 
     private func canRun(_ mode: Int) -> Bool {
         guard frames.count < Player.depthLimit, !isOnOtherThread else { return false }
+        if isOnMain, frames.last?.isWoken ?? false, meets(.mainQueueInAfterWaiting) { return false }
         if performing.contains(where: { loop.isSignalled($0.source) }), meets(.sourceEntersItself) { return false }
         let hidesBlocks = frames.contains { frame in
             frame.isInBlock
@@ -74,7 +100,7 @@ extension Player {
         return !(hidesBlocks && meets(.hiddenBlocks))
     }
 
-    private func run(_ place: Place, for span: Span, returnAfterSource: Bool) {
+    func run(_ place: Place, for span: Span, returnAfterSource: Bool) {
         let mode: Int = if case .mode(let index) = place { index } else { -1 }
         guard canRun(mode) else { return note("no run") }
         let timeout: UInt64? =

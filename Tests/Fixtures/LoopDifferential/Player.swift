@@ -25,6 +25,8 @@ final class Player: @unchecked Sendable {
         /// Blocks enqueued before this number were there when the present pass over the blocks began.
         var blockLimit = 0
         var isInBlock = false
+        /// The observers are being told that the sleep is over.
+        var isWoken = false
     }
 
     struct PendingBlock {
@@ -44,6 +46,10 @@ final class Player: @unchecked Sendable {
     private(set) var kernel: SimulatedKernel! = nil
     var loop: (any LoopUnderTest)!
     var frames: [Frame] = []
+    /// Whether this is the main thread's loop, which has played other scripts before.
+    let isOnMain: Bool
+    /// Tells this script's modes from others'.
+    let suffix: String
     private(set) var trace: [String] = []
     var meetings = Meetings()
     private(set) var tally = Tally()
@@ -65,13 +71,19 @@ final class Player: @unchecked Sendable {
     /// Sources in their callout, with the number of runs that were under way.
     var performing: [(source: Int, depth: Int)] = []
     var firing: [Int] = []
+    /// For each of those, the timers that have fired in its callout.
+    var firedInside: [[Int]] = []
+    /// Due timers that the callouts of the present pass have taken out of a mode.
+    var takenOut: Set<Int> = []
     var pending: [PendingBlock] = []
     var nextBlock = 0
     var commonModes: Set<Int> = [0]
     /// Writes each operation into the trace.
     let isVerbose: Bool
 
-    init(_ script: Script, without: Set<KnownDifference>, isVerbose: Bool) {
+    init(_ script: Script, without: Set<KnownDifference>, isVerbose: Bool, mainNumber: Int? = nil) {
+        isOnMain = mainNumber != nil
+        suffix = mainNumber.map { " of script \($0)" } ?? ""
         self.script = script
         self.without = without
         self.isVerbose = isVerbose
@@ -90,7 +102,19 @@ final class Player: @unchecked Sendable {
             loop.invalidate(item)
         }
         note("the thread ends")
+        if isOnMain { clear() }
         if hasHelper { helper.end() }
+    }
+
+    /// Leaves nothing behind on the main loop: no item, no pending block of a mode that goes on, no wake-up, no main queue's work.
+    private func clear() {
+        for source in script.sources.indices { loop.invalidate(.source(source)) }
+        flushNotices()
+        isCut = true
+        isEnding = true
+        for _ in 0..<6 { run(.mode(0), for: .poll, returnAfterSource: false) }
+        loop.end()
+        SimulatedKernel.leave()
     }
 
     /// To be called after the thread has been joined.

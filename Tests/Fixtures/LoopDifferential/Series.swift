@@ -29,19 +29,32 @@ final class Series: Sendable {
     }
 
     private func work() {
-        while let index = state.withLock({ state in take(&state) }) {
-            let seed = options.scriptSeed ?? options.seed(of: index)
-            let script = Generator.script(seed: seed)
-            let comparison = Comparison(script, options: options)
-            if !comparison.areEqual { lookInto(script, seed: seed, index: index) }
-            count(comparison)
+        // One main loop plays many scripts, because it takes long to start a process.
+        let most = options.isMain ? 100 : 1
+        while let numbers = state.withLock({ state in take(most, &state) }) {
+            for (index, comparison) in zip(numbers, comparisons(numbers)) {
+                if !comparison.areEqual {
+                    if state.withLock({ $0.failures >= options.failureLimit }) { return }
+                    lookInto(index, comparison)
+                }
+                count(comparison)
+            }
         }
     }
 
-    private func take(_ state: inout State) -> Int? {
+    private func comparisons(_ numbers: Range<Int>) -> [Comparison] {
+        guard options.isMain else { return numbers.map { Comparison(options.script($0), options: options) } }
+        var batch = options
+        batch.first = numbers.lowerBound
+        batch.scripts = numbers.count
+        return Comparison.onMain(batch)
+    }
+
+    private func take(_ most: Int, _ state: inout State) -> Range<Int>? {
         guard state.next < options.scripts, state.failures < options.failureLimit else { return nil }
-        state.next += 1
-        return state.next - 1
+        let first = state.next
+        state.next = min(options.scripts, first + most)
+        return first..<state.next
     }
 
     private func count(_ comparison: Comparison) {
@@ -55,19 +68,33 @@ final class Series: Sendable {
         if compared.isMultiple(of: 10_000) { tell("\(compared) scripts, \(start.duration(to: .now))") }
     }
 
-    /// A script whose traces differ is played again: what differs only now and then is told apart.
-    private func lookInto(_ script: Script, seed: UInt64, index: Int) {
-        let differs = { (script: Script) in !Comparison(script, options: self.options).areEqual }
-        let again = (0..<3).count { _ in differs(script) }
-        let smallest = again == 3 ? Shrinker(stillFails: differs).shrink(script) : script
-        let comparison = Comparison(smallest, options: options, isVerbose: true)
+    /// A script whose traces differ is played again, alone: what differs only now and then is told apart.
+    private func lookInto(_ index: Int, _ first: Comparison) {
+        var alone = options
+        alone.scriptSeed = options.scriptSeed ?? options.seed(of: index)
+        alone.first = 0
+        alone.scripts = 1
+        let again = (0..<3).count { _ in differs(alone) }
+        if again == 3 { Shrinker(stillFails: differs).shrink(&alone) }
+        alone.isVerbose = true
+        let comparison = again < 3 ? first : compare(alone)
         state.withLock { state in
             state.replays += 3
             if again < 3 { state.fickle += 1 }
             state.failures += 1
         }
-        let head = "DIFFERENT: script \(index), --script-seed \(seed)" + (again < 3 ? ", but only now and then" : "")
-        say([head, "\(smallest)", comparison.report, ""].joined(separator: "\n"))
+        let head = "DIFFERENT: script \(index), --script-seed \(alone.scriptSeed ?? 0)"
+        let note = again < 3 ? ", but alone only \(again) times of 3" : ""
+        say([head + note, "\(alone.script(0))", comparison.report, ""].joined(separator: "\n"))
+    }
+
+    private func differs(_ options: Options) -> Bool { !compare(options).areEqual }
+
+    private func compare(_ options: Options) -> Comparison {
+        guard options.isMain else {
+            return Comparison(options.script(0), options: options, isVerbose: options.isVerbose)
+        }
+        return Comparison.onMain(options)[0]
     }
 
     private func summarize() {

@@ -1,16 +1,16 @@
-/// Makes a script that fails smaller for as long as it fails.
+/// Makes the script of some options smaller for as long as it fails.
 struct Shrinker {
-    let stillFails: (Script) -> Bool
+    let stillFails: (Options) -> Bool
 
-    func shrink(_ start: Script) -> Script {
-        var script = start
+    func shrink(_ options: inout Options) {
         while true {
-            let before = script.operationCount
-            for index in stride(from: before - 1, through: 0, by: -1) where index < script.operationCount {
-                let candidate = script.removing(index)
-                if stillFails(candidate) { script = candidate }
+            let before = options.script(0).operationCount
+            for index in stride(from: before - 1, through: 0, by: -1) where index < options.script(0).operationCount {
+                var candidate = options
+                candidate.drops.append(index)
+                if stillFails(candidate) { options = candidate }
             }
-            if script.operationCount == before { return script }
+            if options.script(0).operationCount == before { return }
         }
     }
 }

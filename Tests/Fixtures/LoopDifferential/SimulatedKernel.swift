@@ -16,6 +16,8 @@ import CFoundationRunLoop
     private let rest: Rest
     private var arrival: Arrival?
     private var timed: () -> Void = {}
+    /// For Foundation: a look at the main queue alone has found it ready.
+    var foundMainQueue: () -> Void = {}
 
     init(rest: @escaping Rest) {
         self.rest = rest
@@ -30,6 +32,7 @@ import CFoundationRunLoop
                 },
                 arrival: nil,
                 timed: nil,
+                found_main_queue: nil,
                 arrived_fd: -1,
                 main_queue_fd: -1,
                 serves_main_queue: false,
@@ -67,6 +70,10 @@ import CFoundationRunLoop
             guard let context = unsafe context else { return -1 }
             let kernel = unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue()
             return kernel.arrival?(maySleep) ?? -1
+        }
+        unsafe state.pointee.found_main_queue = { context in
+            guard let context = unsafe context else { return }
+            unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue().foundMainQueue()
         }
         unsafe state.pointee.timed = { context in
             guard let context = unsafe context else { return }

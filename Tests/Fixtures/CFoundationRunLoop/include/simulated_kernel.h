@@ -24,6 +24,8 @@ struct simulated_kernel {
     int (*_Nullable arrival)(void *_Nullable context, bool may_sleep);
     /// Set with it: a run's time begins now.
     void (*_Nullable timed)(void *_Nullable context);
+    /// Set with it: the main queue was found ready by a look at it alone.
+    void (*_Nullable found_main_queue)(void *_Nullable context);
     /// What `arrival` has said, for the epoll_wait that follows.
     int arrived_fd;
     /// The main queue's, or -1; and whether the present wait has it in its set.
