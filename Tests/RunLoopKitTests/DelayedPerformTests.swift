@@ -11,9 +11,9 @@ struct DelayedPerformTests {
         let (trace, time) = await onLoopThread { loop in
             let trace = Trace()
             let start = MonotonicInstant.now
-            loop.perform(after: .milliseconds(20)) { trace.note("late") }
-            for number in 1...50 { loop.perform(after: .milliseconds(10)) { trace.note("\(number)") } }
             loop.perform(after: .seconds(-1)) { trace.note("at once") }
+            for number in 1...50 { loop.perform(after: .milliseconds(10)) { trace.note("\(number)") } }
+            loop.perform(after: .milliseconds(20)) { trace.note("late") }
             loop.run()
             return (trace.all, elapsed(since: start))
         }

@@ -50,13 +50,14 @@ func noThreads() {
 
 /// What workers leave behind that were used, and stopped in each way: descriptors and threads.
 func workers() {
-    burstOfWorkers()
-    let before = openDescriptors()
-    for _ in 0..<20 { burstOfWorkers() }
-    say("left behind: \(openDescriptors() - before) descriptors, \(threadCount() - 1) threads")
+    let threads = threadCount()
+    burst(ofWorkersOver: threads)
+    let descriptors = openDescriptors()
+    for _ in 0..<20 { burst(ofWorkersOver: threads) }
+    say("left behind: \(openDescriptors() - descriptors) descriptors, \(threadCount() - threads) threads")
 }
 
-func burstOfWorkers() {
+func burst(ofWorkersOver threads: Int) {
     for number in 0..<20 {
         guard let worker = try? WorkerThread(name: "worker \(number)") else { return say("not started") }
         worker.loop.perform(after: .seconds(60)) { say("never") }
@@ -67,7 +68,7 @@ func burstOfWorkers() {
         worker.join()
     }
     // Those that were let go end by themselves.
-    for _ in 0..<20_000 where threadCount() > 1 { usleep(1000) }
+    for _ in 0..<20_000 where threadCount() > threads { usleep(1000) }
 }
 
 func threadCount() -> Int {
