@@ -170,9 +170,10 @@ struct TimerCalloutTests {
                 EventTimer(at: .now, every: .milliseconds(1)) { timer in
                     guard EventRunLoop.current === loop else { return EventRunLoop.current.stop() }
                     loop.remove(timer)
+                    let turn = other.value?.heartbeat.pulse.turn
                     other.value?.add(timer)
                     // It is not called there while it is called here, and does not keep that loop awake.
-                    waitUntil { other.value?.isWaiting ?? false }
+                    waitUntil { other.value.map { $0.heartbeat.pulse.turn != turn && $0.isWaiting } ?? false }
                 }
             )
             loop.run(for: .seconds(20))
