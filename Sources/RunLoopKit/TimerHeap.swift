@@ -31,6 +31,7 @@ struct TimerHeap: Sendable {
     var isEmpty: Bool { keys.count == (isRootVacant ? 1 : 0) }
 
     /// The date of the earliest; the greatest number if there is none.
+    @inline(__always)
     var earliest: UInt64 { first?.date ?? .max }
 
     @inline(__always)

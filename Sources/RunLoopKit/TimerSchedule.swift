@@ -9,10 +9,12 @@ struct TimerSchedule: Sendable {
     var isEmpty: Bool { exact.isEmpty && lenient.isEmpty }
 
     /// From when on there is a timer that may fire.
-    var earliestFire: UInt64 { min(exact.earliest, lenient.earliest) }
+    @inline(__always)
+    var earliestFire: UInt64 { lenient.isEmpty ? exact.earliest : min(exact.earliest, lenient.earliest) }
 
     /// From when on there is a timer that must not wait any longer: when to wake up.
-    var earliestDeadline: UInt64 { min(exact.earliest, deadlines.earliest) }
+    @inline(__always)
+    var earliestDeadline: UInt64 { lenient.isEmpty ? exact.earliest : min(exact.earliest, deadlines.earliest) }
 
     mutating func insert(_ key: TimerKey, tolerance: UInt64) {
         guard tolerance > 0 else { return exact.insert(key) }
