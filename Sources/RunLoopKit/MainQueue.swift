@@ -70,7 +70,7 @@ final class MainQueue: Sendable {
     func drain() {
         isReadyFlag.store(false, ordering: .relaxed)
         // Work that has come since the event is done in this drain as well: its edges, which the sets have still to tell of, are void.
-        if watchers.load(ordering: .relaxed) > 1 { _ = readEventfd() }
+        if watchers.load(ordering: .relaxed) > 1 { _ = run_loop_main_queue_take() }
         isDrainingFlag.store(true, ordering: .relaxed)
         event_run_loop_is_servicing_the_main_dispatch_queue()
         isDrainingFlag.store(false, ordering: .relaxed)
