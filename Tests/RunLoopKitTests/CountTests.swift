@@ -35,8 +35,8 @@ struct CountTests {
         Bound(scenario: "polled-run-main", calls: 1, allocations: 0),
         // Two of the calls and all allocations are libdispatch's: it writes and reads its eventfd, and keeps the block.
         Bound(scenario: "main-queue-drain", calls: 3, allocations: 2),
-        // The timer, its callback and its places.
-        Bound(scenario: "one-shot", calls: 1, allocations: 6),
+        // The timer and its callback.
+        Bound(scenario: "one-shot", calls: 1, allocations: 2),
         // R25: a loop that is awake is woken for nothing, one that sleeps for one write, and wakes from one wait.
         Bound(scenario: "wake-up-by-itself", calls: 0, allocations: 0),
         Bound(scenario: "wake-up-awake", calls: 0, allocations: 0),
