@@ -29,9 +29,9 @@ struct Harness {
     private func playRounds(of workload: Workload) -> [Times] {
         var times = [[(wall: Double, cpu: Double)]](repeating: [], count: workload.subjects.count)
         let rounds = max(1, Int(Double(workload.rounds) * share))
-        // A round before the first warms up; not in a quick look at what takes seconds.
+        // A round before the first warms up; not what takes seconds.
         for round in (rounds > 1 ? 0 : 1)...rounds {
-            for (index, subject) in workload.subjects.enumerated() where round <= subject.rounds ?? rounds {
+            for (index, subject) in workload.subjects.enumerated() where subject.plays(round) {
                 let time = playRound(of: subject)
                 if round > 0 { times[index].append(time) }
             }

@@ -31,6 +31,11 @@ struct Subject: Sendable {
     let rounds: Int?
     /// Does so many operations, on the thread that the workload names.
     let round: @Sendable (Int) -> Outcome
+
+    func plays(_ round: Int) -> Bool {
+        guard let rounds else { return true }
+        return round <= rounds && (round > 0 || rounds > 1)
+    }
 }
 
 /// The same work for all peers.
