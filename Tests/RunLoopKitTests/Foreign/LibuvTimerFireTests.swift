@@ -108,7 +108,7 @@ struct LibuvTimerFireTests {
             loop.add(
                 LoopObserver(activities: .afterWaiting, repeats: false) { _, _ in
                     trace.note("woken")
-                    timer.nextFireDate = .now.advanced(by: .milliseconds(5))
+                    timer.nextFireDate = .now.advanced(by: .milliseconds(50))
                     loop.add(LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in trace.note("waiting") })
                 }
             )

@@ -1,0 +1,17 @@
+import RunLoopKit
+import Testing
+
+/// What PyObjC's test_cfrunloop and WinObjC's NSTimer suite say of a timer's tolerance.
+@Suite(.timeLimit(.minutes(1)))
+struct PyObjCToleranceTests {
+    @Test(
+        "R46: a timer has no tolerance unless it is given one; a one-shot keeps what it is given, however much",
+        .stands(for: "PyObjC TestRunLoop.testFunctions10_9")
+    )
+    func kept() {
+        let timer = EventTimer(after: .milliseconds(2900)) { _ in }
+        #expect(timer.tolerance == .zero)
+        timer.tolerance = .seconds(5)
+        #expect(timer.tolerance == .seconds(5))
+    }
+}
