@@ -135,11 +135,23 @@ let package = Package(
             path: "Tests/Fixtures/LoopDifferential",
             swiftSettings: swift
         ),
+        .executableTarget(
+            name: "PortsFixture",
+            dependencies: ["RunLoopKit", "CRunLoopShims"],
+            path: "Tests/Fixtures/PortsFixture",
+            swiftSettings: swift
+        ),
+        .executableTarget(
+            name: "PortsExample",
+            dependencies: ["RunLoopKit"],
+            path: "Tests/Fixtures/PortsExample",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "RunLoopKitTests",
             dependencies: [
                 "RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "ConcurrencyFixture",
-                "ClientFixture", "LoopDifferential",
+                "ClientFixture", "LoopDifferential", "PortsFixture", "PortsExample",
             ],
             exclude: ["Foreign/README.md"],
             swiftSettings: swift

@@ -49,7 +49,9 @@ extension MessageSocket {
         deadline: MonotonicInstant
     ) throws(RunLoopError) {
         try message.check()
-        guard let port = message.replyPort else { return try send(message, kind, number, message.descriptors, deadline) }
+        guard let port = message.replyPort else {
+            return try send(message, kind, number, message.descriptors, deadline)
+        }
         let (ours, theirs) = try MessageSocket.pair()
         // The receiver may answer at once, so our end is there before the message goes. If it does not go, our end sees the other
         // close, and is dropped.
@@ -79,7 +81,9 @@ extension MessageSocket {
     }
 
     /// Returns the errno, or 0; ETIMEDOUT if there was no room in time.
-    private func send(_ parts: UnsafeBufferPointer<iovec>, _ descriptors: [Int32], _ deadline: MonotonicInstant) -> Int32 {
+    private func send(_ parts: UnsafeBufferPointer<iovec>, _ descriptors: [Int32], _ deadline: MonotonicInstant)
+        -> Int32
+    {
         guard let start = parts.baseAddress else { return EINVAL }
         while true {
             let failure = unsafe run_loop_message_send(
@@ -129,7 +133,8 @@ extension MessageSocket {
     ) -> Int32 {
         let total = components.reduce(header.size) { $0 + $1.count }
         let isSmall = total <= smallMessage
-        return unsafe withUnsafeTemporaryAllocation(byteCount: isSmall ? smallMessage : header.size, alignment: 4) { bytes in
+        return unsafe withUnsafeTemporaryAllocation(byteCount: isSmall ? smallMessage : header.size, alignment: 4) {
+            bytes in
             unsafe header.write(components, to: bytes)
             if isSmall {
                 unsafe append(components, at: header.size, to: bytes)

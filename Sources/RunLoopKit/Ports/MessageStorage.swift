@@ -78,7 +78,8 @@ struct ReceiveSpace: ~Copyable {
     mutating func receive(from socket: MessageSocket, sentBy peer: run_loop_peer) -> Reception {
         let storage = takeStorage()
         storage.peer = peer
-        return unsafe withUnsafeTemporaryAllocation(of: Int32.self, capacity: Int(RUN_LOOP_MESSAGE_DESCRIPTORS)) { fds in
+        return unsafe withUnsafeTemporaryAllocation(of: Int32.self, capacity: Int(RUN_LOOP_MESSAGE_DESCRIPTORS)) {
+            fds in
             guard let start = fds.baseAddress else { return .nothing }
             var count: Int32 = 0
             let length = unsafe receive(from: socket, into: storage, start, &count)
@@ -95,7 +96,9 @@ struct ReceiveSpace: ~Copyable {
 
     private mutating func takeStorage() -> MessageStorage {
         let capacity = expectsLarge ? Self.largestMessage : Self.smallCapacity
-        if isKnownUniquelyReferenced(&spare), let storage = spare.take(), storage.capacity == capacity { return storage }
+        if isKnownUniquelyReferenced(&spare), let storage = spare.take(), storage.capacity == capacity {
+            return storage
+        }
         spare = nil
         return MessageStorage(capacity: capacity)
     }

@@ -29,7 +29,8 @@ extension RunLoopError {
     static let portAdvice: [Code: String] = [
         .portNameInvalid: "A port's name has 1 to 64 bytes, and no slash or NUL; choose another.",
         .portNameInUse: "A live process has a port of this name; choose another name, or end that process.",
-        .portDirectoryUnsafe: "The directory for port names must be the user's own with mode 0700; mend it or name another.",
+        .portDirectoryUnsafe:
+            "The directory for port names must be the user's own with mode 0700; mend it or name another.",
         .noSuchPort: "No process listens under this port name; start it first.",
         .portInvalid: "The port is invalid; connect again.",
         .portBecameInvalid: "The port became invalid: the other side has gone, or it was invalidated here.",

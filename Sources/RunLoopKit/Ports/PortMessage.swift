@@ -51,4 +51,11 @@ public struct PortPeer: Hashable, Sendable {
     public let userID: UInt32
     /// The group id, likewise.
     public let groupID: UInt32
+
+    /// For who wants to try what an ``LocalPort/Options/accepts`` says.
+    public init(processID: Int32, userID: UInt32, groupID: UInt32) {
+        self.processID = processID
+        self.userID = userID
+        self.groupID = groupID
+    }
 }

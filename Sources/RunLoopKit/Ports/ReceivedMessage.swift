@@ -79,5 +79,7 @@ extension PortPeer {
 
 extension MonotonicInstant {
     /// So long from now; nil is for ever.
-    static func after(_ timeout: Duration?) -> MonotonicInstant { timeout.map { .now.advanced(by: $0) } ?? .distantFuture }
+    static func after(_ timeout: Duration?) -> MonotonicInstant {
+        timeout.map { .now.advanced(by: $0) } ?? .distantFuture
+    }
 }

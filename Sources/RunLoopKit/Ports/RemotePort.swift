@@ -92,7 +92,9 @@ public final class RemotePort: Sendable {
 extension EventRunLoop {
     /// Adds a port to a mode: in runs of that mode it notices when the other side goes. Requests that wait in that mode are cheaper
     /// for it, too. The loop does not keep the port alive.
-    public func add(_ port: RemotePort, to mode: Mode = .default) throws(RunLoopError) { try add(port.source, to: mode) }
+    public func add(_ port: RemotePort, to mode: Mode = .default) throws(RunLoopError) {
+        try add(port.source, to: mode)
+    }
 
     /// Takes a port out of a mode.
     public func remove(_ port: RemotePort, from mode: Mode = .default) { remove(port.source, from: mode) }
