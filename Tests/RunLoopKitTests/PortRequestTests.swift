@@ -1,6 +1,7 @@
 import Glibc
-import RunLoopKit
 import Testing
+
+@testable import RunLoopKit
 
 /// R56: requests and replies, and how they end.
 @Suite(.timeLimit(.minutes(2)))
@@ -65,7 +66,6 @@ struct PortRequestTests {
             let timer = EventTimer(every: .milliseconds(1)) { _ in
                 // The reply waits for the third fire.
                 if here.increment() == 3 { try? held.value?.reply(PortMessage(id: 5)) }
-                if held.value == nil { _ = 0 }
             }
             loop.add(timer, to: "reply")
             loop.add(EventTimer(at: .now, every: .milliseconds(1)) { _ in elsewhere.increment() })
@@ -291,6 +291,64 @@ struct PortRequestTests {
             remote?.invalidate()
             remote = nil
             #expect(failure { try message.reply(PortMessage()) } == .portBecameInvalid)
+            server.end()
+        }
+    }
+
+    @Test("R56: a request can be awaited, while a loop elsewhere receives the reply; each way to end has its error")
+    func awaited() async throws {
+        let server = Server { message in
+            switch message.id {
+            case 404: break
+            case 500: EventRunLoop.current.perform { EventRunLoop.current.stop() }
+            default: Self.echo(message)
+            }
+        }
+        let client = Box<EventRunLoop?>(nil)
+        let thread = TestThread {
+            occupy(.current)
+            client.value = .current
+            EventRunLoop.current.run()
+        }
+        waitUntil { client.value != nil }
+        let loop = try #require(client.value)
+        let remote = try RemotePort(to: server.port)
+        await withTaskGroup(of: Int32?.self) { group in
+            for id: Int32 in 0..<50 {
+                group.addTask {
+                    try? await remote.request(PortMessage(id: id), on: loop, receiveTimeout: .seconds(30)).id
+                }
+            }
+            var ids: Set<Int32?> = []
+            for await id in group { ids.insert(id) }
+            #expect(ids == Set((0..<50).map { $0 }))
+        }
+        let lost = PortMessage(id: 404)
+        await #expect(throws: RunLoopError(.receiveTimeout)) {
+            _ = try await remote.request(lost, on: loop, receiveTimeout: .milliseconds(5))
+        }
+        let pending = Task { try await remote.request(lost, on: loop, receiveTimeout: .seconds(60)) }
+        loop.perform { loop.add(EventTimer(after: .milliseconds(5)) { _ in loop.stop() }) }
+        await #expect(throws: RunLoopError(.loopEnded)) { _ = try await pending.value }
+        await #expect(throws: RunLoopError(.loopEnded)) { _ = try await remote.request(lost, on: loop) }
+        thread.join()
+        remote.invalidate()
+        server.end()
+    }
+
+    @Test("R56: a port put into the mode during a request stays there; else it leaves again")
+    func addedMeanwhile() async throws {
+        let held = Box<ReceivedMessage?>(nil)
+        let server = Server { held.value = $0 }
+        try await onLoop { loop in
+            let remote = try RemotePort(to: server.port)
+            loop.perform {
+                waitUntil { held.value != nil }
+                try? loop.add(remote)
+                try? held.value?.reply(PortMessage())
+            }
+            _ = try remote.request(PortMessage(), receiveTimeout: .seconds(30))
+            #expect(loop.contains(remote))
             server.end()
         }
     }

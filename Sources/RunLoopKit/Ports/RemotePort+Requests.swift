@@ -24,27 +24,15 @@ extension RemotePort {
         let loop = EventRunLoop.current
         let waiter = LoopWaiter(loop)
         let number = try channel.enter(waiter)
-        // Before anything is sent: without it no reply could be received.
-        let wasThere = loop.contains(self, in: mode)
         do {
-            if !wasThere { try watch(on: loop, mode) }
+            // Before anything is sent: without it no reply could be received.
+            let isBorrowing = try borrow(loop, mode)
+            defer { if isBorrowing { giveBack(loop, mode) } }
             try channel.send(message, kind: .request, number: number, deadline: .after(sendTimeout))
+            return try wait(for: waiter, number, loop, mode, deadline: .after(receiveTimeout)).get()
         } catch {
             channel.leave(number)
-            if !wasThere { loop.remove(self, from: mode) }
             throw error
-        }
-        let outcome = wait(for: waiter, number, loop, mode, deadline: .after(receiveTimeout))
-        if !wasThere { loop.remove(self, from: mode) }
-        return try outcome.get()
-    }
-
-    private func watch(on loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
-        do {
-            try loop.add(self, to: mode)
-        } catch {
-            // Closed since the request was entered, by another thread.
-            throw error.code == .itemInvalid ? RunLoopError(.portBecameInvalid) : error
         }
     }
 
@@ -70,6 +58,41 @@ extension RemotePort {
             case .handledSource: break
             }
         }
+    }
+}
+
+// MARK: - Where the port is for the time of a request
+
+extension RemotePort {
+    /// A mode that the port was put into for a request only.
+    struct Borrowed: Hashable, Sendable {
+        let loop: ObjectIdentifier
+        let mode: EventRunLoop.Mode
+    }
+
+    /// Puts the port into a mode to stay.
+    func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
+        try loop.add(source, to: mode)
+        borrowed.withLock { _ = $0.remove(Borrowed(loop: ObjectIdentifier(loop), mode: mode)) }
+    }
+
+    /// Puts the port into a mode, if it is not there. Says whether it was not.
+    private func borrow(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) -> Bool {
+        guard !loop.contains(source, in: mode) else { return false }
+        do {
+            try loop.add(source, to: mode)
+        } catch {
+            // Closed since the request was entered, by another thread.
+            throw error.code == .itemInvalid ? RunLoopError(.portBecameInvalid) : error
+        }
+        borrowed.withLock { _ = $0.insert(Borrowed(loop: ObjectIdentifier(loop), mode: mode)) }
+        return true
+    }
+
+    /// Takes the port out of the mode, unless somebody has put it there to stay meanwhile.
+    private func giveBack(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
+        let key = Borrowed(loop: ObjectIdentifier(loop), mode: mode)
+        if borrowed.withLock({ $0.remove(key) }) != nil { loop.remove(source, from: mode) }
     }
 }
 

@@ -1,5 +1,6 @@
 internal import CRunLoopShims
 internal import Glibc
+internal import Synchronization
 
 /// The sending side of a port: sends messages, and requests that are replied to (R54, R56).
 ///
@@ -8,6 +9,7 @@ internal import Glibc
 public final class RemotePort: Sendable {
     let channel: RemoteChannel
     let source: DescriptorSource
+    let borrowed = Mutex<Set<Borrowed>>([])
 
     /// Connects to the port with a name.
     ///
@@ -93,7 +95,7 @@ extension EventRunLoop {
     /// Adds a port to a mode: in runs of that mode it notices when the other side goes. Requests that wait in that mode are cheaper
     /// for it, too. The loop does not keep the port alive.
     public func add(_ port: RemotePort, to mode: Mode = .default) throws(RunLoopError) {
-        try add(port.source, to: mode)
+        try port.enter(self, mode)
     }
 
     /// Takes a port out of a mode.
