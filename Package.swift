@@ -163,11 +163,23 @@ let package = Package(
             path: "Tests/Fixtures/LoopChurn",
             swiftSettings: swift
         ),
+        .executableTarget(
+            name: "PortsFixture",
+            dependencies: ["RunLoopKit", "CRunLoopShims"],
+            path: "Tests/Fixtures/PortsFixture",
+            swiftSettings: swift
+        ),
+        .executableTarget(
+            name: "PortsExample",
+            dependencies: ["RunLoopKit"],
+            path: "Tests/Fixtures/PortsExample",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "RunLoopKitTests",
             dependencies: [
                 "RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "ConcurrencyFixture",
-                "ClientFixture",
+                "ClientFixture", "PortsFixture", "PortsExample",
             ],
             exclude: ["Foreign/README.md"],
             swiftSettings: swift

@@ -10,6 +10,7 @@ internal import CRunLoopShims
 //   event_run_loop_is_calling_out_to_a_descriptor_source     a descriptor source's handler
 //   event_run_loop_is_calling_out_to_a_timer                 a timer
 //   event_run_loop_is_calling_out_to_a_perform_request       a perform request
+//   event_run_loop_is_calling_out_to_a_message_handler       a port's handler (inside a descriptor source's)
 //   event_run_loop_is_servicing_the_main_dispatch_queue      the main queue, and with it the main actor
 //   event_run_loop_is_running_a_task                         a task's job, that of a pinned actor included
 //   event_run_loop_wait                                      nothing: the loop is at rest
@@ -104,6 +105,20 @@ func callOut(_ job: JobQueue.Job, loop: EventRunLoop) {
             { context in
                 let (job, loop) = unsafe context.assumingMemoryBound(to: (JobQueue.Job, EventRunLoop).self).pointee
                 loop.run(job)
+            },
+            context
+        )
+    }
+}
+
+func callOut(_ handler: LocalPort.Boxed, message: ReceivedMessage) {
+    var call = (handler, message)
+    unsafe withUnsafeMutablePointer(to: &call) { context in
+        unsafe event_run_loop_is_calling_out_to_a_message_handler(
+            { context in
+                let (handler, message) = unsafe context.assumingMemoryBound(to: (LocalPort.Boxed, ReceivedMessage).self)
+                    .pointee
+                handler.call(message)
             },
             context
         )

@@ -65,7 +65,7 @@ extension EventRunLoop {
 // MARK: - For all kinds
 
 extension EventRunLoop {
-    private func attach(_ item: some LoopItem, to mode: Mode) throws(RunLoopError) {
+    func attach(_ item: some LoopItem, to mode: Mode) throws(RunLoopError) {
         if isOfParent { throw RunLoopError(.loopEnded) }
         guard mode != .common else { return try attachToCommon(item) }
         let entered: LoopMode? = try table.withLock { table throws(RunLoopError) in

@@ -8,6 +8,8 @@ struct Activation {
     /// A timeout of zero or less: one pass, and no sleep (R18).
     let pollsOnly: Bool
     let returnsAfterSource: Bool
+    /// Ends the run, once set, after the turn that sees it.
+    var completion: RunCompletion?
     /// The first turn, and one after a drain, do not look at the main queue out of turn (R16).
     var skipsLook = true
 }
@@ -35,6 +37,16 @@ extension EventRunLoop {
         for timeout: Duration? = nil,
         returnAfterSourceHandled: Bool = false
     ) -> RunResult {
+        run(mode: mode, for: timeout, returnAfterSourceHandled: returnAfterSourceHandled, until: nil)
+    }
+
+    /// The same, and also returns, with `handledSource`, after the turn in which `completion` was set.
+    func run(
+        mode: Mode,
+        for timeout: Duration?,
+        returnAfterSourceHandled: Bool,
+        until completion: RunCompletion?
+    ) -> RunResult {
         precondition(isOnOwnThread, "A run loop is run by its own thread; use `perform` to have work done there.")
         guard mode != .common else {
             Complaint.commonIsNoMode.make()
@@ -45,7 +57,8 @@ extension EventRunLoop {
         var activation = Activation(
             mode: mode,
             pollsOnly: timeout.map { $0 <= .zero } ?? false,
-            returnsAfterSource: returnAfterSourceHandled
+            returnsAfterSource: returnAfterSourceHandled,
+            completion: completion
         )
         return activate(&activation, for: timeout)
     }
@@ -105,6 +118,7 @@ extension EventRunLoop {
     /// First match wins (R17).
     private func result(of activation: Activation, handledSource: Bool) -> RunResult? {
         if handledSource && activation.returnsAfterSource { return .handledSource }
+        if activation.completion?.isSet == true { return .handledSource }
         if hasTimedOut(activation) { return .timedOut }
         if isStopped(activation.mode) { return .stopped }
         return isEmpty(activation.mode) ? .finished : nil

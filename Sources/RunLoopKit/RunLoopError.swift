@@ -41,7 +41,7 @@ extension RunLoopError: CustomStringConvertible {
     /// What happened and what to do about it, with the system's text for `errno` (strerror(3)) where there is one.
     public var description: String {
         let reason = errno.map { unsafe " (\(String(cString: strerror($0))))" } ?? ""
-        return Self.advice[code, default: code.name] + reason
+        return (Self.advice[code] ?? Self.portAdvice[code] ?? code.name) + reason
     }
 
     private static let advice: [Code: String] = [

@@ -72,6 +72,7 @@ struct MainThreadTests {
                 "timer: event_run_loop_is_calling_out_to_a_timer",
                 "main queue: event_run_loop_is_servicing_the_main_dispatch_queue",
                 "task: event_run_loop_is_running_a_task",
+                "message: event_run_loop_is_calling_out_to_a_message_handler",
                 "wait: event_run_loop_wait",
             ]
         )
@@ -166,7 +167,7 @@ struct Fixture {
         )
     }
 
-    private static func directory() throws -> String {
+    static func directory() throws -> String {
         guard let path = unsafe realpath("/proc/self/exe", nil) else { throw Failure(reason: "no /proc/self/exe") }
         defer { unsafe free(path) }
         return unsafe String(cString: path).split(separator: "/", omittingEmptySubsequences: false)

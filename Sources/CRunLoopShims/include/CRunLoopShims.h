@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
+#include "run_loop_messages.h"
+
 #pragma clang assume_nonnull begin
 
 /// Waits for events of `epoll_fd`: at most `timeout_ns`, for ever if negative, not at all if zero. Nanosecond precision where the
@@ -162,6 +164,8 @@ void event_run_loop_is_calling_out_to_a_timer(run_loop_callout call, void *conte
 void event_run_loop_is_calling_out_to_a_perform_request(run_loop_callout call, void *context);
 /// Runs a Swift task's job.
 void event_run_loop_is_running_a_task(run_loop_callout call, void *context);
+/// Runs a port's handler.
+void event_run_loop_is_calling_out_to_a_message_handler(run_loop_callout call, void *context);
 
 /// Drains the main dispatch queue, and with it the main actor: does what is there now; work that comes meanwhile makes the eventfd
 /// ready again. Main thread only. A frame with a name that lasts, like the callouts'.

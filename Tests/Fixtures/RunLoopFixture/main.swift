@@ -252,6 +252,10 @@ func frames() {
     loop.run(for: .seconds(60), returnAfterSourceHandled: true)
     Task(executorPreference: loop) { say("task: \(loopFrame())") }
     loop.run(for: .zero)
+    let port = LocalPort { _ in say("message: \(loopFrame())") }
+    try? loop.add(port)
+    try? RemotePort(to: port).send(PortMessage())
+    loop.run(for: .seconds(60), returnAfterSourceHandled: true)
     signal(SIGALRM) { _ in
         say("wait: \(loopFrame())")
         EventRunLoop.main.stop()
@@ -284,6 +288,8 @@ func loopFrame() -> String {
             start(event_run_loop_is_calling_out_to_a_perform_request),
         "event_run_loop_wait_for_a_perform_request": UInt(bitPattern: unsafeBitCast(requestWait, to: Int.self)),
         "event_run_loop_is_running_a_task": start(event_run_loop_is_running_a_task),
+        "event_run_loop_is_calling_out_to_a_message_handler":
+            start(event_run_loop_is_calling_out_to_a_message_handler),
         "event_run_loop_is_servicing_the_main_dispatch_queue": UInt(bitPattern: unsafeBitCast(drain, to: Int.self)),
         "event_run_loop_wait": UInt(bitPattern: unsafeBitCast(wait, to: Int.self)),
     ]

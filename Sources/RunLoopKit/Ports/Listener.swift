@@ -1,0 +1,48 @@
+internal import CRunLoopShims
+internal import Glibc
+internal import Synchronization
+
+/// A name that is held, and the socket that listens under it. The name is given back when the listener goes.
+final class Listener: Sendable {
+    enum Arrival {
+        case connection(MessageSocket)
+        /// There was one, and no descriptor for it: it was hung up on.
+        case refused
+        case nothing
+    }
+
+    let socket: MessageSocket
+    private let claim: NameClaim
+    /// Given up for a moment when there are no descriptors left, so that who connects is refused, not left waiting while the loop spins.
+    private let reserve: Mutex<Int32>
+
+    init(_ name: PortName, in directory: PortDirectory) throws(RunLoopError) {
+        claim = try NameClaim(name, in: directory)
+        let fd = run_loop_message_socket()
+        if fd < 0 { throw RunLoopError.port(-fd) }
+        socket = MessageSocket(owning: fd)
+        let reserved = run_loop_make_eventfd()
+        reserve = Mutex(reserved)
+        if reserved < 0 { throw RunLoopError.port(errno) }
+        try claim.bind(fd)
+    }
+
+    deinit {
+        reserve.withLock { if $0 >= 0 { close($0) } }
+        // Whoever has connected and was not accepted is told, also if another process has a copy of the socket.
+        socket.hangUp()
+    }
+
+    func accept(_ peer: inout run_loop_peer) -> Arrival {
+        let fd = unsafe run_loop_message_accept(socket.descriptor, &peer)
+        if fd >= 0 { return .connection(MessageSocket(owning: fd)) }
+        guard fd == -EMFILE || fd == -ENFILE else { return .nothing }
+        return reserve.withLock { reserve in
+            if reserve >= 0 { close(reserve) }
+            let fd = unsafe run_loop_message_accept(socket.descriptor, &peer)
+            if fd >= 0 { close(fd) }
+            reserve = run_loop_make_eventfd()
+            return fd >= 0 ? .refused : .nothing
+        }
+    }
+}

@@ -1,0 +1,85 @@
+internal import CRunLoopShims
+internal import Glibc
+
+/// A message that came in, whole (R57), or a reply. May be kept, and handed to other threads: any thread may call its members.
+///
+/// It owns the descriptors that came with it: those not taken are closed when the last copy of the message goes.
+public struct ReceivedMessage: Sendable {
+    private let storage: MessageStorage
+    /// Where replies go; nil in a reply.
+    private let socket: MessageSocket?
+
+    init(_ storage: MessageStorage, from socket: MessageSocket?) {
+        self.storage = storage
+        self.socket = socket
+    }
+
+    /// The sender's number.
+    public var id: Int32 { storage.header.id }
+    /// Who sent it, by the kernel's word.
+    public var peer: PortPeer { PortPeer(storage.peer) }
+    /// Whether the sender waits for a reply.
+    public var expectsReply: Bool { storage.header.kind == .request }
+
+    /// How many components there are, 0 to ``PortMessage/maximumComponents``.
+    public var componentCount: Int { storage.header.componentCount }
+
+    /// Copies of all components.
+    public var components: [[UInt8]] { (0..<componentCount).map { component($0) } }
+
+    /// A copy of one component's bytes. The index must be in range.
+    public func component(_ index: Int) -> [UInt8] {
+        withBytes(of: index) { bytes in unsafe bytes.withUnsafeBytes { unsafe Array($0) } }
+    }
+
+    /// The first component as text, malformed UTF-8 mended; empty if there is none.
+    public var text: String { componentCount == 0 ? "" : String(decoding: component(0), as: UTF8.self) }
+
+    /// One component's bytes where they came in, not copied. The index must be in range.
+    public func withBytes<Result: ~Copyable, Failure: Error>(
+        of index: Int,
+        _ body: (RawSpan) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        precondition(0..<componentCount ~= index, "A message has no component \(index); it has \(componentCount).")
+        let all = unsafe storage.bytes
+        let range = unsafe storage.header.range(of: index, in: all.bytes)
+        return try unsafe body(UnsafeRawBufferPointer(rebasing: all[range]).bytes)
+    }
+
+    /// How many descriptors came, taken ones included, the reply port's not.
+    public var descriptorCount: Int { storage.header.descriptorCount - (storage.header.hasReplyPort ? 1 : 0) }
+
+    /// Hands a descriptor over to the caller, who must close it; nil if it was taken before or there is none at the index. Closed on exec.
+    public func takeDescriptor(at index: Int) -> Int32? {
+        index < descriptorCount ? storage.takeDescriptor(at: index) : nil
+    }
+
+    /// The port that the sender wants messages at; nil if there is none, or it was taken before.
+    public func takeReplyPort(onInvalidation: (@Sendable (RemotePort) -> Void)? = nil) -> RemotePort? {
+        guard storage.header.hasReplyPort, let taken = storage.takeDescriptor(at: descriptorCount) else { return nil }
+        return RemotePort(MessageSocket(owning: taken), onInvalidation: onInvalidation)
+    }
+
+    /// Answers a request, now or later. Answering anything else, or once more, does nothing: nobody waits for it.
+    ///
+    /// - Parameter timeout: How long the caller blocks if the requester's queue is full; nil for ever.
+    /// - Throws: `sendTimeout`, `portBecameInvalid` if the requester has gone, `transportError`, `messageTooLarge`,
+    ///   `tooManyDescriptors`.
+    public func reply(_ message: PortMessage, timeout: Duration? = .seconds(1)) throws(RunLoopError) {
+        guard expectsReply, let socket else { return }
+        try socket.send(message, kind: .reply, number: storage.header.number, deadline: .after(timeout))
+    }
+}
+
+extension PortPeer {
+    init(_ peer: run_loop_peer) {
+        self.init(processID: peer.pid, userID: peer.uid, groupID: peer.gid)
+    }
+}
+
+extension MonotonicInstant {
+    /// So long from now; nil is for ever.
+    static func after(_ timeout: Duration?) -> MonotonicInstant {
+        timeout.map { .now.advanced(by: $0) } ?? .distantFuture
+    }
+}

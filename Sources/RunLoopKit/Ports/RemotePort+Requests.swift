@@ -1,0 +1,119 @@
+internal import Glibc
+internal import Synchronization
+
+extension RemotePort {
+    /// Sends a request and waits for the reply, while the calling thread's loop runs a mode: its timers, sources and observers go on
+    /// (R56).
+    ///
+    /// There is exactly one outcome: the reply, or one of the errors. A stop of the loop does not end the wait; it is passed on to the
+    /// outer run afterwards. Requests may be nested, and be made by several threads at once.
+    ///
+    /// - Parameters:
+    ///   - sendTimeout: How long the caller blocks, its loop standing still, if the receiver's queue is full; nil waits for ever.
+    ///   - receiveTimeout: How long the loop runs until the reply is there, counted from the sending; nil for ever.
+    ///   - mode: Which mode to run; not ``EventRunLoop/Mode/common``.
+    /// - Throws: `sendTimeout`, `receiveTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56); `messageTooLarge`,
+    ///   `tooManyDescriptors` (R57); `outOfResources` if the loop cannot watch for the reply: then nothing was sent.
+    public func request(
+        _ message: PortMessage,
+        sendTimeout: Duration? = .seconds(1),
+        receiveTimeout: Duration? = .seconds(10),
+        mode: EventRunLoop.Mode = .default
+    ) throws(RunLoopError) -> ReceivedMessage {
+        precondition(mode != .common, "A request waits in one mode, not in the common ones; name it.")
+        let loop = EventRunLoop.current
+        let waiter = LoopWaiter(loop)
+        let number = try channel.enter(waiter)
+        do {
+            // Before anything is sent: without it no reply could be received.
+            let isBorrowing = try borrow(loop, mode)
+            defer { if isBorrowing { giveBack(loop, mode) } }
+            try channel.send(message, kind: .request, number: number, deadline: .after(sendTimeout))
+            return try wait(for: waiter, number, loop, mode, deadline: .after(receiveTimeout)).get()
+        } catch {
+            channel.leave(number)
+            throw error
+        }
+    }
+
+    private func wait(
+        for waiter: LoopWaiter,
+        _ number: UInt32,
+        _ loop: EventRunLoop,
+        _ mode: EventRunLoop.Mode,
+        deadline: MonotonicInstant
+    ) -> RemoteChannel.Outcome {
+        var wasStopped = false
+        defer { if wasStopped { loop.stop() } }
+        while true {
+            if let outcome = waiter.outcome { return outcome }
+            let left = deadline == .distantFuture ? nil : MonotonicInstant.now.duration(to: deadline)
+            switch loop.run(mode: mode, for: left, returnAfterSourceHandled: false, until: waiter.completion) {
+            case .stopped: wasStopped = true
+            // The source has left the mode: the port is being closed, or somebody has taken it away.
+            case .finished, .timedOut:
+                if channel.leave(number) != nil { return .failure(RunLoopError(.receiveTimeout)) }
+                // Another thread has the outcome and is about to tell it.
+                waiter.spinUntilFinished()
+            case .handledSource: break
+            }
+        }
+    }
+}
+
+// MARK: - Where the port is for the time of a request
+
+extension RemotePort {
+    /// A mode that the port was put into for a request only.
+    struct Borrowed: Hashable, Sendable {
+        let loop: ObjectIdentifier
+        let mode: EventRunLoop.Mode
+    }
+
+    /// Puts the port into a mode to stay.
+    func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
+        try loop.add(source, to: mode)
+        borrowed.withLock { _ = $0.remove(Borrowed(loop: ObjectIdentifier(loop), mode: mode)) }
+    }
+
+    /// Puts the port into a mode, if it is not there. Says whether it was not.
+    private func borrow(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) -> Bool {
+        guard !loop.contains(source, in: mode) else { return false }
+        do {
+            try loop.add(source, to: mode)
+        } catch {
+            // Closed since the request was entered, by another thread.
+            throw error.code == .itemInvalid ? RunLoopError(.portBecameInvalid) : error
+        }
+        borrowed.withLock { _ = $0.insert(Borrowed(loop: ObjectIdentifier(loop), mode: mode)) }
+        return true
+    }
+
+    /// Takes the port out of the mode, unless somebody has put it there to stay meanwhile.
+    private func giveBack(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
+        let key = Borrowed(loop: ObjectIdentifier(loop), mode: mode)
+        if borrowed.withLock({ $0.remove(key) }) != nil { loop.remove(source, from: mode) }
+    }
+}
+
+/// A loop that waits for a reply in a nested run.
+private final class LoopWaiter: RemoteChannel.Waiter {
+    let completion = RunCompletion()
+    private let loop: EventRunLoop
+    private let result = Mutex<RemoteChannel.Outcome?>(nil)
+
+    init(_ loop: EventRunLoop) { self.loop = loop }
+
+    var outcome: RemoteChannel.Outcome? { completion.isSet ? result.withLock { $0 } : nil }
+
+    func finish(_ outcome: RemoteChannel.Outcome) {
+        result.withLock { $0 = outcome }
+        completion.set()
+        loop.wakeUpFromElsewhere()
+    }
+
+    /// A few instructions of another thread long.
+    func spinUntilFinished() {
+        while !completion.isSet { sched_yield() }
+    }
+}

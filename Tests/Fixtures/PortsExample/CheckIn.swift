@@ -1,0 +1,88 @@
+import RunLoopKit
+import Synchronization
+
+/// What the messages of the example mean.
+enum MessageID {
+    /// Worker to main, with the port at which the worker takes commands.
+    static let checkIn: Int32 = 100
+    /// Main to worker: a text to turn round. Worker to main: the text turned round.
+    static let reverse: Int32 = 101
+    /// Main to worker: the end.
+    static let stop: Int32 = 102
+    /// Worker to main, the last message.
+    static let goodbye: Int32 = 103
+}
+
+/// The main thread's side: waits for the worker's check-in, then gives commands.
+final class Supervisor: Sendable {
+    private let worker = Mutex<RemotePort?>(nil)
+    private let commands = Mutex(["stressed", "lever"])
+
+    func handle(_ message: ReceivedMessage) {
+        switch message.id {
+        case MessageID.checkIn:
+            print("main: worker checked in as \(message.text)")
+            worker.withLock { $0 = message.takeReplyPort() }
+            sendNextCommand()
+        case MessageID.reverse:
+            print("main: worker answers \(message.text)")
+            sendNextCommand()
+        default:
+            print("main: worker says goodbye")
+            EventRunLoop.current.stop()
+        }
+    }
+
+    private func sendNextCommand() {
+        let next = commands.withLock { $0.isEmpty ? nil : $0.removeFirst() }
+        let message = next.map { PortMessage(id: MessageID.reverse, text: $0) } ?? PortMessage(id: MessageID.stop)
+        do {
+            try worker.withLock { $0 }?.send(message)
+        } catch {
+            print("main: \(error)")
+            EventRunLoop.current.stop()
+        }
+    }
+}
+
+/// The worker thread: checks in with a port of its own, then lives by its loop until it is told to stop.
+func work(for main: RemotePort) {
+    let commands = LocalPort { message in
+        if message.id == MessageID.stop { return EventRunLoop.current.stop() }
+        print("worker: asked to reverse \(message.text)")
+        report(PortMessage(id: MessageID.reverse, text: String(message.text.reversed())), to: main)
+    }
+    defer { commands.invalidate() }
+    do {
+        try EventRunLoop.current.add(commands)
+    } catch {
+        return print("worker: \(error)")
+    }
+    var hello = PortMessage(id: MessageID.checkIn, text: "worker 1")
+    hello.replyPort = commands
+    report(hello, to: main)
+    EventRunLoop.current.run()
+    report(PortMessage(id: MessageID.goodbye), to: main)
+}
+
+private func report(_ message: PortMessage, to port: RemotePort) {
+    do {
+        try port.send(message)
+    } catch {
+        print("worker: \(error)")
+    }
+}
+
+/// Main and worker exchange messages until the worker has said goodbye.
+func checkInExample() throws {
+    let supervisor = Supervisor()
+    let port = LocalPort { supervisor.handle($0) }
+    let loop = EventRunLoop.current
+    try loop.add(port)
+    // Made here, so that the worker needs no more than this to reach us.
+    let remote = try RemotePort(to: port)
+    let thread = WorkerThread { work(for: remote) }
+    loop.run()
+    thread.join()
+    port.invalidate()
+}
