@@ -21,7 +21,7 @@ final class Listener: Sendable {
         let fd = run_loop_message_socket()
         if fd < 0 { throw RunLoopError.port(-fd) }
         socket = MessageSocket(owning: fd)
-        let reserved = run_loop_make_eventfd()
+        let reserved = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
         reserve = Mutex(reserved)
         if reserved < 0 { throw RunLoopError.port(errno) }
         try claim.bind(fd)
@@ -41,7 +41,7 @@ final class Listener: Sendable {
             if reserve >= 0 { close(reserve) }
             let fd = unsafe run_loop_message_accept(socket.descriptor, &peer)
             if fd >= 0 { close(fd) }
-            reserve = run_loop_make_eventfd()
+            reserve = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
             return fd >= 0 ? .refused : .nothing
         }
     }
