@@ -10,6 +10,8 @@ let swift: [SwiftSetting] = [
     .enableUpcomingFeature("MemberImportVisibility"),
     .enableUpcomingFeature("InternalImportsByDefault"),
 ]
+/// What a client of ours has, if it is strict.
+let client: [SwiftSetting] = [.swiftLanguageMode(.v6), .treatAllWarnings(as: .error)]
 let c: [CSetting] = [.treatAllWarnings(as: .error), .enableWarning("all"), .enableWarning("extra")]
 
 /// What only the command needs. Without the trait its packages are not even resolved.
@@ -133,12 +135,32 @@ let package = Package(
             path: "Tests/Fixtures/LoopChurn",
             swiftSettings: swift
         ),
+        .executableTarget(
+            name: "ConcurrencyFixture",
+            dependencies: ["RunLoopKit"],
+            path: "Tests/Fixtures/ConcurrencyFixture",
+            swiftSettings: swift
+        ),
+        .executableTarget(
+            name: "ClientFixture",
+            dependencies: ["RunLoopKit"],
+            path: "Tests/Fixtures/ClientFixture",
+            swiftSettings: client
+        ),
+        .target(name: "CFoundationRunLoop", path: "Tests/Fixtures/CFoundationRunLoop", cSettings: c),
+        .executableTarget(
+            name: "LoopDifferential",
+            dependencies: ["RunLoopKit", "CFoundationRunLoop"],
+            path: "Tests/Fixtures/LoopDifferential",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "RunLoopKitTests",
             dependencies: [
-                "RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "FaultFixture", "ForkFixture",
-                "LoopChurn",
+                "RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "ConcurrencyFixture",
+                "ClientFixture", "LoopDifferential", "FaultFixture", "ForkFixture", "LoopChurn",
             ],
+            exclude: ["Foreign/README.md"],
             swiftSettings: swift
         ),
         .target(

@@ -52,6 +52,9 @@ final class BlockQueue: Sendable {
     /// next drain point.
     private let count = Atomic<Int>(0)
 
+    /// How many wait, for any mode.
+    var queuedCount: Int { count.load(ordering: .relaxed) }
+
     /// False if the loop has ended; then the block is not kept.
     func append(_ block: Block) -> Bool {
         state.withLock { state in

@@ -9,8 +9,11 @@ internal import CRunLoopShims
 //   event_run_loop_is_calling_out_to_a_source0               a signalled source
 //   event_run_loop_is_calling_out_to_a_descriptor_source     a descriptor source's handler
 //   event_run_loop_is_calling_out_to_a_timer                 a timer
+//   event_run_loop_is_calling_out_to_a_perform_request       a perform request
 //   event_run_loop_is_servicing_the_main_dispatch_queue      the main queue, and with it the main actor
+//   event_run_loop_is_running_a_task                         a task's job, that of a pinned actor included
 //   event_run_loop_wait                                      nothing: the loop is at rest
+//   event_run_loop_wait_for_a_perform_request                nothing: the thread waits for another's loop
 //
 // The frames are C functions, see callouts.c for why. Each function here puts what is to be called on the stack, and goes through one
 // of them. (A context pointer is good for as long as the call, and is of the type that was put there three lines above.)
@@ -73,9 +76,34 @@ func callOut(_ callback: EventTimer.Boxed, timer: EventTimer) {
     unsafe withUnsafeMutablePointer(to: &call) { context in
         unsafe event_run_loop_is_calling_out_to_a_timer(
             { context in
-                let (callback, timer) = unsafe context.assumingMemoryBound(to: (EventTimer.Boxed, EventTimer).self)
-                    .pointee
-                callback.call(timer)
+                let call = unsafe context.assumingMemoryBound(to: (EventTimer.Boxed, EventTimer).self)
+                unsafe call.pointee.0.call(call.pointee.1)
+            },
+            context
+        )
+    }
+}
+
+func callOut(_ request: PerformRequest.Boxed) {
+    var call = request
+    unsafe withUnsafeMutablePointer(to: &call) { context in
+        unsafe event_run_loop_is_calling_out_to_a_perform_request(
+            { context in
+                let request = unsafe context.assumingMemoryBound(to: PerformRequest.Boxed.self).pointee
+                request.body()
+            },
+            context
+        )
+    }
+}
+
+func callOut(_ job: JobQueue.Job, loop: EventRunLoop) {
+    var call = (job, loop)
+    unsafe withUnsafeMutablePointer(to: &call) { context in
+        unsafe event_run_loop_is_running_a_task(
+            { context in
+                let (job, loop) = unsafe context.assumingMemoryBound(to: (JobQueue.Job, EventRunLoop).self).pointee
+                loop.run(job)
             },
             context
         )

@@ -12,6 +12,14 @@ struct Complaint: Sendable {
     static let itemInvalid = Complaint(bit: 4, text: "an invalid source, timer or observer was not added")
     static let itemOnOtherLoop = Complaint(bit: 8, text: "a timer or observer was not added: it is on another loop")
     static let outOfResources = Complaint(bit: 16, text: "no descriptors left: a loop polls until there are some again")
+    static let cannotWatchClock = Complaint(
+        bit: 32,
+        text: "no descriptors left: a loop looks each second whether the clock was set"
+    )
+    static let taskAfterEnd = Complaint(
+        bit: 64,
+        text: "a task or an actor is on a loop whose thread has ended; it runs on a dispatch queue"
+    )
     static let descriptorsClosed = Complaint(bit: 1 << 20, text: "a loop's descriptors were closed: it makes new ones")
     static let mainQueueUnwatched = Complaint(bit: 1 << 21, text: "the main queue cannot be watched: it is served late")
     static let mainQueueForked = Complaint(bit: 1 << 22, text: "the main queue is not served in a forked child")

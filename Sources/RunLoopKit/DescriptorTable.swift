@@ -143,7 +143,7 @@ extension DescriptorTable {
 extension DescriptorTable {
     /// Notes an event of a harvest.
     mutating func note(_ token: UInt64, events: UInt32, harvest: UInt64) {
-        guard token < Poller.mainQueueToken else { return }
+        guard token < Poller.clockToken else { return }
         let ticket = Int(token & 0xFFFF_FFFF)
         guard ticket < slots.count, slots[ticket]?.token == token else {
             // Usually a source that was removed since the wait returned. A ticket that never was: the set is somebody else's.

@@ -52,7 +52,11 @@ extension EventRunLoop {
         }
         for item in entered { item.didAttach(to: target, of: self) }
         blocks.modesChanged()
+        requests.modesChanged()
     }
+
+    /// The modes that the loop has, in the order of their making; the default mode is the first. Any thread.
+    public var modes: [Mode] { table.withLock { $0.modes.map { Mode($0.name) } } }
 
     /// The modes in the common set.
     public var commonModes: [Mode] { table.withLock { $0.commonModes.map { Mode($0.name) } } }
@@ -63,12 +67,22 @@ extension EventRunLoop {
 extension EventRunLoop {
     private func attach(_ item: some LoopItem, to mode: Mode) throws(RunLoopError) {
         if isOfParent { throw RunLoopError(.loopEnded) }
+        guard mode != .common else { return try attachToCommon(item) }
+        let entered: LoopMode? = try table.withLock { table throws(RunLoopError) in
+            guard !table.hasEnded else { throw RunLoopError(.loopEnded) }
+            let target = table.mode(mode)
+            return try item.attach(to: target, of: self) ? target : nil
+        }
+        if let entered { item.didAttach(to: entered, of: self) }
+    }
+
+    private func attachToCommon(_ item: some LoopItem) throws(RunLoopError) {
         let entered = try table.withLock { table throws(RunLoopError) in
             guard !table.hasEnded else { throw RunLoopError(.loopEnded) }
-            let targets = mode == .common ? table.commonModes : [table.mode(mode)]
-            let entered = try enter(item, targets)
+            item.willRecordAsCommon()
+            let entered = try enter(item, table.commonModes)
             // After the first that can fail, and under the lock that `forgetCommon` takes: an invalid item is never left recorded.
-            if mode == .common { table.record(item) }
+            table.record(item)
             return entered
         }
         for target in entered { item.didAttach(to: target, of: self) }
@@ -96,10 +110,11 @@ extension EventRunLoop {
 
     private func detach(_ item: some LoopItem, from mode: Mode) {
         if isOfParent { return }
-        let targets: [LoopMode] = table.withLock { table in
-            guard mode == .common else { return table.existing(mode).map { [$0] } ?? [] }
-            return table.forget(item) ? table.commonModes : []
+        guard mode == .common else {
+            if let target = table.withLock({ $0.existing(mode) }) { detach(item, from: target) }
+            return
         }
+        let targets = table.withLock { table in table.forget(item) ? table.commonModes : [] }
         for target in targets { detach(item, from: target) }
     }
 

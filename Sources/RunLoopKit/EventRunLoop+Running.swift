@@ -4,7 +4,7 @@ internal import Synchronization
 struct Activation {
     let mode: LoopMode
     /// When it times out; `distantFuture` for never.
-    let deadline: MonotonicInstant
+    var deadline: MonotonicInstant = .distantFuture
     /// A timeout of zero or less: one pass, and no sleep (R18).
     let pollsOnly: Bool
     let returnsAfterSource: Bool
@@ -44,31 +44,35 @@ extension EventRunLoop {
         adoptMainThread()
         var activation = Activation(
             mode: mode,
-            deadline: timeout.map { .now.advanced(by: $0) } ?? .distantFuture,
             pollsOnly: timeout.map { $0 <= .zero } ?? false,
             returnsAfterSource: returnAfterSourceHandled
         )
-        return activate(&activation)
+        return activate(&activation, for: timeout)
     }
 
     /// Pushes the activation, runs it, and restores the outer one (R12).
-    private func activate(_ activation: inout Activation) -> RunResult {
+    private func activate(_ activation: inout Activation, for timeout: Duration?) -> RunResult {
         let outer = heartbeat.pulse
         let outerStop = stopRequested.exchange(false, ordering: .acquiringAndReleasing)
-        wake.wasConsumed.store(false, ordering: .relaxed)
+        let outerModeStop = activation.mode.stopRequested.exchange(false, ordering: .acquiringAndReleasing)
+        let outerConsumed = wake.wasConsumed.exchange(false, ordering: .relaxed)
         notify(.entry, in: activation.mode)
+        // From here on: what the entry observers do is not the run's time.
+        if let timeout { activation.deadline = .now.advanced(by: timeout) }
         let result = takeTurns(&activation)
         notify(.exit, in: activation.mode)
         stopRequested.store(outerStop, ordering: .releasing)
+        activation.mode.stopRequested.store(outerModeStop, ordering: .releasing)
         // With a turn of its own, so that a watcher sees the return as a transition even if the phase is that of before.
         heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
         // A wake-up that the nested run has taken may have been meant for the outer one, which may be just about to sleep.
-        if outer.phase != .idle, outerStop || wake.wasConsumed.load(ordering: .relaxed) { wake.post() }
+        let hasConsumed = wake.wasConsumed.exchange(outerConsumed, ordering: .relaxed)
+        if outer.phase != .idle, outerStop || hasConsumed { wake.post() }
         return result
     }
 
     private func takeTurns(_ activation: inout Activation) -> RunResult {
-        if stopRequested.load(ordering: .acquiring) { return .stopped }
+        if isStopped(activation.mode) { return .stopped }
         while true {
             if let result = turn(&activation) { return result }
         }
@@ -79,9 +83,9 @@ extension EventRunLoop {
         let mode = activation.mode
         notify(.beforeTimers, in: mode)
         notify(.beforeSources, in: mode)
-        runBlocks(in: mode)
+        runEnqueued(in: mode)
         var handled = performSources(activation)
-        if handled { runBlocks(in: mode) }
+        if handled { runEnqueued(in: mode) }
         let arrival = nextArrival(activation, hasHandled: handled)
         activation.skipsLook = false
         switch arrival {
@@ -94,7 +98,7 @@ extension EventRunLoop {
         case .descriptor(let delivery):
             handled = delivery.source.deliver(delivery.events) || handled
         }
-        runBlocks(in: mode)
+        runEnqueued(in: mode)
         return result(of: activation, handledSource: handled)
     }
 
@@ -102,8 +106,12 @@ extension EventRunLoop {
     private func result(of activation: Activation, handledSource: Bool) -> RunResult? {
         if handledSource && activation.returnsAfterSource { return .handledSource }
         if hasTimedOut(activation) { return .timedOut }
-        if stopRequested.load(ordering: .acquiring) { return .stopped }
+        if isStopped(activation.mode) { return .stopped }
         return isEmpty(activation.mode) ? .finished : nil
+    }
+
+    private func isStopped(_ mode: LoopMode) -> Bool {
+        stopRequested.load(ordering: .acquiring) || mode.stopRequested.load(ordering: .acquiring)
     }
 
     private func hasTimedOut(_ activation: Activation) -> Bool {
@@ -113,7 +121,7 @@ extension EventRunLoop {
     /// Whether nothing could ever happen in the mode (R9, R10).
     private func isEmpty(_ mode: LoopMode) -> Bool {
         if mode.population.load(ordering: .acquiring) > 0 || servesMainQueue(in: mode) { return false }
-        return !blocks.hasBlocks(for: mode)
+        return !blocks.hasBlocks(for: mode) && !requests.hasWaiting(for: mode) && !hasJobs(for: mode)
     }
 
     /// On main, in common modes, outside its own callout (R58).
@@ -142,6 +150,12 @@ extension EventRunLoop {
         for observer in mode.observers where observer.activities.contains(activity) { observer.observe(activity) }
     }
 
+    /// A drain point: blocks, then tasks' jobs (R51, R61).
+    private func runEnqueued(in mode: LoopMode) {
+        runBlocks(in: mode)
+        runJobs(in: mode)
+    }
+
     private func runBlocks(in mode: LoopMode) {
         let batch = blocks.take(for: mode)
         guard !batch.isEmpty else { return }
@@ -149,11 +163,17 @@ extension EventRunLoop {
         blocks.recycle(batch)
     }
 
-    /// Performs the signalled sources, or the first of them (R28–R32); says whether any was performed.
+    /// Serves the perform requests (R52), and performs the signalled sources, or the first of them (R28–R32); says whether there was
+    /// any of either.
     private func performSources(_ activation: Activation) -> Bool {
         let mode = activation.mode
-        guard mode.hasSignalledSources.load(ordering: .acquiring) else { return false }
-        let pass = mode.takeSignalled()
+        let served = serveRequests(in: mode)
+        let isInsidePass = mode.openPasses.load(ordering: .relaxed) > 0
+        guard isInsidePass || mode.hasSignalledSources.load(ordering: .acquiring) else { return served }
+        let pass = isInsidePass ? mode.takeSignalledInsidePass() : mode.takeSignalled()
+        // A pass of one hides nothing from the runs inside it.
+        if pass.count > 1 { mode.openPasses.add(1, ordering: .relaxed) }
+        defer { if pass.count > 1 { mode.openPasses.subtract(1, ordering: .relaxed) } }
         var handled = false
         for (index, source) in pass.enumerated() {
             if source.performIfSignalled(in: mode) { handled = true }
@@ -163,12 +183,12 @@ extension EventRunLoop {
             }
         }
         mode.recycle(pass)
-        return handled
+        return handled || served
     }
 
-    private func fireTimers(in mode: LoopMode, at now: MonotonicInstant) {
-        let due = mode.takeDueTimers(at: now)
-        for timer in due { timer.fireIfDue(at: now, in: mode) }
-        mode.recycle(due)
+    /// Those that are due now, and no other (R43). A nested run takes over what is left of them.
+    private func fireTimers(in mode: LoopMode, at now: ClockReading) {
+        mode.withTimers { $0.collectDue(at: now) }
+        while let timer = mode.withTimers({ $0.takeDue() }) { timer.fireIfDue(at: now, in: mode, of: self) }
     }
 }

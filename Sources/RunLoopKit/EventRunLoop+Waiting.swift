@@ -5,7 +5,7 @@ internal import Synchronization
 enum Arrival {
     case nothing
     case wakeUp
-    case timers(now: MonotonicInstant)
+    case timers(now: ClockReading)
     case mainQueue
     case descriptor(DescriptorTable.Delivery)
 }
@@ -43,7 +43,12 @@ extension EventRunLoop {
         notify(.beforeWaiting, in: mode)
         heartbeat.publish(.waiting, modeIndex: mode.index, turn: heartbeat.pulse.turn)
         let arrival = waitForArrival(activation, mainQueueFirst: mainQueueFirst)
+        let isObserved = mode.observedActivities.load(ordering: .relaxed) & Activity.afterWaiting.rawValue != 0
         notify(.afterWaiting, in: mode)
+        // What has become due while the observers ran is in the same snapshot (R43).
+        if isObserved, case .timers = arrival {
+            return .timers(now: .now(withWall: mode.timerOutlook.hasWallClockTimers))
+        }
         return arrival
     }
 
@@ -92,10 +97,10 @@ extension EventRunLoop {
     }
 
     private func dueTimers(in mode: LoopMode) -> Arrival? {
-        let earliest = mode.earliestFire
-        guard earliest != .distantFuture else { return nil }
-        let now = MonotonicInstant.now
-        return earliest <= now ? .timers(now: now) : nil
+        let outlook = mode.timerOutlook
+        guard !outlook.isEmpty else { return nil }
+        let now = ClockReading.now(withWall: outlook.hasWallClockTimers)
+        return outlook.earliestFire(at: now) <= now.monotonic ? .timers(now: now) : nil
     }
 
     private func readyDescriptor(in mode: LoopMode, isFresh: Bool) -> Arrival? {
@@ -111,8 +116,16 @@ extension EventRunLoop {
 
     /// Nil for ever.
     private func timeToWait(_ activation: Activation) -> Duration? {
-        let deadline = min(activation.deadline, activation.mode.earliestFire)
-        return deadline == .distantFuture ? nil : max(.zero, MonotonicInstant.now.duration(to: deadline))
+        let outlook = activation.mode.timerOutlook
+        if outlook.isEmpty && activation.deadline == .distantFuture { return nil }
+        let now = ClockReading.now(withWall: outlook.hasWallClockTimers)
+        // A timer whose date has come is fired before the loop sleeps again; one whose date comes in the sleep can wait for its deadline.
+        if outlook.earliestFire(at: now) <= now.monotonic { return .zero }
+        var deadline = min(activation.deadline.nanoseconds, outlook.earliestDeadline(at: now))
+        if outlook.hasWallClockTimers, !activation.mode.poller.watchesClock.load(ordering: .relaxed) {
+            deadline = min(deadline, now.monotonic.addingSaturated(ClockWatch.substituteInterval))
+        }
+        return deadline == .max ? nil : .nanoseconds(Int64(clamping: deadline.subtractingSaturated(now.monotonic)))
     }
 }
 
@@ -134,6 +147,7 @@ extension EventRunLoop {
             }
         }
         if missesMainQueue(mode) { _ = mainQueue.watch(in: mode.poller) }
+        if mode.timerOutlook.hasWallClockTimers { clockWatch.watch(in: mode.poller, losses: wake.losses) }
         return true
     }
 
@@ -169,6 +183,7 @@ extension EventRunLoop {
                 switch events[index].token {
                 case Poller.wakeUpToken: break  // `wake` knows
                 case Poller.mainQueueToken: mainQueue.noteEvent()
+                case Poller.clockToken: clockWatch.noteEvent()
                 default: ofDescriptors += 1
                 }
             }

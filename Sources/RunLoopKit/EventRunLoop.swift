@@ -11,8 +11,12 @@ public final class EventRunLoop: Sendable {
     let isMain: Bool
     let table = Mutex(ModeTable())
     let blocks = BlockQueue()
+    let requests = PerformQueue()
+    let delayed = DelayedPerforms()
+    let beforeSleep = BeforeSleepWork()
     let wake = WakeUp()
     let mainQueue = MainQueue()
+    let clockWatch = ClockWatch()
     /// Of the innermost activation. A stop that finds none is undone by the next one's start (R22).
     let stopRequested = Atomic<Bool>(false)
     /// Whether due timers go before ready descriptors this time (R36). The loop's thread; relaxed.
@@ -23,6 +27,8 @@ public final class EventRunLoop: Sendable {
     /// The generation of forks that the loop's thread was last seen in.
     let generation = Atomic<UInt32>(run_loop_generation())
     let pthread: pthread_t?
+    let jobs: JobQueue
+    let pinned: PinnedExecutor
 
     struct Owner: Sendable {
         var thread: LoopThread?
@@ -35,6 +41,8 @@ public final class EventRunLoop: Sendable {
         let name = main ? "main" : thread?.name ?? "thread"
         owner = Mutex(Owner(thread: thread, name: name))
         pthread = main ? LoopThread.mainPthread : pthread_self()
+        jobs = JobQueue(wake: wake)
+        pinned = PinnedExecutor(jobs: jobs)
     }
 
     /// The main thread's loop. It is never destroyed. Does not touch the main dispatch queue before it runs.
@@ -70,8 +78,10 @@ public final class EventRunLoop: Sendable {
         }
     }
 
-    /// Ends the loop with its thread: sources are cancelled, the rest is dropped, pending blocks are released without running (R2).
+    /// Ends the loop with its thread: tasks' jobs are run (R61), sources are cancelled, the rest is dropped, pending blocks are released
+    /// without running (R2).
     func end() {
+        endJobs()
         let (modes, common) = table.withLock { table in
             let common = table.end()
             return (table.modes, common)
@@ -81,8 +91,12 @@ public final class EventRunLoop: Sendable {
             mode.withDescriptors { $1.close() }
         }
         _ = consume common
+        clockWatch.close(losses: wake.losses)
         wake.close()
         blocks.close()
+        requests.close()
+        delayed.close()
+        beforeSleep.close()
         owner.withLock { $0.thread = nil }
         heartbeat.end()
     }
@@ -91,9 +105,19 @@ public final class EventRunLoop: Sendable {
 // MARK: - From any thread
 
 extension EventRunLoop {
-    /// Ends the innermost activation as soon as its turn is over, and wakes the loop for it (R22, R23).
+    /// Ends the innermost activation as soon as its turn is over, and wakes the loop for it (R22, R23). Ignored if none runs.
     public func stop() {
+        // Without it the wake-up would stay behind, and end the next run's first sleep.
+        guard heartbeat.pulse.phase != .idle else { return }
         stopRequested.store(true, ordering: .releasing)
+        wake.post()
+    }
+
+    /// Ends the innermost activation of this mode, at the latest when those nested in it are over, and wakes the loop for it (R17). If
+    /// the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``, which never runs.
+    public func stop(mode: Mode) {
+        guard let mode = table.withLock({ $0.existing(mode) }) else { return }
+        mode.stopRequested.store(true, ordering: .releasing)
         wake.post()
     }
 
@@ -120,8 +144,16 @@ extension EventRunLoop {
 
     private func enqueue(_ block: BlockQueue.Block, wake: Bool) {
         if isOfParent { return Complaint.loopOfParent.make() }
+        // A block is enough to make a mode that can be run (R4).
+        if case .named(let modes) = block.modes { make(modes) }
         guard blocks.append(block) else { return Complaint.loopEnded.make() }
         if wake { self.wake.post() }
+    }
+
+    private func make(_ modes: Set<Mode>) {
+        table.withLock { table in
+            for mode in modes where mode != .common { _ = table.mode(mode) }
+        }
     }
 
     /// The mode that runs now, that of the innermost activation; nil if none runs.
@@ -140,7 +172,8 @@ extension EventRunLoop {
 
     /// When the earliest timer of a mode fires, those in their callout left out; nil if there is none.
     public func nextTimerFireDate(in mode: Mode = .default) -> MonotonicInstant? {
-        let earliest = table.withLock { $0.existing(mode)?.earliestFire }
-        return earliest == .distantFuture ? nil : earliest
+        guard let outlook = table.withLock({ $0.existing(mode)?.timerOutlook }) else { return nil }
+        let earliest = outlook.earliestFire(at: .now(withWall: outlook.hasWallClockTimers))
+        return earliest == .max ? nil : MonotonicInstant(nanoseconds: earliest)
     }
 }

@@ -89,7 +89,10 @@ public final class EventSource: Sendable {
     /// Takes it out of all loops and modes for good, calls `onCancel` for each, and frees `perform`. Any thread; what runs already
     /// runs to its end.
     public func invalidate() {
-        let (places, perform) = state.withLock { state in (state.places, state.perform.take()) }
+        let (places, perform) = state.withLock { state in
+            state.isSignalled = false
+            return (state.places, state.perform.take())
+        }
         guard perform != nil else { return }
         for place in places { place.loop.detach(self, from: place.mode) }
         for place in places { place.loop.forgetCommon(self) }
@@ -114,6 +117,15 @@ extension EventSource {
         let loops = end()
         for loop in loops { loop.wakeUp() }
         return true
+    }
+
+    /// Whether the source, just taken from the mode's queue, is still signalled; if not, it may be queued again. The loop's thread.
+    func staysTaken(from mode: LoopMode) -> Bool {
+        state.withLock { state in
+            if state.isSignalled { return true }
+            if let index = state.places.firstIndex(where: { $0.mode === mode }) { state.places[index].ticket = false }
+            return false
+        }
     }
 
     private func begin(in mode: LoopMode) -> Boxed? {
@@ -160,10 +172,11 @@ extension EventSource: LoopItem {
 
     func detach(from mode: LoopMode) -> Bool {
         state.withLock { state in
-            guard let place = state.places.leave(mode) else { return false }
+            guard state.places.leave(mode) != nil else { return false }
             mode.contents.withLock { contents in
                 contents.sources[ObjectIdentifier(self)] = nil
-                if place.ticket { contents.signalled.removeAll { $0 === self } }
+                // Also without the ticket: a pass may have performed what a nested run had put back.
+                if !contents.signalled.isEmpty { contents.signalled.removeAll { $0 === self } }
             }
             mode.population.subtract(1, ordering: .releasing)
             return true

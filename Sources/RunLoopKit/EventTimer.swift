@@ -1,24 +1,31 @@
+internal import Glibc
 internal import Synchronization
 
 /// Calls back at a time, once or again and again on a fixed grid (R41–R50). On one loop, in any number of its modes. Any thread may
-/// create, add, move and invalidate it; it is called on the loop's thread. Times are CLOCK_MONOTONIC.
+/// create, add, move and invalidate it; it is called on the loop's thread.
+///
+/// Time is CLOCK_MONOTONIC, which nobody sets. A timer that is made for a ``WallClockInstant`` goes by the wall clock instead, all its
+/// life: it fires when that clock says its date, or later, also if the clock is set meanwhile. Set forward over its date it fires at
+/// once, over several dates of its grid once for all of them; set back it waits for its next date, and dates that were served are not
+/// served again.
 public final class EventTimer: Sendable {
     /// Called on the loop's thread with the timer itself, which it may move or invalidate (R45).
     public typealias Callback = @Sendable (EventTimer) -> Void
 
-    /// Breaks ties between equal fire dates: lower comes first.
+    /// Breaks ties between equal fire dates: lower comes first. Beyond ±2³¹ all are equal.
     public let order: Int
-    /// Time between fires; zero for a one-shot.
-    public let interval: Duration
+    /// Zero for a one-shot.
+    private let intervalNanoseconds: UInt64
     private let state: Mutex<State>
 
     private struct State: Sendable {
-        var fireDate: MonotonicInstant
-        /// The ticket is the heap's.
-        var places: [Place<Int>] = []
+        var date: TimerDate
+        var places = TimerPlaces()
         var isFiring = false
+        /// Whether the loop may have recorded it for all common modes.
+        var isCommon = false
         /// Where the callout in progress has moved the timer to.
-        var movedTo: MonotonicInstant?
+        var movedTo: UInt64?
         /// Nil once invalid.
         var callback: Boxed?
     }
@@ -28,16 +35,35 @@ public final class EventTimer: Sendable {
         let call: Callback
     }
 
+    private init(_ date: TimerDate, every interval: Duration, order: Int, _ callback: @escaping Callback) {
+        self.order = order
+        // A part of a nanosecond makes one.
+        intervalNanoseconds = interval > .zero ? UInt64(max(1, interval.saturatedNanoseconds)) : 0
+        state = Mutex(State(date: date, callback: Boxed(call: callback)))
+    }
+
     /// - Parameter interval: Zero or less makes a one-shot (R42).
-    public init(
+    public convenience init(
         at date: MonotonicInstant,
         every interval: Duration = .zero,
         order: Int = 0,
         _ callback: @escaping Callback
     ) {
-        self.order = order
-        self.interval = max(interval, .zero)
-        state = Mutex(State(fireDate: date, callback: Boxed(call: callback)))
+        self.init(TimerDate(clock: .monotonic, nanoseconds: date.nanoseconds), every: interval, order: order, callback)
+    }
+
+    /// Goes by the wall clock (R49).
+    ///
+    /// A sleeping loop hears of a clock that is set from the kernel. If the process has no descriptor left for that, the loop looks each
+    /// second.
+    /// - Parameter interval: Between fires, by the wall clock. Zero or less makes a one-shot (R42).
+    public convenience init(
+        atWallClock date: WallClockInstant,
+        every interval: Duration = .zero,
+        order: Int = 0,
+        _ callback: @escaping Callback
+    ) {
+        self.init(TimerDate(clock: .wall, nanoseconds: date.nanoseconds), every: interval, order: order, callback)
     }
 
     /// First fires after one interval (R48).
@@ -61,100 +87,174 @@ public final class EventTimer: Sendable {
         let clamped = min(max(interval, -9e9), 9e9)
         self.init(every: .nanoseconds(Int64(clamped * 1e9)), order: order, callback)
     }
+}
 
+// MARK: - What it is
+
+extension EventTimer {
     /// Whether it can still fire. Any thread.
     public var isValid: Bool { state.withLock { $0.callback != nil } }
 
     /// Whether it fires again and again.
-    public var repeats: Bool { interval > .zero }
+    public var repeats: Bool { intervalNanoseconds > 0 }
 
-    /// When it fires next. During its callout: the date being served, or where the callout has moved it.
+    /// Time between fires, in whole nanoseconds; zero for a one-shot.
+    public var interval: Duration { .nanoseconds(Int64(clamping: intervalNanoseconds)) }
+
+    /// Whether it goes by the wall clock.
+    public var followsWallClock: Bool { state.withLock { $0.date.clock == .wall } }
+
+    /// When it fires next. During its callout: the date being served, or where the callout has moved it. Of a timer that goes by the
+    /// wall clock: when that clock will say its date, as it stands now.
     ///
     /// Setting it takes effect at once, also on a sleeping loop (R27), and moves the grid. Set inside the callout, it counts if it is
     /// later than the date being served, and not for a one-shot (R45). Any thread.
     public var nextFireDate: MonotonicInstant {
-        get { state.withLock { $0.movedTo ?? $0.fireDate } }
-        set { move(to: newValue) }
+        get { MonotonicInstant(nanoseconds: date(on: .monotonic)) }
+        set { move(to: newValue.nanoseconds, on: .monotonic) }
     }
 
-    /// Takes it out of its loop for good, and frees the callback. Any thread; what runs already runs to its end.
-    public func invalidate() {
-        let (places, callback) = state.withLock { state in (state.places, state.callback.take()) }
-        guard callback != nil else { return }
-        for place in places { place.loop.detach(self, from: place.mode) }
-        places.first?.loop.forgetCommon(self)
+    /// The same by the wall clock, as the clocks stand now. Setting it does not change by which clock the timer goes. Any thread.
+    public var nextWallClockFireDate: WallClockInstant {
+        get { WallClockInstant(nanoseconds: date(on: .wall)) }
+        set { move(to: newValue.nanoseconds, on: .wall) }
     }
 
-    /// Calls back now, due or not. Ends a one-shot; leaves a repeating timer's grid as it is (R47). Call it on the timer's loop.
-    public func fire() {
-        guard let callback = begin(dueAt: .distantFuture, in: nil) else { return }
-        callOut(callback, timer: self)
-        end(isScheduled: false)
+    /// How much later than its date it may fire, so that the loop can serve several timers with one wake-up: it wakes when the first of
+    /// them can wait no longer, and then fires all whose date has come. A loop that is awake fires it at its date (R46).
+    ///
+    /// Zero at first; less than zero is zero, and a repeating timer has at most half its interval. Setting it takes effect at once, also
+    /// on a sleeping loop. The grid stays what it is. Any thread.
+    public var tolerance: Duration {
+        get { .nanoseconds(Int64(clamping: state.withLock { $0.date.tolerance })) }
+        set {
+            let wanted = UInt64(max(0, newValue.saturatedNanoseconds))
+            change { $0.date.tolerance = repeats ? min(wanted, intervalNanoseconds / 2) : wanted }
+        }
     }
 
-    private func move(to fireDate: MonotonicInstant) {
+    private func date(on clock: TimerDate.Clock) -> UInt64 {
+        let (date, own) = state.withLock { ($0.movedTo ?? $0.date.nanoseconds, $0.date.clock) }
+        return EventTimer.convert(date, from: own, to: clock)
+    }
+
+    private func move(to date: UInt64, on clock: TimerDate.Clock) {
+        change { state in
+            let date = EventTimer.convert(date, from: clock, to: state.date.clock)
+            if state.isFiring { state.movedTo = date } else { state.date.nanoseconds = date }
+        }
+    }
+
+    private static func convert(_ date: UInt64, from clock: TimerDate.Clock, to other: TimerDate.Clock) -> UInt64 {
+        if clock == other { return date }
+        let now = ClockReading.now(withWall: true)
+        return other == .wall ? now.wall(ofMonotonic: date) : now.monotonic(ofWall: date)
+    }
+
+    /// Changes the date and sees that the loop minds it at once (R27).
+    private func change(_ change: (inout State) -> Void) {
         let loop: EventRunLoop? = state.withLock { state in
-            guard !state.isFiring else {
-                state.movedTo = fireDate
-                return nil
-            }
-            state.fireDate = fireDate
-            placeInHeaps(state)
-            return state.places.first?.loop
+            change(&state)
+            guard !state.isFiring else { return nil }
+            schedule(state)
+            return state.places.loop
         }
         loop?.wakeUpFromElsewhere()
     }
 
-    private func placeInHeaps(_ state: borrowing State) {
-        for place in state.places { place.mode.withTimers { $0.place(place.ticket, at: state.fireDate) } }
+    private func schedule(_ state: borrowing State) {
+        let date = state.date
+        state.places.forEach { mode, ticket in
+            mode.withTimers { $0.place(ticket, at: date, order: Int32(clamping: order), isDue: date.hasPassed) }
+        }
     }
 }
 
-// MARK: - The loop's side
+// MARK: - Firing and ending
 
 extension EventTimer {
-    /// Fires if the timer is still as the snapshot of due timers found it: valid, due, not in its callout, in the mode (R43).
-    func fireIfDue(at now: MonotonicInstant, in mode: LoopMode) {
-        guard let callback = begin(dueAt: now, in: mode) else { return }
+    /// Takes it out of its loop for good, and frees the callback. Any thread; what runs already runs to its end.
+    public func invalidate() { release(state.withLock { Remains(taking: &$0) }) }
+
+    /// Calls back now, due or not. Ends a one-shot; leaves a repeating timer's grid as it is (R47). Call it on the timer's loop.
+    public func fire() {
+        guard let callback = begin(dueAt: nil, in: nil, of: nil) else { return }
         callOut(callback, timer: self)
-        end(isScheduled: true)
+        end(in: nil)
     }
 
-    private func begin(dueAt now: MonotonicInstant, in mode: LoopMode?) -> Boxed? {
+    /// Fires if the timer is still as the snapshot of due timers found it: valid, due, not in its callout, on the loop (R43). The
+    /// loop's thread.
+    func fireIfDue(at now: ClockReading, in mode: LoopMode, of loop: EventRunLoop) {
+        guard let callback = begin(dueAt: now, in: mode, of: loop) else { return }
+        callOut(callback, timer: self)
+        end(in: mode)
+    }
+
+    /// - Parameters:
+    ///   - now: Nil for a fire by hand.
+    ///   - mode: The mode whose queue has just given the timer out.
+    private func begin(dueAt now: ClockReading?, in mode: LoopMode?, of loop: EventRunLoop?) -> Boxed? {
         state.withLock { state in
-            guard !state.isFiring, state.fireDate <= now, let callback = state.callback else { return nil }
-            if let mode, !state.places.isIn(mode) { return nil }
+            guard !state.isFiring, let callback = state.callback else { return nil }
+            if let loop, state.places.loop !== loop { return nil }
+            // Another timer's callout may have moved it to a date that has come meanwhile.
+            if let now, state.date.nanoseconds > now.time(on: state.date.clock), !state.date.hasPassed { return nil }
             state.isFiring = true
-            // Out of the heaps: a nested run neither fires it nor waits for it.
-            for place in state.places { place.mode.withTimers { $0.withdraw(place.ticket) } }
+            // Out of the other queues too: a nested run neither fires it nor waits for it.
+            state.places.forEach { other, ticket in
+                if other !== mode { other.withTimers { $0.withdraw(ticket) } }
+            }
             return callback
         }
     }
 
-    /// - Parameter isScheduled: False for a fire by hand, which leaves the grid alone.
-    private func end(isScheduled: Bool) {
-        let isOver = state.withLock { state in
+    /// - Parameter mode: Nil for a fire by hand, which leaves the grid alone.
+    private func end(in mode: LoopMode?) {
+        var elsewhere: EventRunLoop?
+        let remains: Remains? = state.withLock { state in
             state.isFiring = false
             let moved = state.movedTo.take()
-            guard repeats, state.callback != nil else { return true }
-            if let moved, moved > state.fireDate || !isScheduled {
-                state.fireDate = moved
-            } else if isScheduled {
-                state.fireDate = nextOnGrid(after: state.fireDate, now: .now)
+            guard repeats, state.callback != nil else { return Remains(taking: &state) }
+            if let moved, moved > state.date.nanoseconds || mode == nil {
+                state.date.nanoseconds = moved
+            } else if mode != nil {
+                state.date.nanoseconds = nextOnGrid(after: state.date.nanoseconds, now: state.date.clock.now)
             }
-            placeInHeaps(state)
-            return false
+            schedule(state)
+            // The callout may have taken it to another loop, and a fire by hand may be on another thread.
+            if let mode, state.places.isIn(mode) { return nil }
+            elsewhere = state.places.loop
+            return nil
         }
-        if isOver { invalidate() }
+        if let remains { release(remains) }
+        elsewhere?.wakeUpFromElsewhere()
     }
 
     /// The first date of the grid through `served` that is later than it and than now: what was missed is one fire (R44, R50).
-    private func nextOnGrid(after served: MonotonicInstant, now: MonotonicInstant) -> MonotonicInstant {
-        let interval = UInt64(max(1, self.interval.saturatedNanoseconds))
-        let missed = now > served ? (now.nanoseconds - served.nanoseconds) / interval : 0
-        let (distance, tooFar) = interval.multipliedReportingOverflow(by: missed + 1)
-        let (next, tooLate) = served.nanoseconds.addingReportingOverflow(distance)
-        return tooFar || tooLate ? .distantFuture : MonotonicInstant(nanoseconds: next)
+    private func nextOnGrid(after served: UInt64, now: UInt64) -> UInt64 {
+        let missed = now.subtractingSaturated(served) / intervalNanoseconds
+        let (distance, overflows) = intervalNanoseconds.multipliedReportingOverflow(by: missed + 1)
+        return overflows ? .max : served.addingSaturated(distance)
+    }
+
+    /// What an ended timer leaves, to be freed outside the locks.
+    private struct Remains {
+        let callback: Boxed?
+        let places: TimerPlaces
+        let isCommon: Bool
+
+        /// Ends the timer: from here on it is in no mode and has no callback.
+        init(taking state: inout State) {
+            callback = state.callback.take()
+            places = state.places.take()
+            isCommon = state.isCommon
+            places.leaveQueues()
+        }
+    }
+
+    private func release(_ remains: consuming Remains) {
+        if remains.isCommon { remains.places.loop?.forgetCommon(self) }
     }
 }
 
@@ -162,14 +262,17 @@ extension EventTimer: LoopItem {
     func attach(to mode: LoopMode, of loop: EventRunLoop) throws(RunLoopError) -> Bool {
         try state.withLock { state throws(RunLoopError) in
             guard state.callback != nil else { throw RunLoopError(.itemInvalid) }
-            guard state.places.allSatisfy({ $0.loop === loop }) else { throw RunLoopError(.itemOnOtherLoop) }
+            guard state.places.loop == nil || state.places.loop === loop else {
+                throw RunLoopError(.itemOnOtherLoop)
+            }
             guard !state.places.isIn(mode) else { return false }
+            let (date, isFiring) = (state.date, state.isFiring)
             let ticket = mode.withTimers { timers in
-                let ticket = timers.insert(self, at: state.fireDate)
-                if state.isFiring { timers.withdraw(ticket) }
+                let ticket = timers.insert(self)
+                if !isFiring { timers.place(ticket, at: date, order: Int32(clamping: order)) }
                 return ticket
             }
-            state.places.append(Place(loop: loop, mode: mode, ticket: ticket))
+            state.places.append(mode, of: loop, ticket: ticket)
             mode.population.add(1, ordering: .releasing)
             return true
         }
@@ -177,14 +280,18 @@ extension EventTimer: LoopItem {
 
     func detach(from mode: LoopMode) -> Bool {
         state.withLock { state in
-            guard let place = state.places.leave(mode) else { return false }
-            _ = mode.withTimers { $0.remove(place.ticket) }
+            guard let ticket = state.places.leave(mode) else { return false }
+            let staysOnLoop = state.places.loop != nil
+            mode.withTimers { if staysOnLoop { $0.leave(ticket) } else { $0.remove(ticket) } }
             mode.population.subtract(1, ordering: .releasing)
             return true
         }
     }
 
     func isAttached(to mode: LoopMode) -> Bool { state.withLock { $0.places.isIn(mode) } }
+
+    /// Before the first `attach` for all common modes: who ends the timer after that knows that it is recorded.
+    func willRecordAsCommon() { state.withLock { $0.isCommon = true } }
 
     /// A sleeping loop does not know of the new date yet (R27).
     func didAttach(to mode: LoopMode, of loop: EventRunLoop) { loop.wakeUpFromElsewhere() }

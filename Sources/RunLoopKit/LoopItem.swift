@@ -10,6 +10,8 @@ protocol LoopItem: AnyObject, Sendable {
     /// Takes the item out of a mode. False if it was not there.
     func detach(from mode: LoopMode) -> Bool
     func isAttached(to mode: LoopMode) -> Bool
+    /// Called before the item is added to all common modes, under the lock that guards what is recorded for them.
+    func willRecordAsCommon()
 
     /// Called after a successful `attach` or `detach`, outside all locks, once per loop and mode (R33).
     func didAttach(to mode: LoopMode, of loop: EventRunLoop)
@@ -17,6 +19,7 @@ protocol LoopItem: AnyObject, Sendable {
 }
 
 extension LoopItem {
+    func willRecordAsCommon() {}
     func didAttach(to mode: LoopMode, of loop: EventRunLoop) {}
     func didDetach(from mode: LoopMode, of loop: EventRunLoop) {}
 }

@@ -15,11 +15,19 @@ final class LoopMode: Sendable {
     let observedActivities = Atomic<UInt32>(0)
     /// How many sources and timers there are: what keeps a mode from being empty (R9).
     let population = Atomic<Int>(0)
+    /// Of the innermost activation of this mode; see ``EventRunLoop/stop(mode:)``.
+    let stopRequested = Atomic<Bool>(false)
     let hasSignalledSources = Atomic<Bool>(false)
+    /// How many runs stand in a pass over several of the mode's signalled sources. The loop's thread; relaxed.
+    let openPasses = Atomic<Int>(0)
     let hasDescriptors = Atomic<Bool>(false)
     let hasReadyDescriptors = Atomic<Bool>(false)
 
-    private let earliestFireNanoseconds = Atomic<UInt64>(.max)
+    /// The fields of `TimerOutlook`.
+    private let earliestFire = Atomic<UInt64>(.max)
+    private let earliestDeadline = Atomic<UInt64>(.max)
+    private let earliestWallFire = Atomic<UInt64>(.max)
+    private let earliestWallDeadline = Atomic<UInt64>(.max)
 
     let contents = Guarded(Contents())
     let poller = Poller()
@@ -36,8 +44,7 @@ final class LoopMode: Sendable {
         /// A second buffer, to be swapped with `signalled`, so that turns do not allocate.
         var spareSignalled: [EventSource] = []
         var descriptors = DescriptorTable()
-        var timers = TimerHeap()
-        var spareDue: [EventTimer] = []
+        var timers = TimerQueue()
         /// Sorted by order, ties by insertion (R38).
         var observers: [LoopObserver] = []
     }
@@ -69,8 +76,33 @@ extension LoopMode {
             swap(&contents.signalled, &contents.spareSignalled)
             return contents.spareSignalled.isEmpty ? [] : contents.spareSignalled.take()
         }
-        if taken.count > 1 { taken.sort { ($0.order, $0.signalSequence) < ($1.order, $1.signalSequence) } }
+        if taken.count > 1 {
+            // One that was performed through another mode meanwhile is not in this pass, even if a callout of it signals it again.
+            taken.removeAll { !$0.staysTaken(from: self) }
+            LoopMode.sort(&taken)
+        }
         return taken
+    }
+
+    /// For a run inside an outer run's pass: also the sources that this one has taken and not come to yet (R23). It passes over those
+    /// that have lost their signal by then.
+    func takeSignalledInsidePass() -> [EventSource] {
+        var taken = takeSignalled()
+        let present = contents.withLock { Array($0.sources.values) }
+        taken += present.filter(\.isSignalled)
+        LoopMode.sort(&taken)
+        return taken
+    }
+
+    /// By order, ties by the time of the signal. A source that nested runs have left in two queues comes once.
+    private static func sort(_ sources: inout [EventSource]) {
+        sources.sort { ($0.order, $0.signalSequence) < ($1.order, $1.signalSequence) }
+        var kept = 1
+        for index in sources.indices.dropFirst() where sources[index] !== sources[kept - 1] {
+            if kept < index { sources[kept] = sources[index] }
+            kept += 1
+        }
+        if kept < sources.count { sources.removeSubrange(kept...) }
     }
 
     /// Puts back what a pass did not come to, unless it has left the mode since, and keeps the buffer.
@@ -110,35 +142,27 @@ extension LoopMode {
 // MARK: - Timers
 
 extension LoopMode {
-    /// When the earliest timer fires, those in their callout left out; `distantFuture` if there is none.
-    var earliestFire: MonotonicInstant {
-        MonotonicInstant(nanoseconds: earliestFireNanoseconds.load(ordering: .acquiring))
+    /// The earliest dates, of timers in their callout left out. The four are not of one moment: who changes one wakes the loop.
+    var timerOutlook: TimerOutlook {
+        TimerOutlook(
+            fire: earliestFire.load(ordering: .acquiring),
+            deadline: earliestDeadline.load(ordering: .acquiring),
+            wallFire: earliestWallFire.load(ordering: .acquiring),
+            wallDeadline: earliestWallDeadline.load(ordering: .acquiring)
+        )
     }
 
     /// Changes the timers; returns what `change` returns.
-    func withTimers<Result: Sendable>(_ change: (inout TimerHeap) -> Result) -> Result {
+    func withTimers<Result: Sendable>(_ change: (inout TimerQueue) -> Result) -> Result {
         contents.withLock { contents in
             let result = change(&contents.timers)
+            let outlook = contents.timers.outlook
             // Releasing, see the type's comment.
-            earliestFireNanoseconds.store(contents.timers.earliest.nanoseconds, ordering: .releasing)
+            earliestFire.store(outlook.fire, ordering: .releasing)
+            earliestDeadline.store(outlook.deadline, ordering: .releasing)
+            earliestWallFire.store(outlook.wallFire, ordering: .releasing)
+            earliestWallDeadline.store(outlook.wallDeadline, ordering: .releasing)
             return result
-        }
-    }
-
-    /// The timers due at `now` in firing order: a snapshot (R43).
-    func takeDueTimers(at now: MonotonicInstant) -> [EventTimer] {
-        contents.withLock { contents in
-            var due = contents.spareDue.take()
-            contents.timers.collectDue(at: now, into: &due)
-            return due
-        }
-    }
-
-    /// Gives a buffer back for the next pass.
-    func recycle(_ buffer: consuming [EventTimer]) {
-        buffer.removeAll(keepingCapacity: true)
-        contents.withLock { contents in
-            if contents.spareDue.capacity < buffer.capacity { swap(&contents.spareDue, &buffer) }
         }
     }
 }

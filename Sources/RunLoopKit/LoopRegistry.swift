@@ -16,6 +16,12 @@ enum LoopRegistry {
         return unsafe Unmanaged<EventRunLoop>.fromOpaque(stored).takeUnretainedValue()
     }
 
+    /// Ends the calling thread's loop now, not when the thread ends. Not for the main thread.
+    static func endExisting() {
+        guard let loop = existing else { return }
+        unsafe end(Unmanaged.passUnretained(loop))
+    }
+
     private static func make() -> EventRunLoop {
         let loop = EventRunLoop(main: false)
         unsafe store(Unmanaged.passRetained(loop).toOpaque())

@@ -5,7 +5,11 @@ struct ModeTable: Sendable {
     /// A mode's index is its place here; modes are never destroyed (R4).
     private(set) var modes: [LoopMode] = []
     private var byName: [String: LoopMode] = [:]
-    private(set) var commonItems: [any LoopItem] = []
+    /// What is put into each mode that comes to be. Called under the loop's lock.
+    var everywhere: [ObjectIdentifier: @Sendable (LoopMode) -> Void] = [:]
+    /// By identity, with the order of their coming.
+    private var common: [ObjectIdentifier: (number: Int, item: any LoopItem)] = [:]
+    private var nextNumber = 0
     /// The loop's thread has ended: nothing comes in any more.
     private(set) var hasEnded = false
 
@@ -17,35 +21,41 @@ struct ModeTable: Sendable {
 
     var commonModes: [LoopMode] { modes.filter { $0.isCommon.load(ordering: .acquiring) } }
 
-    func existing(_ mode: EventRunLoop.Mode) -> LoopMode? { byName[mode.name] }
+    func existing(_ mode: EventRunLoop.Mode) -> LoopMode? {
+        // By far the most common, and a short name is compared faster than hashed.
+        mode == .default ? modes[0] : byName[mode.name]
+    }
 
     /// The mode of that name, made if need be (R4).
-    mutating func mode(_ mode: EventRunLoop.Mode) -> LoopMode { byName[mode.name] ?? make(mode.name) }
+    mutating func mode(_ mode: EventRunLoop.Mode) -> LoopMode { existing(mode) ?? make(mode.name) }
 
     private mutating func make(_ name: String) -> LoopMode {
         precondition(modes.count <= Int(UInt16.max), "A loop can have 65536 modes; reuse their names.")
         let mode = LoopMode(name: name, index: modes.count)
         modes.append(mode)
         byName[name] = mode
+        for put in everywhere.values { put(mode) }
         return mode
     }
 
-    func isCommonItem(_ item: some LoopItem) -> Bool { commonItems.contains { $0 === item } }
+    /// What every mode gets that becomes common, in the order of its coming.
+    var commonItems: [any LoopItem] { common.values.sorted { $0.number < $1.number }.map(\.item) }
+
+    func isCommonItem(_ item: some LoopItem) -> Bool { common[ObjectIdentifier(item)] != nil }
 
     mutating func record(_ item: some LoopItem) {
-        if !isCommonItem(item) { commonItems.append(item) }
+        guard !isCommonItem(item) else { return }
+        common[ObjectIdentifier(item)] = (nextNumber, item)
+        nextNumber += 1
     }
 
-    mutating func forget(_ item: some LoopItem) -> Bool {
-        guard let index = commonItems.firstIndex(where: { $0 === item }) else { return false }
-        commonItems.remove(at: index)
-        return true
-    }
+    mutating func forget(_ item: some LoopItem) -> Bool { common.removeValue(forKey: ObjectIdentifier(item)) != nil }
 
     /// Refuses everything from now on; returns what must be released outside the lock.
     mutating func end() -> [any LoopItem] {
         hasEnded = true
-        defer { commonItems = [] }
+        everywhere = [:]
+        defer { common = [:] }
         return commonItems
     }
 }

@@ -11,12 +11,7 @@ public struct MonotonicInstant: Hashable, Sendable {
     public init(nanoseconds: UInt64) { self.nanoseconds = nanoseconds }
 
     /// The present. Any thread; also from a signal handler.
-    public static var now: MonotonicInstant {
-        var time = timespec()
-        // Cannot fail: the clock is always there and the pointer is good.
-        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
-        return MonotonicInstant(nanoseconds: UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec))
-    }
+    public static var now: MonotonicInstant { MonotonicInstant(nanoseconds: readClock(CLOCK_MONOTONIC)) }
 
     /// Whether it is not later than now. Looks at the clock only if there is a need to.
     var hasPassed: Bool { self != .distantFuture && self <= .now }
@@ -32,12 +27,7 @@ extension MonotonicInstant: InstantProtocol {
 
     /// The instant so much later (earlier, if negative), stopping at the clock's start and at ``distantFuture``.
     public func advanced(by duration: Duration) -> MonotonicInstant {
-        let distance = duration.saturatedNanoseconds
-        let (sum, overflows) =
-            distance < 0
-            ? nanoseconds.subtractingReportingOverflow(distance.magnitude)
-            : nanoseconds.addingReportingOverflow(distance.magnitude)
-        return MonotonicInstant(nanoseconds: overflows ? (distance < 0 ? 0 : .max) : sum)
+        MonotonicInstant(nanoseconds: nanoseconds.advancedSaturated(by: duration))
     }
 
     /// Negative if `other` is earlier. Held at ±292 years.
@@ -48,12 +38,34 @@ extension MonotonicInstant: InstantProtocol {
     }
 }
 
+// MARK: - Arithmetic that stops at the ends
+
+/// Cannot fail: both clocks are always there and the pointer is good.
+func readClock(_ clock: clockid_t) -> UInt64 {
+    var time = timespec()
+    unsafe clock_gettime(clock, &time)
+    return UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec)
+}
+
+extension UInt64 {
+    func addingSaturated(_ other: UInt64) -> UInt64 {
+        let (sum, overflows) = addingReportingOverflow(other)
+        return overflows ? .max : sum
+    }
+
+    func subtractingSaturated(_ other: UInt64) -> UInt64 { self > other ? self - other : 0 }
+
+    func advancedSaturated(by duration: Duration) -> UInt64 {
+        let distance = duration.saturatedNanoseconds
+        return distance < 0 ? subtractingSaturated(distance.magnitude) : addingSaturated(distance.magnitude)
+    }
+}
+
 extension Duration {
-    /// Whole nanoseconds, rounded down, within ±292 years.
+    /// Whole nanoseconds, rounded towards zero, within ±292 years.
     var saturatedNanoseconds: Int64 {
-        let (seconds, attoseconds) = components
-        let (scaled, overflows) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
-        let (sum, sumOverflows) = scaled.addingReportingOverflow(attoseconds / 1_000_000_000)
-        return overflows || sumOverflows ? (seconds < 0 ? .min : .max) : sum
+        // Below nine seconds, which most are, there is no need to divide 128 bits.
+        if let short = Int64(exactly: attoseconds) { return short / 1_000_000_000 }
+        return Int64(clamping: attoseconds / 1_000_000_000)
     }
 }

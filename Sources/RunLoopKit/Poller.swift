@@ -14,6 +14,8 @@ final class Poller: Sendable {
     /// What an event of the set's own members carries; descriptors' tokens are below.
     static let wakeUpToken = RUN_LOOP_BELL_TOKEN
     static let mainQueueToken = UInt64.max - 1
+    static let clockToken = UInt64.max - 2
+
     /// What one wait has taken; good for as long as the call that is given it.
     @safe struct Events: ~Copyable {
         fileprivate let harvested: UnsafeBufferPointer<epoll_event>
@@ -48,6 +50,8 @@ final class Poller: Sendable {
     private let timeAsked = Atomic<UInt64>(0)
     /// Whether the main queue's eventfd is in the set. The loop's thread.
     let watchesMainQueue = Atomic<Bool>(false)
+    /// Whether the wall clock's descriptor is in the set. The loop's thread.
+    let watchesClock = Atomic<Bool>(false)
 
     /// The loop's thread.
     private let capacity = Atomic<Int>(Poller.capacities.usual)
@@ -88,6 +92,7 @@ final class Poller: Sendable {
         let place = self.place
         let former = epoll.exchange(Poller.none, ordering: .acquiringAndReleasing)
         watchesMainQueue.store(false, ordering: .relaxed)
+        watchesClock.store(false, ordering: .relaxed)
         guard former != Poller.none, let wakeUp = SetRegistry.leave(place.set, of: self) else { return }
         guard Poller.isOpen(former) else { return }  // the parent's
         // The registry knows of our own sets only, the kernel knows of the others.

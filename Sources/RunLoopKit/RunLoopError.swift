@@ -20,6 +20,10 @@ public struct RunLoopError: Error, Hashable, Sendable {
         public static let outOfResources = Code(name: "outOfResources")
         /// An interval that is not a number, or is infinite.
         public static let invalidInterval = Code(name: "invalidInterval")
+        /// A perform request had not begun when the caller's time was over, and was withdrawn (R52).
+        public static let requestTimedOut = Code(name: "requestTimedOut")
+        /// The system has no thread to give. See `underlying`.
+        public static let threadNotStarted = Code(name: "threadNotStarted")
     }
 
     /// For programs to decide by; `description` is for people.
@@ -48,5 +52,7 @@ extension RunLoopError: CustomStringConvertible {
         .descriptorInUse: "The descriptor is watched in this mode already; use one source for it, or dup() it.",
         .outOfResources: "The process is out of descriptors or memory; raise its limits.",
         .invalidInterval: "A timer's interval must be a finite number of seconds.",
+        .requestTimedOut: "The loop did not come to the request in time, and will not run it; see what keeps it busy.",
+        .threadNotStarted: "No thread could be started; raise the limits on processes and memory.",
     ]
 }

@@ -1,140 +1,149 @@
-/// The timers of one mode, earliest first: a binary heap over (fire date, order, sequence), whose members know their places, so that
-/// adding, removing and moving take O(log n) and finding the earliest O(1). (R41)
+/// What timers are sorted by: fire date, then order, then insertion (R41).
+struct TimerKey: Sendable {
+    /// Nanoseconds on the clock that the timer goes by.
+    var date: UInt64
+    var sequence: UInt64
+    var order: Int32
+    /// Names the timer within its mode.
+    var ticket: UInt32
+
+    static func < (left: TimerKey, right: TimerKey) -> Bool {
+        if left.date != right.date { return left.date < right.date }
+        if left.order != right.order { return left.order < right.order }
+        return left.sequence < right.sequence
+    }
+}
+
+/// Timers by their keys, earliest first. Its members know their places: adding and removing take O(log n), finding the earliest O(1).
 ///
-/// A member has a ticket for as long as it is in the mode; `withdraw` takes it out of the order, not out of the mode.
+/// A node has four children: next to each other in memory, and at half the depth of a binary heap. Comparing follows no reference.
+/// When the earliest is taken, its node stays vacant until the next change, because mostly that is the same timer's next date, which
+/// belongs there or not far below: a fire among a million idle timers costs as much as one alone.
 struct TimerHeap: Sendable {
-    /// An entry's key stands in the heap itself: comparing follows no reference.
-    private struct Key: Sendable {
-        var fireDate: MonotonicInstant
-        var order: Int
-        var sequence: UInt64
-        var ticket: Int
+    private var keys: [TimerKey] = []
+    /// By ticket: the index into `keys`, or `absent`.
+    private var positions: [Int32] = []
+    /// The root has been taken. Its key stays, as one that none is less than.
+    private var isRootVacant = false
 
-        static func < (left: Key, right: Key) -> Bool {
-            if left.fireDate != right.fireDate { return left.fireDate < right.fireDate }
-            if left.order != right.order { return left.order < right.order }
-            return left.sequence < right.sequence
-        }
+    private static let absent: Int32 = -1
+
+    var isEmpty: Bool { keys.count == (isRootVacant ? 1 : 0) }
+
+    /// The date of the earliest; the greatest number if there is none.
+    var earliest: UInt64 { first?.date ?? .max }
+
+    @inline(__always)
+    var first: TimerKey? {
+        let root = isRootVacant ? TimerHeap.leastChild(of: 0, in: keys.span) : 0
+        return root < keys.count ? keys[root] : nil
     }
 
-    private struct Member: Sendable {
-        var timer: EventTimer
-        var sequence: UInt64
-        /// Index into `keys`; nil while withdrawn.
-        var position: Int?
-    }
-
-    private var keys: [Key] = []
-    private var members: [Member?] = []
-    private var freeTickets: [Int] = []
-    private var nextSequence: UInt64 = 0
-
-    /// The earliest fire date; `distantFuture` if there is none.
-    var earliest: MonotonicInstant { keys.first?.fireDate ?? .distantFuture }
-
-    var timers: [EventTimer] { members.compactMap { $0?.timer } }
-
-    /// Takes the timer in, and returns its ticket.
-    mutating func insert(_ timer: EventTimer, at fireDate: MonotonicInstant) -> Int {
-        let member = Member(timer: timer, sequence: nextSequence, position: nil)
-        nextSequence += 1
-        let ticket: Int
-        if let free = freeTickets.popLast() {
-            ticket = free
-            members[ticket] = member
+    /// Adds a timer that is not here.
+    mutating func insert(_ key: TimerKey) {
+        while positions.count <= Int(key.ticket) { positions.append(TimerHeap.absent) }
+        if isRootVacant {
+            isRootVacant = false
+            TimerHeap.siftDown(key, from: 0, in: &keys, &positions)
         } else {
-            ticket = members.count
-            members.append(member)
+            keys.append(key)
+            TimerHeap.siftUp(key, from: keys.count - 1, in: &keys, &positions)
         }
-        place(ticket, at: fireDate)
-        return ticket
     }
 
-    /// Gives the ticket back; returns the timer, so that the caller can release it outside its locks.
-    mutating func remove(_ ticket: Int) -> EventTimer? {
-        withdraw(ticket)
-        let timer = members[ticket]?.timer
-        members[ticket] = nil
-        freeTickets.append(ticket)
-        return timer
+    @inline(__always)
+    func contains(_ ticket: UInt32) -> Bool {
+        ticket < positions.count && positions[Int(ticket)] != TimerHeap.absent
     }
 
-    /// Takes the member out of the order, as for the length of its callout.
-    mutating func withdraw(_ ticket: Int) {
-        guard let position = members[ticket]?.position else { return }
-        members[ticket]?.position = nil
+    /// Takes a timer out; false if it is not here.
+    mutating func remove(_ ticket: UInt32) -> Bool {
+        guard contains(ticket) else { return false }
+        fillVacancy()
+        let position = Int(positions[Int(ticket)])
+        positions[Int(ticket)] = TimerHeap.absent
         let last = keys.removeLast()
-        guard position < keys.count else { return }
-        keys[position] = last
-        settle(position)
+        if position < keys.count { settle(last, at: position) }
+        return true
     }
 
-    /// Gives the member a fire date, also if it was withdrawn.
-    mutating func place(_ ticket: Int, at fireDate: MonotonicInstant) {
-        guard let member = members[ticket] else { return }
-        if let position = member.position {
-            keys[position].fireDate = fireDate
-            settle(position)
+    /// Takes out the earliest, if its date is not later than `date`.
+    mutating func popFirst(upTo date: UInt64) -> TimerKey? {
+        guard let first, first.date <= date else { return nil }
+        fillVacancy()
+        positions[Int(first.ticket)] = TimerHeap.absent
+        isRootVacant = true
+        return first
+    }
+
+    private mutating func fillVacancy() {
+        guard isRootVacant else { return }
+        isRootVacant = false
+        let last = keys.removeLast()
+        if !keys.isEmpty { TimerHeap.siftDown(last, from: 0, in: &keys, &positions) }
+    }
+
+    private mutating func settle(_ key: TimerKey, at position: Int) {
+        if position > 0, key < keys[(position - 1) / 4] {
+            TimerHeap.siftUp(key, from: position, in: &keys, &positions)
         } else {
-            keys.append(Key(fireDate: fireDate, order: member.timer.order, sequence: member.sequence, ticket: ticket))
-            siftUp(keys.count - 1)
+            TimerHeap.siftDown(key, from: position, in: &keys, &positions)
         }
     }
 
-    /// Appends the timers due at `now`, in firing order. Looks at those and their children only.
-    func collectDue(at now: MonotonicInstant, into due: inout [EventTimer]) {
-        guard earliest <= now else { return }
-        if !isDue(1, at: now) && !isDue(2, at: now) {
-            // By far the most common: one.
-            if let timer = members[keys[0].ticket]?.timer { due.append(timer) }
-            return
-        }
-        var found = [0]
-        var next = 0
-        while next < found.count {
-            for child in [2 * found[next] + 1, 2 * found[next] + 2] where isDue(child, at: now) { found.append(child) }
-            next += 1
-        }
-        found.sort { keys[$0] < keys[$1] }
-        for position in found {
-            if let timer = members[keys[position].ticket]?.timer { due.append(timer) }
-        }
-    }
-
-    private func isDue(_ position: Int, at now: MonotonicInstant) -> Bool {
-        position < keys.count && keys[position].fireDate <= now
-    }
-
-    private mutating func settle(_ position: Int) {
-        siftDown(position)
-        siftUp(position)
-    }
-
-    private mutating func siftUp(_ start: Int) {
-        let key = keys[start]
+    /// Puts the key where it belongs on the way from a position, whose own key is lost, to the root.
+    private static func siftUp(
+        _ key: TimerKey,
+        from start: Int,
+        in keys: inout [TimerKey],
+        _ positions: inout [Int32]
+    ) {
+        var keys = keys.mutableSpan
+        var positions = positions.mutableSpan
         var position = start
-        while position > 0, key < keys[(position - 1) / 2] {
-            put(keys[(position - 1) / 2], at: position)
-            position = (position - 1) / 2
+        while position > 0 {
+            let parent = (position - 1) / 4
+            guard key < keys[parent] else { break }
+            keys[position] = keys[parent]
+            positions[Int(keys[parent].ticket)] = Int32(truncatingIfNeeded: position)
+            position = parent
         }
-        put(key, at: position)
+        keys[position] = key
+        positions[Int(key.ticket)] = Int32(truncatingIfNeeded: position)
     }
 
-    private mutating func siftDown(_ start: Int) {
-        let key = keys[start]
+    /// Puts the key where it belongs below a position, whose own key is lost.
+    private static func siftDown(
+        _ key: TimerKey,
+        from start: Int,
+        in keys: inout [TimerKey],
+        _ positions: inout [Int32]
+    ) {
+        var keys = keys.mutableSpan
+        var positions = positions.mutableSpan
         var position = start
         while true {
-            var child = 2 * position + 1
-            if child + 1 < keys.count, keys[child + 1] < keys[child] { child += 1 }
+            let child = TimerHeap.leastChild(of: position, in: keys.span)
             guard child < keys.count, keys[child] < key else { break }
-            put(keys[child], at: position)
+            keys[position] = keys[child]
+            positions[Int(keys[child].ticket)] = Int32(truncatingIfNeeded: position)
             position = child
         }
-        put(key, at: position)
+        keys[position] = key
+        positions[Int(key.ticket)] = Int32(truncatingIfNeeded: position)
     }
 
-    private mutating func put(_ key: Key, at position: Int) {
-        keys[position] = key
-        members[key.ticket]?.position = position
+    /// Beyond the last position if there are no children.
+    @inline(__always)
+    private static func leastChild(of position: Int, in keys: Span<TimerKey>) -> Int {
+        let start = 4 * position + 1
+        let end = min(start + 4, keys.count)
+        var least = start
+        var child = start + 1
+        while child < end {
+            if keys[child] < keys[least] { least = child }
+            child += 1
+        }
+        return least
     }
 }

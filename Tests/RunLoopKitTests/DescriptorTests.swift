@@ -204,6 +204,7 @@ struct DescriptorTests {
                 last.value = events
                 turns.increment()
                 if turns.value == 1 { pipe.closeReader() }
+                if events.contains(.closed) { loop.stop() }
             }
             try? loop.add(source)
             let served = Counter()
@@ -213,7 +214,7 @@ struct DescriptorTests {
                     loop.stop()
                 }
             )
-            loop.run(for: .milliseconds(20))
+            loop.run(for: .seconds(60))
             let turnsAtEnd = Counter()
             loop.add(LoopObserver(activities: .beforeTimers) { _, _ in turnsAtEnd.increment() })
             loop.run(for: .milliseconds(20))

@@ -71,9 +71,47 @@ struct MainThreadTests {
                 "descriptor: event_run_loop_is_calling_out_to_a_descriptor_source",
                 "timer: event_run_loop_is_calling_out_to_a_timer",
                 "main queue: event_run_loop_is_servicing_the_main_dispatch_queue",
+                "task: event_run_loop_is_running_a_task",
                 "wait: event_run_loop_wait",
             ]
         )
+    }
+
+    @Test(
+        "R59, R60, R61: thousands of hops among main actor, main queue, sleeps and loops end on the right thread each"
+    )
+    func hops() throws {
+        let run = try Fixture.run("ConcurrencyFixture", "hops")
+        #expect(run.lines == ["hops: 12800", "astray: 0", "main turns while busy: true"])
+        #expect(run.status == 0)
+    }
+
+    @Test(
+        "R61: an actor pinned to the main loop shares the main actor's executor; a task that prefers the loop is there too"
+    )
+    func mainExecutor() throws {
+        let run = try Fixture.run("ConcurrencyFixture", "main-executor")
+        #expect(
+            run.lines == [
+                "pinned: main thread, main actor: true", "preferring: main thread", "after sleep: main thread",
+                "nested: main queue", "after it: outer value", "then: the other job", "in a timer: 1",
+            ]
+        )
+        #expect(run.status == 0)
+    }
+
+    @Test("R61: assuming a pinned actor's isolation on another thread traps", arguments: ["assume", "precondition"])
+    func wrongThread(check: String) throws {
+        let run = try Fixture.run("ConcurrencyFixture", "\(check)-elsewhere")
+        #expect(run.lines == ["about to"])
+        #expect(run.status != 0)
+    }
+
+    @Test("A client in Swift 6 mode, its warnings errors, uses all of the interface from actors, tasks and threads")
+    func client() throws {
+        let run = try Fixture.run("ClientFixture")
+        #expect(run.lines == ["main actor: done", "tasks: done", "worker: done"])
+        #expect(run.status == 0)
     }
 
     @Test("A process without a descriptor left runs its loops all the same, and says so once")
@@ -93,6 +131,7 @@ struct Fixture {
         let reason: String
     }
 
+    /// - Parameter environment: Assignments in the shell's words.
     static func run(
         _ name: String,
         _ argument: String = "",

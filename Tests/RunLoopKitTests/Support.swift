@@ -59,6 +59,11 @@ final class TestThread: Sendable {
         handle = Mutex(thread)
     }
 
+    /// Nobody joins it any more: it leaves nothing behind by itself.
+    deinit {
+        if let thread = handle.withLock({ $0.take() }) { pthread_detach(thread) }
+    }
+
     /// Waits until the thread and everything that ends with it are over.
     func join() {
         let thread = handle.withLock { $0.take() }

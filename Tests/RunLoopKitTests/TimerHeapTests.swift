@@ -2,59 +2,214 @@ import Testing
 
 @testable import RunLoopKit
 
-/// The heap alone, against a sorted array.
+/// The heap, a clock's schedule and a mode's queue alone, against sorted arrays.
 struct TimerHeapTests {
-    @Test(
-        "R41: any sequence of adding, removing, moving and withdrawing leaves the heap in firing order",
-        arguments: 0..<50
-    )
-    func matchesSortedArray(seed: Int) {
+    @Test("R41: any sequence of adding, removing and taking leaves the heap in firing order", arguments: 0..<50)
+    func heapMatchesSortedArray(seed: Int) {
         var random = SmallRandom(seed: UInt64(seed))
         var heap = TimerHeap()
-        var model: [Model] = []
-        for step in 0..<300 {
-            let date = MonotonicInstant(nanoseconds: UInt64.random(in: 0..<40, using: &random))
-            switch model.isEmpty ? 0 : Int.random(in: 0..<5, using: &random) {
-            case 0, 1:
-                let timer = EventTimer(at: date, order: Int.random(in: 0..<3, using: &random)) { _ in }
-                let ticket = heap.insert(timer, at: date)
-                model.append(Model(timer: timer, ticket: ticket, date: date, sequence: step))
-            case 2:
-                let gone = model.remove(at: Int.random(in: model.indices, using: &random))
-                #expect(heap.remove(gone.ticket) === gone.timer)
+        var model: [TimerKey] = []
+        for step in 0..<400 {
+            switch Int.random(in: 0..<5, using: &random) {
+            case 0, 1, 2:
+                let used = Set(model.map(\.ticket))
+                guard let ticket = (0..<64).first(where: { !used.contains($0) }) else { continue }
+                let key = TimerKey.random(ticket: ticket, sequence: UInt64(step), using: &random)
+                heap.insert(key)
+                model.append(key)
             case 3:
-                let index = Int.random(in: model.indices, using: &random)
-                model[index].date = date
-                heap.place(model[index].ticket, at: date)
+                let ticket = UInt32.random(in: 0..<70, using: &random)
+                let index = model.firstIndex { $0.ticket == ticket }
+                let wasHere = heap.remove(ticket)
+                #expect(wasHere == (index != nil))
+                if let index { model.remove(at: index) }
             default:
-                let index = Int.random(in: model.indices, using: &random)
-                model[index].date = nil
-                heap.withdraw(model[index].ticket)
+                let limit = UInt64.random(in: 0..<40, using: &random)
+                let first = model.filter { $0.date <= limit }.min(by: <)
+                let popped = heap.popFirst(upTo: limit)
+                #expect(popped?.ticket == first?.ticket)
+                model.removeAll { $0.ticket == first?.ticket }
             }
-            let now = MonotonicInstant(nanoseconds: UInt64.random(in: 0..<40, using: &random))
-            var due: [EventTimer] = []
-            heap.collectDue(at: now, into: &due)
-            let expected = model.filter { $0.date.map { $0 <= now } ?? false }.sorted()
-            #expect(due.map(ObjectIdentifier.init) == expected.map { ObjectIdentifier($0.timer) })
-            #expect(heap.earliest == model.compactMap(\.date).min() ?? .distantFuture)
+            #expect(heap.first?.ticket == model.min(by: <)?.ticket)
+            #expect(heap.earliest == model.map(\.date).min() ?? .max)
+            #expect(heap.isEmpty == model.isEmpty)
         }
     }
 
-    private struct Model: Comparable {
-        let timer: EventTimer
-        let ticket: Int
-        /// Nil while withdrawn.
-        var date: MonotonicInstant?
-        let sequence: Int
-
-        static func == (left: Model, right: Model) -> Bool { left.timer === right.timer }
-
-        static func < (left: Model, right: Model) -> Bool {
-            let far = MonotonicInstant.distantFuture
-            return (left.date ?? far, left.timer.order, left.sequence) < (
-                right.date ?? far, right.timer.order, right.sequence
-            )
+    @Test(
+        "R46: a schedule knows the earliest fire date and the earliest deadline of any set of timers",
+        arguments: 0..<50
+    )
+    func scheduleMatchesSortedArray(seed: Int) {
+        var random = SmallRandom(seed: UInt64(seed))
+        var schedule = TimerSchedule()
+        var model: [(key: TimerKey, tolerance: UInt64)] = []
+        for step in 0..<300 {
+            switch model.isEmpty ? 0 : Int.random(in: 0..<4, using: &random) {
+            case 0, 1:
+                let key = TimerKey.random(ticket: UInt32(step), sequence: UInt64(step), using: &random)
+                let tolerance: UInt64 = .random(in: 0..<2, using: &random) * .random(in: 0..<60, using: &random)
+                schedule.insert(key, tolerance: tolerance)
+                model.append((key, tolerance))
+            case 2:
+                let gone = model.remove(at: Int.random(in: model.indices, using: &random))
+                let removals = [schedule.remove(gone.key.ticket), schedule.remove(gone.key.ticket)]
+                #expect(removals == [true, false])
+            default:
+                let limit = UInt64.random(in: 0..<40, using: &random)
+                let first = model.map(\.key).filter { $0.date <= limit }.min(by: <)
+                let popped = schedule.popFirst(upTo: limit)
+                #expect(popped?.ticket == first?.ticket)
+                model.removeAll { $0.key.ticket == first?.ticket }
+            }
+            #expect(schedule.first?.ticket == model.map(\.key).min(by: <)?.ticket)
+            #expect(schedule.earliestFire == model.map(\.key.date).min() ?? .max)
+            #expect(schedule.earliestDeadline == model.map { $0.key.date + $0.tolerance }.min() ?? .max)
+            #expect(schedule.isEmpty == model.isEmpty)
         }
+    }
+
+    @Test(
+        "R41, R43, R49: passes over any sequence of changes, with the wall clock stepped at will, find what is due in order",
+        arguments: 0..<100
+    )
+    func queueMatchesModel(seed: Int) {
+        var run = QueueRun(seed: UInt64(seed))
+        for _ in 0..<300 { run.step() }
+    }
+
+    @Test("R49: a translation between the clocks keeps the far ends, and stops at zero")
+    func translation() {
+        let now = ClockReading(monotonic: 100, wall: 1_000)
+        #expect(now.monotonic(ofWall: 1_050) == 150)
+        #expect(now.monotonic(ofWall: 950) == 50)
+        #expect(now.monotonic(ofWall: 0) == 0)
+        #expect(now.monotonic(ofWall: .max) == .max)
+        #expect(now.wall(ofMonotonic: 50) == 950)
+        #expect(now.wall(ofMonotonic: .max - 1) == .max)
+    }
+}
+
+extension TimerKey {
+    fileprivate static func random(ticket: UInt32, sequence: UInt64, using random: inout SmallRandom) -> TimerKey {
+        TimerKey(
+            date: .random(in: 0..<40, using: &random),
+            sequence: sequence,
+            order: .random(in: 0..<3, using: &random),
+            ticket: ticket
+        )
+    }
+}
+
+/// A queue and a plain list of what should be in it, changed alike.
+private struct QueueRun {
+    private struct Member {
+        let timer: EventTimer
+        let ticket: UInt32
+        let order: Int32
+        let sequence: Int
+        /// Nil while withdrawn.
+        var date: TimerDate?
+        /// When the pass that found it due was made; nil if it waits for none.
+        var dueDate: UInt64?
+    }
+
+    private var random: SmallRandom
+    private var queue = TimerQueue()
+    private var model: [Member] = []
+    private var added = 0
+    private var now = ClockReading(monotonic: 10_000, wall: 5_000)
+
+    init(seed: UInt64) { random = SmallRandom(seed: seed) }
+
+    mutating func step() {
+        now.monotonic += .random(in: 0..<5, using: &random)
+        now.wall = .random(in: 0..<20, using: &random) == 0 ? .random(in: 4_000..<6_000, using: &random) : now.wall + 2
+        switch model.isEmpty ? 0 : Int.random(in: 0..<8, using: &random) {
+        case 0, 1, 2: insert()
+        case 3: queue.remove(model.remove(at: anyIndex()).ticket)
+        case 4:
+            let index = anyIndex()
+            model[index].date = anyDate()
+            model[index].dueDate = nil
+            place(index)
+        case 5:
+            let index = anyIndex()
+            model[index].date = nil
+            model[index].dueDate = nil
+            queue.withdraw(model[index].ticket)
+        case 6: collect()
+        default: take()
+        }
+        checkOutlook()
+    }
+
+    private mutating func insert() {
+        let order = Int32.random(in: 0..<3, using: &random)
+        let timer = EventTimer(at: .now) { _ in }
+        model.append(
+            Member(timer: timer, ticket: queue.insert(timer), order: order, sequence: added, date: anyDate())
+        )
+        added += 1
+        place(model.count - 1)
+    }
+
+    private mutating func place(_ index: Int) {
+        guard let date = model[index].date else { return }
+        queue.place(model[index].ticket, at: date, order: model[index].order)
+    }
+
+    private mutating func anyIndex() -> Int { .random(in: model.indices, using: &random) }
+
+    private mutating func anyDate() -> TimerDate {
+        let clock: TimerDate.Clock = Bool.random(using: &random) ? .monotonic : .wall
+        let base = now.time(on: clock) - 20
+        return TimerDate(
+            clock: clock,
+            nanoseconds: base + .random(in: 0..<60, using: &random),
+            tolerance: .random(in: 0..<2, using: &random) * .random(in: 0..<30, using: &random)
+        )
+    }
+
+    private mutating func collect() {
+        queue.collectDue(at: now)
+        for index in model.indices {
+            guard let date = model[index].date, date.nanoseconds <= now.time(on: date.clock) else { continue }
+            model[index].dueDate = monotonic(date)
+            model[index].date = nil
+        }
+    }
+
+    private mutating func take() {
+        let waiting = model.indices.filter { model[$0].dueDate != nil }
+        let first = waiting.min { key(model[$0]) < key(model[$1]) }
+        let taken = queue.takeDue()
+        #expect(taken === first.map { model[$0].timer })
+        if let first { model[first].dueDate = nil }
+    }
+
+    private func key(_ member: Member) -> (UInt64, Int32, Int) {
+        (member.dueDate ?? .max, member.order, member.sequence)
+    }
+
+    private func monotonic(_ date: TimerDate) -> UInt64 {
+        date.clock == .wall ? now.monotonic(ofWall: date.nanoseconds) : date.nanoseconds
+    }
+
+    private func checkOutlook() {
+        let dates = model.compactMap(\.date)
+        let waiting = model.compactMap(\.dueDate).min() ?? .max
+        let outlook = queue.outlook
+        let fires = dates.map { monotonic($0) } + [waiting]
+        #expect(outlook.earliestFire(at: now) == fires.min())
+        let deadlines = dates.map { date in
+            var late = date
+            late.nanoseconds += date.tolerance
+            return monotonic(late)
+        }
+        #expect(outlook.earliestDeadline(at: now) == (deadlines + [waiting]).min())
+        #expect(outlook.hasWallClockTimers == dates.contains { $0.clock == .wall })
+        #expect(queue.timers.count == model.count)
     }
 }
 

@@ -80,6 +80,13 @@ static inline uint32_t run_loop_generation(void) {
 /// Whether `thread` is the one that called fork: the only one that this process has of its parent's. Not in generation 0.
 bool run_loop_survived_fork(pthread_t thread);
 
+/// A new timerfd that becomes readable when CLOCK_REALTIME is set, and at no time else; non-blocking, closed on exec; the caller owns it.
+/// -1 and errno if the process has no descriptors left.
+int run_loop_make_clock_fd(void);
+
+/// Makes the descriptor from `run_loop_make_clock_fd` wait for the next time the clock is set. Async-signal-safe; leaves errno alone.
+void run_loop_rearm_clock_fd(int fd);
+
 /// The kernel's id of the main thread: that of the process. Async-signal-safe.
 int32_t run_loop_main_tid(void);
 
@@ -99,6 +106,22 @@ int run_loop_stack_bounds(pthread_t thread, uintptr_t *low, uintptr_t *high);
 
 /// Copies the name of the thread `tid` of this process, NUL-terminated. False if there is no such thread. Allocates nothing.
 bool run_loop_thread_name(int32_t tid, char name[_Nonnull 16]);
+
+/// Opens the latch `word` (0 closed, 1 open) for good, and wakes all who wait for it. What the caller did before is visible to who
+/// sees it open. The caller owns the word, which must outlive the call. Async-signal-safe; leaves errno alone.
+void run_loop_latch_open(uint32_t *word);
+
+/// Waits until the latch is open, or CLOCK_MONOTONIC has reached `deadline_ns` (UINT64_MAX: for ever). Whether it is open. Goes on
+/// after signals; leaves errno alone.
+bool run_loop_latch_wait(uint32_t *word, uint64_t deadline_ns);
+
+/// The same, in a frame of its own: a captured stack shows that the thread waits for a request that it made to another loop.
+bool event_run_loop_wait_for_a_perform_request(uint32_t *word, uint64_t deadline_ns);
+
+/// Starts a thread that runs `body(context)`, named before that. `name`: up to 15 bytes count. Its signal mask is the caller's, with
+/// all blocked besides but those a thread brings upon itself, and SIGPROF. Returns 0 and the thread, to be joined or detached, or
+/// an errno. Allocates.
+int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *_Nonnull context), void *context);
 
 /// Writes one line to stderr, prefixed with the module's name. Async-signal-safe.
 void run_loop_complain(const char *message);
@@ -135,6 +158,10 @@ void event_run_loop_is_calling_out_to_a_source0(run_loop_callout call, void *con
 void event_run_loop_is_calling_out_to_a_descriptor_source(run_loop_callout call, void *context);
 /// Runs a timer.
 void event_run_loop_is_calling_out_to_a_timer(run_loop_callout call, void *context);
+/// Runs a perform request.
+void event_run_loop_is_calling_out_to_a_perform_request(run_loop_callout call, void *context);
+/// Runs a Swift task's job.
+void event_run_loop_is_running_a_task(run_loop_callout call, void *context);
 
 /// Drains the main dispatch queue, and with it the main actor: does what is there now; work that comes meanwhile makes the eventfd
 /// ready again. Main thread only. A frame with a name that lasts, like the callouts'.

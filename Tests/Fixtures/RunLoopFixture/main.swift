@@ -250,6 +250,8 @@ func frames() {
     loop.run(for: .zero)
     DispatchQueue.main.async { say("main queue: \(loopFrame())") }
     loop.run(for: .seconds(60), returnAfterSourceHandled: true)
+    Task(executorPreference: loop) { say("task: \(loopFrame())") }
+    loop.run(for: .zero)
     signal(SIGALRM) { _ in
         say("wait: \(loopFrame())")
         EventRunLoop.main.stop()
@@ -269,6 +271,8 @@ func loopFrame() -> String {
     let drain: @convention(c) () -> Void = event_run_loop_is_servicing_the_main_dispatch_queue
     let wait: @convention(c) (Int32, UnsafeMutablePointer<epoll_event>, Int32, Int64) -> Int32 =
         unsafe event_run_loop_wait
+    let requestWait: @convention(c) (UnsafeMutablePointer<UInt32>, UInt64) -> Bool =
+        unsafe event_run_loop_wait_for_a_perform_request
     let starts = unsafe [
         "event_run_loop_is_calling_out_to_an_observer": start(event_run_loop_is_calling_out_to_an_observer),
         "event_run_loop_is_calling_out_to_a_block": start(event_run_loop_is_calling_out_to_a_block),
@@ -276,6 +280,10 @@ func loopFrame() -> String {
         "event_run_loop_is_calling_out_to_a_descriptor_source":
             start(event_run_loop_is_calling_out_to_a_descriptor_source),
         "event_run_loop_is_calling_out_to_a_timer": start(event_run_loop_is_calling_out_to_a_timer),
+        "event_run_loop_is_calling_out_to_a_perform_request":
+            start(event_run_loop_is_calling_out_to_a_perform_request),
+        "event_run_loop_wait_for_a_perform_request": UInt(bitPattern: unsafeBitCast(requestWait, to: Int.self)),
+        "event_run_loop_is_running_a_task": start(event_run_loop_is_running_a_task),
         "event_run_loop_is_servicing_the_main_dispatch_queue": UInt(bitPattern: unsafeBitCast(drain, to: Int.self)),
         "event_run_loop_wait": UInt(bitPattern: unsafeBitCast(wait, to: Int.self)),
     ]
@@ -318,6 +326,7 @@ func noDescriptors() {
             // Not by libdispatch, which traps without descriptors.
             var thread = pthread_t()
             _ = unsafe pthread_create(&thread, nil, { _ in unsafe wakeMainToStop() }, nil)
+            pthread_detach(thread)
         }
     )
     say("\(loop.run(for: .seconds(60)))")
@@ -364,7 +373,7 @@ func openDescriptors() -> Int {
     return count
 }
 
-switch CommandLine.arguments.dropFirst().first {
+switch CommandLine.arguments.dropFirst().first ?? preloadedScenario {
 case "main-queue": mainQueue()
 case "other-mode": otherMode()
 case "nested-in-drain": nestedInDrain()
@@ -373,12 +382,18 @@ case "fairness": fairness()
 case "busy-main": busyMain()
 case "thread-facts": threadFacts()
 case "frames": frames()
+case "request-frames": requestFrames()
+case "no-threads": noThreads()
+case "workers": workers()
 case "threads": threads()
 case "no-descriptors": noDescriptors()
+case "clock-steps": clockSteps()
+case "no-clock-descriptor": noClockDescriptor()
 case "idle": idle()
 case "wakes": wakes()
 case "turns": turns(onMain: true)
 case "turns-elsewhere": turns(onMain: false)
+case "foreign": foreignScenario()
 default:
     say("unknown scenario")
     exit(64)

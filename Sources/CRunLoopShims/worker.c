@@ -1,0 +1,44 @@
+#define _GNU_SOURCE
+#include "CRunLoopShims.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct start {
+    void (*body)(void *context);
+    void *context;
+    char name[16];
+};
+
+static void *run(void *argument) {
+    struct start start = *(struct start *)argument;
+    free(argument);
+    pthread_setname_np(pthread_self(), start.name);
+    start.body(start.context);
+    return NULL;
+}
+
+// What a worker leaves to other threads: all but what a thread brings upon itself, and what profilers and captures of stacks send.
+// The same choice as libdispatch makes for its threads.
+static void deferred_signals(sigset_t *mask) {
+    static const int open[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPIPE, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP};
+    sigfillset(mask);
+    for (size_t i = 0; i < sizeof open / sizeof *open; i++) { sigdelset(mask, open[i]); }
+}
+
+int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *), void *context) {
+    struct start *start = malloc(sizeof *start);
+    if (start == NULL) { return ENOMEM; }
+    *start = (struct start){.body = body, .context = context};
+    strncpy(start->name, name, sizeof start->name - 1);
+    // The mask is inherited: set it here, so that there is no moment in which the new thread takes a signal.
+    sigset_t mask, before;
+    deferred_signals(&mask);
+    pthread_sigmask(SIG_BLOCK, &mask, &before);
+    int error = pthread_create(thread, NULL, run, start);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0) { free(start); }
+    return error;
+}

@@ -1,0 +1,174 @@
+internal import Synchronization
+
+extension EventRunLoop {
+    /// Does `body` once, on the loop's thread, when the loop is about to sleep or its run ends: late, and once for all the changes of a
+    /// turn, as user interfaces lay out and commit, and pools are drained. Any thread.
+    ///
+    /// Until `body` has begun, doing this again with the same key replaces `body`, which keeps its place. What is asked for while such
+    /// work is being done is done in the next turn, for which the loop stays awake. Work keeps no mode from being empty, and is not
+    /// done for a run that is refused because of that; if the loop's thread ends first, it is released.
+    ///
+    /// A loop that always has a signalled source or a request never comes to its rest: see `limit`.
+    ///
+    /// - Parameters:
+    ///   - key: Names the work in this loop: a string, an `ObjectIdentifier`.
+    ///   - order: Among the loop's observers, lower first (R38). `Int.min` is before, `Int.max` after all else. Work of one order is done
+    ///     in the order in which it was asked for. Use few: each that was ever used keeps an observer on the loop.
+    ///   - activities: When. With `beforeWaiting` alone it is work for an idle loop: a run that ends takes no time for it.
+    ///   - mode: A mode, or all common ones.
+    ///   - limit: If the loop has not come to it after this time, it is done at the beginning of a turn. Nil for no limit.
+    public func performBeforeWaiting(
+        _ key: some Hashable & Sendable,
+        order: Int = 0,
+        at activities: Activity = [.beforeWaiting, .exit],
+        inMode mode: Mode = .common,
+        atLatest limit: Duration? = nil,
+        _ body: @escaping @Sendable () -> Void
+    ) {
+        let deadline = limit.map { MonotonicInstant.now.advanced(by: $0) }
+        let lane = BeforeSleepWork.Lane(order: order, activities: activities, mode: mode, isLimited: limit != nil)
+        switch beforeSleep.put(body, for: BeforeSleepWork.Key(base: key), in: lane, deadline: deadline) {
+        case .refused: return Complaint.loopEnded.make()
+        case .replaced: return
+        case .added: break
+        case .addedToNewLane: add(beforeSleep.observer(of: lane), to: mode)
+        }
+        // On its own thread the loop comes by without a wake-up, unless it may just have come by.
+        if !isOnOwnThread || heartbeat.pulse.phase == .beforeWaiting { wake.post() }
+    }
+
+    /// Frees the work of that key without doing it, if it has not begun; says whether it had not. Any thread.
+    @discardableResult
+    public func cancelBeforeWaiting(_ key: some Hashable & Sendable) -> Bool {
+        beforeSleep.remove(BeforeSleepWork.Key(base: key))
+    }
+}
+
+/// The work that a loop does once before it sleeps. One observer of the loop does all that has the same lane.
+final class BeforeSleepWork: Sendable {
+    struct Lane: Hashable, Sendable {
+        let order: Int
+        let activities: EventRunLoop.Activity
+        let mode: EventRunLoop.Mode
+        let isLimited: Bool
+    }
+
+    struct Key: Hashable, Sendable {
+        let base: any Hashable & Sendable
+
+        static func == (left: Key, right: Key) -> Bool { AnyHashable(left.base) == AnyHashable(right.base) }
+        func hash(into hasher: inout Hasher) { base.hash(into: &hasher) }
+    }
+
+    enum Reception {
+        case refused
+        case replaced
+        case added
+        case addedToNewLane
+    }
+
+    private struct Work: Sendable {
+        let lane: Lane
+        /// Its place; one that stands in a queue with another number is gone.
+        let number: UInt64
+        var body: @Sendable () -> Void
+    }
+
+    private struct Queue: Sendable {
+        var keys: [(key: Key, number: UInt64)] = []
+        var begin = 0
+        /// The earliest of those that came since the lane was last worked through.
+        var deadline = MonotonicInstant.distantFuture
+
+        mutating func append(_ key: Key, number: UInt64, deadline: MonotonicInstant) {
+            keys.append((key, number))
+            self.deadline = min(self.deadline, deadline)
+        }
+    }
+
+    private struct State: Sendable {
+        var works: [Key: Work] = [:]
+        var queues: [Lane: Queue] = [:]
+        var nextNumber: UInt64 = 0
+        var isClosed = false
+    }
+
+    private let state = Mutex(State())
+
+    var count: Int { state.withLock { $0.works.count } }
+
+    func put(
+        _ body: @escaping @Sendable () -> Void,
+        for key: Key,
+        in lane: Lane,
+        deadline: MonotonicInstant?
+    ) -> Reception {
+        let deadline = deadline ?? .distantFuture
+        let (reception, former): (Reception, Work?) = state.withLock { state in
+            guard !state.isClosed else { return (.refused, nil) }
+            let former = state.works[key]
+            if former?.lane == lane {
+                state.works[key]?.body = body
+                return (.replaced, former)
+            }
+            state.works[key] = Work(lane: lane, number: state.nextNumber, body: body)
+            let isNew = state.queues[lane] == nil
+            state.queues[lane, default: Queue()].append(key, number: state.nextNumber, deadline: deadline)
+            state.nextNumber += 1
+            return (isNew ? .addedToNewLane : .added, former)
+        }
+        // What was replaced is released out here.
+        _ = consume former
+        return reception
+    }
+
+    func remove(_ key: Key) -> Bool {
+        let work = state.withLock { $0.works.removeValue(forKey: key) }
+        return work != nil
+    }
+
+    func observer(of lane: Lane) -> LoopObserver {
+        let activities = lane.isLimited ? lane.activities.union(.beforeTimers) : lane.activities
+        return LoopObserver(activities: activities, order: lane.order) { [self] _, activity in
+            if lane.activities.contains(activity) || isLate(lane) { doAll(of: lane) }
+        }
+    }
+
+    private func isLate(_ lane: Lane) -> Bool {
+        state.withLock { $0.queues[lane]?.deadline.hasPassed ?? false }
+    }
+
+    /// What comes meanwhile is for the next turn.
+    private func doAll(of lane: Lane) {
+        let end = state.withLock { state in
+            state.queues[lane]?.deadline = .distantFuture
+            return state.nextNumber
+        }
+        while let body = takeFirst(of: lane, before: end) { body() }
+    }
+
+    private func takeFirst(of lane: Lane, before end: UInt64) -> (@Sendable () -> Void)? {
+        state.withLock { state in
+            guard var queue = state.queues.removeValue(forKey: lane) else { return nil }
+            defer { state.queues[lane] = queue }
+            while queue.begin < queue.keys.count, queue.keys[queue.begin].number < end {
+                let (key, number) = queue.keys[queue.begin]
+                queue.begin += 1
+                guard state.works[key]?.number == number else { continue }
+                return state.works.removeValue(forKey: key)?.body
+            }
+            queue.keys.removeFirst(queue.begin)
+            queue.begin = 0
+            return nil
+        }
+    }
+
+    /// The loop has ended: frees what is there, and takes no more.
+    func close() {
+        let works = state.withLock { state in
+            defer { state = State(isClosed: true) }
+            return state.works
+        }
+        _ = consume works
+    }
+}

@@ -1,0 +1,74 @@
+internal import Synchronization
+
+/// One perform after a delay (R53), to be cancelled by.
+public struct DelayedPerform: Sendable {
+    private let timer: EventTimer
+    private let performs: DelayedPerforms
+
+    init(_ timer: EventTimer, of performs: DelayedPerforms) {
+        self.timer = timer
+        self.performs = performs
+    }
+
+    /// Whether it is still to come, or runs just now. Any thread.
+    public var isPending: Bool { timer.isValid }
+
+    /// Sees that it does not run, and frees its body, if it has not begun. Any thread; a second time does nothing.
+    public func cancel() {
+        performs.forget(timer)
+        timer.invalidate()
+    }
+}
+
+/// A loop's performs after a delay, by their targets.
+final class DelayedPerforms: Sendable {
+    private typealias Timers = [ObjectIdentifier: EventTimer]
+
+    private struct State: Sendable {
+        /// Nil is the target of those that have none.
+        var targets: [ObjectIdentifier?: Timers] = [:]
+        var targetsOfTimers: [ObjectIdentifier: ObjectIdentifier?] = [:]
+        var isClosed = false
+    }
+
+    private let state = Mutex(State())
+
+    /// False if the loop has ended; then the timer is not kept.
+    func record(_ timer: EventTimer, target: ObjectIdentifier?) -> Bool {
+        state.withLock { state in
+            guard !state.isClosed else { return false }
+            let id = ObjectIdentifier(timer)
+            state.targets[target, default: [:]][id] = timer
+            state.targetsOfTimers[id] = .some(target)
+            return true
+        }
+    }
+
+    /// The timer fires, or was cancelled. Released by the caller.
+    func forget(_ timer: EventTimer) {
+        state.withLock { state in
+            let id = ObjectIdentifier(timer)
+            guard let target = state.targetsOfTimers.removeValue(forKey: id) else { return }
+            state.targets[target]?[id] = nil
+            if state.targets[target]?.isEmpty == true { state.targets[target] = nil }
+        }
+    }
+
+    func cancelAll(of target: ObjectIdentifier) {
+        let timers: Timers = state.withLock { state in
+            let timers = state.targets.removeValue(forKey: target) ?? [:]
+            for id in timers.keys { state.targetsOfTimers[id] = nil }
+            return timers
+        }
+        for timer in timers.values { timer.invalidate() }
+    }
+
+    /// The loop has ended: frees the bodies.
+    func close() {
+        let targets = state.withLock { state in
+            defer { state = State(isClosed: true) }
+            return state.targets
+        }
+        for timer in targets.values.flatMap(\.values) { timer.invalidate() }
+    }
+}

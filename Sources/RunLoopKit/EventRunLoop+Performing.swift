@@ -1,0 +1,154 @@
+internal import Synchronization
+
+// Perform requests, the run loop's way to have work done on its thread and to know of it (R52). A block of `perform` is lighter, runs
+// earlier in the turn, and keeps no count; a request is handled like a signalled source, and can be waited for.
+extension EventRunLoop {
+    /// Asks the loop to run `body` once, in whichever of the modes it runs first, and wakes it (R52). Any thread.
+    ///
+    /// Requests are served first in, first out, all that a mode has in one turn, before that turn's signalled sources; what a request
+    /// asks for comes in the next turn. They count as a source handled (R19). If the loop ends first, `body` is released unrun.
+    ///
+    /// - Parameter modes: At least one. By default all common modes.
+    public func performRequest(inModes modes: [Mode] = [.common], _ body: @escaping @Sendable () -> Void) {
+        let request = PerformRequest(modes: matchable(modes), body: body)
+        if !post(request) { Complaint.loopEnded.make() }
+    }
+
+    /// Has the loop run `body`, and waits until it is done (R52). Any thread; on the loop's own, `body` runs at once. In an async
+    /// function the other overload is taken, which holds up no thread.
+    ///
+    /// Two loops that wait for each other wait for ever: give a timeout where that can be.
+    ///
+    /// - Parameters:
+    ///   - modes: At least one. By default all common modes.
+    ///   - timeout: How long the request may wait to be begun; nil for ever. Once begun, it is waited for to its end.
+    /// - Returns: What `body` returns.
+    /// - Throws: What `body` throws; ``RunLoopError`` `requestTimedOut` if it was withdrawn, never to run; `loopEnded` if the loop's
+    ///   thread has ended, before `body` began or in its middle.
+    @available(*, noasync, message: "In an async function, await the call.")
+    public func performAndWait<Value: Sendable>(
+        inModes modes: [Mode] = [.common],
+        timeout: Duration? = nil,
+        _ body: @escaping @Sendable () throws -> Value
+    ) throws -> Value {
+        if isOnOwnThread { return try body() }
+        let deadline = timeout.map { MonotonicInstant.now.advanced(by: $0) } ?? .distantFuture
+        let reply = Reply<Value>()
+        let request = try ask(modes, reply, body)
+        if !reply.wait(until: deadline) {
+            if requests.withdraw(request) { throw RunLoopError(.requestTimedOut) }
+            _ = reply.wait(until: .distantFuture)
+        }
+        return try reply.value()
+    }
+
+    /// Has the loop run `body`, and suspends until it is done (R52). If the task is cancelled before `body` has begun, the request is
+    /// withdrawn.
+    ///
+    /// - Parameter modes: At least one. By default all common modes.
+    /// - Returns: What `body` returns.
+    /// - Throws: What `body` throws; ``RunLoopError`` `loopEnded` as in the overload that blocks; `CancellationError`.
+    public func performAndWait<Value: Sendable>(
+        inModes modes: [Mode] = [.common],
+        _ body: @escaping @Sendable () throws -> Value
+    ) async throws -> Value {
+        let reply = Reply<Value>()
+        let request = try ask(modes, reply, body)
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { reply.resume($0) }
+        } onCancel: {
+            guard requests.withdraw(request) else { return }
+            reply.put(.failure(CancellationError()))
+            reply.open()
+        }
+    }
+
+    private func ask<Value: Sendable>(
+        _ modes: [Mode],
+        _ reply: Reply<Value>,
+        _ body: @escaping @Sendable () throws -> Value
+    ) throws(RunLoopError) -> PerformRequest {
+        let request = PerformRequest(
+            modes: matchable(modes),
+            completion: { ending in
+                if ending == .loopEnded { reply.put(.failure(RunLoopError(.loopEnded))) }
+                reply.open()
+            },
+            body: { reply.put(Result(catching: body)) }
+        )
+        guard post(request) else { throw RunLoopError(.loopEnded) }
+        return request
+    }
+
+    private func post(_ request: PerformRequest) -> Bool {
+        guard !isOfParent, requests.append(request) else { return false }
+        wake.post()
+        return true
+    }
+
+    /// Makes the modes, as adding an item does (R4): a request keeps a mode from being empty.
+    private func matchable(_ modes: [Mode]) -> BlockQueue.Modes {
+        precondition(!modes.isEmpty, "A perform request names at least one mode.")
+        table.withLock { table in
+            for mode in modes where mode != .common { _ = table.mode(mode) }
+        }
+        return modes.count == 1 ? BlockQueue.Modes(modes[0]) : .named(Set(modes))
+    }
+
+    /// Serves the requests that wait for a mode; says whether there was one. The loop's thread.
+    func serveRequests(in mode: LoopMode) -> Bool {
+        let batch = requests.waiting(for: mode)
+        guard !batch.isEmpty else { return false }
+        var served = false
+        // A nested run may have served some of them meanwhile, and a caller withdrawn one.
+        for request in batch where request.serve() { served = true }
+        requests.sweep()
+        return served
+    }
+}
+
+/// Where a caller waits for what its request comes to. The loop's thread puts and opens, the caller takes.
+private final class Reply<Value: Sendable>: Sendable {
+    private struct State: Sendable {
+        var outcome: Result<Value, any Error>?
+        var isOpen = false
+        var continuation: CheckedContinuation<Value, any Error>?
+    }
+
+    private let state = Mutex(State())
+    private let latch = Latch()
+
+    /// The first one counts.
+    func put(_ outcome: Result<Value, any Error>) {
+        state.withLock { state in
+            if state.outcome == nil { state.outcome = outcome }
+        }
+    }
+
+    /// Lets the caller go. There is an outcome by now.
+    func open() {
+        let continuation = state.withLock { state in
+            state.isOpen = true
+            return state.continuation.take()
+        }
+        latch.open()
+        if let continuation { resume(continuation) }
+    }
+
+    func wait(until deadline: MonotonicInstant) -> Bool { latch.waitForRequest(until: deadline) }
+
+    func resume(_ continuation: CheckedContinuation<Value, any Error>) {
+        let outcome: Result<Value, any Error>? = state.withLock { state in
+            if !state.isOpen { state.continuation = continuation }
+            return state.isOpen ? state.outcome : nil
+        }
+        if let outcome { continuation.resume(with: outcome) }
+    }
+
+    func value() throws -> Value {
+        guard let outcome = state.withLock({ $0.outcome }) else {
+            preconditionFailure("A perform request was over without an outcome.")
+        }
+        return try outcome.get()
+    }
+}

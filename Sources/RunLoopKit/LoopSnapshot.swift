@@ -1,0 +1,144 @@
+/// What a loop is doing and what is in its modes, for a person who debugs or a program that looks on: what the platform's debugger gives
+/// (R62). Each mode is as it was at one moment.
+///
+/// Its ``description`` is that of the loop; its ``json`` has the shape below, with names in snake case. Members may be added to it; none
+/// will go or change its meaning. Times are CLOCK_MONOTONIC in nanoseconds.
+///
+///     {"loop": "main", "thread": 4711, "time_ns": 99, "phase": "waiting", "turn": 42, "current_mode": "default",
+///      "common_modes": ["default"], "queued_blocks": 0, "perform_requests": 0, "before_waiting_work": 0,
+///      "modes": [{"name": "default", "common": true,
+///                 "sources": [{"order": 0, "signalled": false, "valid": true}],
+///                 "descriptors": [{"descriptor": 7, "interest": ["readable"], "edge_triggered": false, "valid": true}],
+///                 "timers": [{"order": 0, "next_fire_ns": 199, "fires_in_ns": 100, "interval_ns": 0,
+///                             "tolerance_ns": 0, "wall_clock": false, "valid": true}],
+///                 "observers": [{"order": 0, "activities": ["entry", "exit"], "repeats": true, "valid": true}]}]}
+///
+/// `thread` and `current_mode` are null if there is none, a timer's dates if it never fires.
+public struct LoopSnapshot: Sendable, Hashable, Codable {
+    /// See ``EventRunLoop/label``.
+    public var loop: String
+    /// The kernel's id of the loop's thread.
+    public var thread: Int32?
+    /// When it was taken.
+    public var timeNanoseconds: UInt64
+    /// The name of the ``LoopPhase``.
+    public var phase: String
+    public var turn: UInt64
+    public var currentMode: String?
+    public var commonModes: [String]
+    /// Blocks of `perform` that have not run, of all modes.
+    public var queuedBlocks: Int
+    /// Perform requests that have not begun, of all modes.
+    public var performRequests: Int
+    /// Pieces of work that are to be done before the loop waits.
+    public var beforeWaitingWork: Int
+    /// In the order in which the modes came to be.
+    public var modes: [Mode]
+
+    public struct Mode: Sendable, Hashable, Codable {
+        public var name: String
+        public var isCommon: Bool
+        /// Signalled by hand; by order.
+        public var sources: [Source]
+        public var descriptors: [Descriptor]
+        /// By fire date.
+        public var timers: [Timer]
+        /// In the order in which they are called.
+        public var observers: [Observer]
+    }
+
+    public struct Source: Sendable, Hashable, Codable {
+        public var order: Int
+        public var isSignalled: Bool
+        public var isValid: Bool
+    }
+
+    public struct Descriptor: Sendable, Hashable, Codable {
+        public var descriptor: Int32
+        public var interest: [String]
+        public var isEdgeTriggered: Bool
+        public var isValid: Bool
+    }
+
+    public struct Timer: Sendable, Hashable, Codable {
+        public var order: Int
+        /// Nil for the distant future: never.
+        public var nextFireNanoseconds: UInt64?
+        /// From the time of the snapshot; negative if it is late. Nil for never.
+        public var firesInNanoseconds: Int64?
+        /// Zero for a one-shot.
+        public var intervalNanoseconds: Int64
+        public var toleranceNanoseconds: Int64
+        /// Whether it moves when the wall clock is stepped.
+        public var followsWallClock: Bool
+        public var isValid: Bool
+    }
+
+    public struct Observer: Sendable, Hashable, Codable {
+        public var order: Int
+        public var activities: [String]
+        public var repeats: Bool
+        public var isValid: Bool
+    }
+}
+
+// MARK: - Text
+
+extension LoopSnapshot: CustomStringConvertible {
+    /// One line for the loop, one for what is queued if there is anything, and per mode one, and one for each of its items.
+    public var description: String {
+        let head = "EventRunLoop \(loop): \(phase) in \(currentMode ?? "no mode"), "
+        let common = "common modes: \(commonModes.joined(separator: ", "))"
+        return ([head + common] + queued + modes.map(\.description)).joined(separator: "\n")
+    }
+
+    private var queued: [String] {
+        let counts = [
+            ("blocks", queuedBlocks), ("perform requests", performRequests), ("work before waiting", beforeWaitingWork),
+        ]
+        let present = counts.filter { $0.1 > 0 }.map { "\($0.0) \($0.1)" }
+        return present.isEmpty ? [] : ["  queued: " + present.joined(separator: ", ")]
+    }
+}
+
+extension LoopSnapshot.Mode: CustomStringConvertible {
+    public var description: String {
+        let items: [any CustomStringConvertible] = sources + descriptors + timers + observers
+        let title = "  mode \(name)" + (isCommon ? ", common" : "")
+        return ([title] + items.map { "    \($0)" }).joined(separator: "\n")
+    }
+}
+
+extension LoopSnapshot.Source: CustomStringConvertible {
+    /// For example `source, order 0, signalled`.
+    public var description: String {
+        "source, order \(order)" + (isSignalled ? ", signalled" : "") + (isValid ? "" : ", invalid")
+    }
+}
+
+extension LoopSnapshot.Descriptor: CustomStringConvertible {
+    /// For example `descriptor 7, readable hangUp`.
+    public var description: String {
+        "descriptor \(descriptor), \(interest.joined(separator: " "))" + (isEdgeTriggered ? ", edge-triggered" : "")
+            + (isValid ? "" : ", invalid")
+    }
+}
+
+extension LoopSnapshot.Timer: CustomStringConvertible {
+    /// For example `timer, order 0, fires in 0.25 seconds, every 1.0 seconds, tolerance 0.1 seconds, by the wall clock`.
+    public var description: String {
+        let interval = intervalNanoseconds > 0 ? ", every \(Duration.nanoseconds(intervalNanoseconds))" : ""
+        let date = firesInNanoseconds.map { "fires in \(Duration.nanoseconds($0))" } ?? "fires never"
+        let tolerance = toleranceNanoseconds > 0 ? ", tolerance \(Duration.nanoseconds(toleranceNanoseconds))" : ""
+        return "timer, order \(order), " + date + interval + tolerance + (followsWallClock ? ", by the wall clock" : "")
+            + (isValid ? "" : ", invalid")
+    }
+}
+
+extension LoopSnapshot.Observer: CustomStringConvertible {
+    /// For example `observer, order 0, entry exit, once`.
+    public var description: String {
+        "observer, order \(order), \(activities.joined(separator: " "))" + (repeats ? "" : ", once")
+            + (isValid ? "" : ", invalid")
+    }
+}

@@ -1,0 +1,148 @@
+/// The timers of one mode. Guarded by the mode's lock.
+///
+/// A member has a ticket for as long as it is in the mode. It waits in a schedule, then among the due ones of a pass for its turn, and
+/// is in neither while it is called, or while another of its modes calls it.
+struct TimerQueue: Sendable {
+    private struct Member: Sendable {
+        /// Nil if the ticket is free.
+        var timer: EventTimer?
+        var sequence: UInt64
+        /// Index into `due`, or -1.
+        var dueIndex: Int32 = -1
+        /// The timer has left the mode, but not the loop, and still has its turn in the pass.
+        var hasLeft = false
+    }
+
+    private var members: [Member] = []
+    private var freeTickets: [UInt32] = []
+    private var nextSequence: UInt64 = 0
+    private var monotonic = TimerSchedule()
+    private var wall = TimerSchedule()
+    /// What a pass found due and has not come to yet, from `nextDue` on; sorted, with the dates in monotonic time. What was taken out
+    /// has no ticket.
+    private var due: [TimerKey] = []
+    private var nextDue = 0
+
+    private static let noTicket = UInt32.max
+    /// A pass over more gives its buffer back.
+    private static let keptDue = 1024
+
+    var timers: [EventTimer] { members.compactMap(\.timer) }
+
+    /// What the loop must know to sleep.
+    var outlook: TimerOutlook {
+        let waiting = nextDue < due.count ? due[nextDue].date : .max
+        return TimerOutlook(
+            fire: min(monotonic.earliestFire, waiting),
+            deadline: min(monotonic.earliestDeadline, waiting),
+            wallFire: wall.earliestFire,
+            wallDeadline: wall.earliestDeadline
+        )
+    }
+}
+
+// MARK: - Coming and going
+
+extension TimerQueue {
+    /// Takes the timer in, and returns its ticket. It is not in a schedule yet.
+    mutating func insert(_ timer: EventTimer) -> UInt32 {
+        let member = Member(timer: timer, sequence: nextSequence)
+        nextSequence += 1
+        if let free = freeTickets.popLast() {
+            members[Int(free)] = member
+            return free
+        }
+        precondition(members.count < Int32.max, "A mode can have two thousand million timers.")
+        members.append(member)
+        return UInt32(members.count - 1)
+    }
+
+    /// Gives the ticket back.
+    mutating func remove(_ ticket: UInt32) {
+        withdraw(ticket)
+        free(Int(ticket))
+    }
+
+    /// Gives the ticket back of a timer that stays on the loop in another mode. In a pass that has found it due it keeps its turn (R43).
+    mutating func leave(_ ticket: UInt32) {
+        guard members[Int(ticket)].dueIndex >= 0 else { return remove(ticket) }
+        members[Int(ticket)].hasLeft = true
+    }
+
+    private mutating func free(_ ticket: Int) {
+        members[ticket].timer = nil
+        freeTickets.append(UInt32(ticket))
+    }
+
+    /// Takes the member out of the order, as for the length of its callout.
+    mutating func withdraw(_ ticket: UInt32) {
+        if monotonic.remove(ticket) || wall.remove(ticket) { return }
+        let index = Int(members[Int(ticket)].dueIndex)
+        guard index >= 0 else { return }
+        members[Int(ticket)].dueIndex = -1
+        due[index].ticket = TimerQueue.noTicket
+        skipTaken()
+    }
+
+    /// Gives the member a fire date, whether it has one or was withdrawn.
+    ///
+    /// - Parameter isDue: Whether that date has come: then a member that a pass has found due keeps its turn (R43).
+    mutating func place(_ ticket: UInt32, at date: TimerDate, order: Int32, isDue: @autoclosure () -> Bool = false) {
+        if members[Int(ticket)].dueIndex >= 0, isDue() { return }
+        withdraw(ticket)
+        let sequence = members[Int(ticket)].sequence
+        let key = TimerKey(date: date.nanoseconds, sequence: sequence, order: order, ticket: ticket)
+        switch date.clock {
+        case .monotonic: monotonic.insert(key, tolerance: date.tolerance)
+        case .wall: wall.insert(key, tolerance: date.tolerance)
+        }
+    }
+}
+
+// MARK: - A pass
+
+extension TimerQueue {
+    /// Collects the timers due now: a snapshot, which later changes only take from (R43). What the pass of an outer run has not come to
+    /// is taken over (R23).
+    mutating func collectDue(at now: ClockReading) {
+        let takenOver = due.count - nextDue
+        while let key = popFirst(at: now) {
+            members[Int(key.ticket)].dueIndex = Int32(due.count)
+            due.append(key)
+        }
+        if takenOver > 0 { sortDue() }
+    }
+
+    /// The next of the due ones, which is in no order from then on.
+    mutating func takeDue() -> EventTimer? {
+        guard nextDue < due.count else { return nil }
+        let ticket = Int(due[nextDue].ticket)
+        nextDue += 1
+        members[ticket].dueIndex = -1
+        skipTaken()
+        defer { if members[ticket].hasLeft { free(ticket) } }
+        return members[ticket].timer
+    }
+
+    private mutating func popFirst(at now: ClockReading) -> TimerKey? {
+        guard let byWall = wall.first else { return monotonic.popFirst(upTo: now.monotonic) }
+        let converted = now.monotonic(ofWall: byWall)
+        if let other = monotonic.first, other < converted { return monotonic.popFirst(upTo: now.monotonic) }
+        return wall.popFirst(upTo: now.wall) == nil ? nil : converted
+    }
+
+    private mutating func sortDue() {
+        due[nextDue...].sort(by: <)
+        for index in nextDue..<due.count where due[index].ticket != TimerQueue.noTicket {
+            members[Int(due[index].ticket)].dueIndex = Int32(index)
+        }
+    }
+
+    /// Keeps a timer with a ticket at the front of the due ones, and the buffer for the next pass.
+    private mutating func skipTaken() {
+        while nextDue < due.count, due[nextDue].ticket == TimerQueue.noTicket { nextDue += 1 }
+        guard nextDue == due.count else { return }
+        due.removeAll(keepingCapacity: due.count <= TimerQueue.keptDue)
+        nextDue = 0
+    }
+}

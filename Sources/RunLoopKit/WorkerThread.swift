@@ -1,0 +1,133 @@
+internal import CRunLoopShims
+internal import Glibc
+internal import Synchronization
+
+/// A thread that lives by its loop: it runs the loop's default mode from its start until it is stopped, also while there is nothing
+/// to do. Give it work by its ``loop``. Any thread may do anything here, the worker itself included, if nothing else is said.
+///
+/// It takes none of the signals sent to the process, so that they reach the threads that are there for them; those that a thread
+/// brings upon itself, and SIGPROF, stay as they were for the thread that started it. Stack size and scheduling are the process's
+/// defaults.
+///
+/// When the last reference goes, the worker is stopped, without a drain and without anybody waiting. It is not held by its own thread.
+public final class WorkerThread: Sendable {
+    /// The loop. It ends with the thread.
+    public let loop: EventRunLoop
+    /// As the kernel, `ps -L` and captured stacks have it.
+    public let name: String
+    private let life: WorkerLife
+    /// Nil once joined.
+    private let handle: Mutex<pthread_t?>
+
+    /// Starts a thread, and returns when its loop is there.
+    ///
+    /// - Parameter name: At most 15 bytes.
+    /// - Throws: `threadNotStarted` if the system has no thread to give.
+    public init(name: String) throws(RunLoopError) {
+        precondition(name.utf8.count <= 15, "A thread's name has at most 15 bytes.")
+        let life = WorkerLife()
+        handle = Mutex(try WorkerThread.start(life, name: name))
+        loop = life.awaitLoop()
+        self.name = name
+        self.life = life
+    }
+
+    deinit {
+        life.stop(draining: false)
+        if let thread = handle.withLock({ $0.take() }) { pthread_detach(thread) }
+    }
+
+    /// Ends the thread as soon as the loop's present turn is over, with every run of a common mode that is nested in it. Does not
+    /// wait. What it has not come to is released; who waits for a request gets `loopEnded`. Stopping again does nothing.
+    ///
+    /// - Parameter draining: One more pass is made then, which does what is queued for the default mode by now: blocks, requests,
+    ///   signalled sources. Counts also if the worker was told to stop before, and is still at it.
+    public func stop(draining: Bool = false) { life.stop(draining: draining) }
+
+    /// Waits until the thread is over. Not from the worker itself. Does not stop it.
+    ///
+    /// - Parameter timeout: Nil for ever. The time that destructors of thread-specific data take is not counted.
+    /// - Returns: Whether it is over.
+    @available(*, noasync, message: "It blocks the thread.")
+    @discardableResult
+    public func join(timeout: Duration? = nil) -> Bool {
+        precondition(!loop.isOnOwnThread, "A worker cannot wait for its own end.")
+        guard life.ended.wait(until: timeout.map { .now.advanced(by: $0) } ?? .distantFuture) else { return false }
+        // The loop has ended, and the thread is about to. Under the lock, so that all who join come back after that.
+        handle.withLock { thread in
+            if let ended = thread.take() { pthread_join(ended, nil) }
+        }
+        return true
+    }
+
+    /// Whether the loop has ended, and the thread with it.
+    public var hasEnded: Bool { life.ended.isOpen }
+
+    private static func start(_ life: WorkerLife, name: String) throws(RunLoopError) -> pthread_t {
+        var thread = pthread_t()
+        let context = unsafe Unmanaged.passRetained(life)
+        let failure = unsafe run_loop_start_worker(
+            &thread,
+            name,
+            { context in unsafe Unmanaged<WorkerLife>.fromOpaque(context).takeRetainedValue().live() },
+            context.toOpaque()
+        )
+        guard failure == 0 else {
+            unsafe context.release()
+            throw RunLoopError(.threadNotStarted, errno: failure)
+        }
+        return thread
+    }
+}
+
+/// What a worker and its thread share. The thread holds it until it is over.
+private final class WorkerLife: Sendable {
+    private enum Wish {
+        static let stop: UInt8 = 1
+        static let drain: UInt8 = 2
+    }
+
+    private let wishes = Atomic<UInt8>(0)
+    private let loop = Mutex<EventRunLoop?>(nil)
+    private let started = Latch()
+    let ended = Latch()
+    /// Keeps the default mode from being empty, and ends a run of it when signalled.
+    private let stopper = EventSource { _ in EventRunLoop.current.stop() }
+
+    func awaitLoop() -> EventRunLoop {
+        _ = started.wait()
+        guard let loop = loop.withLock({ $0 }) else { preconditionFailure("A worker has started without a loop.") }
+        return loop
+    }
+
+    func stop(draining: Bool) {
+        wishes.bitwiseOr(Wish.stop | (draining ? Wish.drain : 0), ordering: .acquiringAndReleasing)
+        stopper.signal()
+        // For a run that is nested in a mode without the stopper. Wakes the loop.
+        loop.withLock { $0 }?.stop()
+    }
+
+    private func isWished(_ wish: UInt8) -> Bool { wishes.load(ordering: .acquiring) & wish != 0 }
+
+    /// The thread's life.
+    func live() {
+        let loop = EventRunLoop.current
+        loop.add(stopper)
+        loop.add(passOn(stopper), to: .common)
+        self.loop.withLock { $0 = loop }
+        started.open()
+        while !isWished(Wish.stop) { loop.run() }
+        if isWished(Wish.drain) { loop.run(for: .zero) }
+        // Now, not with the thread's other data, so that `ended` tells of it.
+        LoopRegistry.endExisting()
+        self.loop.withLock { $0 = nil }
+        ended.open()
+    }
+
+    /// A nested run may have taken the signal that was meant for the outer ones too.
+    private func passOn(_ stopper: EventSource) -> LoopObserver {
+        LoopObserver(activities: .exit) { [weak self] _, _ in
+            if self?.isWished(Wish.stop) == true { stopper.signal() }
+        }
+    }
+}

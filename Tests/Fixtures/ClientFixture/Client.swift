@@ -1,0 +1,175 @@
+import Dispatch
+import RunLoopKit
+import Synchronization
+
+// A client as others write them: Swift 6 mode, no marks of unsafety, every warning an error. That it compiles is the test's greater half.
+
+@main
+struct Client {
+    @MainActor
+    static func main() async throws {
+        try useOnMainActor()
+        print("main actor: done")
+        try await useFromTasks()
+        print("tasks: done")
+        try await useOnWorker()
+        print("worker: done")
+    }
+}
+
+/// Ordinary main-actor state, not Sendable.
+@MainActor
+final class Model {
+    var ticks = 0
+    var exits = 0
+    var timer: EventTimer?
+    var observer: LoopObserver?
+
+    func start() {
+        timer = EventTimer(every: .milliseconds(100)) { [weak self] _ in
+            MainActor.assumeIsolated { self?.ticks += 1 }
+        }
+        observer = LoopObserver(activities: [.beforeWaiting, .exit]) { [weak self] _, activity in
+            MainActor.assumeIsolated { if activity.contains(.exit) { self?.exits += 1 } }
+        }
+        if let timer { EventRunLoop.main.add(timer, to: .common) }
+        if let observer { EventRunLoop.main.add(observer, to: .common) }
+    }
+
+    func stop() {
+        timer?.invalidate()
+        observer?.invalidate()
+    }
+}
+
+@MainActor
+func useOnMainActor() throws {
+    let loop = EventRunLoop.main
+    let model = Model()
+    model.start()
+    loop.perform { MainActor.assumeIsolated { model.ticks += 1 } }
+    loop.perform(inModes: [.default, "tracking"], wake: false) {}
+    loop.addCommonMode("tracking")
+    let source = EventSource(order: 1, onSchedule: { _, mode in _ = mode.name }, onCancel: { _, _ in }) { source in
+        source.invalidate()
+    }
+    loop.add(source)
+    source.signalAndWake()
+    let result = loop.run(mode: .default, for: .milliseconds(5))
+    precondition(result == .timedOut && model.ticks >= 1 && !source.isValid)
+    precondition(loop.commonModes == [.default, "tracking"] && loop.contains(model.timer!, in: .common))
+    _ = (loop.description, loop.label, loop.currentMode, loop.isWaiting, loop.nextTimerFireDate(), loop.thread?.stack)
+    _ = (loop.heartbeat.pulse, loop.heartbeat.hasEnded, loop.modeName(at: 0))
+    model.stop()
+}
+
+/// An actor that lives on a loop's thread, and keeps what is bound to it.
+actor Device {
+    private let loop: EventRunLoop
+    private var readings: [Int] = []
+    private var timers: [EventTimer] = []
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    init(loop: EventRunLoop) { self.loop = loop }
+
+    func record(_ value: Int) -> Int {
+        readings.append(value)
+        return readings.count
+    }
+
+    /// Timers of the actor's own loop run in its isolation.
+    func sample(_ count: Int) async {
+        await withCheckedContinuation { continuation in
+            let timer = EventTimer(every: .milliseconds(1)) { [weak self] timer in
+                let isDone = self?.assumeIsolated { $0.note() >= count } ?? true
+                guard isDone, timer.isValid else { return }
+                timer.invalidate()
+                continuation.resume()
+            }
+            timers.append(timer)
+            loop.add(timer)
+        }
+    }
+
+    private func note() -> Int { record(0) }
+}
+
+func useFromTasks() async throws {
+    let worker = Thread()
+    let device = Device(loop: worker.loop)
+    _ = await device.record(1)
+    await device.sample(3)
+    async let other = Task(executorPreference: worker.loop) { EventRunLoop.current === worker.loop }.value
+    let isThere = await withTaskExecutorPreference(worker.loop) {
+        try? await Task.sleep(for: .milliseconds(1))
+        return worker.loop.isIsolatingCurrentContext() == true
+    }
+    let wasThere = await other
+    precondition(isThere && wasThere)
+    let activities = worker.loop.activities([.beforeWaiting, .afterWaiting], in: .common, limit: 8)
+    worker.loop.wakeUp()
+    for await activity in activities where activity.contains(.afterWaiting) { break }
+    await worker.stop()
+}
+
+/// Blocks and sources on another thread's loop, errors included.
+func useOnWorker() async throws {
+    let worker = Thread()
+    let loop = worker.loop
+    do {
+        try loop.add(
+            DescriptorSource(descriptor: -1, events: [.readable, .hangUp]) { source, events in
+                if events.contains(.closed) { source.invalidate() }
+            }
+        )
+        fatalError("a descriptor that is none was taken")
+    } catch {
+        switch error.code {
+        case .descriptorNotPollable: break
+        default: throw error
+        }
+    }
+    let count = Atomic<Int>(0)
+    _ = count.add(1, ordering: .relaxed)
+    await withCheckedContinuation { continuation in
+        loop.perform {
+            loop.preconditionIsolated()
+            continuation.resume()
+        }
+    }
+    await worker.stop()
+}
+
+/// A thread with a loop, by libdispatch.
+final class Thread: Sendable {
+    let loop: EventRunLoop
+    private let ended = DispatchSemaphore(value: 0)
+
+    init() {
+        let found = Mutex<EventRunLoop?>(nil)
+        let ready = DispatchSemaphore(value: 0)
+        DispatchQueue(label: "worker").async { [ended] in
+            let loop = EventRunLoop.current
+            let keepAlive = EventSource { _ in }
+            loop.add(keepAlive)
+            found.withLock { $0 = loop }
+            ready.signal()
+            loop.run()
+            keepAlive.invalidate()
+            ended.signal()
+        }
+        ready.wait()
+        guard let loop = found.withLock({ $0 }) else { fatalError("no loop") }
+        self.loop = loop
+    }
+
+    func stop() async {
+        await withCheckedContinuation { continuation in
+            loop.perform {
+                EventRunLoop.current.stop()
+                continuation.resume()
+            }
+        }
+    }
+}

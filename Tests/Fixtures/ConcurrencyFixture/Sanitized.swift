@@ -1,0 +1,34 @@
+import Dispatch
+import Glibc
+import Synchronization
+
+// What the thread sanitizer is tried out with.
+
+/// Written by two threads, with nothing between them, on purpose: the sanitizer must say so.
+nonisolated(unsafe) private var unguarded = 0
+private let isDone = Atomic<Bool>(false)
+
+func race() {
+    start {
+        unsafe unguarded += 1
+        // Relaxed: it orders nothing.
+        isDone.store(true, ordering: .relaxed)
+    }
+    unsafe unguarded += 1
+    while !isDone.load(ordering: .relaxed) { sched_yield() }
+    print(unsafe unguarded > 0)
+}
+
+/// So busy that the mutex's slow paths are taken: the sanitizer must see that they guard.
+func contended() {
+    let guarded = Mutex<[Int]>([])
+    DispatchQueue.concurrentPerform(iterations: 4) { _ in
+        for number in 0..<20_000 {
+            guarded.withLock { numbers in
+                if numbers.count > 100 { numbers = [] }
+                numbers.append(number)
+            }
+        }
+    }
+    print(guarded.withLock { $0.isEmpty })
+}

@@ -1,0 +1,124 @@
+import CFoundationRunLoop
+
+// What Foundation is known to lack, given to it. See `KnownDifference`.
+
+extension FoundationLoop {
+    /// R25: makes the wake-up that was asked for, if Foundation has forgotten it.
+    func keepWakeUp() {
+        guard !simulated_kernel_is_readable(wakeFd), player.meets(.lostWakeUp) else { return }
+        _ = simulated_kernel_set_readable(wakeFd, true)
+    }
+
+    /// R25: a wake-up or a stop that a nested run has taken is passed on.
+    func handingOnWakeUps(_ run: () -> Int32) -> Int32 {
+        let wasStopped = player.frames.dropLast().last?.isStopped ?? false
+        let result = run()
+        guard let frame = player.frames.last, player.frames.count > 1, frame.hasEntered else { return result }
+        guard wasStopped || frame.hasTakenWakeUp else { return result }
+        if !simulated_kernel_is_readable(wakeFd), player.meets(.nestedWakeUp) {
+            _ = simulated_kernel_set_readable(wakeFd, true)
+        }
+        return result
+    }
+
+    /// R27: wakes the loop if another thread's operation has brought a timer into a mode.
+    func lookingAtNewTimers(_ operation: () -> Void) {
+        guard player.isOnOtherThread else { return operation() }
+        let before = placesOfTimers()
+        operation()
+        guard placesOfTimers() > before, player.meets(.timerFromElsewhere) else { return }
+        _ = simulated_kernel_set_readable(wakeFd, true)
+    }
+
+    /// R38: the observers come in order, before Foundation adds them in any.
+    func addCommonObservers(to place: Place) {
+        guard case .mode(let mode) = place, !player.commonModes.contains(mode) else { return }
+        commonObservers.removeAll { !contains(.observer($0), in: .common) }
+        let orders = commonObservers.map { player.script.observers[$0].order }
+        guard Set(orders).count < orders.count, player.meets(.commonItemOrder) else { return }
+        for observer in commonObservers { add(.observer(observer), to: place) }
+    }
+
+    private func placesOfTimers() -> Int {
+        modes.indices.reduce(0) { sum, mode in
+            sum + timers.indices.count { contains(.timer($0), in: .mode(mode)) }
+        }
+    }
+
+    /// Which descriptor of the innermost run's mode is ready: the timer's, the main queue's, the wake-up's, in this order.
+    func arrival(maySleep: Bool) -> Int32 {
+        let frame = player.frames[player.frames.count - 1]
+        while true {
+            if isTimerDue(in: frame.mode) {
+                takeWakeUpAlong()
+                simulated_kernel_disarm(timerFds[frame.mode])
+                _ = simulated_kernel_set_readable(timerFds[frame.mode], true)
+                return timerFds[frame.mode]
+            }
+            if player.kernel.servesMainQueue, simulated_kernel_is_readable(mainQueueFd) {
+                takeWakeUpAlong()
+                return mainQueueFd
+            }
+            if simulated_kernel_is_readable(wakeFd) {
+                player.frames[player.frames.count - 1].hasTakenWakeUp = true
+                return wakeFd
+            }
+            guard maySleep else { return -1 }
+            if hasTimedOut() {
+                _ = simulated_kernel_set_readable(wakeFd, true)
+                return wakeFd
+            }
+            _ = player.rest(until: min(nextTimer(in: frame.mode), nextDeadline()))
+        }
+    }
+
+    /// R14: a wake-up that comes with something else ends with it.
+    private func takeWakeUpAlong() {
+        guard simulated_kernel_is_readable(wakeFd), player.meets(.wakeUpTurn) else { return }
+        _ = simulated_kernel_set_readable(wakeFd, false)
+        player.frames[player.frames.count - 1].hasTakenWakeUp = true
+    }
+
+    /// By the timers themselves; without that, by what Foundation has asked of the kernel.
+    private func isTimerDue(in mode: Int) -> Bool {
+        let armed = simulated_kernel_armed_ns(timerFds[mode])
+        let asked = armed != 0 && armed <= player.kernel.now
+        let isDue = timers.indices.contains { isPending($0, in: mode) && fireDate(of: $0) <= player.kernel.now }
+        return isDue == asked || !player.meets(.staleTimer) ? asked : isDue
+    }
+
+    private func isPending(_ timer: Int, in mode: Int) -> Bool {
+        !player.firing.contains(timer) && contains(.timer(timer), in: .mode(mode))
+    }
+
+    private func nextTimer(in mode: Int) -> UInt64 {
+        if player.without.contains(.staleTimer) {
+            let armed = simulated_kernel_armed_ns(timerFds[mode])
+            return armed == 0 ? .max : armed
+        }
+        return timers.indices.filter { isPending($0, in: mode) }.map { fireDate(of: $0) }.min() ?? .max
+    }
+
+    /// R18: the time of the run that sleeps is over. Without that, Foundation's way: any run's, and each once.
+    private func hasTimedOut() -> Bool {
+        let now = player.kernel.now
+        guard player.without.contains(.outerTimeout) else {
+            if player.frames.dropLast().contains(where: { ($0.deadline ?? .max) <= now }) {
+                _ = player.meets(.outerTimeout)
+            }
+            return (player.frames.last?.deadline ?? .max) <= now
+        }
+        var hasTimedOut = false
+        for index in player.frames.indices where !player.frames[index].hasTimedOut {
+            guard (player.frames[index].deadline ?? .max) <= now else { continue }
+            player.frames[index].hasTimedOut = true
+            hasTimedOut = true
+        }
+        return hasTimedOut
+    }
+
+    private func nextDeadline() -> UInt64 {
+        guard player.without.contains(.outerTimeout) else { return player.frames.last?.deadline ?? .max }
+        return player.frames.filter { !$0.hasTimedOut }.map { $0.deadline ?? .max }.min() ?? .max
+    }
+}

@@ -1,0 +1,61 @@
+import Foundation
+
+/// The command line.
+struct Options: Sendable {
+    var scripts = 1000
+    var seed: UInt64 = 1
+    var jobs = 2
+    /// Plays one script only, that of this seed.
+    var scriptSeed: UInt64?
+    var breaks = false
+    var without: Set<KnownDifference> = []
+    var isVerbose = false
+    var failureLimit = 3
+
+    static let usage = """
+        usage: LoopDifferential [--scripts N] [--seed S] [--script-seed S] [--jobs N] [--failures N] [--verbose]
+                                [--break] [--without DIFFERENCE]
+        """
+
+    /// Nil if it makes no sense.
+    init?(_ arguments: [String]) {
+        var rest = arguments[...]
+        while let name = rest.popFirst() {
+            guard set(name, &rest) else { return nil }
+        }
+    }
+
+    private mutating func set(_ name: String, _ rest: inout ArraySlice<String>) -> Bool {
+        switch name {
+        case "--break": breaks = true
+        case "--verbose": isVerbose = true
+        case "--scripts": return Options.take(&rest, into: &scripts)
+        case "--seed": return Options.take(&rest, into: &seed)
+        case "--jobs": return Options.take(&rest, into: &jobs)
+        case "--failures": return Options.take(&rest, into: &failureLimit)
+        case "--script-seed":
+            var one: UInt64 = 0
+            guard Options.take(&rest, into: &one) else { return false }
+            scriptSeed = one
+        case "--without":
+            guard let difference = rest.popFirst().flatMap({ KnownDifference(rawValue: $0) }) else { return false }
+            without.insert(difference)
+        default: return false
+        }
+        return true
+    }
+
+    private static func take<Number: FixedWidthInteger>(_ rest: inout ArraySlice<String>, into number: inout Number)
+        -> Bool
+    {
+        guard let text = rest.popFirst(), let value = Number(text) else { return false }
+        number = value
+        return true
+    }
+
+    /// The seed of a script by its place in the series.
+    func seed(of index: Int) -> UInt64 {
+        var random = SplitMix64(seed: seed &+ UInt64(index) &* 0x9E37_79B9)
+        return random.next()
+    }
+}

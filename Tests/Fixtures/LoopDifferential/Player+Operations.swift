@@ -1,0 +1,130 @@
+extension Player {
+    func execute(_ operation: Operation) {
+        guard !isEnding else { return }
+        guard operationsLeft > 0 else {
+            isEnding = true
+            return
+        }
+        operationsLeft -= 1
+        if isOnOtherThread { count(.doneByOtherThread) }
+        if isVerbose { note("\(isOnOtherThread ? "elsewhere" : "-"): \(operation)") }
+        carryOut(operation)
+        flushNotices()
+        kernel.now += 1000
+    }
+
+    private func carryOut(_ operation: Operation) {
+        switch operation {
+        case .add(let item, let place): loop.add(item, to: place)
+        case .remove(let item, let place): loop.remove(item, from: place)
+        case .invalidate(let item): loop.invalidate(item)
+        case .signal(let source): signal(source)
+        case .move(let timer, let when): move(timer, to: when)
+        case .enqueue(let block, let places): enqueue(block, for: places)
+        case .addCommonMode(let place): addCommonMode(place)
+        case .stop: stop()
+        case .wake: loop.wake()
+        case .run(let place, let span, let returns): run(place, for: span, returnAfterSource: returns)
+        case .runForEver: runForEver()
+        case .spend(let quarters): kernel.now += UInt64(quarters) * 250_000
+        case .onOtherThread(let operations):
+            // What another thread hands on, it does itself.
+            if isOnOtherThread { operations.forEach(execute) } else { playElsewhere(operations) }
+        case .whenAsleep(let operations): whenAsleep.append(operations)
+        case .ask(let question): ask(question)
+        case .dispatch: break
+        }
+    }
+
+    private func move(_ timer: Int, to when: When) {
+        // A timer in its callout does not wake the loop when it is moved; Foundation wakes it, now and then.
+        guard !isOnOtherThread || !firing.contains(timer) else { return }
+        loop.setFireDate(of: timer, to: date(of: timer, when))
+    }
+
+    private func enqueue(_ block: Int, for places: [Place]) {
+        let number = nextBlock
+        nextBlock += 1
+        pending.append(PendingBlock(number: number, places: places))
+        loop.enqueue(for: places) { self.ran(block, number: number) }
+    }
+
+    private func addCommonMode(_ place: Place) {
+        guard case .mode(let mode) = place else { return }
+        let isAwaited = frames.contains { frame in
+            frame.isInBlock && frame.mode == mode
+                && pending.contains { $0.number < frame.blockLimit && $0.places.contains(.common) }
+        }
+        if isAwaited, !commonModes.contains(mode), meets(.lateCommonMode) { return note("left out") }
+        loop.addCommonMode(place)
+        commonModes.insert(mode)
+    }
+
+    private func matches(_ block: PendingBlock, _ mode: Int) -> Bool {
+        block.places.contains(.mode(mode)) || (block.places.contains(.common) && commonModes.contains(mode))
+    }
+
+    private func canRun(_ mode: Int) -> Bool {
+        guard frames.count < Player.depthLimit, !isOnOtherThread else { return false }
+        if performing.contains(where: { loop.isSignalled($0.source) }), meets(.sourceEntersItself) { return false }
+        let hidesBlocks = frames.contains { frame in
+            frame.isInBlock
+                && pending.contains { $0.number < frame.blockLimit && matches($0, mode) && !matches($0, frame.mode) }
+        }
+        return !(hidesBlocks && meets(.hiddenBlocks))
+    }
+
+    private func run(_ place: Place, for span: Span, returnAfterSource: Bool) {
+        let mode: Int = if case .mode(let index) = place { index } else { -1 }
+        guard canRun(mode) else { return note("no run") }
+        let timeout: UInt64? =
+            switch span {
+            case .poll: 0
+            // A quarter of a microsecond more, so that a deadline is never a timer's date, nor what the clock shows.
+            case .milliseconds(let milliseconds): UInt64(milliseconds) * 1_000_000 + 250
+            case .forEver: nil
+            }
+        frames.append(Frame(mode: mode, timeout: timeout, returnsAfterSource: returnAfterSource))
+        let result = loop.run(place, for: timeout, returnAfterSource: returnAfterSource)
+        frames.removeLast()
+        let ends: [Int32: Tally.Event] = [1: .finished, 2: .stopped, 3: .timedOut, 4: .handledSource]
+        if let end = ends[result] { count(end) }
+        if !frames.isEmpty { count(.nestedRun) }
+        note("run ends: \(result)")
+    }
+
+    private func runForEver() {
+        guard canRun(0) else { return note("no run") }
+        frames.append(Frame(mode: 0, timeout: nil, returnsAfterSource: false))
+        loop.runForEver()
+        count(.ranForEver)
+        frames.removeLast()
+        note("run ends")
+    }
+
+    private func ask(_ question: Question) {
+        switch question {
+        case .contains(let item, let place):
+            if place == .common, case .timer = item,
+                !(0..<Place.modeCount).contains(where: { loop.contains(item, in: .mode($0)) }),
+                meets(.commonTimerInNoMode)
+            {
+                return
+            }
+            note("\(item) in \(place): \(loop.contains(item, in: place))")
+        case .isValid(let item): note("\(item) valid: \(loop.isValid(item))")
+        case .isSignalled(let source): note("source \(source) signalled: \(loop.isSignalled(source))")
+        case .fireDate(let timer):
+            guard loop.isValid(.timer(timer)) else { return note("timer \(timer) invalid") }
+            note("timer \(timer) fires \(readable(loop.fireDate(of: timer)))")
+        case .earliestFireDate(let place):
+            if !firing.isEmpty, meets(.earliestOfFiringTimer) { return }
+            note("earliest of \(place): \(loop.earliestFireDate(in: place).map(readable) ?? "none")")
+        case .currentMode: note("current mode: \(loop.currentMode?.description ?? "none")")
+        case .isWaiting: note("waiting: \(loop.isWaiting)")
+        }
+    }
+
+    /// Half microseconds: what Core Foundation's dates are good for.
+    private func readable(_ date: UInt64) -> String { "\((Int64(date) - Int64(SimulatedKernel.start) + 250) / 500)" }
+}

@@ -1,0 +1,187 @@
+import Glibc
+
+/// Plays one script on one engine and writes down what happens. All that it decides, it decides by the script and the trace so far:
+/// two players whose engines do the same do the same.
+///
+/// Unchecked: used by one thread at a time. That is the loop's thread, or its helper while the loop's thread waits for it; the helper's
+/// semaphores order the two, and the thread that made the player reads it after it has joined the loop's.
+final class Player: @unchecked Sendable {
+    /// One run that is under way.
+    struct Frame {
+        let mode: Int
+        /// Nil for ever.
+        let timeout: UInt64?
+        /// On the simulated clock, once the run's time has begun; nil for never.
+        var deadline: UInt64?
+        let returnsAfterSource: Bool
+        var hasEntered = false
+        var isStopped = false
+        /// Foundation's timer for the deadline has gone off.
+        var hasTimedOut = false
+        /// It has taken a wake-up that was meant for the loop, not for this run's timeout.
+        var hasTakenWakeUp = false
+        /// The sources of the present pass in their order; nil if none has been performed in this turn.
+        var pass: [Int]?
+        /// Blocks enqueued before this number were there when the present pass over the blocks began.
+        var blockLimit = 0
+        var isInBlock = false
+    }
+
+    struct PendingBlock {
+        let number: Int
+        let places: [Place]
+    }
+
+    static let turnLimit = 60
+    private static let operationLimit = 300
+    static let depthLimit = 3
+    /// Ten seconds: longer than anything lasts that comes to an end by itself.
+    private static let longTime: UInt64 = 10_000_000_000
+
+    let script: Script
+    /// Known differences that are not met.
+    let without: Set<KnownDifference>
+    private(set) var kernel: SimulatedKernel! = nil
+    var loop: (any LoopUnderTest)!
+    var frames: [Frame] = []
+    private(set) var trace: [String] = []
+    var meetings = Meetings()
+    private(set) var tally = Tally()
+    private(set) var isOnOtherThread = false
+
+    var calls: [Item: Int] = [:]
+    var notices: [String] = []
+    var turns = 0
+    var operationsLeft = Player.operationLimit
+    /// Operations are left out from now on, and runs stopped.
+    var isEnding = false
+    private var isCut = false
+    var whenAsleep: [[Operation]] = []
+    private lazy var helper = HelperThread(kernel: kernel)
+    private var hasHelper = false
+
+    var signalNumber = 0
+    var signals: [Int]
+    /// Sources in their callout, with the number of runs that were under way.
+    var performing: [(source: Int, depth: Int)] = []
+    var firing: [Int] = []
+    var pending: [PendingBlock] = []
+    var nextBlock = 0
+    var commonModes: Set<Int> = [0]
+    /// Writes each operation into the trace.
+    let isVerbose: Bool
+
+    init(_ script: Script, without: Set<KnownDifference>, isVerbose: Bool) {
+        self.script = script
+        self.without = without
+        self.isVerbose = isVerbose
+        signals = Array(repeating: 0, count: script.sources.count)
+        kernel = SimulatedKernel { [unowned self] until in rest(until: until) }
+    }
+
+    /// Plays the whole script on the calling thread, with that thread's loop. What the end of the thread brings is noted when it comes.
+    func play(on engine: Engine) {
+        kernel.enter()
+        loop = engine == .kit ? KitLoop(self) : FoundationLoop(self)
+        for operation in script.thread { execute(operation) }
+        // Foundation may destroy a loop after its thread; by then nothing of it may point here but sources, which have been cancelled.
+        for item in script.items {
+            if case .source = item { continue }
+            loop.invalidate(item)
+        }
+        note("the thread ends")
+        if hasHelper { helper.end() }
+    }
+
+    /// To be called after the thread has been joined.
+    func close() {
+        flushNotices()
+        loop = nil
+    }
+
+    func meets(_ difference: KnownDifference) -> Bool {
+        guard !without.contains(difference) else { return false }
+        meetings[difference] += 1
+        return true
+    }
+
+    func note(_ entry: @autoclosure () -> String) {
+        guard !isCut else { return }
+        let microseconds = (kernel.now - SimulatedKernel.start) / 1000
+        trace.append("\(microseconds)  \(String(repeating: "| ", count: frames.count))\(entry())")
+    }
+
+    func count(_ event: Tally.Event) {
+        if !isCut { tally[event] += 1 }
+    }
+
+    func flushNotices() {
+        for notice in notices.sorted() { note(notice) }
+        notices = []
+    }
+
+    func cut(_ difference: KnownDifference) {
+        guard meets(difference) else { return }
+        note("cut: \(difference)")
+        isCut = true
+        isEnding = true
+    }
+}
+
+// MARK: - Time
+
+extension Player {
+    /// The loop's thread is about to sleep and nothing is ready.
+    func rest(until: UInt64) -> Bool {
+        guard until > kernel.now else { return true }
+        if !whenAsleep.isEmpty, !isEnding {
+            let operations = whenAsleep.removeFirst()
+            count(.doneWhileAsleep)
+            note("asleep\(loop.isWaiting ? "" : ", not waiting")")
+            playElsewhere(operations)
+            return false
+        }
+        guard until < SimulatedKernel.horizon else {
+            // An engine may find that out some time later than the other, without a turn: it slept for a timer that has been removed.
+            kernel.now = (kernel.now / Player.longTime + 1) * Player.longTime
+            count(.nothingToWakeFor)
+            note("nothing to wake for")
+            stop()
+            return false
+        }
+        kernel.advance(past: until)
+        return true
+    }
+
+    func playElsewhere(_ operations: [Operation]) {
+        hasHelper = true
+        isOnOtherThread = true
+        helper.perform { for operation in operations { self.execute(operation) } }
+        isOnOtherThread = false
+    }
+
+    /// A date whose microseconds belong to this timer alone, half a microsecond after what the clock can show.
+    func date(of timer: Int, _ when: When) -> UInt64 {
+        let own = UInt64(timer) * 7000 + 500
+        let now = kernel.now
+        var date = now / 1_000_000 * 1_000_000 + own
+        if date < now { date += 1_000_000 }
+        switch when {
+        case .now: kernel.now = date - 500
+        case .soon(let milliseconds): date += UInt64(milliseconds - 1) * 1_000_000
+        case .never: date += 1_000_000_000_000_000
+        }
+        return date
+    }
+
+    /// The innermost run is under way.
+    func beginTime() {
+        guard let timeout = frames.last?.timeout else { return }
+        frames[frames.count - 1].deadline = kernel.now + timeout
+    }
+
+    func stop() {
+        if !frames.isEmpty { frames[frames.count - 1].isStopped = true }
+        loop.stop()
+    }
+}

@@ -1,0 +1,79 @@
+import CFoundationRunLoop
+
+/// The clock and the kernel of one script's threads. See simulated_kernel.h.
+@safe final class SimulatedKernel {
+    /// What a thread does when nothing is ready: true if `until` has come, false if something else may have.
+    typealias Rest = (_ until: UInt64) -> Bool
+    /// Which descriptor is ready, for an engine that waits as Foundation does.
+    typealias Arrival = (_ maySleep: Bool) -> Int32
+
+    /// A thousand seconds, so that nothing is near zero.
+    static let start: UInt64 = 1_000_000_000_000
+    /// No script lasts longer.
+    static let horizon: UInt64 = start + 100_000_000_000_000
+
+    private let state: UnsafeMutablePointer<simulated_kernel>
+    private let rest: Rest
+    private var arrival: Arrival?
+    private var timed: () -> Void = {}
+
+    init(rest: @escaping Rest) {
+        self.rest = rest
+        unsafe state = .allocate(capacity: 1)
+        unsafe state.initialize(
+            to: simulated_kernel(
+                now_ns: SimulatedKernel.start,
+                context: nil,
+                rest: { context, until in
+                    guard let context = unsafe context else { return true }
+                    return unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue().rest(until)
+                },
+                arrival: nil,
+                timed: nil,
+                arrived_fd: -1,
+                main_queue_fd: -1,
+                serves_main_queue: false,
+                last_eventfd: -1,
+                last_timerfd: -1
+            )
+        )
+        unsafe state.pointee.context = Unmanaged.passUnretained(self).toOpaque()
+    }
+
+    /// After the threads that entered it have ended.
+    deinit { unsafe state.deallocate() }
+
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    var now: UInt64 {
+        get { unsafe state.pointee.now_ns }
+        set { unsafe state.pointee.now_ns = newValue }
+    }
+
+    var lastEventfd: Int32 { unsafe state.pointee.last_eventfd }
+    var lastTimerfd: Int32 { unsafe state.pointee.last_timerfd }
+    var servesMainQueue: Bool { unsafe state.pointee.serves_main_queue }
+
+    /// Puts the calling thread under this kernel.
+    func enter() { unsafe simulated_kernel_enter(state) }
+
+    static func leave() { simulated_kernel_enter(nil) }
+
+    /// For Foundation, before its loop is made.
+    func useArrival(mainQueue: Int32, _ arrival: @escaping Arrival, timed: @escaping () -> Void) {
+        self.arrival = arrival
+        self.timed = timed
+        unsafe state.pointee.main_queue_fd = mainQueue
+        unsafe state.pointee.arrival = { context, maySleep in
+            guard let context = unsafe context else { return -1 }
+            let kernel = unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue()
+            return kernel.arrival?(maySleep) ?? -1
+        }
+        unsafe state.pointee.timed = { context in
+            guard let context = unsafe context else { return }
+            unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue().timed()
+        }
+    }
+
+    /// Moves the clock to the microsecond after a date: a kernel is never early.
+    func advance(past date: UInt64) { now = max(now, (date + 999) / 1000 * 1000) }
+}

@@ -1,0 +1,79 @@
+import CRunLoopShims
+import Glibc
+import RunLoopKit
+import Synchronization
+
+let requestMayEnd = Atomic<Bool>(false)
+
+/// R64: the frame of a perform request, and of a thread that waits for one; a signal does not end that wait.
+func requestFrames() {
+    EventRunLoop.main.performRequest { say("request: \(loopFrame())") }
+    EventRunLoop.main.run(for: .zero)
+    do {
+        let worker = try WorkerThread(name: "frames")
+        signal(SIGALRM) { _ in
+            say("wait for a request: \(loopFrame())")
+            requestMayEnd.store(true, ordering: .releasing)
+        }
+        alarm(1)
+        let value = try worker.loop.performAndWait {
+            while !requestMayEnd.load(ordering: .acquiring) { usleep(1000) }
+            return "done"
+        }
+        say(value)
+        worker.stop()
+        worker.join()
+    } catch {
+        say("\(error)")
+    }
+}
+
+/// Without address space for a stack no worker starts; with it again, one does.
+func noThreads() {
+    var before = rlimit()
+    unsafe getrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &before)
+    var none = rlimit(rlim_cur: 1, rlim_max: before.rlim_max)
+    unsafe setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &none)
+    let refusal = Result { () throws(RunLoopError) in try WorkerThread(name: "refused") }
+    unsafe setrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &before)
+    switch refusal {
+    case .success: say("started")
+    case .failure(let error): say("refused: \(error.code == .threadNotStarted) \(error.errno == EAGAIN)")
+    }
+    do {
+        let worker = try WorkerThread(name: "started")
+        say(try worker.loop.performAndWait { EventRunLoop.current.label })
+    } catch {
+        say("\(error)")
+    }
+}
+
+/// What workers leave behind that were used, and stopped in each way: descriptors and threads.
+func workers() {
+    burstOfWorkers()
+    let before = openDescriptors()
+    for _ in 0..<20 { burstOfWorkers() }
+    say("left behind: \(openDescriptors() - before) descriptors, \(threadCount() - 1) threads")
+}
+
+func burstOfWorkers() {
+    for number in 0..<20 {
+        guard let worker = try? WorkerThread(name: "worker \(number)") else { return say("not started") }
+        worker.loop.perform(after: .seconds(60)) { say("never") }
+        worker.loop.performBeforeWaiting("work") { usleep(1) }
+        _ = try? worker.loop.performAndWait { getpid() }
+        guard number % 2 == 0 else { continue }  // let go
+        worker.stop(draining: number % 4 == 0)
+        worker.join()
+    }
+    // Those that were let go end by themselves.
+    for _ in 0..<20_000 where threadCount() > 1 { usleep(1000) }
+}
+
+func threadCount() -> Int {
+    guard let directory = unsafe opendir("/proc/self/task") else { return -1 }
+    defer { unsafe closedir(directory) }
+    var count = -2
+    while unsafe readdir(directory) != nil { count += 1 }
+    return count
+}

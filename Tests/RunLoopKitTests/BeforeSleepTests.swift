@@ -1,0 +1,206 @@
+import RunLoopKit
+import Testing
+
+/// Work that is done once, before the loop sleeps.
+@Suite(.timeLimit(.minutes(2)))
+struct BeforeSleepTests {
+    /// Enough turns that sleep to see what is done in them; each is ended by a wake-up.
+    private static func runTurns(_ count: Int, of loop: EventRunLoop) {
+        let turns = Counter()
+        let counter = LoopObserver(activities: .afterWaiting) { _, _ in
+            if turns.increment() == count { loop.stop() }
+            loop.wakeUp()
+        }
+        loop.add(counter)
+        loop.wakeUp()
+        loop.run()
+        counter.invalidate()
+    }
+
+    @Test("R14, R38: work is done once for a turn's changes, before the loop sleeps, at its order among the observers")
+    func once() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            loop.add(LoopObserver(activities: .beforeWaiting, order: 5) { _, _ in trace.note("observer 5") })
+            loop.add(LoopObserver(activities: .afterWaiting) { _, _ in trace.note("woken") })
+            for number in 1...3 {
+                loop.perform {
+                    trace.note("change \(number)")
+                    loop.performBeforeWaiting("pool", order: .max) { trace.note("drain") }
+                    loop.performBeforeWaiting("view", order: 2_000_000) { trace.note("commit \(number)") }
+                    loop.performBeforeWaiting("first", order: .min) { trace.note("first") }
+                }
+            }
+            Self.runTurns(2, of: loop)
+            return trace.all
+        }
+        #expect(
+            trace == [
+                "change 1", "change 2", "change 3", "first", "observer 5", "commit 3", "drain", "woken", "observer 5",
+                "woken",
+            ]
+        )
+    }
+
+    @Test(
+        "Work of one order is done in the order in which it was asked for; asking again keeps the place, moving it does not"
+    )
+    func order() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            for key in [1, 2, 3, 1, 4] { loop.performBeforeWaiting(key) { trace.note("\(key)") } }
+            loop.performBeforeWaiting(2, order: 1) { trace.note("2, later") }
+            loop.performBeforeWaiting(ObjectIdentifier(loop)) { trace.note("the loop's") }
+            trace.note("\(loop.cancelBeforeWaiting(4)) \(loop.cancelBeforeWaiting(5))")
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["true false", "1", "3", "the loop's", "2, later"])
+    }
+
+    @Test("R15: a run that only polls does the work when it ends; work for an idle loop waits for one that sleeps")
+    func exit() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            loop.performBeforeWaiting("a") { trace.note("work") }
+            loop.performBeforeWaiting("b", at: .beforeWaiting) { trace.note("idle work") }
+            loop.run(for: .zero)
+            trace.note("polled")
+            loop.run(for: .nanoseconds(1))
+            return trace.all
+        }
+        #expect(trace == ["work", "polled", "idle work"])
+    }
+
+    @Test("Work that asks for itself again is done once a turn: the loop neither sleeps on it nor stays in the pass")
+    func again() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            loop.add(LoopObserver(activities: .beforeTimers) { _, _ in trace.note("turn") })
+            let remaining = Box(3)
+            let work = Box<@Sendable () -> Void>({})
+            work.value = {
+                trace.note("work")
+                remaining.value -= 1
+                if remaining.value > 0 { loop.performBeforeWaiting("self", work.value) } else { loop.stop() }
+            }
+            loop.performBeforeWaiting("self", work.value)
+            // No timeout: would it sleep on the work, the test would not end.
+            loop.run()
+            work.value = {}
+            return trace.all
+        }
+        #expect(trace == ["turn", "work", "turn", "work", "turn", "work"])
+    }
+
+    @Test(
+        "R27: work asked for by another thread ends the sleep; by an observer after its order has passed, the loop stays awake"
+    )
+    func wakes() async throws {
+        let worker = try WorkerThread(name: "sleeper")
+        let trace = Trace()
+        await onLoopThread { _ in
+            waitUntil { worker.loop.isWaiting }
+            worker.loop.performBeforeWaiting("from elsewhere") { trace.note("1") }
+            waitUntil { trace.all.count == 1 }
+            let late = LoopObserver(activities: .beforeWaiting, order: .max, repeats: false) { _, _ in
+                EventRunLoop.current.performBeforeWaiting("from late") { trace.note("2") }
+            }
+            worker.loop.add(late)
+            worker.loop.wakeUp()
+            waitUntil { trace.all.count == 2 }
+        }
+        #expect(trace.all == ["1", "2"])
+        worker.stop()
+    }
+
+    @Test("A loop that never rests does the work that has a limit, once it is over, and keeps the other for its rest")
+    func limit() async {
+        let (trace, time) = await onLoopThread { loop in
+            let trace = Trace()
+            let start = MonotonicInstant.now
+            let busy = EventSource { source in
+                if trace.all.isEmpty { source.signal() }
+            }
+            loop.add(busy)
+            busy.signal()
+            loop.performBeforeWaiting("patient") {
+                trace.note("patient")
+                loop.stop()
+            }
+            loop.performBeforeWaiting("limited", atLatest: .milliseconds(5)) { trace.note("limited") }
+            loop.run(for: .seconds(60))
+            return (trace.all, elapsed(since: start))
+        }
+        #expect(trace == ["limited", "patient"])
+        #expect(time >= .milliseconds(5))
+    }
+
+    @Test("R23: the end of a nested run does the work; work that runs the loop is not done twice")
+    func nested() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            loop.perform {
+                loop.performBeforeWaiting("a") {
+                    trace.note("a begins")
+                    loop.run(for: .zero)
+                    trace.note("a ends")
+                }
+                loop.performBeforeWaiting("b") { trace.note("b") }
+                loop.run(for: .zero)
+                trace.note("nested run over")
+            }
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["a begins", "a ends", "b", "nested run over"])
+    }
+
+    @Test("R2: what is left when the thread ends is released; cancelled and replaced work is released at once")
+    func released() async {
+        let left = Box<WeakTrace?>(nil)
+        let atOnce = await onLoopThread { loop in
+            func hold() -> (WeakTrace, @Sendable () -> Void) {
+                let held = Trace()
+                return (WeakTrace(held), { held.note("") })
+            }
+            func put(_ key: Int) -> WeakTrace {
+                let (witness, body) = hold()
+                loop.performBeforeWaiting(key, body)
+                return witness
+            }
+            let (first, second) = (put(1), put(1))
+            let wereHeld = [first.trace == nil, second.trace == nil]
+            loop.cancelBeforeWaiting(1)
+            left.value = put(2)
+            return wereHeld + [second.trace == nil, left.value?.trace == nil]
+        }
+        #expect(atOnce == [true, false, true, false])
+        #expect(left.value?.trace == nil)
+    }
+
+    @Test("Work asked for by many threads is all done")
+    func storm() async throws {
+        let worker = try WorkerThread(name: "before")
+        let done = Counter()
+        await onLoopThread { _ in
+            let threads = (0..<4).map { thread in
+                TestThread {
+                    for number in 0..<500 {
+                        worker.loop.performBeforeWaiting(thread * 500 + number, order: number % 3) { done.increment() }
+                    }
+                }
+            }
+            for thread in threads { thread.join() }
+            waitUntil { done.value == 2000 }
+            worker.stop()
+            worker.join()
+        }
+        #expect(done.value == 2000)
+    }
+}

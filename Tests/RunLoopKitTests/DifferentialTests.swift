@@ -1,0 +1,53 @@
+import Testing
+
+/// The loop against Foundation's: random scripts of loop operations on both, traces compared. The program can play any number:
+/// `LoopDifferential --scripts 100000 --seed 1`; what it prints names the seed of each script that differs, and `--script-seed` plays
+/// that one alone.
+@Suite(.timeLimit(.minutes(2)))
+struct DifferentialTests {
+    @Test(
+        "R1–R51: random scripts do on this loop what they do on Foundation's, but for what is known",
+        arguments: [1, nil]
+    )
+    func scripts(seed: UInt64?) async throws {
+        let seed = seed ?? .random(in: 1...1_000_000)
+        let run = try await differential("--scripts 1000 --seed \(seed)")
+        #expect(run.status == 0, "seed \(seed):\n\(run.lines.joined(separator: "\n"))")
+        #expect(run.number("scripts") == 1000)
+        #expect(run.number("different") == 0)
+        // A proof about nothing would be clean as well.
+        for event in [
+            "turn", "sleep", "source", "timer", "observer", "block", "nestedRun", "doneByOtherThread",
+            "doneWhileAsleep",
+        ] {
+            #expect(run.number(event) > 200, "\(event)")
+        }
+        for result in ["finished", "stopped", "timedOut", "handledSource"] {
+            #expect(run.number(result) > 100, "\(result)")
+        }
+    }
+
+    @Test(
+        "A difference is found: two events exchanged, or a known difference of Foundation's not met",
+        arguments: ["--break", "--without lostWakeUp", "--without outerTimeout", "--without lastSourceDecides"]
+    )
+    func differencesAreFound(option: String) async throws {
+        let run = try await differential("--scripts 2000 --seed 1 --failures 1 \(option)")
+        #expect(run.status != 0)
+        #expect(run.number("different") > 0)
+        #expect(run.lines.contains { $0.hasPrefix("DIFFERENT: script") && $0.contains("--script-seed") })
+    }
+}
+
+/// On a thread of its own: the test runner's are few.
+private func differential(_ arguments: String) async throws -> Fixture {
+    try await onLoopThread { _ in Result { try Fixture.run("LoopDifferential", arguments) } }.get()
+}
+
+extension Fixture {
+    /// The number on the line that begins with a name; -1 if there is none.
+    fileprivate func number(_ name: String) -> Int {
+        let line = lines.first { $0.hasPrefix(name + ": ") }
+        return line.flatMap { Int($0.dropFirst(name.count + 2)) } ?? -1
+    }
+}

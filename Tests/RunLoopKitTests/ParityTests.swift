@@ -1,0 +1,190 @@
+import RunLoopKit
+import Testing
+
+/// What the differential test has found, each in its smallest form: here the loop once did other than Foundation's, and the rules.
+@Suite(.timeLimit(.minutes(1)))
+struct ParityTests {
+    @Test("R22: a stop with no activation running leaves no wake-up behind")
+    func ignoredStop() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            observe(loop, in: trace)
+            loop.stop()
+            loop.run(for: .milliseconds(2))
+            return trace.all
+        }
+        #expect(trace == ["entry", "timers", "sources", "waiting", "woken", "exit"])
+    }
+
+    @Test("R12, R18: the time of a run begins after its entry observers")
+    func timeOfRun() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            loop.add(
+                LoopObserver(activities: .entry, repeats: false) { _, _ in
+                    trace.note("inner \(loop.run(for: .milliseconds(30)))")
+                }
+            )
+            let start = MonotonicInstant.now
+            trace.note("outer \(loop.run(for: .milliseconds(30)))")
+            return trace.all + [elapsed(since: start) >= .milliseconds(60) ? "one after the other" : "at once"]
+        }
+        #expect(trace == ["inner timedOut", "outer timedOut", "one after the other"])
+    }
+
+    @Test("R23: a nested run performs the sources that the outer pass has not come to yet", arguments: [false, true])
+    func nestedRunInPass(returnsAfterSource: Bool) async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let first = EventSource(order: 0) { _ in
+                trace.note("first")
+                loop.run(for: .zero)
+                trace.note("first ends")
+            }
+            let second = EventSource(order: 1) { _ in trace.note("second") }
+            for source in [first, second] {
+                loop.add(source)
+                source.signal()
+            }
+            loop.run(for: .zero, returnAfterSourceHandled: returnsAfterSource)
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["first", "second", "first ends"])
+    }
+
+    @Test("R23, R29: a source performed by a nested run and signalled again is performed once more, and once")
+    func signalledAgainInNestedRun() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let second = EventSource(order: 1) { _ in trace.note("second") }
+            let first = EventSource(order: 0) { _ in
+                loop.run(for: .zero)
+                second.signal()
+                trace.note("first")
+            }
+            for source in [first, second] {
+                loop.add(source)
+                source.signal()
+            }
+            for _ in 0..<3 { loop.run(for: .zero) }
+            second.signal()
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["second", "first", "second", "second"])
+    }
+
+    @Test("R25: a wake-up taken by a run is passed on though a run inside that run takes none")
+    func wakeUpTakenBeforeNestedRun() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            observe(loop, in: trace)
+            let nesting = LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in
+                loop.wakeUp()
+                let innermost = LoopObserver(activities: .afterWaiting, repeats: false) { _, _ in
+                    loop.run(mode: "other", for: .zero)
+                    loop.stop()
+                }
+                occupy(loop, "other")
+                loop.add(innermost)
+                loop.run(for: .seconds(20))
+                trace.clear()
+            }
+            loop.add(nesting)
+            let late = EventTimer(after: .seconds(20)) { _ in trace.note("too late") }
+            loop.add(late)
+            loop.add(
+                LoopObserver(activities: .afterWaiting, order: 1) { _, _ in if trace.all == ["woken"] { loop.stop() } }
+            )
+            loop.run(for: .seconds(30))
+            return trace.all
+        }
+        #expect(trace == ["woken", "exit"])
+    }
+
+    @Test("R28: a source performed through another mode and signalled in a pass waits for the next pass")
+    func staleEntry() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let second = EventSource(order: 1) { _ in trace.note("second") }
+            let first = EventSource(order: 0) { _ in
+                trace.note("first")
+                second.signal()
+            }
+            loop.add(first)
+            loop.add(second)
+            loop.add(second, to: "other")
+            second.signal()
+            loop.run(mode: "other", for: .zero)
+            first.signal()
+            loop.run(for: .zero)
+            trace.note("next")
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["second", "first", "next", "second"])
+    }
+
+    @Test("R33: an invalid source is not signalled")
+    func invalidIsNotSignalled() {
+        let source = EventSource { _ in }
+        source.signal()
+        source.invalidate()
+        #expect(!source.isSignalled)
+    }
+
+    @Test("R43: a due timer taken out of this mode, but not of the loop, by an earlier one of the pass still fires")
+    func removedFromOneMode() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let start = MonotonicInstant.now
+            let second = EventTimer(at: start, order: 1) { _ in trace.note("second") }
+            let first = EventTimer(at: start) { _ in
+                trace.note("first")
+                loop.remove(second)
+            }
+            for timer in [first, second] { loop.add(timer) }
+            loop.add(second, to: "other")
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["first", "second"])
+    }
+
+    @Test("R43: a timer moved in the pass to a date that has come when its turn does fires in it")
+    func movedAndDueAgain() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            observe(loop, in: trace)
+            let start = MonotonicInstant.now
+            let second = EventTimer(at: start, order: 1) { _ in trace.note("second") }
+            let first = EventTimer(at: start) { _ in
+                trace.note("first")
+                second.nextFireDate = .now
+            }
+            for timer in [first, second] { loop.add(timer) }
+            loop.run(for: .seconds(20))
+            return trace.all
+        }
+        #expect(trace.drop { $0 != "first" }.prefix(2) == ["first", "second"])
+    }
+
+    @Test("R43: a timer that becomes due while the observers see the sleep's end fires with the others")
+    func dueInAfterWaiting() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let second = EventTimer(at: .distantFuture) { _ in trace.note("second") }
+            let first = EventTimer(after: .milliseconds(1)) { _ in trace.note("first") }
+            for timer in [first, second] { loop.add(timer) }
+            loop.add(LoopObserver(activities: .afterWaiting, repeats: false) { _, _ in second.nextFireDate = .now })
+            loop.add(LoopObserver(activities: .beforeTimers) { _, _ in trace.note("turn") })
+            loop.run(for: .seconds(20))
+            return trace.all
+        }
+        #expect(trace == ["turn", "first", "second"])
+    }
+}

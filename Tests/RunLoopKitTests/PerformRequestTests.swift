@@ -1,0 +1,305 @@
+import Glibc
+import RunLoopKit
+import Synchronization
+import Testing
+
+/// R52.
+@Suite(.timeLimit(.minutes(2)))
+struct PerformRequestTests {
+    @Test(
+        "R52: all requests of a mode are served in one turn, first in, first out; what one asks for comes in the next turn"
+    )
+    func order() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            observe(loop, in: trace)
+            loop.performRequest {
+                trace.note("1")
+                loop.performRequest { trace.note("3") }
+            }
+            loop.performRequest { trace.note("2") }
+            loop.run()
+            return trace.all
+        }
+        #expect(trace == ["entry", "timers", "sources", "1", "2", "timers", "sources", "3", "exit"])
+    }
+
+    @Test("R52: a request waits for a mode of its own, keeps its place, and runs once though it names several")
+    func modes() async {
+        let (inDefault, inOther) = await onLoopThread { loop in
+            let trace = Trace()
+            loop.performRequest(inModes: ["other"]) { trace.note("1") }
+            loop.performRequest(inModes: ["other", .default]) { trace.note("2") }
+            loop.performRequest { trace.note("3") }
+            loop.performRequest(inModes: ["other"]) { trace.note("4") }
+            loop.run(for: .zero)
+            let inDefault = trace.all
+            loop.run(mode: "other", for: .zero)
+            return (inDefault, Array(trace.all.dropFirst(inDefault.count)))
+        }
+        #expect(inDefault == ["2", "3"])
+        #expect(inOther == ["1", "4"])
+    }
+
+    @Test("R52: a request in the common modes is served in a mode that became common after it was passed over")
+    func common() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop, "late")
+            loop.performRequest { trace.note("common") }
+            loop.run(mode: "late", for: .zero)
+            trace.note("not yet")
+            loop.addCommonMode("late")
+            loop.run(mode: "late", for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["not yet", "common"])
+    }
+
+    @Test("R9, R52: requests keep a mode from being empty while they wait, and no longer")
+    func population() async {
+        let results = await onLoopThread { loop in
+            let before = loop.run(mode: "m")
+            loop.performRequest(inModes: ["m"]) {}
+            return [
+                before, loop.run(mode: "m", for: .seconds(60), returnAfterSourceHandled: true), loop.run(mode: "m"),
+            ]
+        }
+        #expect(results == [.finished, .handledSource, .finished])
+    }
+
+    @Test("R19, R30: a request is a source handled; all are served, and then one signalled source at most")
+    func handled() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            for number in 1...2 {
+                let source = EventSource { _ in trace.note("source \(number)") }
+                loop.add(source)
+                source.signal()
+                loop.performRequest { trace.note("request \(number)") }
+            }
+            trace.note("\(loop.run(for: .seconds(60), returnAfterSourceHandled: true))")
+            trace.note("\(loop.run(for: .seconds(60), returnAfterSourceHandled: true))")
+            return trace.all
+        }
+        #expect(trace == ["request 1", "request 2", "source 1", "handledSource", "source 2", "handledSource"])
+    }
+
+    @Test("R23, R52: a nested run serves, in order, what the outer one has not come to")
+    func nested() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            loop.performRequest {
+                trace.note("1")
+                loop.performRequest { trace.note("3") }
+                trace.note("\(loop.run(mode: .default))")
+            }
+            loop.performRequest { trace.note("2") }
+            loop.run()
+            return trace.all
+        }
+        #expect(trace == ["1", "2", "3", "finished"])
+    }
+
+    @Test(
+        "R52: a request from another thread ends the loop's sleep; its caller gets back what the body returns or throws"
+    )
+    func results() async throws {
+        struct Refusal: Error, Equatable { let number: Int }
+        let worker = try WorkerThread(name: "results")
+        let (value, refusal, thread) = await onLoopThread { _ in
+            let value = try? worker.loop.performAndWait { 6 * 7 }
+            let refusal = #expect(throws: Refusal.self) {
+                try worker.loop.performAndWait { throw Refusal(number: 3) }
+            }
+            return (value, refusal, try? worker.loop.performAndWait { EventRunLoop.current.label })
+        }
+        #expect(value == 42)
+        #expect(refusal == Refusal(number: 3))
+        #expect(thread == "results")
+        worker.stop()
+    }
+
+    @Test("R52: on the loop's own thread, a request with wait runs at once, in no mode")
+    func ownThread() async {
+        let (value, didRun) = await onLoopThread { loop in
+            let value = try? loop.performAndWait(inModes: ["nobody runs it"]) { loop.currentMode == nil }
+            return (value, loop.run() != .finished)
+        }
+        #expect(value == true)
+        #expect(!didRun)
+    }
+
+    @Test(
+        "R52: a request that has not begun in time is withdrawn, and its body released; one that has begun is waited for"
+    )
+    func timeout() async throws {
+        let worker = try WorkerThread(name: "timeout")
+        let trace = Trace()
+        let witness = Box<WeakTrace?>(nil)
+        let (code, value) = await onLoopThread { _ in
+            let gate = Counter()
+            worker.loop.performRequest { waitUntil { gate.value == 1 } }
+            var code: RunLoopError.Code?
+            do {
+                let held = Trace()
+                witness.value = WeakTrace(held)
+                try worker.loop.performAndWait(timeout: .milliseconds(5)) {
+                    held.note("")
+                    trace.note("ran")
+                }
+            } catch {
+                code = (error as? RunLoopError)?.code
+            }
+            let held = witness.value?.trace != nil
+            gate.increment()
+            let begun = Counter()
+            let value = try? worker.loop.performAndWait(timeout: .seconds(60)) {
+                begun.increment()
+                return 1
+            }
+            trace.note(held ? "leaked" : "released")
+            return (code, value)
+        }
+        #expect(code == .requestTimedOut)
+        #expect(value == 1)
+        #expect(trace.all == ["released"])
+        worker.stop()
+    }
+
+    @Test("R52: a request whose time runs out in its middle is waited for to its end")
+    func timeoutInTheMiddle() async throws {
+        let worker = try WorkerThread(name: "middle")
+        let value = await onLoopThread { _ in
+            try? worker.loop.performAndWait(timeout: .milliseconds(20)) {
+                let start = MonotonicInstant.now
+                waitUntil { elapsed(since: start) > .milliseconds(60) }
+                return "whole"
+            }
+        }
+        // Nil if the worker was too late to begin in time, on a machine that is busy.
+        #expect(value == nil || value == "whole")
+        worker.stop()
+    }
+
+    @Test("R52: if the loop ends first, who waits gets loopEnded, and the bodies are released unrun")
+    func loopEnds() async {
+        let trace = Trace()
+        let witness = Box<WeakTrace?>(nil)
+        let waiter = Box<TestThread?>(nil)
+        let lateCode = Box<RunLoopError.Code?>(nil)
+        let ended = await onLoopThread { loop in
+            let held = Trace()
+            witness.value = WeakTrace(held)
+            waiter.value = TestThread {
+                trace.note(outcome { try loop.performAndWait { held.note("ran") } })
+            }
+            waitUntil { loop.snapshot.performRequests == 1 }
+            return loop
+        }
+        waiter.value?.join()
+        await onLoopThread { _ in lateCode.value = code { try ended.performAndWait {} } }
+        #expect(trace.all == ["loopEnded"])
+        #expect(lateCode.value == .loopEnded)
+        #expect(witness.value?.trace == nil)
+    }
+
+    @Test("R52: a thread that ends in the middle of a request leaves nobody waiting")
+    func threadEndsInRequest() async {
+        let loop = Box<EventRunLoop?>(nil)
+        let code = Box<RunLoopError.Code?>(nil)
+        let thread = TestThread {
+            occupy(EventRunLoop.current)
+            loop.value = EventRunLoop.current
+            EventRunLoop.current.run()
+        }
+        await onLoopThread { _ in
+            waitUntil { loop.value != nil }
+            code.value = RunLoopKitTests.code { try loop.value?.performAndWait { pthread_exit(nil) } }
+        }
+        thread.join()
+        #expect(code.value == .loopEnded)
+    }
+
+    @Test("In an async function a request suspends, and brings back results, errors and the loop's end")
+    func awaited() async throws {
+        let worker = try WorkerThread(name: "awaited")
+        #expect(try await worker.loop.performAndWait { EventRunLoop.current.label } == "awaited")
+        await #expect(throws: CancellationError.self) {
+            try await worker.loop.performAndWait { throw CancellationError() }
+        }
+        worker.stop()
+        await onLoopThread { _ in _ = worker.join() }
+        let error = await #expect(throws: RunLoopError.self) { try await worker.loop.performAndWait {} }
+        #expect(error?.code == .loopEnded)
+    }
+
+    @Test("A cancelled task's request is withdrawn if it has not begun")
+    func cancelled() async throws {
+        let worker = try WorkerThread(name: "cancelled")
+        let gate = Counter()
+        let trace = Trace()
+        worker.loop.performRequest { waitUntil { gate.value == 1 } }
+        let task = Task { try await worker.loop.performAndWait { trace.note("ran") } }
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        gate.increment()
+        try await worker.loop.performAndWait {}
+        #expect(trace.all == [])
+        worker.stop()
+    }
+
+    @Test(
+        "R52: many threads that ask and wait while the loop's thread ends all come back, with a result or with loopEnded"
+    )
+    func storm() async throws {
+        for round in 0..<40 {
+            let worker = try WorkerThread(name: "storm")
+            let (done, lost, other) = (Counter(), Counter(), Counter())
+            let ran = Counter()
+            let callers = (0..<6).map { number in
+                TestThread {
+                    for call in 0..<50 {
+                        switch code({
+                            try worker.loop.performAndWait(timeout: call % 7 == number ? .microseconds(50) : nil) {
+                                _ = ran.increment()
+                            }
+                        }) {
+                        case nil: done.increment()
+                        case RunLoopError.Code.loopEnded?, RunLoopError.Code.requestTimedOut?: lost.increment()
+                        default: other.increment()
+                        }
+                    }
+                }
+            }
+            await onLoopThread { _ in
+                waitUntil { ran.value >= round * 5 }
+                worker.stop(draining: round % 2 == 0)
+                for caller in callers { caller.join() }
+                worker.join()
+            }
+            #expect(done.value + lost.value == 300 && other.value == 0)
+            #expect(ran.value == done.value)
+        }
+    }
+}
+
+/// The code of the `RunLoopError` that `body` throws; nil if it throws none.
+func code(_ body: () throws -> Void) -> RunLoopError.Code? {
+    do {
+        try body()
+        return nil
+    } catch {
+        return (error as? RunLoopError)?.code
+    }
+}
+
+/// `done`, or the name of what `body` throws.
+func outcome(_ body: () throws -> Void) -> String {
+    switch code(body) {
+    case nil: "done"
+    case RunLoopError.Code.loopEnded?: "loopEnded"
+    case RunLoopError.Code.requestTimedOut?: "requestTimedOut"
+    default: "other"
+    }
+}

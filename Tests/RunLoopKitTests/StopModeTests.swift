@@ -1,0 +1,75 @@
+import RunLoopKit
+import Testing
+
+/// R17: "stopped (mode)".
+@Suite(.timeLimit(.minutes(1)))
+struct StopModeTests {
+    @Test("R17: a stop of a mode ends its run, also from another thread, and no other")
+    func stops() async {
+        let results = await onLoopThread { loop in
+            occupy(loop)
+            occupy(loop, "other")
+            loop.perform { loop.stop(mode: "other") }
+            let passedOver = loop.run(for: .nanoseconds(1))
+            let stopper = TestThread {
+                waitUntil { loop.isWaiting }
+                loop.stop(mode: .default)
+            }
+            let stopped = loop.run(mode: .default)
+            stopper.join()
+            return [passedOver, stopped]
+        }
+        #expect(results == [.timedOut, .stopped])
+    }
+
+    @Test("R17, R23: an outer run is stopped when those nested in it are over; they are not")
+    func outer() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            occupy(loop, "inner")
+            // In an observer that runs just before the sleep: the nested run takes the wake-up that was meant for the outer one.
+            loop.add(
+                LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in
+                    loop.stop(mode: .default)
+                    trace.note("inner \(loop.run(mode: "inner", for: .milliseconds(1)))")
+                }
+            )
+            trace.note("outer \(loop.run(mode: .default))")
+            return trace.all
+        }
+        #expect(trace == ["inner timedOut", "outer stopped"])
+    }
+
+    @Test(
+        "R17, R23: of two runs of one mode the innermost is stopped; a stop of the outer one is not taken by the inner"
+    )
+    func sameMode() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            loop.perform {
+                loop.perform { loop.stop(mode: .default) }
+                trace.note("inner \(loop.run(mode: .default))")
+                loop.stop(mode: .default)
+                trace.note("inner \(loop.run(for: .zero))")
+            }
+            trace.note("outer \(loop.run(mode: .default))")
+            return trace.all
+        }
+        #expect(trace == ["inner stopped", "inner timedOut", "outer stopped"])
+    }
+
+    @Test("R13, R22: a stop of a mode that does not run is not remembered; one made in the entry observer counts")
+    func notRunning() async {
+        let results = await onLoopThread { loop in
+            occupy(loop)
+            loop.stop(mode: .default)
+            loop.stop(mode: "no such mode")
+            let ignored = loop.run(for: .nanoseconds(1))
+            loop.add(LoopObserver(activities: .entry, repeats: false) { _, _ in loop.stop(mode: .default) })
+            return [ignored, loop.run(for: .seconds(60))]
+        }
+        #expect(results == [.timedOut, .stopped])
+    }
+}

@@ -1,0 +1,205 @@
+import Glibc
+import RunLoopKit
+import Testing
+
+/// A thread that lives by its loop.
+@Suite(.timeLimit(.minutes(2)))
+struct WorkerThreadTests {
+    @Test("A worker has its name and its own loop, and lives while there is nothing to do")
+    func start() async throws {
+        let worker = try WorkerThread(name: "fifteen bytes !")
+        let seen = await onLoopThread { _ in
+            waitUntil { worker.loop.isWaiting }
+            let label = try? worker.loop.performAndWait { EventRunLoop.current.label }
+            let isOwn = try? worker.loop.performAndWait { EventRunLoop.current === worker.loop }
+            return (label, isOwn, worker.hasEnded, worker.join(timeout: .milliseconds(5)))
+        }
+        #expect(
+            seen.0 == "fifteen bytes !" && worker.loop.label == "fifteen bytes !" && worker.name == "fifteen bytes !"
+        )
+        #expect(seen.1 == true && !seen.2 && !seen.3)
+        worker.stop()
+    }
+
+    @Test("Work is given to a worker in each of the loop's ways")
+    func work() async throws {
+        let worker = try WorkerThread(name: "work")
+        let trace = Trace()
+        await onLoopThread { _ in
+            let loop = worker.loop
+            loop.perform { trace.note("block") }
+            loop.performRequest { trace.note("request") }
+            loop.perform(after: .zero) { trace.note("delayed") }
+            let source = EventSource { _ in trace.note("source") }
+            loop.add(source)
+            source.signalAndWake()
+            loop.add(EventTimer(after: .zero) { _ in trace.note("timer") })
+            waitUntil { trace.all.count == 5 }
+            try? loop.performAndWait { trace.note("wait") }
+            worker.stop()
+            worker.join()
+        }
+        #expect(Set(trace.all.prefix(5)) == ["block", "request", "delayed", "source", "timer"])
+        #expect(trace.all.last == "wait")
+    }
+
+    @Test(
+        "R2: a worker that is stopped finishes its turn, ends its loop, and is joined; stopping and joining again does nothing"
+    )
+    func stop() async throws {
+        let worker = try WorkerThread(name: "stop")
+        let trace = Trace()
+        let source = EventSource(onCancel: { _, _ in trace.note("cancelled") }, perform: { _ in })
+        worker.loop.add(source)
+        await onLoopThread { _ in
+            let hasBegun = Counter()
+            let gate = Counter()
+            worker.loop.perform {
+                hasBegun.increment()
+                waitUntil { gate.value == 1 }
+                trace.note("turn over")
+            }
+            waitUntil { hasBegun.value == 1 }
+            worker.stop()
+            worker.stop()
+            if worker.join(timeout: .milliseconds(2)) { trace.note("too early") }
+            gate.increment()
+            for _ in 1...3 { trace.note("\(worker.join())") }
+            worker.stop()
+        }
+        #expect(trace.all == ["turn over", "cancelled", "true", "true", "true"])
+        #expect(worker.hasEnded && worker.loop.heartbeat.hasEnded)
+    }
+
+    @Test("A stop with a drain does what was queued by then; one without releases it")
+    func drain() async throws {
+        for draining in [true, false] {
+            let worker = try WorkerThread(name: "drain")
+            let trace = Trace()
+            await onLoopThread { _ in
+                let (hasBegun, gate) = (Counter(), Counter())
+                worker.loop.performRequest {
+                    hasBegun.increment()
+                    waitUntil { gate.value == 1 }
+                }
+                waitUntil { hasBegun.value == 1 }
+                // In the middle of a turn's requests: this one is for the next turn.
+                worker.loop.performRequest {
+                    trace.note("request")
+                    worker.loop.performRequest { trace.note("next turn's") }
+                }
+                worker.stop(draining: draining)
+                gate.increment()
+                worker.join()
+            }
+            #expect(trace.all == (draining ? ["request"] : []))
+        }
+    }
+
+    @Test("A worker stops itself; the handle's last reference can go on it")
+    func fromItself() async throws {
+        let worker = Box<WorkerThread?>(try WorkerThread(name: "itself"))
+        let loop = try #require(worker.value?.loop)
+        loop.perform {
+            worker.value?.stop()
+            worker.value = nil
+        }
+        await onLoopThread { _ in waitUntil { loop.heartbeat.hasEnded } }
+        #expect(worker.value == nil)
+    }
+
+    @Test("When the last reference goes, the worker stops by itself")
+    func released() async throws {
+        let loop = try WorkerThread(name: "released").loop
+        await onLoopThread { _ in waitUntil { loop.heartbeat.hasEnded } }
+        #expect(loop.thread == nil)
+    }
+
+    @Test(
+        "R22: a stop of the loop ends its run, not the worker; a stop of the worker ends the runs that are nested in it"
+    )
+    func nested() async throws {
+        let worker = try WorkerThread(name: "nested")
+        let trace = Trace()
+        await onLoopThread { _ in
+            worker.loop.stop()
+            try? worker.loop.performAndWait { trace.note("still there") }
+            let depth = Counter()
+            for mode in [EventRunLoop.Mode.default, "other"] {
+                worker.loop.performRequest(inModes: [.default, "other"]) {
+                    let loop = EventRunLoop.current
+                    let source = occupy(loop, mode)
+                    depth.increment()
+                    trace.note("\(loop.run(mode: mode))")
+                    source.invalidate()
+                }
+            }
+            waitUntil { depth.value == 2 && worker.loop.isWaiting }
+            worker.stop()
+            worker.join()
+        }
+        #expect(trace.all == ["still there", "stopped", "stopped"])
+    }
+
+    @Test(
+        "A worker leaves the process's signals to other threads, but not SIGPROF, nor those that a thread brings upon itself"
+    )
+    func signals() async throws {
+        let worker = try WorkerThread(name: "signals")
+        let blocked = try await worker.loop.performAndWait {
+            var mask = sigset_t()
+            unsafe pthread_sigmask(SIG_BLOCK, nil, &mask)
+            return Set((1...31).filter { unsafe sigismember(&mask, $0) == 1 })
+        }
+        #expect(blocked.isSuperset(of: [SIGHUP, SIGINT, SIGTERM, SIGCHLD, SIGUSR1, SIGALRM, SIGWINCH]))
+        #expect(blocked.isDisjoint(with: [SIGPROF, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPIPE]))
+        worker.stop()
+    }
+
+    @Test("Many workers, started, used, and stopped in every way, end and leave nothing behind")
+    func storm() async throws {
+        let held = Box<[WeakTrace]>([])
+        await onLoopThread { _ in
+            for round in 0..<150 {
+                guard let worker = try? WorkerThread(name: "storm \(round)") else {
+                    Issue.record("no thread")
+                    return
+                }
+                let trace = Trace()
+                held.value.append(WeakTrace(trace))
+                worker.loop.perform { trace.note("ran") }
+                worker.loop.perform(after: .seconds(60)) { trace.note("never") }
+                switch round % 5 {
+                case 0: worker.stop()
+                case 1: worker.loop.perform { worker.stop() }
+                case 2:
+                    worker.stop()
+                    worker.join()
+                case 3:
+                    let others = (0..<3).map { _ in
+                        TestThread {
+                            worker.stop(draining: true)
+                            worker.join()
+                        }
+                    }
+                    for other in others { other.join() }
+                default: break
+                }
+            }
+            waitUntil { held.value.allSatisfy { $0.trace == nil } }
+        }
+        #expect(held.value.count == 150)
+    }
+
+    @Test("A worker that cannot be started is a typed error with the system's reason")
+    func notStarted() throws {
+        let run = try Fixture.run("RunLoopFixture", "no-threads")
+        #expect(run.lines == ["refused: true true", "started"])
+    }
+
+    @Test("R2: workers leave no descriptor and no thread behind, joined or let go")
+    func leavesNothing() throws {
+        let run = try Fixture.run("RunLoopFixture", "workers")
+        #expect(run.lines == ["left behind: 0 descriptors, 0 threads"])
+    }
+}
