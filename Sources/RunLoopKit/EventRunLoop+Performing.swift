@@ -81,7 +81,7 @@ extension EventRunLoop {
     }
 
     private func post(_ request: PerformRequest) -> Bool {
-        guard requests.append(request) else { return false }
+        guard !isOfParent, requests.append(request) else { return false }
         wake.post()
         return true
     }

@@ -152,8 +152,8 @@ extension EventRunLoop {
                 return false
             }
         }
-        if missesMainQueue(mode) { _ = mainQueue.watch(in: mode.poller) }
-        if mode.timerOutlook.hasWallClockTimers { clockWatch.watch(in: mode.poller) }
+        if missesMainQueue(mode) { mainQueue.watch(in: mode.poller) }
+        if mode.timerOutlook.hasWallClockTimers { clockWatch.watch(in: mode.poller, losses: wake.losses) }
         return true
     }
 

@@ -91,6 +91,7 @@ public final class EventRunLoop: Sendable {
             mode.withDescriptors { $1.close() }
         }
         _ = consume common
+        clockWatch.close(losses: wake.losses)
         wake.close()
         blocks.close()
         requests.close()

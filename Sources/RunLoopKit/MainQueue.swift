@@ -31,17 +31,15 @@ final class MainQueue: Sendable {
         return false
     }
 
-    /// Watches the queue in a set; false if that cannot be done now. Tells again of work that is there already.
-    func watch(in poller: Poller) -> Bool {
+    /// Watches the queue in a set; if that cannot be done now, the next call tries again. Tells again of work that is there already.
+    func watch(in poller: Poller) {
         let eventfd = run_loop_main_queue_eventfd()
         let events = EPOLLIN.rawValue | EPOLLET.rawValue
         guard eventfd >= 0, poller.add(eventfd, events: events, token: Poller.mainQueueToken) == nil else {
-            Complaint.mainQueueUnwatched.make()
-            return false
+            return Complaint.mainQueueUnwatched.make()
         }
         poller.watchesMainQueue.store(true, ordering: .relaxed)
         watchers.add(1, ordering: .relaxed)
-        return true
     }
 
     func noteEvent() {

@@ -31,7 +31,7 @@ func signalStorm() {
     say("\(result), in time: \(start.duration(to: .now) >= .milliseconds(300))")
     isOver.increment()
     storm.join()
-    say("signals: \(signals.value > 100), turns: \(turns.value <= fires.value + 3), fires: \(fires.value >= 10)")
+    say("signals: \(signals.value > 20), turns: \(turns.value <= fires.value + 3), fires: \(fires.value >= 3)")
 }
 
 /// The process is stopped for longer than the run, in the middle of a wait, and for many intervals of a timer.
