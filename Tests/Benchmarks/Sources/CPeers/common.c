@@ -106,9 +106,10 @@ struct peer_producers *peer_start_producers(uint64_t count, void (*enqueue)(void
     for (int i = 0; i < PRODUCERS; i++) {
         peer_require(pthread_create(&producers->threads[i], NULL, produce, producers) == 0, "pthread_create");
     }
-    pthread_barrier_wait(&producers->start);
     return producers;
 }
+
+void peer_release_producers(struct peer_producers *producers) { pthread_barrier_wait(&producers->start); }
 
 void peer_join_producers(struct peer_producers *producers) {
     for (int i = 0; i < PRODUCERS; i++) { pthread_join(producers->threads[i], NULL); }

@@ -243,7 +243,10 @@ struct peer_outcome glib_blocks(uint64_t count) {
     // Owned by this thread, or `invoke` would call from the producers.
     g_main_context_acquire(round.context);
     struct peer_producers *producers = peer_start_producers(count, enqueue, &round);
-    struct peer_outcome outcome = run(&round);
+    struct peer_time start = peer_now();
+    peer_release_producers(producers);
+    run(&round);
+    struct peer_outcome outcome = {.time = peer_since(start), .done = round.done};
     peer_join_producers(producers);
     g_main_context_release(round.context);
     g_main_context_unref(round.context);

@@ -292,7 +292,10 @@ struct peer_outcome uv_blocks(uint64_t count) {
     uv_async_init(loop, &queue.async, on_work);
     queue.async.data = &queue;
     struct peer_producers *producers = peer_start_producers(count, enqueue, &queue);
-    struct peer_outcome outcome = run(loop, &queue.round);
+    struct peer_time start = peer_now();
+    peer_release_producers(producers);
+    uv_run(loop, UV_RUN_DEFAULT);
+    struct peer_outcome outcome = {.time = peer_since(start), .done = queue.round.done};
     peer_join_producers(producers);
     end_loop(loop);
     return outcome;

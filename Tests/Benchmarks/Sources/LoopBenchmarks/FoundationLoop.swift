@@ -19,10 +19,8 @@ enum FoundationLoop {
                 unsafe cf_wake_up(handle)
             },
             {
-                .timing {
-                    unsafe cf_run(handle)
-                    return done.count
-                }
+                unsafe cf_run(handle)
+                return done.count
             }
         )
         unsafe cf_close(opened)

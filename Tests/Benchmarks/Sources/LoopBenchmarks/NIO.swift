@@ -86,7 +86,7 @@ enum NIO {
         withLoop { loop in
             let side = Side(loop, count)
             return fromFourThreads(count, enqueue: { loop.execute { _ = side.countOne() } }) {
-                .timing { side.waitForEnd() }
+                side.waitForEnd()
             }
         }
     }

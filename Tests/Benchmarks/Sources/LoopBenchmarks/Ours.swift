@@ -116,19 +116,22 @@ enum Ours {
         let source = EventSource { _ in }
         loop.add(source)
         defer { source.invalidate() }
-        return fromFourThreads(count, enqueue: { loop.perform { left.countOne() } }) { run(loop, left) }
+        return fromFourThreads(count, enqueue: { loop.perform { left.countOne() } }) { run(loop, left).done }
     }
 }
 
-/// Calls `enqueue` `count` times, from four threads, while `body` runs.
-func fromFourThreads(_ count: Int, enqueue: @escaping () -> Void, _ body: () -> Outcome) -> Outcome {
+/// Calls `enqueue` `count` times, from four threads, while `body` runs, and times both.
+func fromFourThreads(_ count: Int, enqueue: @escaping () -> Void, _ body: () -> Int) -> Outcome {
     let context = unsafe Unmanaged.passRetained(Enqueue(call: enqueue))
     let producers = unsafe peer_start_producers(
         UInt64(count),
         { unsafe Unmanaged<Enqueue>.fromOpaque($0!).takeUnretainedValue().call() },
         context.toOpaque()
     )
-    let outcome = body()
+    let outcome = Outcome.timing {
+        unsafe peer_release_producers(producers)
+        return body()
+    }
     unsafe peer_join_producers(producers)
     unsafe context.release()
     return outcome

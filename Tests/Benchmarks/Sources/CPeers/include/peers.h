@@ -110,9 +110,11 @@ void cf_close(void *opened);
 void *cf_observe(void (*observe)(void *_Nullable), void *_Nullable context);
 void cf_end_observing(void *observer);
 
-/// Starts four threads that call `enqueue` `count` times between them; returns when all are about to.
+/// Starts four threads that will call `enqueue` `count` times between them, from `peer_release_producers` on. That call belongs to the
+/// time that is compared: on one core they may be through before it returns.
 struct peer_producers;
 struct peer_producers *peer_start_producers(uint64_t count, void (*enqueue)(void *_Nullable), void *_Nullable context);
+void peer_release_producers(struct peer_producers *producers);
 void peer_join_producers(struct peer_producers *producers);
 
 /// Calls `body` on a thread of its own, and returns when that is over, with all that ends with it.
