@@ -46,7 +46,7 @@ final class FoundationLoop: LoopUnderTest {
         modes = unsafe [Object(ref: kCFRunLoopDefaultMode)] + named
         player.kernel.useArrival(mainQueue: mainQueueFd) { _ in
             -1
-        } timed: {
+        } timed: { [unowned player] in
         }
         loop = unsafe Object(ref: CFRunLoopGetCurrent())
         let made = (player.kernel.lastEventfd, player.kernel.lastTimerfd)
@@ -68,7 +68,7 @@ final class FoundationLoop: LoopUnderTest {
         makeObservers()
         player.kernel.useArrival(mainQueue: mainQueueFd) { [unowned self] in
             arrival(maySleep: $0)
-        } timed: {
+        } timed: { [unowned player] in
             player.beginTime()
         }
         player.kernel.foundMainQueue = { [unowned self] in takeWakeUpAlong() }
