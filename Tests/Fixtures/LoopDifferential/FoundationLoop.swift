@@ -46,7 +46,7 @@ final class FoundationLoop: LoopUnderTest {
         modes = unsafe [Object(ref: kCFRunLoopDefaultMode)] + named
         player.kernel.useArrival(mainQueue: mainQueueFd) { _ in
             -1
-        } timed: { [unowned player] in
+        } timed: {
         }
         loop = unsafe Object(ref: CFRunLoopGetCurrent())
         let made = (player.kernel.lastEventfd, player.kernel.lastTimerfd)
