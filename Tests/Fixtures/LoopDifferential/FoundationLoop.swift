@@ -68,7 +68,7 @@ final class FoundationLoop: LoopUnderTest {
         makeObservers()
         player.kernel.useArrival(mainQueue: mainQueueFd) { [unowned self] in
             arrival(maySleep: $0)
-        } timed: {
+        } timed: { [unowned player] in
             player.beginTime()
         }
         player.kernel.foundMainQueue = { [unowned self] in takeWakeUpAlong() }

@@ -46,9 +46,11 @@ extension Player {
         note("timer \(timer)")
         for index in firedInside.indices { firedInside[index].append(timer) }
         firing.append(timer)
+        firingDepths.append(frames.count)
         firedInside.append([])
         act(.timer(timer))
         firing.removeLast()
+        firingDepths.removeLast()
         let isDueAgain = firedInside.removeLast().contains { inner in
             loop.isValid(.timer(inner)) && loop.fireDate(of: inner) <= kernel.now
         }

@@ -45,7 +45,11 @@ extension Player {
     }
 
     private func remove(_ item: Item, from place: Place) {
-        if case .timer(let timer) = item, isInPass(timer) { takenOut.insert(timer) }
+        if case .timer(let timer) = item, isInPass(timer) {
+            let isNested = firingDepths.contains { $0 < frames.count }
+            if isNested, meets(.leftModeInPass) { return note("left out") }
+            takenOut.insert(timer)
+        }
         loop.remove(item, from: place)
     }
 
@@ -91,6 +95,7 @@ extension Player {
 
     private func canRun(_ mode: Int) -> Bool {
         guard frames.count < Player.depthLimit, !isOnOtherThread else { return false }
+        if !takenOut.isEmpty, meets(.leftModeInPass) { return false }
         if isOnMain, frames.last?.isWoken ?? false, meets(.mainQueueInAfterWaiting) { return false }
         if performing.contains(where: { loop.isSignalled($0.source) }), meets(.sourceEntersItself) { return false }
         let hidesBlocks = frames.contains { frame in

@@ -73,6 +73,8 @@ final class Player: @unchecked Sendable {
     var firing: [Int] = []
     /// For each of those, the timers that have fired in its callout.
     var firedInside: [[Int]] = []
+    /// For each, the number of runs that were under way.
+    var firingDepths: [Int] = []
     /// Due timers that the callouts of the present pass have taken out of a mode.
     var takenOut: Set<Int> = []
     var pending: [PendingBlock] = []
