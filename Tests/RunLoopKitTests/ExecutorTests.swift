@@ -55,6 +55,21 @@ struct ExecutorTests {
         other.stop()
     }
 
+    @Test("R61: calls that stay on the loop take no turn: among its actors, and from a task that prefers it")
+    func noDetour() async {
+        let worker = Worker()
+        let (register, neighbour) = (Register(worker.loop), Register(worker.loop))
+        let turns = await Task(executorPreference: worker.loop) {
+            let before = worker.loop.heartbeat.pulse.turn
+            for _ in 0..<100 { await nonisolatedStep() }
+            return worker.loop.heartbeat.pulse.turn - before
+        }.value
+        #expect(turns == 0)
+        #expect(await register.visit(neighbour, times: 100) == 0)
+        #expect(await neighbour.count == 100)
+        worker.stop()
+    }
+
     @Test("R61: jobs run first in, first out, and keep a mode from being empty")
     func order() async {
         let results = await onLoopThread { loop in
@@ -283,6 +298,13 @@ actor Register {
         if first != here { strays += 1 }
         count += 1
         return count
+    }
+
+    /// How many turns the loop has made meanwhile.
+    func visit(_ other: Register, times: Int) async -> UInt64 {
+        let before = loop.heartbeat.pulse.turn
+        for _ in 0..<times { _ = await other.increment() }
+        return loop.heartbeat.pulse.turn - before
     }
 
     func perform(_ work: @Sendable () -> Void) { work() }

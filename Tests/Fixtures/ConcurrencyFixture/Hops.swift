@@ -28,7 +28,6 @@ func hops() async {
     let (first, second) = (LoopThread(), LoopThread())
     let (camera, other) = (Camera(first.loop), Camera(second.loop))
     // The loop's own work goes on meanwhile.
-    let turns = Atomic<Int>(0)
     let timer = EventTimer(every: .milliseconds(1)) { _ in EventRunLoop.main.wakeUp() }
     EventRunLoop.main.add(timer, to: .common)
     let before = EventRunLoop.main.heartbeat.pulse.turn
@@ -46,7 +45,6 @@ func hops() async {
     print("hops: \(hopCount.load(ordering: .relaxed) - 1)")
     print("astray: \(astray.load(ordering: .relaxed))")
     print("main turns while busy: \(EventRunLoop.main.heartbeat.pulse.turn > before)")
-    _ = turns.load(ordering: .relaxed)
 }
 
 /// Sixteen checks.
