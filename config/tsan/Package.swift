@@ -26,6 +26,7 @@ let package = Package(
         .testTarget(
             name: "RunLoopKitTests",
             dependencies: ["RunLoopKit", "CRunLoopShims"] + fixtures.map { .init(stringLiteral: $0) },
+            exclude: ["Foreign/README.md"],
             swiftSettings: swift
         ),
     ]
