@@ -12,8 +12,8 @@ struct CountTests {
         let scenario: String
         /// System calls by the loop's thread.
         let calls: Double
-        /// write(2) by those who wake it.
-        var writes: Double = 0
+        /// System calls by those who wake it.
+        var wakes: Double = 0
         /// By the loop's thread, in an optimised build.
         let allocations: Double
 
@@ -21,12 +21,13 @@ struct CountTests {
     }
 
     static let bounds = [
-        // A turn that has work asks the kernel at most once, busy ones every eighth time, and none allocates.
+        // A turn that has work asks the kernel at most once, and none allocates. Busy ones ask every eighth time, or when 50 µs are over:
+        // on a machine that others use as well, that is sooner.
         Bound(scenario: "source-turn", calls: 0, allocations: 0),
-        Bound(scenario: "source-turn-main", calls: 0.125, allocations: 0),
+        Bound(scenario: "source-turn-main", calls: 0.5, allocations: 0),
         Bound(scenario: "observed-turn", calls: 0, allocations: 0),
         Bound(scenario: "watched-turn", calls: 0, allocations: 0),
-        Bound(scenario: "block", calls: 0.125, allocations: 0),
+        Bound(scenario: "block", calls: 0.5, allocations: 0),
         Bound(scenario: "timer-fire", calls: 1, allocations: 0),
         Bound(scenario: "descriptor-delivery", calls: 1, allocations: 0),
         // A poll(2) each: events harvested together are looked at again (R36).
@@ -37,11 +38,11 @@ struct CountTests {
         Bound(scenario: "main-queue-drain", calls: 3, allocations: 2),
         // The timer and its callback.
         Bound(scenario: "one-shot", calls: 1, allocations: 2),
-        // R25: a loop that is awake is woken for nothing, one that sleeps for one write, and wakes from one wait.
+        // R25: a loop that is awake is woken for nothing, one that sleeps by one call, and wakes from one wait.
         Bound(scenario: "wake-up-by-itself", calls: 0, allocations: 0),
         Bound(scenario: "wake-up-awake", calls: 0, allocations: 0),
-        Bound(scenario: "wake-up-asleep", calls: 1, writes: 1, allocations: 0),
-        Bound(scenario: "wake-up-asleep-main", calls: 1, writes: 1, allocations: 0),
+        Bound(scenario: "wake-up-asleep", calls: 1, wakes: 1, allocations: 0),
+        Bound(scenario: "wake-up-asleep-main", calls: 1, wakes: 1, allocations: 0),
     ]
 
     @Test("R25: system calls and allocations for one operation stay within their bounds")
@@ -49,7 +50,7 @@ struct CountTests {
         let counts = try Counts()
         for bound in CountTests.bounds {
             counts.expect("\(bound.scenario).calls", atMost: bound.calls)
-            counts.expect("\(bound.scenario).writes", atMost: bound.writes)
+            counts.expect("\(bound.scenario).wakes", atMost: bound.wakes)
             if counts.areOptimised { counts.expect("\(bound.scenario).allocations", atMost: bound.allocations) }
         }
     }

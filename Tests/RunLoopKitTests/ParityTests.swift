@@ -154,6 +154,27 @@ struct ParityTests {
         #expect(trace == ["first", "second"])
     }
 
+    @Test("R23, R43: a due timer taken out of the mode is not fired by a nested run of it")
+    func removedAndNested() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            let start = MonotonicInstant.now
+            let second = EventTimer(at: start, order: 1) { _ in trace.note("second") }
+            let third = EventTimer(at: start, order: 2) { _ in trace.note("third") }
+            let first = EventTimer(at: start) { _ in
+                loop.remove(second)
+                loop.run(for: .zero)
+                trace.note("first ends")
+            }
+            for timer in [first, second, third] { loop.add(timer) }
+            loop.add(second, to: "other")
+            loop.run(for: .zero)
+            loop.run(mode: "other", for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["third", "first ends", "second"])
+    }
+
     @Test("R43: a timer moved in the pass to a date that has come when its turn does fires in it")
     func movedAndDueAgain() async {
         let trace = await onLoopThread { loop in

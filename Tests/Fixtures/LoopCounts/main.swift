@@ -5,7 +5,7 @@ import Glibc
 //
 //   NAME.allocations   by the loop's thread
 //   NAME.calls         system calls by the loop's thread, and those of them that ask epoll as NAME.epoll
-//   NAME.writes        write(2) by other threads: those that wake
+//   NAME.wakes         system calls by other threads that wake the loop
 
 let wanted = CommandLine.arguments.dropFirst().first
 
@@ -29,5 +29,6 @@ for (name, _) in scenarios {
     let epoll = trace.own.filter { $0.key.hasPrefix("epoll_") && $0.key.contains("wait") }.values.reduce(0, +)
     say("\(name).calls", Double(own) / Double(Meter.operations))
     say("\(name).epoll", Double(epoll) / Double(Meter.operations))
-    say("\(name).writes", Double(trace.others["write"] ?? 0) / Double(Meter.operations))
+    let wakes = ["epoll_ctl", "write", "tgkill"].reduce(0) { $0 + (trace.others[$1] ?? 0) }
+    say("\(name).wakes", Double(wakes) / Double(Meter.operations))
 }

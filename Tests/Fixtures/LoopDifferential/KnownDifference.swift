@@ -32,8 +32,8 @@ enum KnownDifference: String, CaseIterable, Sendable {
     /// R23, R43, cut: a nested run takes over what the outer pass has not come to. If such a timer repeats and is due again when the outer
     /// pass goes on, Foundation fires it in that pass, and this loop in a later turn.
     case takenOverTimer
-    /// R23, R43, avoided: a due timer that has left the mode, but not the loop, is fired by a nested run of the mode that takes over the
-    /// pass. To go when the engine is mended: Foundation's nested run leaves it to the outer pass.
+    /// R23, R43, avoided: a due timer that has left the mode, but not the loop, loses its turn when a nested run takes over the pass.
+    /// Foundation's nested run leaves it to the outer pass.
     case leftModeInPass
     /// R51, avoided: while Foundation runs one mode's blocks, the other modes' blocks are out of its sight, and a nested run finds none.
     case hiddenBlocks

@@ -103,8 +103,11 @@ extension TimerQueue {
 
 extension TimerQueue {
     /// Collects the timers due now: a snapshot, which later changes only take from (R43). What the pass of an outer run has not come to
-    /// is taken over (R23).
+    /// is taken over (R23), but for the timers that have left the mode since: those have lost their turn.
     mutating func collectDue(at now: ClockReading) {
+        for key in due[nextDue...] where key.ticket != TimerQueue.noTicket && members[Int(key.ticket)].hasLeft {
+            remove(key.ticket)
+        }
         let takenOver = due.count - nextDue
         while let key = popFirst(at: now) {
             members[Int(key.ticket)].dueIndex = Int32(due.count)
