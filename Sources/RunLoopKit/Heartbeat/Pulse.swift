@@ -32,8 +32,15 @@ extension LoopHeartbeat {
         public var turn: UInt64 { rawValue >> 24 }
 
         /// Whether the loop sleeps or is not running: the opposite of busy.
+        ///
+        /// By the bits: loops ask this at each transition, and there a phase need not be made of them.
         @inlinable
-        public var isAtRest: Bool { phase.isAtRest }
+        public var isAtRest: Bool {
+            switch UInt8(truncatingIfNeeded: rawValue) {
+            case 1, 2, 3, 4, 6, 7: false
+            default: true
+            }
+        }
     }
 }
 
