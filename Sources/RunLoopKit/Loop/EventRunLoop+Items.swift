@@ -122,8 +122,6 @@ extension EventRunLoop {
         if item.detach(from: mode) { item.didDetach(from: mode, of: self) }
     }
 
-    func detachAny(_ item: any LoopItem, from mode: LoopMode) { detach(item, from: mode) }
-
     /// No mode that becomes common later gets the item.
     func forgetCommon(_ item: some LoopItem) { table.withLock { _ = $0.forget(item) } }
 

@@ -3,7 +3,7 @@ internal import Glibc
 internal import Synchronization
 
 /// A run loop of CFRunLoop's class, on epoll, eventfd and CLOCK_MONOTONIC. What it does, rule by rule, and the order of a turn: see
-/// README.md in this folder.
+/// the module's README.md.
 ///
 /// One per thread, made when first asked for (R1). Unless a member says otherwise, any thread may call it. A loop whose thread has
 /// ended takes nothing any more: what throws says so, all else does nothing and says so once on stderr (R3).
@@ -87,7 +87,7 @@ public final class EventRunLoop: Sendable {
             return (table.modes, common)
         }
         for mode in modes {
-            for item in mode.items { detachAny(item, from: mode) }
+            for item in mode.items { detach(item, from: mode) }
             mode.withDescriptors { $1.close() }
         }
         _ = consume common
@@ -126,8 +126,8 @@ extension EventRunLoop {
         wake.post()
     }
 
-    /// Ends the loop's present sleep, or, if it does not sleep, the next one at once. Also from a signal handler: lock-free, at most
-    /// one `write(2)` (R25, R26).
+    /// Ends the loop's present sleep, or, if it does not sleep, the next one at once. Also from a signal handler: lock-free,
+    /// one system call if the loop sleeps, else none (R25, R26).
     public func wakeUp() { wake.post() }
 
     /// Wakes the loop if the caller is not its thread: the loop's own thread sees the change before it sleeps.
