@@ -103,8 +103,9 @@ public final class EventRunLoop: Sendable {
 }
 
 extension EventRunLoop {
-    /// Has all loops of the process ask the kernel in each turn (R16), as Foundation's do.
-    package static func askKernelEachTurnForTests() { Poller.losePatienceForTests() }
+    /// At the latest after how many turns a loop with work at hand asks the kernel for more (R16), for all loops of the process. One
+    /// makes them ask in each, as Foundation's do, so that the two can be compared.
+    package static func askKernel(everyTurns turns: Int) { Poller.turnsWithoutAsking.store(turns, ordering: .relaxed) }
 }
 
 // MARK: - From any thread
