@@ -13,7 +13,7 @@ public final class EventRunLoop: Sendable {
     let blocks = BlockQueue()
     let requests = PerformQueue()
     let delayed = DelayedPerforms()
-    let beforeSleep = BeforeSleepWork()
+    let beforeWaiting = BeforeWaitingWork()
     let wake = WakeUp()
     let mainQueue = MainQueue()
     let clockWatch = ClockWatch()
@@ -96,7 +96,7 @@ public final class EventRunLoop: Sendable {
         blocks.close()
         requests.close()
         delayed.close()
-        beforeSleep.close()
+        beforeWaiting.close()
         owner.withLock { $0.thread = nil }
         heartbeat.end()
     }

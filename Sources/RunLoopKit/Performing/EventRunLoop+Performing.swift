@@ -32,7 +32,7 @@ extension EventRunLoop {
         _ body: @escaping @Sendable () throws -> Value
     ) throws -> Value {
         if isOnOwnThread { return try body() }
-        let deadline = timeout.map { MonotonicInstant.now.advanced(by: $0) } ?? .distantFuture
+        let deadline = MonotonicInstant.after(timeout)
         let reply = Reply<Value>()
         let request = try ask(modes, reply, body)
         if !reply.wait(until: deadline) {
