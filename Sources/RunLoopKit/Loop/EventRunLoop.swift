@@ -122,6 +122,7 @@ extension EventRunLoop {
     /// Ends the innermost activation of this mode, at the latest when those nested in it are over, and wakes the loop for it (R17). If
     /// the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``, which never runs.
     public func stop(mode: Mode) {
+        if isOfParent { return }
         guard let mode = table.withLock({ $0.existing(mode) }) else { return }
         mode.stopRequested.store(true, ordering: .releasing)
         wake.post()
@@ -134,32 +135,6 @@ extension EventRunLoop {
     /// Wakes the loop if the caller is not its thread: the loop's own thread sees the change before it sleeps.
     func wakeUpFromElsewhere() {
         if !isOnOwnThread { wake.post() }
-    }
-
-    /// Runs a block once, on the loop's thread, in a run of one mode, or of any common one (R51).
-    ///
-    /// - Parameter wake: False leaves a sleeping loop asleep, as CFRunLoopPerformBlock does (R24).
-    public func perform(in mode: Mode = .default, wake: Bool = true, _ block: @escaping @Sendable () -> Void) {
-        enqueue(BlockQueue.Block(modes: .init(mode), body: block), wake: wake)
-    }
-
-    /// Runs a block once, on the loop's thread, in whichever of the modes runs first (R51).
-    public func perform(inModes modes: [Mode], wake: Bool = true, _ block: @escaping @Sendable () -> Void) {
-        enqueue(BlockQueue.Block(modes: .named(Set(modes)), body: block), wake: wake)
-    }
-
-    private func enqueue(_ block: BlockQueue.Block, wake: Bool) {
-        if isOfParent { return Complaint.loopOfParent.make() }
-        // A block is enough to make a mode that can be run (R4).
-        if case .named(let modes) = block.modes { make(modes) }
-        guard blocks.append(block) else { return Complaint.loopEnded.make() }
-        if wake { self.wake.post() }
-    }
-
-    private func make(_ modes: Set<Mode>) {
-        table.withLock { table in
-            for mode in modes where mode != .common { _ = table.mode(mode) }
-        }
     }
 
     /// The mode that runs now, that of the innermost activation; nil if none runs.

@@ -23,6 +23,7 @@ extension EventRunLoop {
         atLatest limit: Duration? = nil,
         _ body: @escaping @Sendable () -> Void
     ) {
+        if isOfParent { return Complaint.loopOfParent.make() }
         let deadline = MonotonicInstant.after(limit)
         let lane = BeforeWaitingWork.Lane(order: order, activities: activities, mode: mode, isLimited: limit != nil)
         switch beforeWaiting.put(body, for: BeforeWaitingWork.Key(base: key), in: lane, deadline: deadline) {
