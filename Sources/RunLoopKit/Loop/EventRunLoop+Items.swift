@@ -104,7 +104,7 @@ extension EventRunLoop {
         do {
             try attach(item, to: mode)
         } catch {
-            Complaint.of(error).make()
+            Complaint(error).make()
         }
     }
 
