@@ -28,6 +28,7 @@ public final class EventRunLoop: Sendable {
     let owner: Mutex<Owner>
     /// The generation of forks that the loop's thread was last seen in.
     let generation = Atomic<UInt32>(run_loop_generation())
+    /// Nil for a main thread that was not seen when this library was loaded: see `LoopThread.main()`.
     let pthread: pthread_t?
 
     struct Owner: Sendable {
@@ -69,7 +70,7 @@ public final class EventRunLoop: Sendable {
         isMain ? run_loop_is_main_thread() : LoopRegistry.existing === self
     }
 
-    /// Makes the main thread known, if it was not from the start. The loop's thread.
+    /// Makes the main thread known, if it was not from the start, and the thread's new number in a forked child. The loop's thread.
     func adoptMainThread() {
         if generation.load(ordering: .relaxed) != run_loop_generation() { adoptFork() }
         guard isMain else { return }
@@ -122,7 +123,7 @@ extension EventRunLoop {
     /// Ends the innermost activation of this mode, at the latest when those nested in it are over, and wakes the loop for it (R17). If
     /// the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``, which never runs.
     public func stop(mode: Mode) {
-        if isOfParent { return }
+        guard !isOfParent, heartbeat.pulse.phase != .idle else { return }
         guard let mode = table.withLock({ $0.existing(mode) }) else { return }
         mode.stopRequested.store(true, ordering: .releasing)
         wake.post()
