@@ -4,16 +4,28 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-void run_loop_futex_wait(void *word, uint32_t seen) {
+bool run_loop_futex_wait(void *word, uint32_t seen, uint64_t deadline_ns) {
     int saved = errno;
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL);
+    struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / 1000000000), .tv_nsec = (long)(deadline_ns % 1000000000)};
+    const struct timespec *limit = deadline_ns == UINT64_MAX ? NULL : &deadline;
+    // The form whose time is absolute, on CLOCK_MONOTONIC. Any other error is a reason to look again.
+    long result = syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen, limit, NULL, FUTEX_BITSET_MATCH_ANY);
+    bool in_time = result == 0 || errno != ETIMEDOUT;
+    errno = saved;
+    return in_time;
+}
+
+void run_loop_futex_wake(void *word, int32_t count) {
+    int saved = errno;
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count);
     errno = saved;
 }
 
-void run_loop_futex_wake(void *word) {
-    int saved = errno;
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1);
-    errno = saved;
+__attribute__((noinline)) bool event_run_loop_wait_for_a_perform_request(void *word, uint32_t seen, uint64_t deadline_ns) {
+    bool in_time = run_loop_futex_wait(word, seen, deadline_ns);
+    __asm__ volatile("" ::: "memory");  // no tail call: the frame stays
+    return in_time;
 }

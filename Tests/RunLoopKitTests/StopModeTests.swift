@@ -72,4 +72,18 @@ struct StopModeTests {
         }
         #expect(results == [.timedOut, .stopped])
     }
+
+    @Test("R22: a stop of a mode while nothing runs leaves no wake-up behind")
+    func noWakeUp() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            observe(loop, in: trace)
+            loop.stop(mode: .default)
+            loop.run(for: .milliseconds(5))
+            return trace.all
+        }
+        // One turn: its sleep was not ended before the run's time.
+        #expect(trace == ["entry", "timers", "sources", "waiting", "woken", "exit"])
+    }
 }

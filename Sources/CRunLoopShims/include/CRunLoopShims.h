@@ -1,7 +1,8 @@
 #pragma once
 
-// What RunLoopKit needs from C: libdispatch's and the concurrency runtime's loop hooks, two system calls in frames of their
-// own, and facts about the main thread. Nothing here allocates or locks unless it says so.
+// What RunLoopKit needs from C: libdispatch's and the concurrency runtime's loop hooks, system calls that Swift's view of the C library
+// lacks or that must be safe in signal handlers, frames with names that last, and facts about threads and forks. Nothing here allocates
+// or locks unless it says so.
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -43,11 +44,11 @@ int run_loop_hang_bell(int epoll_fd, int bell);
 int run_loop_ring_bell(int epoll_fd, int bell);
 
 /// Whether the descriptor is the bell with this mark. Reads /proc; without it, or without a descriptor to read it with, believes that an
-/// open descriptor is.
+/// open descriptor is. Changes errno.
 bool run_loop_is_bell(int fd, uint32_t mark);
 
 /// A hexadecimal number out of what /proc says of an eventfd: `eventfd-count:` or `eventfd-id:`. Zero for other files; `unknown` if
-/// /proc cannot be read.
+/// /proc cannot be read. Changes errno.
 uint64_t run_loop_eventfd_field(int fd, const char *field, uint64_t unknown);
 
 /// Which file a descriptor stands for, as far as fstat(2) can tell: descriptors of no file system of their own (eventfd, timerfd) are
@@ -64,11 +65,15 @@ struct run_loop_file run_loop_identify(int fd);
 /// Async-signal-safe; leaves errno alone.
 void run_loop_interrupt(int32_t tid);
 
-/// Sleeps while the 32 bits at `word` are `seen`, until a wake; may return without cause. Leaves errno alone.
-void run_loop_futex_wait(void *word, uint32_t seen);
+/// Sleeps while the 32 bits at `word` are `seen`, until a wake, or until CLOCK_MONOTONIC has reached `deadline_ns` (UINT64_MAX: for
+/// ever); may return without cause. False if the deadline was reached. Async-signal-safe; leaves errno alone.
+bool run_loop_futex_wait(void *word, uint32_t seen, uint64_t deadline_ns);
 
-/// Wakes one that sleeps at `word`. Leaves errno alone.
-void run_loop_futex_wake(void *word);
+/// The same, in a frame of its own: a captured stack shows that the thread waits for a request that it made to another loop.
+bool event_run_loop_wait_for_a_perform_request(void *word, uint32_t seen, uint64_t deadline_ns);
+
+/// Wakes `count` of those that sleep at `word`. Async-signal-safe; leaves errno alone.
+void run_loop_futex_wake(void *word, int32_t count);
 
 extern _Atomic uint32_t run_loop_generation_counter;
 
@@ -106,19 +111,9 @@ bool run_loop_main_pthread(pthread_t *thread);
 /// Writes the bounds of the stack of `thread`, a live one. Returns 0 or an errno. Allocates, locks; reads /proc for main.
 int run_loop_stack_bounds(pthread_t thread, uintptr_t *low, uintptr_t *high);
 
-/// Copies the name of the thread `tid` of this process, NUL-terminated. False if there is no such thread. Allocates nothing.
+/// Copies the name of the thread `tid` of this process, NUL-terminated. False if there is no such thread, or /proc cannot be
+/// read. Changes errno.
 bool run_loop_thread_name(int32_t tid, char name[_Nonnull 16]);
-
-/// Opens the latch `word` (0 closed, 1 open) for good, and wakes all who wait for it. What the caller did before is visible to who
-/// sees it open. The caller owns the word, which must outlive the call. Async-signal-safe; leaves errno alone.
-void run_loop_latch_open(uint32_t *word);
-
-/// Waits until the latch is open, or CLOCK_MONOTONIC has reached `deadline_ns` (UINT64_MAX: for ever). Whether it is open. Goes on
-/// after signals; leaves errno alone.
-bool run_loop_latch_wait(uint32_t *word, uint64_t deadline_ns);
-
-/// The same, in a frame of its own: a captured stack shows that the thread waits for a request that it made to another loop.
-bool event_run_loop_wait_for_a_perform_request(uint32_t *word, uint64_t deadline_ns);
 
 /// Starts a thread that runs `body(context)`, named before that. `name`: up to 15 bytes count. Its signal mask is the caller's, with
 /// all blocked besides but those a thread brings upon itself, and SIGPROF. Returns 0 and the thread, to be joined or detached, or

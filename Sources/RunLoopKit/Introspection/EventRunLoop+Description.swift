@@ -15,7 +15,7 @@ extension EventRunLoop: CustomStringConvertible {
             commonModes: common,
             queuedBlocks: blocks.queuedCount,
             performRequests: requests.waitingCount,
-            beforeWaitingWork: beforeSleep.count,
+            beforeWaitingWork: beforeWaiting.count,
             modes: modes.map { $0.snapshot(at: now) }
         )
     }

@@ -11,6 +11,11 @@ enum JSONValue: ExpressibleByDictionaryLiteral {
     init(dictionaryLiteral members: (String, JSONValue)...) { self = .object(members) }
 
     static func number(_ value: some BinaryInteger) -> JSONValue { .number(String(value)) }
+    /// With the names that the keys stand for.
+    static func object(_ members: KeyValuePairs<some CodingKey, JSONValue>) -> JSONValue {
+        .object(members.map { ($0.key.stringValue, $0.value) })
+    }
+
     static func strings(_ values: [String]) -> JSONValue { .array(values.map { .string($0) }) }
 
     /// The document on one line (RFC 8259), without spaces.

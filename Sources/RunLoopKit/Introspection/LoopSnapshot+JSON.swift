@@ -1,23 +1,22 @@
 // The names below are the document's, both written and read.
 extension LoopSnapshot {
     /// The document that the type's comment describes, on one line.
-    public var json: String { value.text }
+    public var json: String { JSONValue.object(members).text }
 
-    private var value: JSONValue {
-        func member(_ key: CodingKeys, _ value: JSONValue) -> (String, JSONValue) { (key.rawValue, value) }
-        return .object([
-            member(.loop, .string(loop)),
-            member(.thread, thread.map { .number($0) } ?? .null),
-            member(.timeNanoseconds, .number(timeNanoseconds)),
-            member(.phase, .string(phase)),
-            member(.turn, .number(turn)),
-            member(.currentMode, currentMode.map { .string($0) } ?? .null),
-            member(.commonModes, .strings(commonModes)),
-            member(.queuedBlocks, .number(queuedBlocks)),
-            member(.performRequests, .number(performRequests)),
-            member(.beforeWaitingWork, .number(beforeWaitingWork)),
-            member(.modes, .array(modes.map(\.value))),
-        ])
+    private var members: KeyValuePairs<CodingKeys, JSONValue> {
+        [
+            .loop: .string(loop),
+            .thread: thread.map { .number($0) } ?? .null,
+            .timeNanoseconds: .number(timeNanoseconds),
+            .phase: .string(phase),
+            .turn: .number(turn),
+            .currentMode: currentMode.map { .string($0) } ?? .null,
+            .commonModes: .strings(commonModes),
+            .queuedBlocks: .number(queuedBlocks),
+            .performRequests: .number(performRequests),
+            .beforeWaitingWork: .number(beforeWaitingWork),
+            .modes: .array(modes.map { .object($0.members) }),
+        ]
     }
 
     enum CodingKeys: String, CodingKey {
@@ -34,14 +33,14 @@ extension LoopSnapshot {
 }
 
 extension LoopSnapshot.Mode {
-    fileprivate var value: JSONValue {
+    fileprivate var members: KeyValuePairs<CodingKeys, JSONValue> {
         [
-            CodingKeys.name.rawValue: .string(name),
-            CodingKeys.isCommon.rawValue: .bool(isCommon),
-            CodingKeys.sources.rawValue: .array(sources.map(\.value)),
-            CodingKeys.descriptors.rawValue: .array(descriptors.map(\.value)),
-            CodingKeys.timers.rawValue: .array(timers.map(\.value)),
-            CodingKeys.observers.rawValue: .array(observers.map(\.value)),
+            .name: .string(name),
+            .isCommon: .bool(isCommon),
+            .sources: .array(sources.map { .object($0.members) }),
+            .descriptors: .array(descriptors.map { .object($0.members) }),
+            .timers: .array(timers.map { .object($0.members) }),
+            .observers: .array(observers.map { .object($0.members) }),
         ]
     }
 
@@ -53,11 +52,11 @@ extension LoopSnapshot.Mode {
 }
 
 extension LoopSnapshot.Source {
-    fileprivate var value: JSONValue {
+    fileprivate var members: KeyValuePairs<CodingKeys, JSONValue> {
         [
-            CodingKeys.order.rawValue: .number(order),
-            CodingKeys.isSignalled.rawValue: .bool(isSignalled),
-            CodingKeys.isValid.rawValue: .bool(isValid),
+            .order: .number(order),
+            .isSignalled: .bool(isSignalled),
+            .isValid: .bool(isValid),
         ]
     }
 
@@ -69,12 +68,12 @@ extension LoopSnapshot.Source {
 }
 
 extension LoopSnapshot.Descriptor {
-    fileprivate var value: JSONValue {
+    fileprivate var members: KeyValuePairs<CodingKeys, JSONValue> {
         [
-            CodingKeys.descriptor.rawValue: .number(descriptor),
-            CodingKeys.interest.rawValue: .strings(interest),
-            CodingKeys.isEdgeTriggered.rawValue: .bool(isEdgeTriggered),
-            CodingKeys.isValid.rawValue: .bool(isValid),
+            .descriptor: .number(descriptor),
+            .interest: .strings(interest),
+            .isEdgeTriggered: .bool(isEdgeTriggered),
+            .isValid: .bool(isValid),
         ]
     }
 
@@ -86,15 +85,15 @@ extension LoopSnapshot.Descriptor {
 }
 
 extension LoopSnapshot.Timer {
-    fileprivate var value: JSONValue {
+    fileprivate var members: KeyValuePairs<CodingKeys, JSONValue> {
         [
-            CodingKeys.order.rawValue: .number(order),
-            CodingKeys.nextFireNanoseconds.rawValue: nextFireNanoseconds.map { .number($0) } ?? .null,
-            CodingKeys.firesInNanoseconds.rawValue: firesInNanoseconds.map { .number($0) } ?? .null,
-            CodingKeys.intervalNanoseconds.rawValue: .number(intervalNanoseconds),
-            CodingKeys.toleranceNanoseconds.rawValue: .number(toleranceNanoseconds),
-            CodingKeys.followsWallClock.rawValue: .bool(followsWallClock),
-            CodingKeys.isValid.rawValue: .bool(isValid),
+            .order: .number(order),
+            .nextFireNanoseconds: nextFireNanoseconds.map { .number($0) } ?? .null,
+            .firesInNanoseconds: firesInNanoseconds.map { .number($0) } ?? .null,
+            .intervalNanoseconds: .number(intervalNanoseconds),
+            .toleranceNanoseconds: .number(toleranceNanoseconds),
+            .followsWallClock: .bool(followsWallClock),
+            .isValid: .bool(isValid),
         ]
     }
 
@@ -110,12 +109,12 @@ extension LoopSnapshot.Timer {
 }
 
 extension LoopSnapshot.Observer {
-    fileprivate var value: JSONValue {
+    fileprivate var members: KeyValuePairs<CodingKeys, JSONValue> {
         [
-            CodingKeys.order.rawValue: .number(order),
-            CodingKeys.activities.rawValue: .strings(activities),
-            CodingKeys.repeats.rawValue: .bool(repeats),
-            CodingKeys.isValid.rawValue: .bool(isValid),
+            .order: .number(order),
+            .activities: .strings(activities),
+            .repeats: .bool(repeats),
+            .isValid: .bool(isValid),
         ]
     }
 

@@ -23,8 +23,11 @@ public struct LoopSnapshot: Sendable, Hashable, Codable {
     public var timeNanoseconds: UInt64
     /// The name of the ``LoopPhase``.
     public var phase: String
+    /// As in ``LoopHeartbeat/Pulse``.
     public var turn: UInt64
+    /// The running mode, that of the innermost run; nil if none runs.
     public var currentMode: String?
+    /// In the order in which the modes came to be.
     public var commonModes: [String]
     /// Blocks of `perform` that have not run, of all modes.
     public var queuedBlocks: Int
@@ -35,11 +38,15 @@ public struct LoopSnapshot: Sendable, Hashable, Codable {
     /// In the order in which the modes came to be.
     public var modes: [Mode]
 
+    /// One mode and what is in it.
     public struct Mode: Sendable, Hashable, Codable {
+        /// See ``EventRunLoop/Mode/name``.
         public var name: String
+        /// Whether it is in the loop's common set.
         public var isCommon: Bool
         /// Signalled by hand; by order.
         public var sources: [Source]
+        /// In no particular order.
         public var descriptors: [Descriptor]
         /// By fire date.
         public var timers: [Timer]
@@ -47,20 +54,31 @@ public struct LoopSnapshot: Sendable, Hashable, Codable {
         public var observers: [Observer]
     }
 
+    /// An ``EventSource``.
     public struct Source: Sendable, Hashable, Codable {
+        /// Lower comes first.
         public var order: Int
+        /// Whether a signal waits to be performed.
         public var isSignalled: Bool
+        /// Whether it can still be performed.
         public var isValid: Bool
     }
 
+    /// A ``DescriptorSource``.
     public struct Descriptor: Sendable, Hashable, Codable {
+        /// The number.
         public var descriptor: Int32
+        /// The names of the ``DescriptorSource/Events`` asked for.
         public var interest: [String]
+        /// See ``DescriptorSource/isEdgeTriggered``.
         public var isEdgeTriggered: Bool
+        /// Whether it can still be delivered.
         public var isValid: Bool
     }
 
+    /// An ``EventTimer``.
     public struct Timer: Sendable, Hashable, Codable {
+        /// Of timers with equal dates: lower comes first.
         public var order: Int
         /// Nil for the distant future: never.
         public var nextFireNanoseconds: UInt64?
@@ -68,16 +86,23 @@ public struct LoopSnapshot: Sendable, Hashable, Codable {
         public var firesInNanoseconds: Int64?
         /// Zero for a one-shot.
         public var intervalNanoseconds: Int64
+        /// How much later than its date it may fire.
         public var toleranceNanoseconds: Int64
         /// Whether it moves when the wall clock is stepped.
         public var followsWallClock: Bool
+        /// Whether it can still fire.
         public var isValid: Bool
     }
 
+    /// A ``LoopObserver``.
     public struct Observer: Sendable, Hashable, Codable {
+        /// Lower comes first.
         public var order: Int
+        /// The names of the ``EventRunLoop/Activity`` that it is called for.
         public var activities: [String]
+        /// Whether it stays after its first callback.
         public var repeats: Bool
+        /// Whether it can still be called.
         public var isValid: Bool
     }
 }
@@ -102,6 +127,7 @@ extension LoopSnapshot: CustomStringConvertible {
 }
 
 extension LoopSnapshot.Mode: CustomStringConvertible {
+    /// One line for the mode, and one for each of its items.
     public var description: String {
         let items: [any CustomStringConvertible] = sources + descriptors + timers + observers
         let title = "  mode \(name)" + (isCommon ? ", common" : "")

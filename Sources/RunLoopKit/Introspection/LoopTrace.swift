@@ -15,6 +15,7 @@ public final class LoopTrace: Sendable {
         public let mode: String
         /// Of an entry: what the outer run is doing, `idle` if there is none. After a nested run's exit: what the outer run was doing.
         public let from: LoopPhase
+        /// What the loop is doing since `time`.
         public let to: LoopPhase
         /// As in ``LoopHeartbeat/Pulse``.
         public let turn: UInt64

@@ -123,14 +123,19 @@ extension EventSource {
     func staysTaken(from mode: LoopMode) -> Bool {
         state.withLock { state in
             if state.isSignalled { return true }
-            if let index = state.places.firstIndex(where: { $0.mode === mode }) { state.places[index].ticket = false }
+            EventSource.noteTaken(from: mode, &state)
             return false
         }
     }
 
+    /// The source stands in the mode's queue no longer.
+    private static func noteTaken(from mode: LoopMode, _ state: inout State) {
+        if let index = state.places.firstIndex(where: { $0.mode === mode }) { state.places[index].ticket = false }
+    }
+
     private func begin(in mode: LoopMode) -> Boxed? {
         state.withLock { state in
-            if let index = state.places.firstIndex(where: { $0.mode === mode }) { state.places[index].ticket = false }
+            EventSource.noteTaken(from: mode, &state)
             guard state.isSignalled, let perform = state.perform else { return nil }
             guard !state.isPerforming else {
                 state.wasPassedOver = true

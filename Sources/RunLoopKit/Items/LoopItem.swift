@@ -1,10 +1,8 @@
 /// What can be put into modes: the four kinds share how they come and go.
 ///
-/// Locks are taken in one order: a loop's mode table, then an item's state, then a mode's contents. No lock is held while foreign
-/// code runs, the deinit of what a closure holds included.
+/// Locks are taken in one order: a loop's mode table, an item's state, a mode's contents. No lock is held while foreign code runs, the
+/// deinit of what a closure holds included.
 protocol LoopItem: AnyObject, Sendable {
-    var isValid: Bool { get }
-
     /// Puts the item into a mode. False if it was there already.
     func attach(to mode: LoopMode, of loop: EventRunLoop) throws(RunLoopError) -> Bool
     /// Takes the item out of a mode. False if it was not there.

@@ -34,7 +34,8 @@ final class Poller: Sendable {
     private static let capacities = (usual: 64, greatest: 1024)
     /// A loop with work at hand asks the kernel again at the latest after so many turns, or in the first turn that begins after so much
     /// time: so long at most wait the main queue and the descriptors for a loop that is busy with itself.
-    static let patience = (turns: 8, time: Duration.microseconds(50))
+    static let longestWithoutAsking = Duration.microseconds(50)
+    static let turnsWithoutAsking = Atomic<Int>(8)
     private static let none = UInt64.max
 
     /// The generation that made the set, and its descriptor below.
@@ -175,17 +176,12 @@ extension Poller {
         timeAsked.store(MonotonicInstant.now.nanoseconds, ordering: .relaxed)
     }
 
-    private static let hasNoPatience = Atomic<Bool>(false)
-
-    /// Has the kernel asked in each turn, as Foundation does, so that the two can be compared. For the whole process; not taken back.
-    static func losePatienceForTests() { hasNoPatience.store(true, ordering: .relaxed) }
-
     /// To be asked in each turn with work at hand: whether the kernel must be asked all the same. The loop's thread.
     func isOverdue() -> Bool {
         let turns = turnsSinceAsked.load(ordering: .relaxed) + 1
         turnsSinceAsked.store(turns, ordering: .relaxed)
-        if turns >= Poller.patience.turns || Poller.hasNoPatience.load(ordering: .relaxed) { return true }
+        if turns >= Poller.turnsWithoutAsking.load(ordering: .relaxed) { return true }
         let last = MonotonicInstant(nanoseconds: timeAsked.load(ordering: .relaxed))
-        return last.duration(to: .now) >= Poller.patience.time
+        return last.duration(to: .now) >= Poller.longestWithoutAsking
     }
 }

@@ -104,7 +104,7 @@ extension EventRunLoop {
         do {
             try attach(item, to: mode)
         } catch {
-            Complaint.of(error).make()
+            Complaint(error).make()
         }
     }
 
@@ -121,8 +121,6 @@ extension EventRunLoop {
     func detach(_ item: some LoopItem, from mode: LoopMode) {
         if item.detach(from: mode) { item.didDetach(from: mode, of: self) }
     }
-
-    func detachAny(_ item: any LoopItem, from mode: LoopMode) { detach(item, from: mode) }
 
     /// No mode that becomes common later gets the item.
     func forgetCommon(_ item: some LoopItem) { table.withLock { _ = $0.forget(item) } }

@@ -44,7 +44,9 @@ extension EventRunLoop {
     public enum RunResult: Int32, Sendable {
         /// The mode was empty, or is now.
         case finished = 1
+        /// `stop()` or `stop(mode:)` was called.
         case stopped = 2
+        /// The time of the run was over.
         case timedOut = 3
         /// A source was handled and the run was to return after one.
         case handledSource = 4

@@ -3,7 +3,7 @@ internal import Glibc
 internal import Synchronization
 
 /// A run loop of CFRunLoop's class, on epoll, eventfd and CLOCK_MONOTONIC. What it does, rule by rule, and the order of a turn: see
-/// README.md in this folder.
+/// the module's README.md.
 ///
 /// One per thread, made when first asked for (R1). Unless a member says otherwise, any thread may call it. A loop whose thread has
 /// ended takes nothing any more: what throws says so, all else does nothing and says so once on stderr (R3).
@@ -13,7 +13,7 @@ public final class EventRunLoop: Sendable {
     let blocks = BlockQueue()
     let requests = PerformQueue()
     let delayed = DelayedPerforms()
-    let beforeSleep = BeforeSleepWork()
+    let beforeWaiting = BeforeWaitingWork()
     let wake = WakeUp()
     let mainQueue = MainQueue()
     let clockWatch = ClockWatch()
@@ -28,6 +28,7 @@ public final class EventRunLoop: Sendable {
     let owner: Mutex<Owner>
     /// The generation of forks that the loop's thread was last seen in.
     let generation = Atomic<UInt32>(run_loop_generation())
+    /// Nil for a main thread that was not seen when this library was loaded: see `LoopThread.main()`.
     let pthread: pthread_t?
 
     struct Owner: Sendable {
@@ -69,7 +70,7 @@ public final class EventRunLoop: Sendable {
         isMain ? run_loop_is_main_thread() : LoopRegistry.existing === self
     }
 
-    /// Makes the main thread known, if it was not from the start. The loop's thread.
+    /// Makes the main thread known, if it was not from the start, and the thread's new number in a forked child. The loop's thread.
     func adoptMainThread() {
         if generation.load(ordering: .relaxed) != run_loop_generation() { adoptFork() }
         guard isMain else { return }
@@ -87,7 +88,7 @@ public final class EventRunLoop: Sendable {
             return (table.modes, common)
         }
         for mode in modes {
-            for item in mode.items { detachAny(item, from: mode) }
+            for item in mode.items { detach(item, from: mode) }
             mode.withDescriptors { $1.close() }
         }
         _ = consume common
@@ -96,15 +97,16 @@ public final class EventRunLoop: Sendable {
         blocks.close()
         requests.close()
         delayed.close()
-        beforeSleep.close()
+        beforeWaiting.close()
         owner.withLock { $0.thread = nil }
         heartbeat.end()
     }
 }
 
 extension EventRunLoop {
-    /// Has all loops of the process ask the kernel in each turn (R16), as Foundation's do.
-    package static func askKernelEachTurnForTests() { Poller.losePatienceForTests() }
+    /// At the latest after how many turns a loop with work at hand asks the kernel for more (R16), for all loops of the process. One
+    /// makes them ask in each, as Foundation's do, so that the two can be compared.
+    package static func askKernel(everyTurns turns: Int) { Poller.turnsWithoutAsking.store(turns, ordering: .relaxed) }
 }
 
 // MARK: - From any thread
@@ -121,44 +123,19 @@ extension EventRunLoop {
     /// Ends the innermost activation of this mode, at the latest when those nested in it are over, and wakes the loop for it (R17). If
     /// the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``, which never runs.
     public func stop(mode: Mode) {
+        guard !isOfParent, heartbeat.pulse.phase != .idle else { return }
         guard let mode = table.withLock({ $0.existing(mode) }) else { return }
         mode.stopRequested.store(true, ordering: .releasing)
         wake.post()
     }
 
-    /// Ends the loop's present sleep, or, if it does not sleep, the next one at once. Also from a signal handler: lock-free, at most
-    /// one `write(2)` (R25, R26).
+    /// Ends the loop's present sleep, or, if it does not sleep, the next one at once. Also from a signal handler: lock-free,
+    /// one system call if the loop sleeps, else none (R25, R26).
     public func wakeUp() { wake.post() }
 
     /// Wakes the loop if the caller is not its thread: the loop's own thread sees the change before it sleeps.
     func wakeUpFromElsewhere() {
         if !isOnOwnThread { wake.post() }
-    }
-
-    /// Runs a block once, on the loop's thread, in a run of one mode, or of any common one (R51).
-    ///
-    /// - Parameter wake: False leaves a sleeping loop asleep, as CFRunLoopPerformBlock does (R24).
-    public func perform(in mode: Mode = .default, wake: Bool = true, _ block: @escaping @Sendable () -> Void) {
-        enqueue(BlockQueue.Block(modes: .init(mode), body: block), wake: wake)
-    }
-
-    /// Runs a block once, on the loop's thread, in whichever of the modes runs first (R51).
-    public func perform(inModes modes: [Mode], wake: Bool = true, _ block: @escaping @Sendable () -> Void) {
-        enqueue(BlockQueue.Block(modes: .named(Set(modes)), body: block), wake: wake)
-    }
-
-    private func enqueue(_ block: BlockQueue.Block, wake: Bool) {
-        if isOfParent { return Complaint.loopOfParent.make() }
-        // A block is enough to make a mode that can be run (R4).
-        if case .named(let modes) = block.modes { make(modes) }
-        guard blocks.append(block) else { return Complaint.loopEnded.make() }
-        if wake { self.wake.post() }
-    }
-
-    private func make(_ modes: Set<Mode>) {
-        table.withLock { table in
-            for mode in modes where mode != .common { _ = table.mode(mode) }
-        }
     }
 
     /// The mode that runs now, that of the innermost activation; nil if none runs.

@@ -51,7 +51,7 @@ struct Mutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
     private borrowing func unlock() {
         let state = unsafe self.state._address
         guard unsafe state.pointee.exchange(Self.free, ordering: .releasing) == Self.contended else { return }
-        unsafe run_loop_futex_wake(state)
+        unsafe run_loop_futex_wake(state, 1)
     }
 
     /// Sleeps only behind the value `contended`, which makes whoever unlocks wake one.
@@ -67,7 +67,7 @@ struct Mutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
             if took { return }
         }
         while unsafe state.pointee.exchange(Self.contended, ordering: .acquiring) != Self.free {
-            unsafe run_loop_futex_wait(state, Self.contended)
+            _ = unsafe run_loop_futex_wait(state, Self.contended, .max)
         }
     }
 }

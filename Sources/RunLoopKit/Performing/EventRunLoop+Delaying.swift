@@ -24,7 +24,7 @@ extension EventRunLoop {
             body()
         }
         for mode in modes { add(timer, to: mode) }
-        if delayed.record(timer, target: target.map { ObjectIdentifier($0) }) {
+        if !isOfParent, delayed.record(timer, target: target.map { ObjectIdentifier($0) }) {
             timer.nextFireDate = date
         } else {
             timer.invalidate()

@@ -10,8 +10,7 @@ extension EventRunLoop {
     ///
     /// - Parameter modes: At least one. By default all common modes.
     public func performRequest(inModes modes: [Mode] = [.common], _ body: @escaping @Sendable () -> Void) {
-        let request = PerformRequest(modes: matchable(modes), body: body)
-        if !post(request) { Complaint.loopEnded.make() }
+        if !post(PerformRequest(inModes: modes, body: body)) { Complaint.loopEnded.make() }
     }
 
     /// Has the loop run `body`, and waits until it is done (R52). Any thread; on the loop's own, `body` runs at once. In an async
@@ -32,7 +31,7 @@ extension EventRunLoop {
         _ body: @escaping @Sendable () throws -> Value
     ) throws -> Value {
         if isOnOwnThread { return try body() }
-        let deadline = timeout.map { MonotonicInstant.now.advanced(by: $0) } ?? .distantFuture
+        let deadline = MonotonicInstant.after(timeout)
         let reply = Reply<Value>()
         let request = try ask(modes, reply, body)
         if !reply.wait(until: deadline) {
@@ -69,7 +68,7 @@ extension EventRunLoop {
         _ body: @escaping @Sendable () throws -> Value
     ) throws(RunLoopError) -> PerformRequest {
         let request = PerformRequest(
-            modes: matchable(modes),
+            inModes: modes,
             completion: { ending in
                 if ending == .loopEnded { reply.put(.failure(RunLoopError(.loopEnded))) }
                 reply.open()
@@ -81,18 +80,11 @@ extension EventRunLoop {
     }
 
     private func post(_ request: PerformRequest) -> Bool {
-        guard !isOfParent, requests.append(request) else { return false }
+        if isOfParent { return false }
+        make(request.modes)
+        guard requests.append(request) else { return false }
         wake.post()
         return true
-    }
-
-    /// Makes the modes, as adding an item does (R4): a request keeps a mode from being empty.
-    private func matchable(_ modes: [Mode]) -> BlockQueue.Modes {
-        precondition(!modes.isEmpty, "A perform request names at least one mode.")
-        table.withLock { table in
-            for mode in modes where mode != .common { _ = table.mode(mode) }
-        }
-        return modes.count == 1 ? BlockQueue.Modes(modes[0]) : .named(Set(modes))
     }
 
     /// Serves the requests that wait for a mode; says whether there was one. The loop's thread.

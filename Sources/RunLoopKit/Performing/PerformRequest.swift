@@ -27,13 +27,16 @@ final class PerformRequest: Sendable {
         var isOver = false
     }
 
-    /// - Parameter completion: Called once, outside all locks, unless the request is withdrawn.
+    /// - Parameters:
+    ///   - modes: At least one.
+    ///   - completion: Called once, outside all locks, unless the request is withdrawn.
     init(
-        modes: BlockQueue.Modes,
+        inModes modes: [EventRunLoop.Mode],
         completion: (@Sendable (Ending) -> Void)? = nil,
         body: @escaping @Sendable () -> Void
     ) {
-        self.modes = modes
+        precondition(!modes.isEmpty, "A perform request names at least one mode.")
+        self.modes = BlockQueue.Modes(modes)
         state = Mutex(State(body: Boxed(body: body), completion: completion))
     }
 

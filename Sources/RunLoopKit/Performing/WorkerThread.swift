@@ -52,7 +52,7 @@ public final class WorkerThread: Sendable {
     @discardableResult
     public func join(timeout: Duration? = nil) -> Bool {
         precondition(!loop.isOnOwnThread, "A worker cannot wait for its own end.")
-        guard life.ended.wait(until: timeout.map { .now.advanced(by: $0) } ?? .distantFuture) else { return false }
+        guard life.ended.wait(until: .after(timeout)) else { return false }
         // The loop has ended, and the thread is about to. Under the lock, so that all who join come back after that.
         handle.withLock { thread in
             if let ended = thread.take() { pthread_join(ended, nil) }

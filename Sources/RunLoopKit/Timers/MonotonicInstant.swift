@@ -31,11 +31,7 @@ extension MonotonicInstant: InstantProtocol {
     }
 
     /// Negative if `other` is earlier. Held at ±292 years.
-    public func duration(to other: MonotonicInstant) -> Duration {
-        other < self
-            ? .zero - .nanoseconds(Int64(clamping: nanoseconds - other.nanoseconds))
-            : .nanoseconds(Int64(clamping: other.nanoseconds - nanoseconds))
-    }
+    public func duration(to other: MonotonicInstant) -> Duration { nanoseconds.duration(to: other.nanoseconds) }
 }
 
 // MARK: - Arithmetic that stops at the ends
@@ -47,6 +43,7 @@ func readClock(_ clock: clockid_t) -> UInt64 {
     return UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec)
 }
 
+/// Nanoseconds on some clock.
 extension UInt64 {
     func addingSaturated(_ other: UInt64) -> UInt64 {
         let (sum, overflows) = addingReportingOverflow(other)
@@ -58,6 +55,12 @@ extension UInt64 {
     func advancedSaturated(by duration: Duration) -> UInt64 {
         let distance = duration.saturatedNanoseconds
         return distance < 0 ? subtractingSaturated(distance.magnitude) : addingSaturated(distance.magnitude)
+    }
+
+    func duration(to other: UInt64) -> Duration {
+        other < self
+            ? .zero - .nanoseconds(Int64(clamping: self - other))
+            : .nanoseconds(Int64(clamping: other - self))
     }
 }
 

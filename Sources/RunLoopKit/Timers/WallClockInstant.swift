@@ -29,7 +29,7 @@ extension WallClockInstant: InstantProtocol {
 
     /// Negative if `other` is earlier. Held at ±292 years.
     public func duration(to other: WallClockInstant) -> Duration {
-        MonotonicInstant(nanoseconds: nanoseconds).duration(to: MonotonicInstant(nanoseconds: other.nanoseconds))
+        nanoseconds.duration(to: other.nanoseconds)
     }
 }
 

@@ -7,7 +7,7 @@ import RunLoopKit
 enum MainProcess {
     /// What the process does.
     static func play(_ options: Options, on engine: Engine) {
-        EventRunLoop.askKernelEachTurnForTests()
+        EventRunLoop.askKernel(everyTurns: 1)
         warmUp(engine)
         var tally = Tally()
         var meetings = Meetings()

@@ -275,7 +275,7 @@ func loopFrame() -> String {
     let drain: @convention(c) () -> Void = event_run_loop_is_servicing_the_main_dispatch_queue
     let wait: @convention(c) (Int32, UnsafeMutablePointer<epoll_event>, Int32, Int64) -> Int32 =
         unsafe event_run_loop_wait
-    let requestWait: @convention(c) (UnsafeMutablePointer<UInt32>, UInt64) -> Bool =
+    let requestWait: @convention(c) (UnsafeMutableRawPointer, UInt32, UInt64) -> Bool =
         unsafe event_run_loop_wait_for_a_perform_request
     let starts = unsafe [
         "event_run_loop_is_calling_out_to_an_observer": start(event_run_loop_is_calling_out_to_an_observer),
