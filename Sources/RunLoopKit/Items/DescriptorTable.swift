@@ -9,7 +9,6 @@ internal import Glibc
 struct DescriptorTable: Sendable {
     struct Delivery: Sendable {
         let source: DescriptorSource
-        let ticket: Int
         /// As epoll gives them; POLLNVAL if the descriptor is no longer the one that was added.
         let events: UInt32
     }
@@ -37,7 +36,7 @@ struct DescriptorTable: Sendable {
     private var freeTickets: [Int] = []
     private var ticketOfDescriptor: [Int32: Int] = [:]
     private var queue = TokenQueue()
-    private var nextGeneration: UInt64 = 0
+    private var nextSerial: UInt64 = 0
     /// A removed descriptor had been closed before: its registration lives on if the file was duplicated.
     private var mayHaveOrphans = false
     /// An event came from a registration that nobody can remove. Only a new epoll set gets rid of it.
@@ -58,7 +57,7 @@ extension DescriptorTable {
         for wakeUp: WakeUp
     ) throws(RunLoopError) -> Int {
         let ticket = freeTickets.last ?? slots.count
-        let token = nextGeneration << 32 | UInt64(ticket)
+        let token = nextSerial << 32 | UInt64(ticket)
         try openSet(of: poller, for: wakeUp)
         var failure = poller.add(source.descriptor, events: source.epollEvents, token: token)
         if failure != nil, !poller.isOpen {
@@ -66,7 +65,7 @@ extension DescriptorTable {
             failure = poller.add(source.descriptor, events: source.epollEvents, token: token)
         }
         if let failure { throw DescriptorTable.error(failure) }
-        nextGeneration = (nextGeneration + 1) & 0x7FFF_FFFF
+        nextSerial = (nextSerial + 1) & 0x7FFF_FFFF
         if freeTickets.popLast() == nil { slots.append(nil) }
         slots[ticket] = Slot(source: source, token: token, file: run_loop_identify(source.descriptor))
         // The kernel knows the number as new, so the file that we had under it was closed behind our back.
@@ -166,7 +165,7 @@ extension DescriptorTable {
             slot.isQueued = false
             slot.events = 0
             slots[ticket] = slot
-            if events != 0 { return Delivery(source: slot.source, ticket: ticket, events: events) }
+            if events != 0 { return Delivery(source: slot.source, events: events) }
         }
         return nil
     }

@@ -12,7 +12,7 @@ internal import Synchronization
 /// or change; what one wait has harvested is lost to it.)
 final class Poller: Sendable {
     /// What an event of the set's own members carries; descriptors' tokens are below.
-    static let wakeUpToken = RUN_LOOP_BELL_TOKEN
+    static let bellToken = RUN_LOOP_BELL_TOKEN
     static let mainQueueToken = UInt64.max - 1
     static let clockToken = UInt64.max - 2
 

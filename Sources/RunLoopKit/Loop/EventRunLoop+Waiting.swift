@@ -181,13 +181,12 @@ extension EventRunLoop {
     private func harvest(_ mode: LoopMode, for timeout: Duration?) {
         guard prepareToWait(in: mode) else { return }
         let isBlind = missesMainQueue(mode)
-        let longest = Duration.milliseconds(10)
         defer { if isBlind { mainQueue.lookUnwatched() } }
-        mode.poller.wait(for: isBlind ? min(timeout ?? longest, longest) : timeout) { events in
+        mode.poller.wait(for: isBlind ? min(timeout ?? Self.makeshift, Self.makeshift) : timeout) { events in
             var ofDescriptors = 0
             for index in events.indices {
                 switch events[index].token {
-                case Poller.wakeUpToken: break  // `wake` knows
+                case Poller.bellToken: break  // `wake` knows
                 case Poller.mainQueueToken: mainQueue.noteEvent()
                 case Poller.clockToken: clockWatch.noteEvent()
                 default: ofDescriptors += 1
@@ -209,12 +208,14 @@ extension EventRunLoop {
         }
     }
 
-    /// Stands in for the wait while the process has no descriptor for an epoll set: everything but descriptors goes on, up to 10 ms
-    /// late.
+    /// How late the loop may come to what it cannot wait for, for want of descriptors.
+    private static let makeshift = Duration.milliseconds(10)
+
+    /// Stands in for the wait while the process has no descriptor for an epoll set: everything but descriptors goes on, a little late.
     private func nap(_ activation: Activation) -> Arrival {
         while true {
             if !wake.isPending {
-                let pauseTime = min(timeToWait(activation) ?? .seconds(1), .milliseconds(10))
+                let pauseTime = min(timeToWait(activation) ?? Self.makeshift, Self.makeshift)
                 var pause = timespec(tv_sec: 0, tv_nsec: Int(pauseTime.saturatedNanoseconds))
                 unsafe nanosleep(&pause, nil)
             }

@@ -76,10 +76,3 @@ extension PortPeer {
         self.init(processID: peer.pid, userID: peer.uid, groupID: peer.gid)
     }
 }
-
-extension MonotonicInstant {
-    /// So long from now; nil is for ever.
-    static func after(_ timeout: Duration?) -> MonotonicInstant {
-        timeout.map { .now.advanced(by: $0) } ?? .distantFuture
-    }
-}

@@ -64,6 +64,13 @@ extension UInt64 {
     }
 }
 
+extension MonotonicInstant {
+    /// So long from now; nil is for ever.
+    static func after(_ timeout: Duration?) -> MonotonicInstant {
+        timeout.map { .now.advanced(by: $0) } ?? .distantFuture
+    }
+}
+
 extension Duration {
     /// Whole nanoseconds, rounded towards zero, within ±292 years.
     var saturatedNanoseconds: Int64 {
