@@ -26,9 +26,8 @@ enum { SEND_BUFFER = 512 * 1024 };
 
 static void prepare(int fd) {
     int saved = errno;
-    int on = 1, size = SEND_BUFFER;
-    // Neither can fail on a Unix socket.
-    setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+    int size = SEND_BUFFER;
+    // Cannot fail on a Unix socket.
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     errno = saved;
 }
@@ -47,6 +46,14 @@ int run_loop_message_pair(int ends[2]) {
     prepare(ends[0]);
     prepare(ends[1]);
     return 0;
+}
+
+void run_loop_message_tell_senders(int fd) {
+    int saved = errno;
+    int on = 1;
+    // Cannot fail on a Unix socket.
+    setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+    errno = saved;
 }
 
 static int fill(struct sockaddr_un *address, const char *path) {

@@ -26,6 +26,10 @@ int run_loop_message_socket(void);
 /// Two new sockets, connected to each other. Returns 0 or -errno. Async-signal-safe.
 int run_loop_message_pair(int ends[_Nonnull 2]);
 
+/// Has each message that comes in at `fd` from now on say who sent it: for an end whose other one is handed on. It costs both sides
+/// some, and elsewhere who connected is who sends. Async-signal-safe.
+void run_loop_message_tell_senders(int fd);
+
 /// Binds `fd` to `path` and lets it listen. -ENAMETOOLONG if the path does not fit an address. Async-signal-safe.
 int run_loop_message_listen(int fd, const char *path);
 

@@ -39,24 +39,26 @@ final class MessageSocket: Sendable {
 // MARK: - Sending
 
 extension MessageSocket {
-    /// Sends a message whole or not at all, waiting for room in the receiver's queue until the deadline (R56, R57).
+    /// Sends a message whole or not at all, waiting so long, or for ever, for room in the receiver's queue (R56, R57).
     ///
     /// One system call if there is room; the components are not copied here.
     func send(
         _ message: PortMessage,
         kind: MessageHeader.Kind,
         number: UInt32 = 0,
-        deadline: MonotonicInstant
+        timeout: Duration?
     ) throws(RunLoopError) {
         try message.check()
         guard let port = message.replyPort else {
-            return try send(message, kind, number, message.descriptors, deadline)
+            return try send(message, kind, number, message.descriptors, timeout)
         }
         let (ours, theirs) = try MessageSocket.pair()
+        // Both ends were made here: only the messages can say who has got the other.
+        run_loop_message_tell_senders(ours.descriptor)
         // The receiver may answer at once, so our end is there before the message goes. If it does not go, our end sees the other
         // close, and is dropped.
         try port.receiver.adopt(ours)
-        try send(message, kind, number, message.descriptors + [theirs.descriptor], deadline)
+        try send(message, kind, number, message.descriptors + [theirs.descriptor], timeout)
     }
 
     private func send(
@@ -64,7 +66,7 @@ extension MessageSocket {
         _ kind: MessageHeader.Kind,
         _ number: UInt32,
         _ descriptors: [Int32],
-        _ deadline: MonotonicInstant
+        _ timeout: Duration?
     ) throws(RunLoopError) {
         let header = MessageHeader(
             kind: kind,
@@ -75,16 +77,16 @@ extension MessageSocket {
             descriptorCount: descriptors.count
         )
         let failure = unsafe MessageSocket.withParts(header, message.components) { parts in
-            unsafe send(parts, descriptors, deadline)
+            unsafe send(parts, descriptors, timeout)
         }
         if failure != 0 { throw MessageSocket.error(sending: failure) }
     }
 
     /// Returns the errno, or 0; ETIMEDOUT if there was no room in time.
-    private func send(_ parts: UnsafeBufferPointer<iovec>, _ descriptors: [Int32], _ deadline: MonotonicInstant)
-        -> Int32
-    {
+    private func send(_ parts: UnsafeBufferPointer<iovec>, _ descriptors: [Int32], _ timeout: Duration?) -> Int32 {
         guard let start = parts.baseAddress else { return EINVAL }
+        // Not before there is something to wait for: a look at the clock for each message is felt.
+        var deadline: MonotonicInstant?
         while true {
             let failure = unsafe run_loop_message_send(
                 descriptor,
@@ -94,7 +96,9 @@ extension MessageSocket {
                 Int32(descriptors.count)
             )
             if failure != -EAGAIN { return -failure }
-            guard waitForRoom(until: deadline) else { return ETIMEDOUT }
+            let end = deadline ?? .after(timeout)
+            deadline = end
+            guard waitForRoom(until: end) else { return ETIMEDOUT }
         }
     }
 

@@ -77,12 +77,11 @@ struct ReceiveSpace: ~Copyable {
     /// Takes the next message from a socket, whole or not at all (R57). `peer` is who sent it if the kernel does not say.
     mutating func receive(from socket: MessageSocket, sentBy peer: run_loop_peer) -> Reception {
         let storage = takeStorage()
-        storage.peer = peer
         return unsafe withUnsafeTemporaryAllocation(of: Int32.self, capacity: Int(RUN_LOOP_MESSAGE_DESCRIPTORS)) {
             fds in
             guard let start = fds.baseAddress else { return .nothing }
             var count: Int32 = 0
-            let length = unsafe receive(from: socket, into: storage, start, &count)
+            let length = unsafe receive(from: socket, sentBy: peer, into: storage, start, &count)
             let received = unsafe UnsafeBufferPointer(start: start, count: Int(count))
             guard length > 0 else {
                 // An empty message can carry descriptors.
@@ -105,6 +104,7 @@ struct ReceiveSpace: ~Copyable {
 
     private func receive(
         from socket: MessageSocket,
+        sentBy peer: run_loop_peer,
         into storage: MessageStorage,
         _ descriptors: UnsafeMutablePointer<Int32>,
         _ count: inout Int32
@@ -114,7 +114,10 @@ struct ReceiveSpace: ~Copyable {
             let area = unsafe storage.writable
             unsafe parts.initializeElement(at: 0, to: iovec(iov_base: area.baseAddress, iov_len: area.count))
             unsafe parts.initializeElement(at: 1, to: iovec(iov_base: overflow.baseAddress, iov_len: overflow.count))
-            return unsafe run_loop_message_receive(socket.descriptor, start, 2, descriptors, &count, &storage.peer)
+            // A variable of its own: a long access to the object's would be tracked while the kernel is asked.
+            var sender = peer
+            defer { storage.peer = sender }
+            return unsafe run_loop_message_receive(socket.descriptor, start, 2, descriptors, &count, &sender)
         }
     }
 

@@ -43,11 +43,12 @@ public struct PortMessage: Sendable {
     }
 }
 
-/// Who is at the other end, by the kernel's word (`SCM_CREDENTIALS`, `SO_PEERCRED`).
+/// Who is at the other end, by the kernel's word: who made the connection or listened for it (`SO_PEERCRED`), and for what comes in at
+/// a reply port, who sent it (`SCM_CREDENTIALS`). A fork makes no difference to the former: its child goes by its parent's name.
 public struct PortPeer: Hashable, Sendable {
     /// 0 if the process is not in this one's pid namespace.
     public let processID: Int32
-    /// The real user id when the message was sent, or the effective one when the connection was made.
+    /// The effective user id when the connection was made, or the real one when the message was sent to a reply port.
     public let userID: UInt32
     /// The group id, likewise.
     public let groupID: UInt32

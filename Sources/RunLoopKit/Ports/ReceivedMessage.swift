@@ -16,7 +16,7 @@ public struct ReceivedMessage: Sendable {
 
     /// The sender's number.
     public var id: Int32 { storage.header.id }
-    /// Who sent it, by the kernel's word.
+    /// Who sent it, by the kernel's word; see ``PortPeer``.
     public var peer: PortPeer { PortPeer(storage.peer) }
     /// Whether the sender waits for a reply.
     public var expectsReply: Bool { storage.header.kind == .request }
@@ -67,7 +67,7 @@ public struct ReceivedMessage: Sendable {
     ///   `tooManyDescriptors`.
     public func reply(_ message: PortMessage, timeout: Duration? = .seconds(1)) throws(RunLoopError) {
         guard expectsReply, let socket else { return }
-        try socket.send(message, kind: .reply, number: storage.header.number, deadline: .after(timeout))
+        try socket.send(message, kind: .reply, number: storage.header.number, timeout: timeout)
     }
 }
 

@@ -1,4 +1,5 @@
 internal import CRunLoopShims
+internal import CRunLoopShims
 internal import Glibc
 internal import Synchronization
 
@@ -14,6 +15,8 @@ final class RemoteChannel: Sendable {
     }
 
     let socket: MessageSocket
+    /// Who listened, or made the other end: who replies.
+    let peer: run_loop_peer
     private let state = Mutex(State())
     private let space = Mutex(ReceiveSpace())
 
@@ -24,7 +27,10 @@ final class RemoteChannel: Sendable {
         var onClose: (@Sendable () -> Void)?
     }
 
-    init(_ socket: MessageSocket) { self.socket = socket }
+    init(_ socket: MessageSocket) {
+        self.socket = socket
+        peer = socket.peer
+    }
 
     var isOpen: Bool { state.withLock { $0.isOpen } }
 
@@ -34,11 +40,11 @@ final class RemoteChannel: Sendable {
         _ message: PortMessage,
         kind: MessageHeader.Kind,
         number: UInt32 = 0,
-        deadline: MonotonicInstant
+        timeout: Duration?
     ) throws(RunLoopError) {
         guard isOpen else { throw RunLoopError(.portInvalid) }
         do {
-            try socket.send(message, kind: kind, number: number, deadline: deadline)
+            try socket.send(message, kind: kind, number: number, timeout: timeout)
         } catch {
             if error.code == .portBecameInvalid { close(error) }
             throw error
@@ -62,7 +68,7 @@ final class RemoteChannel: Sendable {
 
     /// Takes one reply from the connection and hands it on. Never waits.
     func deliver() {
-        switch space.withLock({ $0.receive(from: socket, sentBy: run_loop_peer()) }) {
+        switch space.withLock({ $0.receive(from: socket, sentBy: peer) }) {
         case .message(let storage) where storage.header.kind == .reply:
             // Nobody there: it came too late, and is dropped with its descriptors.
             leave(storage.header.number)?.finish(.success(ReceivedMessage(storage, from: nil)))

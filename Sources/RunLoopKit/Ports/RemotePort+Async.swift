@@ -44,7 +44,7 @@ extension RemotePort {
         try enter(loop, mode)
         let number = try channel.enter(PromiseWaiter(promise))
         do {
-            try channel.send(message, kind: .request, number: number, deadline: .after(sendTimeout))
+            try channel.send(message, kind: .request, number: number, timeout: sendTimeout)
         } catch {
             channel.leave(number)
             throw error

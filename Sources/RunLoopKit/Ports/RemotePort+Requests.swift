@@ -28,8 +28,8 @@ extension RemotePort {
             // Before anything is sent: without it no reply could be received.
             let isBorrowing = try borrow(loop, mode)
             defer { if isBorrowing { giveBack(loop, mode) } }
-            try channel.send(message, kind: .request, number: number, deadline: .after(sendTimeout))
-            return try wait(for: waiter, number, loop, mode, deadline: .after(receiveTimeout)).get()
+            try channel.send(message, kind: .request, number: number, timeout: sendTimeout)
+            return try wait(for: waiter, number, loop, mode, receiveTimeout).get()
         } catch {
             channel.leave(number)
             throw error
@@ -41,13 +41,14 @@ extension RemotePort {
         _ number: UInt32,
         _ loop: EventRunLoop,
         _ mode: EventRunLoop.Mode,
-        deadline: MonotonicInstant
+        _ timeout: Duration?
     ) -> RemoteChannel.Outcome {
+        let deadline = MonotonicInstant.after(timeout)
+        var left = timeout
         var wasStopped = false
         defer { if wasStopped { loop.stop() } }
         while true {
             if let outcome = waiter.outcome { return outcome }
-            let left = deadline == .distantFuture ? nil : MonotonicInstant.now.duration(to: deadline)
             switch loop.run(mode: mode, for: left, returnAfterSourceHandled: false, until: waiter.completion) {
             case .stopped: wasStopped = true
             // The source has left the mode: the port is being closed, or somebody has taken it away.
@@ -57,6 +58,7 @@ extension RemotePort {
                 waiter.spinUntilFinished()
             case .handledSource: break
             }
+            left = deadline == .distantFuture ? nil : MonotonicInstant.now.duration(to: deadline)
         }
     }
 }

@@ -68,7 +68,7 @@ public final class RemotePort: Sendable {
     public var isValid: Bool { channel.isOpen }
 
     /// Who listened at the other end when the connection was made, by the kernel's word. For the reply port of a message: who made it.
-    public var peer: PortPeer { PortPeer(channel.socket.peer) }
+    public var peer: PortPeer { PortPeer(channel.peer) }
 
     /// Hangs up. Requests under way end with `portBecameInvalid`.
     public func invalidate() { channel.close(RunLoopError(.portBecameInvalid)) }
@@ -79,7 +79,7 @@ public final class RemotePort: Sendable {
     /// - Throws: `sendTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56); `messageTooLarge`, `tooManyDescriptors`
     ///   (R57); with a reply port, `outOfResources`.
     public func send(_ message: PortMessage, timeout: Duration? = .seconds(1)) throws(RunLoopError) {
-        try channel.send(message, kind: .message, deadline: .after(timeout))
+        try channel.send(message, kind: .message, timeout: timeout)
     }
 
     private static func error(connecting errno: Int32) -> RunLoopError {

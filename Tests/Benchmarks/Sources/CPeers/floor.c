@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -185,5 +186,93 @@ struct peer_outcome floor_all_busy(uint64_t count) {
     struct peer_outcome outcome = deliver(set, count, 0);
     close(set);
     peer_close_eventfds(fds, count);
+    return outcome;
+}
+
+// MARK: - Messages
+
+// As much as a port asks for: how many messages are on their way decides how often the two threads take turns.
+enum { SEND_BUFFER = 512 * 1024, ROOM = 128 * 1024 };
+
+struct end {
+    int set;
+    int fd;
+    uint64_t count;
+    uint64_t size;
+    char *room;
+};
+
+static void open_pair(struct end ends[2], uint64_t count, uint64_t size) {
+    int fds[2], buffer = SEND_BUFFER;
+    peer_require(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) == 0, "socketpair");
+    for (int i = 0; i < 2; i++) {
+        setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+        ends[i] = (struct end){.set = make_set(), .fd = fds[i], .count = count, .size = size, .room = calloc(1, ROOM)};
+        peer_require(ends[i].room != NULL, "calloc");
+        watch(ends[i].set, fds[i], EPOLLIN);
+    }
+}
+
+static void close_pair(struct end ends[2]) {
+    for (int i = 0; i < 2; i++) {
+        close(ends[i].set);
+        close(ends[i].fd);
+        free(ends[i].room);
+    }
+}
+
+static void send_one(const struct end *end) {
+    peer_require(send(end->fd, end->room, end->size, MSG_NOSIGNAL) == (ssize_t)end->size, "send");
+}
+
+static void receive_one(const struct end *end) {
+    struct epoll_event event;
+    while (epoll_wait(end->set, &event, 1, -1) != 1) {}
+    peer_require(recv(end->fd, end->room, ROOM, MSG_DONTWAIT) == (ssize_t)end->size, "recv");
+}
+
+static void *answer_all(void *argument) {
+    const struct end *end = argument;
+    for (uint64_t i = 0; i < end->count; i++) {
+        receive_one(end);
+        send_one(end);
+    }
+    return NULL;
+}
+
+static void *send_all(void *argument) {
+    const struct end *end = argument;
+    for (uint64_t i = 0; i < end->count; i++) { send_one(end); }
+    return NULL;
+}
+
+struct peer_outcome floor_message_trips(uint64_t count, uint64_t size) {
+    struct end ends[2];
+    open_pair(ends, count, size);
+    pthread_t thread;
+    peer_require(pthread_create(&thread, NULL, answer_all, &ends[1]) == 0, "pthread_create");
+    struct peer_outcome outcome = {0};
+    struct peer_time start = peer_now();
+    for (; outcome.done < count; outcome.done++) {
+        send_one(&ends[0]);
+        receive_one(&ends[0]);
+    }
+    outcome.time = peer_since(start);
+    pthread_join(thread, NULL);
+    close_pair(ends);
+    return outcome;
+}
+
+struct peer_outcome floor_message_flood(uint64_t count, uint64_t size) {
+    struct end ends[2];
+    open_pair(ends, count, size);
+    pthread_t thread;
+    struct peer_outcome outcome = {0};
+    struct peer_time start = peer_now();
+    peer_require(pthread_create(&thread, NULL, send_all, &ends[1]) == 0, "pthread_create");
+    for (; outcome.done < count; outcome.done++) { receive_one(&ends[0]); }
+    outcome.time = peer_since(start);
+    pthread_join(thread, NULL);
+    close_pair(ends);
     return outcome;
 }

@@ -8,7 +8,8 @@ enum Catalogue {
     static let all: [Workload] =
         [turns(on: .mainThread), turns(on: .otherThread), roundTrips, mainQueue, blocks]
         + [oneShots, randomTimers] + [0, 1_000, 100_000, 1_000_000].map(fires)
-        + [10, 10_000].map(oneBusy) + [allBusy, transitions, heartbeats, monitoredTurns, monitoredRoundTrips]
+        + [10, 10_000].map(oneBusy) + [allBusy, requests, messageTrips] + [16, 4_000, 65_536].map(messageFlood)
+        + [transitions, heartbeats, monitoredTurns, monitoredRoundTrips]
 
     private static func turns(on place: Workload.Place) -> Workload {
         let (name, title) =

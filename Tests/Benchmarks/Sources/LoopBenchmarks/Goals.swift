@@ -103,6 +103,10 @@ extension Goal {
         }
     }
 
+    private static func messages(_ workload: String, _ title: String) -> Goal {
+        share(workload, of: Catalogue.socketPair, atMost: 1.3, alone: false, title)
+    }
+
     static let all: [Goal] = [
         time("turns-main", atMost: 500, "turn, main thread"),
         time("turns-thread", atMost: 500, "turn, other thread"),
@@ -138,6 +142,11 @@ extension Goal {
         growth(from: "fires-0", to: "fires-1m", atMost: 1.5, "fire: growth from 0 to 1,000,000 idle timers"),
         growth(from: "one-busy-10", to: "one-busy-10k", atMost: 1.2, "one busy descriptor: growth from 10 to 10,000"),
         share("all-busy", of: "libuv, poll", atMost: 1, "10,000 busy descriptors: libuv's time"),
+        messages("port-requests", "a request and its reply: the socket pair's time"),
+        messages("port-trips", "a message each way: the socket pair's time"),
+        messages(Catalogue.messageFloodName(16), "messages of 16 bytes: the socket pair's time"),
+        messages(Catalogue.messageFloodName(4_000), "messages of 4,000 bytes: the socket pair's time"),
+        messages(Catalogue.messageFloodName(65_536), "messages of 64 KiB: the socket pair's time"),
         time("transitions", atMost: 5, "a transition, nobody watching"),
         Goal(title: "a turn's exact stamp", atMost: true, bound: 30, unit: "ns", cores: everywhere) { time in
             guard let plain = time("monitored-turns", Catalogue.ours),

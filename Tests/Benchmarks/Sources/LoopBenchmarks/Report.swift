@@ -32,7 +32,19 @@ extension Report {
         }
         let title =
             "\(workload.name): \(workload.title). Per \(workload.operation), \(columns.first?.times[0].wall.count ?? 0) rounds."
-        return ([title, head] + rows).joined(separator: "\n") + "\n"
+        return ([title, head] + rows + rates(of: workload, columns)).joined(separator: "\n") + "\n"
+    }
+
+    /// The medians again, as operations and bytes per second.
+    private func rates(of workload: Workload, _ columns: [WorkloadResult]) -> [String] {
+        guard let bytes = workload.bytes else { return [] }
+        return workload.subjects.indices.map { index in
+            columns.reduce(pad("  " + workload.subjects[index].name, 30)) { row, result in
+                let perSecond = 1e9 / result.times[index].wall.median
+                let megabytes = perSecond * Double(bytes) / 1e6
+                return row + " | " + left("\(Int(perSecond).grouped) a second, \(number(megabytes)) MB/s", 48)
+            }
+        }
     }
 
     private func cells(of result: WorkloadResult, _ index: Int) -> String {

@@ -48,6 +48,8 @@ struct Workload: Sendable {
     /// What one operation is.
     let operation: String
     let rounds: Int
+    /// What one operation carries, where that is told as bytes per second.
+    private(set) var bytes: Int?
     var subjects: [Subject] = []
     let operations: Int
 
@@ -65,6 +67,13 @@ struct Workload: Sendable {
         self.operations = operations
         self.rounds = rounds
         self.place = place
+    }
+
+    /// Has messages and bytes per second printed.
+    func carrying(_ bytes: Int) -> Workload {
+        var copy = self
+        copy.bytes = bytes
+        return copy
     }
 
     /// Adds a subject, in the order of the printed table.

@@ -94,6 +94,10 @@ struct peer_outcome uv_all_busy(uint64_t count);
 struct peer_outcome glib_all_busy(uint64_t count);
 struct peer_outcome event_all_busy(uint64_t count);
 
+// Messages of `size` bytes through a socket pair: there and back between two threads, and one way as fast as the pair takes them.
+struct peer_outcome floor_message_trips(uint64_t count, uint64_t size);
+struct peer_outcome floor_message_flood(uint64_t count, uint64_t size);
+
 // Four threads hand `count` pieces of work to one loop.
 struct peer_outcome uv_blocks(uint64_t count);
 struct peer_outcome glib_blocks(uint64_t count);
