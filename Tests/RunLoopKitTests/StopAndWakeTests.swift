@@ -47,6 +47,25 @@ struct StopAndWakeTests {
         #expect(trace == ["inner: stopped", "back in default"])
     }
 
+    @Test("R22, R23: another thread's stop that a nested run does not answer ends the outer one; the loop's own does not")
+    func lateStop() async {
+        let results = await onLoopThread { loop in
+            occupy(loop)
+            occupy(loop, "nested")
+            func nested(_ stop: @escaping @Sendable () -> Void) -> [EventRunLoop.RunResult] {
+                let inner = Box<EventRunLoop.RunResult?>(nil)
+                loop.perform {
+                    loop.perform(in: "nested", stop)
+                    // The turn that sees the stop has timed out as well, and that goes first (R17).
+                    inner.value = loop.run(mode: "nested", for: .zero)
+                }
+                return [loop.run(for: .milliseconds(200)), inner.value ?? .finished]
+            }
+            return nested { TestThread { loop.stop() }.join() } + nested { loop.stop() }
+        }
+        #expect(results == [.stopped, .timedOut, .timedOut, .timedOut])
+    }
+
     @Test("R23: a stop of the outer activation, made before a nested one, outlives it")
     func outerStopSurvives() async {
         let (result, inner) = await onLoopThread { loop in

@@ -180,8 +180,9 @@ extension EventSource: LoopItem {
             guard state.places.leave(mode) != nil else { return false }
             mode.contents.withLock { contents in
                 contents.sources[ObjectIdentifier(self)] = nil
-                // Also without the ticket: a pass may have performed what a nested run had put back.
-                if !contents.signalled.isEmpty { contents.signalled.removeAll { $0 === self } }
+                // Also without the ticket: a pass may have performed what a nested run had put back. An invalid source may stay in the
+                // queue, where it is passed over.
+                if state.perform != nil, !contents.signalled.isEmpty { contents.signalled.removeAll { $0 === self } }
             }
             mode.population.subtract(1, ordering: .releasing)
             return true

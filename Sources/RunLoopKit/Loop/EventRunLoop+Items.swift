@@ -96,6 +96,8 @@ extension EventRunLoop {
             return entered
         } catch {
             for target in entered { _ = item.detach(from: target) }
+            // It was valid a moment ago: a one-shot that was due has fired in the first mode, and is over.
+            if error.code == .itemInvalid, !entered.isEmpty { return [] }
             throw error
         }
     }

@@ -67,6 +67,7 @@ extension EventRunLoop {
     private func activate(_ activation: inout Activation, for timeout: Duration?) -> RunResult {
         let outer = heartbeat.pulse
         let outerStop = stopRequested.exchange(false, ordering: .acquiringAndReleasing)
+        let outerIsFromElsewhere = stopIsFromElsewhere.exchange(false, ordering: .relaxed)
         let outerModeStop = activation.mode.stopRequested.exchange(false, ordering: .acquiringAndReleasing)
         let outerConsumed = wake.wasConsumed.exchange(false, ordering: .relaxed)
         notify(.entry, in: activation.mode)
@@ -74,13 +75,18 @@ extension EventRunLoop {
         if let timeout { activation.deadline = .now.advanced(by: timeout) }
         let result = takeTurns(&activation)
         notify(.exit, in: activation.mode)
-        stopRequested.store(outerStop, ordering: .releasing)
+        // A stop by another thread that this run has not answered, because it ended otherwise in that turn, is for the outer one: who
+        // made it knows nothing of nested runs. One by this thread was for this run (R22).
+        let isLeft = stopRequested.exchange(outerStop, ordering: .acquiringAndReleasing) && result != .stopped
+        let isFromElsewhere = stopIsFromElsewhere.exchange(outerIsFromElsewhere, ordering: .relaxed)
+        let passesOn = isLeft && isFromElsewhere && outer.phase != .idle
+        if passesOn { requestStop(fromElsewhere: true) }
         activation.mode.stopRequested.store(outerModeStop, ordering: .releasing)
         // With a turn of its own, so that a watcher sees the return as a transition even if the phase is that of before.
         heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
         // A wake-up that the nested run has taken may have been meant for the outer one, which may be just about to sleep.
         let hasConsumed = wake.wasConsumed.exchange(outerConsumed, ordering: .relaxed)
-        if outer.phase != .idle, outerStop || hasConsumed { wake.post() }
+        if outer.phase != .idle, outerStop || passesOn || hasConsumed { wake.post() }
         return result
     }
 
@@ -185,9 +191,11 @@ extension EventRunLoop {
         let isInsidePass = mode.openPasses.load(ordering: .relaxed) > 0
         guard isInsidePass || mode.hasSignalledSources.load(ordering: .acquiring) else { return served }
         let pass = isInsidePass ? mode.takeSignalledInsidePass() : mode.takeSignalled()
-        // A pass of one hides nothing from the runs inside it.
-        if pass.count > 1 { mode.openPasses.add(1, ordering: .relaxed) }
-        defer { if pass.count > 1 { mode.openPasses.subtract(1, ordering: .relaxed) } }
+        // A pass of one hides nothing from the runs inside it. (The pass itself must not be used after it was recycled: its buffer would be
+        // copied.)
+        let hides = pass.count > 1 ? 1 : 0
+        mode.openPasses.add(hides, ordering: .relaxed)
+        defer { mode.openPasses.subtract(hides, ordering: .relaxed) }
         var handled = false
         for (index, source) in pass.enumerated() {
             if source.performIfSignalled(in: mode) { handled = true }

@@ -19,6 +19,8 @@ public final class EventRunLoop: Sendable {
     let clockWatch = ClockWatch()
     /// Of the innermost activation. A stop that finds none is undone by the next one's start (R22).
     let stopRequested = Atomic<Bool>(false)
+    /// Whether another thread has made that stop, or one of several. Written before `stopRequested`, which releases it.
+    let stopIsFromElsewhere = Atomic<Bool>(false)
     /// Whether due timers go before ready descriptors this time (R36). The loop's thread; relaxed.
     let timersGoFirst = Atomic<Bool>(true)
     /// What this loop publishes, and where a watcher leaves its wishes.
@@ -113,11 +115,18 @@ extension EventRunLoop {
 
 extension EventRunLoop {
     /// Ends the innermost activation as soon as its turn is over, and wakes the loop for it (R22, R23). Ignored if none runs.
+    ///
+    /// Made by another thread while a nested activation ends for another reason, it ends the one outside it: it is never lost.
     public func stop() {
         // Without it the wake-up would stay behind, and end the next run's first sleep.
         guard heartbeat.pulse.phase != .idle else { return }
-        stopRequested.store(true, ordering: .releasing)
+        requestStop(fromElsewhere: !isOnOwnThread)
         wake.post()
+    }
+
+    func requestStop(fromElsewhere: Bool) {
+        if fromElsewhere { stopIsFromElsewhere.store(true, ordering: .relaxed) }
+        stopRequested.store(true, ordering: .releasing)
     }
 
     /// Ends the innermost activation of this mode, at the latest when those nested in it are over, and wakes the loop for it (R17). If

@@ -14,6 +14,7 @@ extension FoundationLoop {
         let wasStopped = player.frames.dropLast().last?.isStopped ?? false
         let result = run()
         guard let frame = player.frames.last, player.frames.count > 1, frame.hasEntered else { return result }
+        if frame.isStoppedFromElsewhere, result != 2, player.meets(.lateStop) { stop() }
         guard wasStopped || frame.hasTakenWakeUp else { return result }
         if !simulated_kernel_is_readable(wakeFd), player.meets(.nestedWakeUp) {
             _ = simulated_kernel_set_readable(wakeFd, true)

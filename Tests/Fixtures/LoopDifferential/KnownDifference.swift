@@ -11,6 +11,9 @@ enum KnownDifference: String, CaseIterable, Sendable {
     case wakeUpTurn
     /// R25, mended: Foundation forgets a wake-up or a stop's wake-up made between a sleep's end and the next turn.
     case lostWakeUp
+    /// R22, mended: a stop by another thread that a nested run has not answered, because it ended otherwise, ends the outer run. In
+    /// Foundation it is lost.
+    case lateStop
     /// R25, mended: a wake-up or a stop that a nested run has taken is passed on to the outer run, which Foundation lets sleep.
     case nestedWakeUp
     /// R18, R23, mended: a run's timeout ends its own sleeps. Foundation's wakes whatever run is innermost, once; the outer may then sleep

@@ -117,7 +117,11 @@ extension Player {
             }
         frames.append(Frame(mode: mode, timeout: timeout, returnsAfterSource: returnAfterSource))
         let result = loop.run(place, for: timeout, returnAfterSource: returnAfterSource)
-        frames.removeLast()
+        let frame = frames.removeLast()
+        if frame.isStoppedFromElsewhere, result != 2, !frames.isEmpty, frame.hasEntered {
+            frames[frames.count - 1].isStopped = true
+            frames[frames.count - 1].isStoppedFromElsewhere = true
+        }
         let ends: [Int32: Tally.Event] = [1: .finished, 2: .stopped, 3: .timedOut, 4: .handledSource]
         if let end = ends[result] { count(end) }
         if !frames.isEmpty { count(.nestedRun) }

@@ -16,6 +16,7 @@ final class Player: @unchecked Sendable {
         let returnsAfterSource: Bool
         var hasEntered = false
         var isStopped = false
+        var isStoppedFromElsewhere = false
         /// Foundation's timer for the deadline has gone off.
         var hasTimedOut = false
         /// It has taken a wake-up that was meant for the loop, not for this run's timeout.
@@ -207,7 +208,10 @@ extension Player {
     }
 
     func stop() {
-        if !frames.isEmpty { frames[frames.count - 1].isStopped = true }
+        if !frames.isEmpty {
+            frames[frames.count - 1].isStopped = true
+            if isOnOtherThread { frames[frames.count - 1].isStoppedFromElsewhere = true }
+        }
         loop.stop()
     }
 }
