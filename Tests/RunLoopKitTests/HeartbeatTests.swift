@@ -177,7 +177,12 @@ struct HeartbeatTests {
 
     @Test("No departure from rest is lost: a watcher that parks on its wish is always woken")
     func dekker() {
-        let rounds = 200_000
+        #if SANITIZED
+            // Ten times as slow.
+            let rounds = 20_000
+        #else
+            let rounds = 200_000
+        #endif
         let heartbeat = LoopHeartbeat()
         let watcher = CountingWatcher()
         _ = heartbeat.attach(watcher)

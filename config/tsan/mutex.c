@@ -3,6 +3,9 @@
 // The mutex's fast paths are atomics, emitted into the code that uses them, and so instrumented. The slow ones are two functions of
 // libswiftSynchronization, which is not: there the lock changes hands unseen, and all that it guards looks like a race. These two stand
 // before the originals and say what they do to the mutex's word.
+//
+// Not for the engine, whose lock is its own, compiled with it and so instrumented: for the tests and their programs, which keep what
+// several threads note in Synchronization's.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

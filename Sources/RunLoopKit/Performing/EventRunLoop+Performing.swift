@@ -25,6 +25,7 @@ extension EventRunLoop {
     /// - Throws: What `body` throws; ``RunLoopError`` `requestTimedOut` if it was withdrawn, never to run; `loopEnded` if the loop's
     ///   thread has ended, before `body` began or in its middle.
     @available(*, noasync, message: "In an async function, await the call.")
+    @discardableResult
     public func performAndWait<Value: Sendable>(
         inModes modes: [Mode] = [.common],
         timeout: Duration? = nil,
@@ -47,6 +48,7 @@ extension EventRunLoop {
     /// - Parameter modes: At least one. By default all common modes.
     /// - Returns: What `body` returns.
     /// - Throws: What `body` throws; ``RunLoopError`` `loopEnded` as in the overload that blocks; `CancellationError`.
+    @discardableResult
     public func performAndWait<Value: Sendable>(
         inModes modes: [Mode] = [.common],
         _ body: @escaping @Sendable () throws -> Value

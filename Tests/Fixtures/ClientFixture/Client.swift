@@ -14,6 +14,14 @@ struct Client {
         print("tasks: done")
         try await useOnWorker()
         print("worker: done")
+        performOnMainActor()
+        try performOnWorker()
+        try await performFromTasks()
+        print("performs: done")
+        watchTimers()
+        print("timers and traces: done")
+        try await useService()
+        print("ports: done")
     }
 }
 

@@ -108,11 +108,16 @@ struct LibuvTimerFireTests {
             loop.add(
                 LoopObserver(activities: .afterWaiting, repeats: false) { _, _ in
                     trace.note("woken")
-                    timer.nextFireDate = .now.advanced(by: .milliseconds(50))
-                    loop.add(LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in trace.note("waiting") })
+                    timer.nextFireDate = .now.advanced(by: .seconds(60))
+                    loop.add(
+                        LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in
+                            trace.note("waiting")
+                            timer.nextFireDate = .now.advanced(by: .milliseconds(1))
+                        }
+                    )
                 }
             )
-            loop.run(for: .seconds(60))
+            loop.run()
             return trace.all
         }
         #expect(trace == ["woken", "waiting", "timer"])

@@ -1,0 +1,100 @@
+import RunLoopKit
+import Synchronization
+
+/// Work for loops of other threads, from code that may block.
+func performOnWorker() throws {
+    let worker = try WorkerThread(name: "client")
+    let loop = worker.loop
+    let seen = Seen()
+    // What a body returns may be left alone.
+    try loop.performAndWait { seen.note("waited for") }
+    let label = try loop.performAndWait(inModes: [.default, "tracking"], timeout: .seconds(60)) { loop.label }
+    precondition(label == "client" && worker.name == label && !worker.hasEnded)
+    do {
+        try loop.performAndWait { throw Refusal() }
+        fatalError("the body's error was lost")
+    } catch is Refusal {}
+    loop.performRequest { seen.note("requested") }
+    loop.perform(after: .milliseconds(1), inModes: [.common]) { loop.stop(mode: .default) }
+    worker.stop(draining: true)
+    precondition(worker.join(timeout: .seconds(60)) && worker.hasEnded && seen.count == 2)
+    do {
+        try loop.performAndWait {}
+        fatalError("a loop that has ended has run something")
+    } catch let error as RunLoopError where error.code == .loopEnded {}
+}
+
+/// The same from tasks, which are not held up.
+func performFromTasks() async throws {
+    let worker = try WorkerThread(name: "client")
+    let loop = worker.loop
+    let seen = Seen()
+    try await loop.performAndWait { seen.note("waited for") }
+    let isThere = try await loop.performAndWait(inModes: [.common]) { EventRunLoop.current === loop }
+    let task = Task { try await loop.performAndWait(inModes: ["never runs"]) { seen.note("never") } }
+    task.cancel()
+    do {
+        _ = try await task.value
+        fatalError("a request that never ran was answered")
+    } catch is CancellationError {}
+    precondition(isThere && seen.count == 1)
+    worker.stop()
+}
+
+struct Refusal: Error {}
+
+final class Seen: Sendable {
+    private let entries = Mutex<[String]>([])
+
+    var count: Int { entries.withLock { $0.count } }
+
+    @discardableResult
+    func note(_ entry: String) -> Int {
+        entries.withLock {
+            $0.append(entry)
+            return $0.count
+        }
+    }
+}
+
+/// A view as user interfaces have them: changes now, laid out once before the loop sleeps, with a delayed effect.
+@MainActor
+final class View {
+    private(set) var layouts = 0
+    private(set) var blinks = 0
+    private let loop = EventRunLoop.main
+
+    func change() {
+        loop.performBeforeWaiting(ObjectIdentifier(self), order: .max, atLatest: .seconds(1)) { [weak self] in
+            MainActor.assumeIsolated { self?.layouts += 1 }
+        }
+    }
+
+    func blink(after delay: Duration) {
+        loop.perform(after: delay, inModes: [.default, "tracking"], target: self) { [weak self] in
+            MainActor.assumeIsolated { self?.blinks += 1 }
+        }
+    }
+
+    func hide() {
+        loop.cancelPerforms(target: self)
+        loop.cancelBeforeWaiting(ObjectIdentifier(self))
+    }
+}
+
+@MainActor
+func performOnMainActor() {
+    let view = View()
+    view.change()
+    view.change()
+    view.blink(after: .zero)
+    let pending = EventRunLoop.main.perform(after: .seconds(60)) {}
+    EventRunLoop.main.run(for: .milliseconds(5))
+    precondition(view.layouts == 1 && view.blinks == 1 && pending.isPending)
+    pending.cancel()
+    view.change()
+    view.blink(after: .zero)
+    view.hide()
+    EventRunLoop.main.run(for: .milliseconds(5))
+    precondition(view.layouts == 1 && view.blinks == 1 && !pending.isPending)
+}
