@@ -47,7 +47,7 @@ struct StopAndWakeTests {
         #expect(trace == ["inner: stopped", "back in default"])
     }
 
-    @Test("R22, R23: another thread's stop that a nested run does not answer ends the outer one; the loop's own does not")
+    @Test("R22, R23: another thread's stop that a nested run does not answer ends the outer run; an own one does not")
     func lateStop() async {
         let results = await onLoopThread { loop in
             occupy(loop)

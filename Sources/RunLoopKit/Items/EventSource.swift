@@ -178,12 +178,7 @@ extension EventSource: LoopItem {
     func detach(from mode: LoopMode) -> Bool {
         state.withLock { state in
             guard state.places.leave(mode) != nil else { return false }
-            mode.contents.withLock { contents in
-                contents.sources[ObjectIdentifier(self)] = nil
-                // Also without the ticket: a pass may have performed what a nested run had put back. An invalid source may stay in the
-                // queue, where it is passed over.
-                if state.perform != nil, !contents.signalled.isEmpty { contents.signalled.removeAll { $0 === self } }
-            }
+            mode.contents.withLock { $0.remove(self, isValid: state.perform != nil) }
             mode.population.subtract(1, ordering: .releasing)
             return true
         }

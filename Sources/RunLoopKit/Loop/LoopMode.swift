@@ -41,6 +41,8 @@ final class LoopMode: Sendable {
         var sources: [ObjectIdentifier: EventSource] = [:]
         /// Sources in the order of their signals. Each is here at most once: its place knows that it is queued.
         var signalled: [EventSource] = []
+        /// How many of `signalled` may have left the mode since.
+        var goneSignalled = 0
         /// A second buffer, to be swapped with `signalled`, so that turns do not allocate.
         var spareSignalled: [EventSource] = []
         var descriptors = DescriptorTable()
@@ -55,6 +57,21 @@ final class LoopMode: Sendable {
             let sources: [any LoopItem] = Array(contents.sources.values)
             return sources + contents.descriptors.sources + contents.timers.timers + contents.observers
         }
+    }
+}
+
+extension LoopMode.Contents {
+    /// Also out of the queue, where it may stand without its ticket: a pass may have performed what a nested run had put back.
+    ///
+    /// - Parameter isValid: False if it will never be performed: then it can wait in the queue until half of that can go at once.
+    mutating func remove(_ source: EventSource, isValid: Bool) {
+        sources[ObjectIdentifier(source)] = nil
+        guard !signalled.isEmpty else { return }
+        if isValid { return signalled.removeAll { $0 === source } }
+        goneSignalled += 1
+        guard 2 * goneSignalled > signalled.count else { return }
+        signalled.removeAll { sources[ObjectIdentifier($0)] == nil }
+        goneSignalled = 0
     }
 }
 
@@ -74,6 +91,7 @@ extension LoopMode {
         hasSignalledSources.store(false, ordering: .sequentiallyConsistent)
         var taken = contents.withLock { contents in
             swap(&contents.signalled, &contents.spareSignalled)
+            contents.goneSignalled = 0
             return contents.spareSignalled.isEmpty ? [] : contents.spareSignalled.take()
         }
         if taken.count > 1 {

@@ -95,7 +95,9 @@ extension FoundationLoop {
 
     func runForEver() {
         _ = handingOnWakeUps {
-            CFRunLoopRun(); return 0
+            CFRunLoopRun()
+            // A stop goes before a finish, so whatever ended it has answered each stop.
+            return 2
         }
     }
 
