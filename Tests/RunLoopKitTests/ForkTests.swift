@@ -25,6 +25,13 @@ struct ForkTests {
         #expect(try scenario("source-inherited") == served + ["child: exit 0"] + served)
     }
 
+    @Test("R55: a child that invalidates its parent's ports leaves it its name and its connections")
+    func portsInherited() throws {
+        let child = ["valid: false false", "child: exit 0"]
+        let parent = ["message 1", "message 2", "in use: true", "tidied: true"]
+        #expect(try scenario("ports") == ["connected: 1"] + child + parent)
+    }
+
     @Test("R12: a fork in a callout returns twice, and both loops take their turns on")
     func inCallout() throws {
         #expect(try scenario("in-callout") == ["in the child: 5", "child: exit 0", "in the parent: 5"])

@@ -167,6 +167,16 @@ struct PortTransferTests {
         #expect(run.status == 0)
     }
 
+    @Test("R54: a receiver that has lost its spare descriptor sleeps, accepts later, and can refuse again")
+    func spareDescriptorLost() throws {
+        let directory = TestDirectory()
+        let run = try Fixture.run("PortsFixture", "shortage '\(directory.ports.path)' port")
+        let lines = ["spins: false", "message", "dropped: outOfDescriptors"]
+        #expect(Array(run.lines.prefix(3)) == lines)
+        #expect(run.lines.last?.contains("became invalid") == true)
+        #expect(run.status == 0)
+    }
+
     @Test("R57: a peer that sends what is no message is dropped with the reason, and the others are served")
     func hostilePeers() async throws {
         let directory = TestDirectory()

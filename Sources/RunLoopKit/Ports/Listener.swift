@@ -8,12 +8,15 @@ final class Listener: Sendable {
         case connection(MessageSocket)
         /// There was one, and no descriptor for it: it was hung up on.
         case refused
+        /// There may be one, and not even a descriptor to refuse it with: it waits, and the socket stays ready.
+        case starved
         case nothing
     }
 
     let socket: MessageSocket
     private let claim: NameClaim
-    /// Given up for a moment when there are no descriptors left, so that who connects is refused, not left waiting while the loop spins.
+    /// Given up for a moment when there are no descriptors left, so that who connects is refused, not left waiting. -1 while another
+    /// thread has taken its place.
     private let reserve: Mutex<Int32>
 
     init(_ name: PortName, in directory: PortDirectory) throws(RunLoopError) {
@@ -21,7 +24,7 @@ final class Listener: Sendable {
         let fd = run_loop_message_socket()
         if fd < 0 { throw RunLoopError.port(-fd) }
         socket = MessageSocket(owning: fd)
-        let reserved = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
+        let reserved = Self.makeReserve()
         reserve = Mutex(reserved)
         if reserved < 0 { throw RunLoopError.port(errno) }
         try claim.bind(fd)
@@ -35,14 +38,25 @@ final class Listener: Sendable {
 
     func accept(_ peer: inout run_loop_peer) -> Arrival {
         let fd = unsafe run_loop_message_accept(socket.descriptor, &peer)
-        if fd >= 0 { return .connection(MessageSocket(owning: fd)) }
-        guard fd == -EMFILE || fd == -ENFILE else { return .nothing }
-        return reserve.withLock { reserve in
+        switch -fd {
+        case ...0:
+            reserve.withLock { if $0 < 0 { $0 = Self.makeReserve() } }
+            return .connection(MessageSocket(owning: fd))
+        case EMFILE, ENFILE: return refuse(&peer)
+        case ENOMEM, ENOBUFS: return .starved
+        default: return .nothing
+        }
+    }
+
+    private func refuse(_ peer: inout run_loop_peer) -> Arrival {
+        reserve.withLock { reserve in
             if reserve >= 0 { close(reserve) }
             let fd = unsafe run_loop_message_accept(socket.descriptor, &peer)
             if fd >= 0 { close(fd) }
-            reserve = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
-            return fd >= 0 ? .refused : .nothing
+            reserve = Self.makeReserve()
+            return fd >= 0 ? .refused : fd == -EAGAIN ? .nothing : .starved
         }
     }
+
+    private static func makeReserve() -> Int32 { unsafe open("/dev/null", O_RDONLY | O_CLOEXEC) }
 }

@@ -5,6 +5,7 @@ internal import Glibc
 /// middle of a call.
 final class MessageSocket: Sendable {
     let descriptor: Int32
+    private let generation = run_loop_generation()
 
     /// Takes over an open socket.
     init(owning descriptor: Int32) { self.descriptor = descriptor }
@@ -25,8 +26,12 @@ final class MessageSocket: Sendable {
         return (MessageSocket(owning: first), MessageSocket(owning: second))
     }
 
-    /// Ends the connection for both sides, also if another process has a copy of this end.
-    func hangUp() { shutdown(descriptor, Int32(SHUT_RDWR)) }
+    /// Ends the connection for both sides, also if another process has a copy of this end. Does nothing in a forked child that has
+    /// it from its parent: the connection is the parent's, and the close is enough for the child.
+    func hangUp() {
+        guard generation == run_loop_generation() else { return }
+        shutdown(descriptor, Int32(SHUT_RDWR))
+    }
 
     /// Who connected, or listened, at the other end.
     var peer: run_loop_peer {

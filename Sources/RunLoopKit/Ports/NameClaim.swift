@@ -7,11 +7,13 @@ internal import Glibc
 /// left. Of two that try at the same time one gets it. A holder that gives the name back removes the lock's file while it has the
 /// lock; who was waiting for that file finds that it is no longer the one of the name, and starts again.
 ///
-/// (A child that was forked and has not exec'd holds its parent's ports, this lock included, until it ends.)
+/// (A child that was forked and has not exec'd shares its parent's lock until it closes its copy or ends. It never gives the name back:
+/// that is the parent's.)
 final class NameClaim: Sendable {
     private let name: PortName
     private let directory: OwnedDescriptor
     private let lock: OwnedDescriptor
+    private let generation = run_loop_generation()
 
     /// Throws `portNameInUse`, `portDirectoryUnsafe` or `outOfResources`.
     init(_ name: PortName, in directory: PortDirectory) throws(RunLoopError) {
@@ -22,6 +24,8 @@ final class NameClaim: Sendable {
     }
 
     deinit {
+        // The lock belongs to the open file, which a forked child shares.
+        guard generation == run_loop_generation() else { return }
         _ = unsafe unlinkat(directory.number, name.socketFile, 0)
         _ = unsafe unlinkat(directory.number, name.lockFile, 0)
         // Not left to the close: another process may be between fork and exec, and hold a copy.

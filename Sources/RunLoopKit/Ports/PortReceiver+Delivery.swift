@@ -34,6 +34,7 @@ extension PortReceiver {
             guard options.accepts(PortPeer(peer)) else { return drop(connection, .peerNotAllowed) }
             do { try insert(connection) } catch { drop(connection, .outOfDescriptors) }
         case .refused: options.onDrop?(PortPeer(peer), .outOfDescriptors)
+        case .starved: pauseListening()
         case .nothing: break
         }
     }

@@ -19,6 +19,13 @@ final class PortReceiver: Sendable {
     fileprivate struct Presence: Sendable {
         let loop: EventRunLoop
         let mode: EventRunLoop.Mode
+        /// Puts the listening source back into the mode, while it is out of it.
+        var retry: EventTimer?
+    }
+
+    fileprivate struct Watched: Sendable {
+        let socket: MessageSocket
+        let source: DescriptorSource
     }
 
     struct State: Sendable {
@@ -26,8 +33,8 @@ final class PortReceiver: Sendable {
         fileprivate var presences: [Presence] = []
         fileprivate var listener: Listener?
         fileprivate var listening: DescriptorSource?
-        /// By descriptor: each source's handler keeps its socket open, so that the number stays its own.
-        fileprivate var sources: [Int32: DescriptorSource] = [:]
+        /// By descriptor. Each keeps its socket open, so that the number stays its own.
+        fileprivate var watched: [Int32: Watched] = [:]
         /// Why the port could not be added, for who asked.
         fileprivate var failure: RunLoopError?
         var isDelivering = false
@@ -70,10 +77,9 @@ final class PortReceiver: Sendable {
             return former
         }
         former.listening?.invalidate()
-        // Each frees its handler, and with it the socket.
-        for source in former.sources.values {
-            shutdown(source.descriptor, Int32(SHUT_RDWR))
-            source.invalidate()
+        for watched in former.watched.values {
+            watched.socket.hangUp()
+            watched.source.invalidate()
         }
         return former.isOpen
     }
@@ -88,8 +94,8 @@ extension PortReceiver {
             state.presences.append(presence)
             do throws(RunLoopError) {
                 if let listening = state.listening { try presence.loop.add(listening, to: presence.mode) }
-                for source in state.sources.values where !state.passedOver.contains(source.descriptor) {
-                    try presence.loop.add(source, to: presence.mode)
+                for (descriptor, watched) in state.watched where !state.passedOver.contains(descriptor) {
+                    try presence.loop.add(watched.source, to: presence.mode)
                 }
             } catch {
                 state.failure = error
@@ -99,9 +105,11 @@ extension PortReceiver {
 
     private func leave(_ presence: Presence) {
         state.withLock { state in
-            state.presences.removeAll { $0.loop === presence.loop && $0.mode == presence.mode }
+            if let index = state.index(of: presence.loop, presence.mode) {
+                state.presences.remove(at: index).retry?.invalidate()
+            }
             if let listening = state.listening { presence.loop.remove(listening, from: presence.mode) }
-            for source in state.sources.values { presence.loop.remove(source, from: presence.mode) }
+            for watched in state.watched.values { presence.loop.remove(watched.source, from: presence.mode) }
         }
     }
 
@@ -112,7 +120,7 @@ extension PortReceiver {
 // MARK: - Coming and going of connections
 
 extension PortReceiver {
-    var connectionCount: Int { state.withLock { $0.sources.count } }
+    var connectionCount: Int { state.withLock { $0.watched.count } }
 
     /// Takes a name, and whoever connects to it.
     func listen(as name: PortName, in directory: PortDirectory) throws(RunLoopError) {
@@ -142,13 +150,53 @@ extension PortReceiver {
                 source.invalidate()
                 throw error
             }
-            state.sources[fd] = source
+            state.watched[fd] = Watched(socket: connection.socket, source: source)
         }
     }
 
     func forget(_ connection: Connection) {
-        let source = state.withLock { $0.sources.removeValue(forKey: connection.socket.descriptor) }
-        source?.invalidate()
+        let watched = state.withLock { $0.watched.removeValue(forKey: connection.socket.descriptor) }
+        watched?.source.invalidate()
+    }
+}
+
+// MARK: - Out of descriptors
+
+extension PortReceiver {
+    /// Takes the listening source out of all modes for a while: it stays ready, and would make the loop spin.
+    func pauseListening() {
+        state.withLock { state in
+            guard let listening = state.listening else { return }
+            for index in state.presences.indices where state.presences[index].retry == nil {
+                let presence = state.presences[index]
+                presence.loop.remove(listening, from: presence.mode)
+                state.presences[index].retry = makeRetry(for: presence)
+            }
+        }
+    }
+
+    /// Each mode has a timer of its own: another of the port's modes may not be run for long.
+    private func makeRetry(for presence: Presence) -> EventTimer {
+        let timer = EventTimer(after: .milliseconds(10)) { [weak self, mode = presence.mode] _ in
+            self?.resumeListening(on: .current, mode)
+        }
+        // An ended loop is about to leave by itself.
+        try? presence.loop.attach(timer, to: presence.mode)
+        return timer
+    }
+
+    private func resumeListening(on loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
+        state.withLock { state in
+            guard let listening = state.listening, let index = state.index(of: loop, mode) else { return }
+            let presence = state.presences[index]
+            state.presences[index].retry = Self.add(listening, to: presence) ? nil : makeRetry(for: presence)
+        }
+    }
+}
+
+extension PortReceiver.State {
+    fileprivate func index(of loop: EventRunLoop, _ mode: EventRunLoop.Mode) -> Int? {
+        presences.firstIndex { $0.loop === loop && $0.mode == mode }
     }
 }
 
@@ -163,7 +211,7 @@ extension PortReceiver {
                 state.isDelivering = true
                 return true
             }
-            guard let source = state.sources[connection.socket.descriptor] else { return false }
+            guard let source = state.watched[connection.socket.descriptor]?.source else { return false }
             state.passedOver.append(source.descriptor)
             for presence in state.presences { presence.loop.remove(source, from: presence.mode) }
             return false
@@ -171,13 +219,13 @@ extension PortReceiver {
     }
 
     func end() {
-        let failed: [DescriptorSource] = state.withLock { state in
+        let failed: [Watched] = state.withLock { state in
             state.isDelivering = false
             guard !state.passedOver.isEmpty else { return [] }
-            let sources = state.passedOver.take().compactMap { state.sources[$0] }
-            return sources.filter { source in !state.presences.allSatisfy { Self.add(source, to: $0) } }
+            let waiting = state.passedOver.take().compactMap { state.watched[$0] }
+            return waiting.filter { watched in !state.presences.allSatisfy { Self.add(watched.source, to: $0) } }
         }
-        for source in failed { hangUp(source) }
+        for watched in failed { hangUp(watched) }
     }
 
     private static func add(_ source: DescriptorSource, to presence: Presence) -> Bool {
@@ -191,10 +239,10 @@ extension PortReceiver {
     }
 
     /// Drops a connection that cannot be watched any more.
-    private func hangUp(_ source: DescriptorSource) {
-        state.withLock { _ = $0.sources.removeValue(forKey: source.descriptor) }
-        shutdown(source.descriptor, Int32(SHUT_RDWR))
-        source.invalidate()
+    private func hangUp(_ watched: Watched) {
+        _ = state.withLock { $0.watched.removeValue(forKey: watched.socket.descriptor) }
+        watched.socket.hangUp()
+        watched.source.invalidate()
         options.onDrop?(PortPeer(run_loop_peer()), .outOfDescriptors)
     }
 }

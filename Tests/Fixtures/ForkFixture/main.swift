@@ -280,11 +280,41 @@ func contention() {
     }
 }
 
+/// The child invalidates its copies of the parent's ports: the parent's name, listener and connections stay.
+func portsInherited() throws {
+    var path = Array("/tmp/fork-XXXXXX".utf8CString)
+    guard unsafe mkdtemp(&path) != nil else { return say("no directory") }
+    let text = String(decoding: path.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    let (name, directory) = (try PortName("port"), PortDirectory(text))
+    let loop = EventRunLoop.main
+    let port = try LocalPort(name, in: directory) { message in
+        say("message \(message.id)")
+        loop.stop()
+    }
+    try loop.add(port)
+    let remote = try RemotePort(name, in: directory)
+    loop.run(for: .zero)
+    say("connected: \(port.connectionCount)")
+    inChild {
+        remote.invalidate()
+        port.invalidate()
+        say("valid: \(remote.isValid) \(port.isValid)")
+    }
+    try remote.send(PortMessage(id: 1))
+    loop.run(for: .seconds(10))
+    try RemotePort(name, in: directory).send(PortMessage(id: 2))
+    loop.run(for: .seconds(10))
+    do { _ = try LocalPort(name, in: directory) { _ in } } catch { say("in use: \(error.code == .portNameInUse)") }
+    port.invalidate()
+    say("tidied: \(unsafe rmdir(text) == 0)")
+}
+
 switch CommandLine.arguments.dropFirst().first {
 case "contention": contention()
 case "main": mainForks()
 case "source-inherited": sourceInherited()
 case "in-callout": forkInCallout()
+case "ports": try portsInherited()
 case "main-queue": mainQueueAfter()
 case "daemon": daemon()
 case "close-in-child": closeInChild()

@@ -1,6 +1,7 @@
 import CRunLoopShims
 import Glibc
 import RunLoopKit
+import Synchronization
 
 // Processes at the other end of a port. Each prints what it saw; the tests compare.
 //
@@ -216,6 +217,43 @@ func refusals() throws {
     for _ in 0..<3 { loop.run(for: .zero) }
 }
 
+func setDescriptorLimit(_ count: rlim_t) {
+    var limit = rlimit(rlim_cur: count, rlim_max: 64)
+    unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+}
+
+final class Turns: Sendable {
+    let count = Atomic<Int>(0)
+}
+
+/// The receiver's spare descriptor is lost in a shortage: who connects waits, the loop sleeps, and afterwards all is as before.
+func shortage() throws {
+    setDescriptorLimit(64)
+    var options = LocalPort.Options()
+    options.onDrop = { _, reason in say("dropped: \(reason)") }
+    let loop = EventRunLoop.current
+    let port = try LocalPort(name(), in: directory, options: options) { message in
+        say("message")
+        loop.stop()
+    }
+    try loop.add(port)
+    let turns = Turns()
+    loop.add(LoopObserver(activities: .beforeTimers) { _, _ in turns.count.add(1, ordering: .relaxed) })
+    loop.run(for: .zero)
+    let waiting = try RemotePort(name(), in: directory)
+    try waiting.send(PortMessage())
+    // No new number is below the limit: the spare one cannot be had again once it is given up.
+    setDescriptorLimit(3)
+    loop.run(for: .milliseconds(300))
+    say("spins: \(turns.count.load(ordering: .relaxed) > 1000)")
+    setDescriptorLimit(64)
+    loop.run(for: .seconds(10))
+    let refused = try RemotePort(name(), in: directory)
+    with(free: 0) { for _ in 0..<3 { loop.run(for: .zero) } }
+    say(code { try refused.send(PortMessage()) })
+    port.invalidate()
+}
+
 do {
     switch role {
     case "echo": try echo()
@@ -224,6 +262,7 @@ do {
     case "leaks": try leaks()
     case "no-descriptors": try noDescriptors()
     case "refusals": try refusals()
+    case "shortage": try shortage()
     default:
         say("unknown role")
         exit(64)
