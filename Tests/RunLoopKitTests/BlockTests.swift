@@ -56,6 +56,46 @@ struct BlockTests {
         #expect(trace == ["entry", "timers", "sources", "first", "second", "exit"])
     }
 
+    @Test("R51: what one mode has passed over another takes, and what comes later is found in each")
+    func passedOver() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            for mode: EventRunLoop.Mode in [.default, "a", "b"] { occupy(loop, mode) }
+            for number in 1...2 { loop.perform(in: "a") { trace.note("a\(number)") } }
+            loop.perform(in: "b") { trace.note("b1") }
+            loop.run(for: .zero)
+            loop.perform { trace.note("1") }
+            loop.perform(inModes: ["b", .default]) { trace.note("2") }
+            loop.run(for: .zero)
+            loop.run(mode: "a", for: .zero)
+            loop.perform { trace.note("3") }
+            loop.perform(in: "b") { trace.note("b2") }
+            loop.run(for: .zero)
+            loop.run(mode: "b", for: .zero)
+            trace.note("left: \(loop.snapshot.queuedBlocks)")
+            return trace.all
+        }
+        #expect(trace == ["1", "2", "a1", "a2", "3", "b1", "b2", "left: 0"])
+    }
+
+    /// Were they all looked through in each turn, the suite's time would be over long before.
+    @Test("R51: blocks parked for a mode that does not run cost the turns of another nothing")
+    func parked() async {
+        let (ran, left, unparked) = await onLoopThread { loop in
+            let (ran, unparked) = (Counter(), Counter())
+            occupy(loop)
+            for _ in 0..<20_000 { loop.perform(in: "parked") { unparked.increment() } }
+            for _ in 0..<20_000 {
+                loop.perform { ran.increment() }
+                loop.run(for: .zero)
+            }
+            let left = loop.snapshot.queuedBlocks
+            loop.run(mode: "parked", for: .zero)
+            return (ran.value, left, unparked.value)
+        }
+        #expect(ran == 20_000 && left == 20_000 && unparked == 20_000)
+    }
+
     @Test("A nested run takes the blocks that came since, and the rest of the batch goes on after it")
     func nested() async {
         let trace = await onLoopThread { loop in

@@ -130,6 +130,51 @@ struct PerformRequestTests {
         #expect(!didRun)
     }
 
+    /// Were they all looked through in each turn, the suite's time would be over long before.
+    @Test("R52: requests parked for a mode that does not run cost the turns of another nothing")
+    func parked() async {
+        let (ran, left, unparked) = await onLoopThread { loop in
+            let (ran, unparked) = (Counter(), Counter())
+            for _ in 0..<20_000 { loop.performRequest(inModes: ["parked"]) { unparked.increment() } }
+            for _ in 0..<20_000 {
+                loop.performRequest { ran.increment() }
+                loop.run(for: .zero)
+            }
+            let left = loop.snapshot.performRequests
+            loop.run(mode: "parked", for: .zero)
+            return (ran.value, left, unparked.value)
+        }
+        #expect(ran == 20_000 && left == 20_000 && unparked == 20_000)
+    }
+
+    @Test("R52: withdrawn requests free their bodies at once, keep no mode from being empty, and disturb no order")
+    func withdrawn() async {
+        let (trace, held) = await onLoopThread { loop in
+            let trace = Trace()
+            for number in 1...3 { loop.performRequest(inModes: ["other"]) { trace.note("\(number)") } }
+            let held = withdraw(50, from: loop, mode: "m")
+            trace.note("waiting: \(loop.snapshot.performRequests)")
+            trace.note("\(loop.run(mode: "m"))")
+            loop.performRequest(inModes: ["other"]) { trace.note("4") }
+            loop.run(mode: "other")
+            trace.note("waiting: \(loop.snapshot.performRequests)")
+            return (trace.all, held)
+        }
+        #expect(trace == ["waiting: 3", "finished", "1", "2", "3", "4", "waiting: 0"])
+        #expect(held == 0)
+    }
+
+    /// Were all the others looked through for each, the suite's time would be over long before.
+    @Test("R52: withdrawing costs nothing for each of the many that wait")
+    func withdrawnFromMany() async {
+        let waiting = await onLoopThread { loop in
+            for _ in 0..<20_000 { loop.performRequest(inModes: ["m"]) {} }
+            _ = withdraw(20_000, from: loop, mode: "m")
+            return loop.snapshot.performRequests
+        }
+        #expect(waiting == 20_000)
+    }
+
     @Test(
         "R52: a request that has not begun in time is withdrawn, and its body released; one that has begun is waited for"
     )
@@ -282,6 +327,24 @@ struct PerformRequestTests {
             #expect(ran.value == done.value)
         }
     }
+}
+
+/// Has another thread ask for so much, and give up at once; returns how many bodies are held after that. The loop does not run.
+private func withdraw(_ count: Int, from loop: EventRunLoop, mode: EventRunLoop.Mode) -> Int {
+    let held = Counter()
+    let thread = TestThread {
+        for _ in 0..<count {
+            let content = Trace()
+            let witness = WeakTrace(content)
+            #expect(throws: RunLoopError.self) {
+                try loop.performAndWait(inModes: [mode], timeout: .zero) { [content] in content.note("ran") }
+            }
+            _ = consume content
+            if witness.trace != nil { held.increment() }
+        }
+    }
+    thread.join()
+    return held.value
 }
 
 /// The code of the `RunLoopError` that `body` throws; nil if it throws none.

@@ -21,6 +21,20 @@ struct WorkerThreadTests {
         worker.stop()
     }
 
+    @Test(
+        "A name that is too long for the kernel is cut to whole characters, and the worker goes by what is left",
+        arguments: [
+            ("worker-12", "worker-12"), ("connection-worker-12", "connection-work"),
+            ("fourteen bytes€", "fourteen bytes"),
+            ("twelve bytes€…", "twelve bytes€"), ("", ""),
+        ]
+    )
+    func longName(asked: String, kept: String) async throws {
+        let worker = try WorkerThread(name: asked)
+        #expect(worker.name == kept && worker.loop.label == kept)
+        worker.stop()
+    }
+
     @Test("Work is given to a worker in each of the loop's ways")
     func work() async throws {
         let worker = try WorkerThread(name: "work")

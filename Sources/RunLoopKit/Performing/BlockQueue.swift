@@ -38,12 +38,39 @@ final class BlockQueue: Sendable {
         var spare: [Block] = []
         /// Whether the default mode, which is common for ever, matches all blocks.
         var areAllForDefault = true
-        /// The mode in which the present blocks have been looked through in vain; -1 if none.
-        var fruitlessMode = -1
+        var passedOver = PassedOver()
         var isClosed = false
 
-        func match(_ mode: LoopMode) -> Bool {
-            (areAllForDefault && mode.isDefault) || blocks.allSatisfy { $0.modes.match(mode) }
+        /// The place of the oldest block for a mode.
+        mutating func firstIndex(for mode: LoopMode) -> Int? {
+            let first = blocks[passedOver.count(for: mode)...].firstIndex { $0.modes.match(mode) }
+            passedOver.note(first ?? blocks.count, for: mode)
+            return first
+        }
+
+        /// Moves the blocks for a mode, the oldest of which is at `first`, to the end of `taken`.
+        mutating func move(to taken: inout [Block], for mode: LoopMode, from first: Int) {
+            if first == 0, (areAllForDefault && mode.isDefault) || blocks.allSatisfy({ $0.modes.match(mode) }) {
+                swap(&taken, &blocks)
+            } else {
+                extract(to: &taken, for: mode, from: first)
+            }
+            if blocks.isEmpty { areAllForDefault = true }
+            passedOver.note(blocks.count, for: mode)
+        }
+
+        /// Asks each block once: the mode may become common in the middle of it.
+        private mutating func extract(to taken: inout [Block], for mode: LoopMode, from first: Int) {
+            var kept = first
+            for index in first..<blocks.count {
+                if blocks[index].modes.match(mode) {
+                    taken.append(blocks[index])
+                } else {
+                    blocks.swapAt(kept, index)
+                    kept += 1
+                }
+            }
+            blocks.removeSubrange(kept...)
         }
     }
 
@@ -61,7 +88,6 @@ final class BlockQueue: Sendable {
             guard !state.isClosed else { return false }
             state.blocks.append(block)
             if case .named = block.modes { state.areAllForDefault = false }
-            state.fruitlessMode = -1
             count.store(state.blocks.count, ordering: .releasing)
             return true
         }
@@ -71,16 +97,9 @@ final class BlockQueue: Sendable {
     func take(for mode: LoopMode) -> [Block] {
         guard count.load(ordering: .acquiring) > 0 else { return [] }
         return state.withLock { state in
-            guard state.fruitlessMode != mode.index else { return [] }
+            guard let first = state.firstIndex(for: mode) else { return [] }
             var taken = state.spare.take()
-            if state.match(mode) {
-                swap(&taken, &state.blocks)
-                state.areAllForDefault = true
-            } else {
-                taken += state.blocks.filter { $0.modes.match(mode) }
-                state.blocks.removeAll { $0.modes.match(mode) }
-                state.fruitlessMode = mode.index
-            }
+            state.move(to: &taken, for: mode, from: first)
             count.store(state.blocks.count, ordering: .releasing)
             return taken
         }
@@ -96,18 +115,17 @@ final class BlockQueue: Sendable {
 
     func hasBlocks(for mode: LoopMode) -> Bool {
         guard count.load(ordering: .acquiring) > 0 else { return false }
-        return state.withLock { state in
-            state.fruitlessMode != mode.index && state.blocks.contains { $0.modes.match(mode) }
-        }
+        return state.withLock { $0.firstIndex(for: mode) != nil }
     }
 
     /// To be called when a mode became common: it may have become the mode of blocks that were passed over.
-    func modesChanged() { state.withLock { $0.fruitlessMode = -1 } }
+    func modesChanged() { state.withLock { $0.passedOver.forget() } }
 
     /// Releases the blocks without running them, and takes no more (R2).
     func close() {
         let blocks = state.withLock { state in
             state.isClosed = true
+            state.passedOver.forget()
             count.store(0, ordering: .releasing)
             return state.blocks.take()
         }

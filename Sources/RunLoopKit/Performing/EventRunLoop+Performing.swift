@@ -93,11 +93,11 @@ extension EventRunLoop {
     func serveRequests(in mode: LoopMode) -> Bool {
         let batch = requests.waiting(for: mode)
         guard !batch.isEmpty else { return false }
-        var served = false
+        var served = 0
         // A nested run may have served some of them meanwhile, and a caller withdrawn one.
-        for request in batch where request.serve() { served = true }
-        requests.sweep()
-        return served
+        for request in batch where request.serve() { served += 1 }
+        requests.forget(served)
+        return served > 0
     }
 }
 

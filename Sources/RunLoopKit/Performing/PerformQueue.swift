@@ -3,13 +3,33 @@ internal import Synchronization
 /// A loop's perform requests in the order of their coming (R52). Any thread appends and withdraws; the loop's thread serves.
 ///
 /// A request keeps its place until it is over. So a nested run finds those that the outer one has not come to, and the end of the
-/// thread finds the one that it has cut short.
+/// thread finds the one that it has cut short. One that is over holds nothing any more, and is forgotten with others, in sweeps.
 final class PerformQueue: Sendable {
     private struct State: Sendable {
         var requests: [PerformRequest] = []
-        /// The mode in which the present requests have been looked through in vain; -1 if none.
-        var fruitlessMode = -1
+        /// How many of them are over. A sweep may be quicker than the one who counts: it is below the truth then, by a moment.
+        var overCount = 0
+        var passedOver = PassedOver()
         var isClosed = false
+
+        /// Sweeps look at all: they come when they halve the queue, or empty it.
+        var needsSweep: Bool {
+            overCount >= requests.count || (overCount > 32 && overCount > requests.count / 2)
+        }
+
+        /// The place of the oldest that waits for a mode.
+        mutating func firstIndex(for mode: LoopMode) -> Int? {
+            let first = requests[passedOver.count(for: mode)...].firstIndex { $0.isWaiting(for: mode) }
+            passedOver.note(first ?? requests.count, for: mode)
+            return first
+        }
+
+        mutating func sweep() {
+            let before = requests.count
+            requests.removeAll { $0.isOver }
+            overCount -= before - requests.count
+            passedOver.forget()
+        }
     }
 
     private let state = Mutex(State())
@@ -25,7 +45,6 @@ final class PerformQueue: Sendable {
         state.withLock { state in
             guard !state.isClosed else { return false }
             state.requests.append(request)
-            state.fruitlessMode = -1
             count.store(state.requests.count, ordering: .releasing)
             return true
         }
@@ -34,7 +53,7 @@ final class PerformQueue: Sendable {
     /// True if it had not begun, and now never will.
     func withdraw(_ request: PerformRequest) -> Bool {
         guard request.withdraw() else { return false }
-        sweep()
+        forget(1)
         return true
     }
 
@@ -42,39 +61,34 @@ final class PerformQueue: Sendable {
     func waiting(for mode: LoopMode) -> [PerformRequest] {
         guard count.load(ordering: .acquiring) > 0 else { return [] }
         return state.withLock { state in
-            guard state.fruitlessMode != mode.index else { return [] }
-            let found = state.requests.filter { $0.isWaiting && $0.modes.match(mode) }
-            if found.isEmpty { state.fruitlessMode = mode.index }
-            return found
+            guard let first = state.firstIndex(for: mode) else { return [] }
+            return state.requests[first...].filter { $0.isWaiting(for: mode) }
         }
     }
 
-    /// Forgets those that are over.
-    func sweep() {
-        let over = state.withLock { state in
-            let all = state.requests
-            state.requests.removeAll { $0.isOver }
+    /// To be told how many are over, served or withdrawn, once of each.
+    func forget(_ overCount: Int) {
+        state.withLock { state in
+            state.overCount += overCount
+            guard state.needsSweep else { return }
+            state.sweep()
             count.store(state.requests.count, ordering: .releasing)
-            return all
         }
-        // Released out here.
-        _ = consume over
     }
 
     func hasWaiting(for mode: LoopMode) -> Bool {
         guard count.load(ordering: .acquiring) > 0 else { return false }
-        return state.withLock { state in
-            state.fruitlessMode != mode.index && state.requests.contains { $0.isWaiting && $0.modes.match(mode) }
-        }
+        return state.withLock { $0.firstIndex(for: mode) != nil }
     }
 
     /// To be called when a mode became common: it may have become the mode of requests that were passed over.
-    func modesChanged() { state.withLock { $0.fruitlessMode = -1 } }
+    func modesChanged() { state.withLock { $0.passedOver.forget() } }
 
     /// Gives up what is there, and takes no more (R2, R3).
     func close() {
         let requests = state.withLock { state in
             state.isClosed = true
+            state.passedOver.forget()
             count.store(0, ordering: .releasing)
             return state.requests.take()
         }

@@ -41,6 +41,7 @@ final class PerformRequest: Sendable {
     }
 
     var isWaiting: Bool { state.withLock { $0.body != nil } }
+    func isWaiting(for mode: LoopMode) -> Bool { isWaiting && modes.match(mode) }
     var isOver: Bool { state.withLock { $0.isOver } }
 
     /// Runs it, if it still waits; says whether it did. The loop's thread.

@@ -13,7 +13,7 @@ internal import Synchronization
 public final class WorkerThread: Sendable {
     /// The loop. It ends with the thread.
     public let loop: EventRunLoop
-    /// As the kernel, `ps -L` and captured stacks have it.
+    /// As the kernel, `ps -L` and captured stacks have it: up to 15 bytes of the name that was asked for.
     public let name: String
     private let life: WorkerLife
     /// Nil once joined.
@@ -21,10 +21,11 @@ public final class WorkerThread: Sendable {
 
     /// Starts a thread, and returns when its loop is there.
     ///
-    /// - Parameter name: At most 15 bytes.
+    /// - Parameter name: Of any length. The kernel keeps 15 bytes of it, so that what tells workers apart belongs to the front; a
+    ///   character that does not fit is left out whole.
     /// - Throws: `threadNotStarted` if the system has no thread to give.
     public init(name: String) throws(RunLoopError) {
-        precondition(name.utf8.count <= 15, "A thread's name has at most 15 bytes.")
+        let name = WorkerThread.kernelName(name)
         let life = WorkerLife()
         handle = Mutex(try WorkerThread.start(life, name: name))
         loop = life.awaitLoop()
@@ -62,6 +63,13 @@ public final class WorkerThread: Sendable {
 
     /// Whether the loop has ended, and the thread with it.
     public var hasEnded: Bool { life.ended.isOpen }
+
+    /// The kernel would refuse more (pthread_setname_np(3)). Cut between Unicode scalars: what shows it reads UTF-8.
+    private static func kernelName(_ name: String) -> String {
+        var kept = name
+        while kept.utf8.count > 15 { kept.unicodeScalars.removeLast() }
+        return kept
+    }
 
     private static func start(_ life: WorkerLife, name: String) throws(RunLoopError) -> pthread_t {
         var thread = pthread_t()
