@@ -7,7 +7,7 @@ internal import Synchronization
 final class PerformQueue: Sendable {
     private struct State: Sendable {
         var requests: [PerformRequest] = []
-        /// How many of them are over. A sweep may be quicker than the one who counts: it is below the truth then, by a moment.
+        /// How many of them are over. A batch is counted at its end: if a sweep comes before that, it is too low until then.
         var overCount = 0
         var passedOver = PassedOver()
         var isClosed = false
