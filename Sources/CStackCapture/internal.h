@@ -22,6 +22,7 @@ struct stackcap_copy {
     uint64_t start;
     uint64_t length;
     uint64_t high;  ///< The stack's outer end. Between start + length and here the memory may have changed since.
+    uint64_t held_ns;  ///< What the thread was held for it.
 };
 
 /// Direct-mapped, one capture old at most: a module that is replaced at the same address must not leave its tables behind.
@@ -35,11 +36,36 @@ struct stackcap_page_cache {
     uint64_t generation;
 };
 
-/// How memory of this process is read without ever faulting.
+/// How memory of a process, ours or another, is read without ever faulting.
 struct stackcap_reader {
     pid_t process;
-    int file;  ///< /proc/self/mem, or −1 while process_vm_readv works.
+    int file;  ///< /proc/PID/mem, or −1 while process_vm_readv works.
 };
+
+// unwinder.c
+
+/// A stack that is being unwound: its copy, the memory around it, and where the walk stands. How the copy came about is its
+/// owner's business.
+typedef struct stackcap_unwinder {
+    struct stackcap_copy copy;
+    struct stackcap_reader reader;
+    struct stackcap_page_cache pages;
+    struct stackcap_registers registers;  ///< Where the walk starts.
+    bool registers_are_guessed;           ///< Only program counter and stack pointer are known.
+
+    unw_addr_space_t space;
+    bool lacked_table;  ///< Since last cleared: an address had no unwind table.
+    bool met_unknown;   ///< … a register that is not known was used as an address.
+    bool left_copy;     ///< … the stack was read beyond the copy.
+    stackcap_frame *frames;
+    size_t frame_count;
+    stackcap_end end;
+    int unwinder_error;
+} stackcap_unwinder;
+
+/// Allocates the buffers, populated, and makes libunwind initialise itself. \returns 0 or an error number; then finish it.
+int stackcap_unwinder_prepare(stackcap_unwinder *unwinder);
+void stackcap_unwinder_finish(stackcap_unwinder *unwinder);
 
 // request.c
 
@@ -51,7 +77,6 @@ struct stackcap_request {
     struct stackcap_registers registers;
     int copy_error;
     bool out_of_bounds;
-    uint64_t held_ns;
 };
 
 struct stackcap_session {
@@ -61,21 +86,7 @@ struct stackcap_session {
     struct sigaction previous;
 
     struct stackcap_request request;
-    struct stackcap_copy copy;
-    struct stackcap_reader reader;
-    struct stackcap_page_cache pages;
-
-    struct stackcap_registers registers;  ///< Where the unwinding starts.
-    bool registers_are_guessed;           ///< Only program counter and stack pointer are known.
-
-    unw_addr_space_t space;
-    bool lacked_table;    ///< Since last cleared: an address had no unwind table.
-    bool met_unknown;     ///< … a register that is not known was used as an address.
-    bool left_copy;       ///< … the stack was read beyond the copy.
-    stackcap_frame *frames;
-    size_t frame_count;
-    stackcap_end end;
-    int unwinder_error;
+    stackcap_unwinder unwinder;
 
     _Atomic uint64_t sent, served, late, chained, calls_cut_short;
 };
@@ -96,45 +107,54 @@ void stackcap_reader_finish(struct stackcap_reader *reader);
 /// \returns the bytes read from the start, or −errno.
 ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length);
 
-/// Copies [stack_pointer − red zone, high) into the session's buffer, at most STACKCAP_MAX_COPY. Async-signal-safe; changes errno.
+/// Copies [stack_pointer − red zone, high) into the copy's buffer, at most STACKCAP_MAX_COPY. Async-signal-safe; changes errno.
 /// \returns 0 or an error number.
-int stackcap_copy_stack(struct stackcap_session *session, uint64_t stack_pointer, uint64_t low, uint64_t high);
+int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high);
 
 /// Whether the stack still reads as it was copied. Not in the handler.
-bool stackcap_copy_holds(const struct stackcap_session *session);
+bool stackcap_copy_holds(const stackcap_unwinder *unwinder);
 
-bool stackcap_in_copy(const struct stackcap_session *session, uint64_t address, size_t length);
+bool stackcap_in_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length);
 
 /// Forgets all cached pages.
 void stackcap_pages_forget(struct stackcap_page_cache *pages);
 
 /// Reads from the copy, or else from memory that is not the stack, through the page cache. Not in the handler.
-bool stackcap_peek(struct stackcap_session *session, uint64_t address, void *to, size_t length);
+bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length);
 
-// unwind.c
+// tables.c
 
-/// Creates the address space and makes libunwind initialise itself. Allocates.
-int stackcap_unwinder_prepare(struct stackcap_session *session);
-
-/// Unwinds from session->registers into session->frames. \returns whether the first frame was found.
-bool stackcap_unwind_from_registers(struct stackcap_session *session);
+/// Finds the unwind row for an address, by the tables as they stand in memory, and without the loader's lock.
+/// \returns 0, or libunwind's code; lacked_table is set then.
+int stackcap_find_procedure(stackcap_unwinder *unwinder, unw_word_t address, unw_proc_info_t *procedure, int needs_info);
 
 /// Where the function around `address` starts, 0 if no unwind table says.
-uint64_t stackcap_function_start(struct stackcap_session *session, uint64_t address);
+uint64_t stackcap_function_start(stackcap_unwinder *unwinder, uint64_t address);
+
+/// Whether the address lies in a module.
+bool stackcap_in_module(stackcap_unwinder *unwinder, uint64_t address);
+
+// walk.c
+
+/// Creates libunwind's address space and makes it initialise itself. Allocates. \returns 0 or an error number.
+int stackcap_space_prepare(stackcap_unwinder *unwinder);
+
+/// Unwinds from the registers into the frames. \returns whether the first frame was found.
+bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder);
 
 // guess.c
 
 /// Unwinds a copy of which only program counter and stack pointer are known. \returns as above.
-bool stackcap_unwind_guessing(struct stackcap_session *session);
+bool stackcap_unwind_guessing(stackcap_unwinder *unwinder);
 
 // registers_*.c
 
 /// How well the instruction before a return address fits a call of `function`. 0: it is no call.
 enum { CALL_NONE = 0, CALL_ELSEWHERE, CALL_INDIRECT, CALL_MATCHES };
-int stackcap_call_before(struct stackcap_session *session, uint64_t return_address, uint64_t function);
+int stackcap_call_before(stackcap_unwinder *unwinder, uint64_t return_address, uint64_t function);
 
 /// How far the frame pointer lies above the stack pointer in a function's body, read from the instructions at its start.
 /// \returns false for a function that sets its frame up in another way than compilers usually do.
-bool stackcap_frame_pointer_distance(struct stackcap_session *session, uint64_t function, uint64_t *distance);
+bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t function, uint64_t *distance);
 
 #pragma clang assume_nonnull end

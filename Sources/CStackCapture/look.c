@@ -145,7 +145,7 @@ static stackcap_outcome confirm_copy(const stackcap_session *session, pid_t thre
         return outcome;
     if (is_same_place(seen, &again) && !has_run(seen, &again))
         return (stackcap_outcome){STACKCAP_OK, 0};
-    if (!is_same_place(seen, &again) || again.state != STACKCAP_STATE_CALLING || !stackcap_copy_holds(session))
+    if (!is_same_place(seen, &again) || again.state != STACKCAP_STATE_CALLING || !stackcap_copy_holds(&session->unwinder))
         return (stackcap_outcome){STACKCAP_MOVED, 0};
     outcome = look_at_rest(thread, &again);
     if (outcome.status == STACKCAP_OK && !is_same_place(seen, &again))
@@ -155,19 +155,19 @@ static stackcap_outcome confirm_copy(const stackcap_session *session, pid_t thre
 
 stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                        const stackcap_look *seen) {
-    int error = stackcap_reader_prepare(&session->reader, session->reader.file >= 0);
+    int error = stackcap_reader_prepare(&session->unwinder.reader, session->unwinder.reader.file >= 0);
     if (error)
         return (stackcap_outcome){STACKCAP_FAILED, error};
     if (seen->stack_pointer < low || seen->stack_pointer >= high)
         return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
-    int copy_error = stackcap_copy_stack(session, seen->stack_pointer, low, high);
+    int copy_error = stackcap_copy_stack(&session->unwinder, seen->stack_pointer, low, high);
     stackcap_outcome outcome = confirm_copy(session, thread, seen);
     if (outcome.status != STACKCAP_OK)
         return outcome;
     if (copy_error)
         return (stackcap_outcome){STACKCAP_UNREADABLE, copy_error};
-    stackcap_registers_unknown(&session->registers, seen->program_counter, seen->stack_pointer);
-    session->registers_are_guessed = true;
-    session->request.held_ns = 0;
+    stackcap_registers_unknown(&session->unwinder.registers, seen->program_counter, seen->stack_pointer);
+    session->unwinder.registers_are_guessed = true;
+    session->unwinder.copy.held_ns = 0;
     return (stackcap_outcome){STACKCAP_OK, 0};
 }

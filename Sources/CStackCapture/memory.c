@@ -45,26 +45,26 @@ void stackcap_reader_finish(struct stackcap_reader *reader) {
 
 // The copy of the stack.
 
-int stackcap_copy_stack(struct stackcap_session *session, uint64_t stack_pointer, uint64_t low, uint64_t high) {
-    struct stackcap_copy *copy = &session->copy;
+int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high) {
+    struct stackcap_copy *copy = &unwinder->copy;
     // The compiler may still count on "frame pointer saved at CFA − 16" behind the pop that took it: that is in the red zone.
     uint64_t start = stack_pointer - low < RED_ZONE ? low : stack_pointer - RED_ZONE;
     uint64_t length = high - start < STACKCAP_MAX_COPY ? high - start : STACKCAP_MAX_COPY;
     copy->start = start;
     copy->high = high;
-    ssize_t count = stackcap_read_live(&session->reader, start, copy->bytes, length);
+    ssize_t count = stackcap_read_live(&unwinder->reader, start, copy->bytes, length);
     copy->length = count < 0 ? 0 : (uint64_t)count;
     if (count < 0)
         return (int)-count;
     return start + copy->length > stack_pointer ? 0 : EFAULT;
 }
 
-bool stackcap_copy_holds(const struct stackcap_session *session) {
-    const struct stackcap_copy *copy = &session->copy;
+bool stackcap_copy_holds(const stackcap_unwinder *unwinder) {
+    const struct stackcap_copy *copy = &unwinder->copy;
     uint8_t part[PAGE_SIZE];
     for (uint64_t at = 0; at < copy->length; at += sizeof part) {
         size_t length = copy->length - at < sizeof part ? copy->length - at : sizeof part;
-        ssize_t count = stackcap_read_live(&session->reader, copy->start + at, part, length);
+        ssize_t count = stackcap_read_live(&unwinder->reader, copy->start + at, part, length);
         if (count != (ssize_t)length || memcmp(part, copy->bytes + at, length) != 0)
             return false;
     }
@@ -76,8 +76,8 @@ static bool contains(uint64_t start, uint64_t size, uint64_t address, size_t len
     return length <= size && address - start <= size - length;
 }
 
-bool stackcap_in_copy(const struct stackcap_session *session, uint64_t address, size_t length) {
-    return contains(session->copy.start, session->copy.length, address, length);
+bool stackcap_in_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length) {
+    return contains(unwinder->copy.start, unwinder->copy.length, address, length);
 }
 
 // The page cache: the unwinder asks for a table byte by byte.
@@ -86,32 +86,32 @@ void stackcap_pages_forget(struct stackcap_page_cache *pages) {
     pages->generation++;
 }
 
-static const uint8_t *_Nullable cached_page(struct stackcap_session *session, uint64_t page) {
-    struct stackcap_page_cache *pages = &session->pages;
+static const uint8_t *_Nullable cached_page(stackcap_unwinder *unwinder, uint64_t page) {
+    struct stackcap_page_cache *pages = &unwinder->pages;
     size_t index = (size_t)(page / PAGE_SIZE * 2654435761u >> 7) % PAGE_SLOTS;
     uint8_t *bytes = pages->bytes + index * PAGE_SIZE;
     if (pages->slots[index].page != page || pages->slots[index].generation != pages->generation) {
         pages->slots[index].page = page;
         pages->slots[index].generation = pages->generation;
-        pages->slots[index].readable = stackcap_read_live(&session->reader, page, bytes, PAGE_SIZE) == PAGE_SIZE;
+        pages->slots[index].readable = stackcap_read_live(&unwinder->reader, page, bytes, PAGE_SIZE) == PAGE_SIZE;
     }
     return pages->slots[index].readable ? bytes : NULL;
 }
 
-bool stackcap_peek(struct stackcap_session *session, uint64_t address, void *to, size_t length) {
-    const struct stackcap_copy *copy = &session->copy;
-    if (stackcap_in_copy(session, address, length)) {
+bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length) {
+    const struct stackcap_copy *copy = &unwinder->copy;
+    if (stackcap_in_copy(unwinder, address, length)) {
         memcpy(to, copy->bytes + (address - copy->start), length);
         return true;
     }
     if (copy->high > copy->start && contains(copy->start, copy->high - copy->start, address, length)) {
-        session->left_copy = true;  // The live stack is no answer: it may have moved on since.
+        unwinder->left_copy = true;  // The live stack is no answer: it may have moved on since.
         return false;
     }
     for (uint8_t *out = to; length > 0;) {
         uint64_t offset = address % PAGE_SIZE;
         size_t part = PAGE_SIZE - offset < length ? PAGE_SIZE - offset : length;
-        const uint8_t *page = cached_page(session, address - offset);
+        const uint8_t *page = cached_page(unwinder, address - offset);
         if (!page)
             return false;
         memcpy(out, page + offset, part);

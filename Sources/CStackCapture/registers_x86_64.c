@@ -51,9 +51,9 @@ bool stackcap_returned_from_call(const struct stackcap_registers *registers, con
 static const uint8_t landing_pad[4] = {0xf3, 0x0f, 0x1e, 0xfa};  // endbr64
 
 /// Follows `jmp *slot(%rip)`, what a PLT entry consists of, with or without endbr64 and a bnd prefix.
-static uint64_t resolve_stub(struct stackcap_session *session, uint64_t address) {
+static uint64_t resolve_stub(stackcap_unwinder *unwinder, uint64_t address) {
     uint8_t code[11];
-    if (!stackcap_peek(session, address, code, sizeof code))
+    if (!stackcap_peek(unwinder, address, code, sizeof code))
         return address;
     size_t at = memcmp(code, landing_pad, sizeof landing_pad) == 0 ? sizeof landing_pad : 0;
     if (code[at] == 0xf2)
@@ -63,7 +63,7 @@ static uint64_t resolve_stub(struct stackcap_session *session, uint64_t address)
     int32_t offset;
     memcpy(&offset, code + at + 2, sizeof offset);
     uint64_t target;
-    bool found = stackcap_peek(session, address + at + 6 + (uint64_t)(int64_t)offset, &target, sizeof target);
+    bool found = stackcap_peek(unwinder, address + at + 6 + (uint64_t)(int64_t)offset, &target, sizeof target);
     return found ? target : address;
 }
 
@@ -78,17 +78,17 @@ static bool is_indirect_call(const uint8_t code[8], size_t length) {
     return length >= prefix + 2 && at[prefix] == 0xff && ((at[prefix + 1] >> 3) & 7) == 2;
 }
 
-int stackcap_call_before(struct stackcap_session *session, uint64_t return_address, uint64_t function) {
+int stackcap_call_before(stackcap_unwinder *unwinder, uint64_t return_address, uint64_t function) {
     uint8_t code[8];
-    if (return_address < sizeof code || !stackcap_peek(session, return_address - sizeof code, code, sizeof code))
+    if (return_address < sizeof code || !stackcap_peek(unwinder, return_address - sizeof code, code, sizeof code))
         return CALL_NONE;
     int32_t offset;
     memcpy(&offset, code + 4, sizeof offset);
     uint64_t relative = return_address + (uint64_t)(int64_t)offset;
     if (code[3] == 0xe8)  // call rel32
-        return judge(resolve_stub(session, relative), function);
+        return judge(resolve_stub(unwinder, relative), function);
     uint64_t target;
-    if (code[2] == 0xff && code[3] == 0x15 && stackcap_peek(session, relative, &target, sizeof target))
+    if (code[2] == 0xff && code[3] == 0x15 && stackcap_peek(unwinder, relative, &target, sizeof target))
         return judge(target, function);  // call *slot(%rip)
     for (size_t length = 2; length <= 7; length++)
         if (is_indirect_call(code, length))
@@ -129,10 +129,10 @@ static uint64_t sum_frame(const uint8_t *code, const uint8_t *end) {
     return sum;
 }
 
-bool stackcap_frame_pointer_distance(struct stackcap_session *session, uint64_t function, uint64_t *distance) {
+bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t function, uint64_t *distance) {
     static const uint8_t start[4] = {0x55, 0x48, 0x89, 0xe5};  // push %rbp; mov %rsp, %rbp
     uint8_t code[64];
-    if (function == 0 || !stackcap_peek(session, function, code, sizeof code))
+    if (function == 0 || !stackcap_peek(unwinder, function, code, sizeof code))
         return false;
     const uint8_t *at = memcmp(code, landing_pad, sizeof landing_pad) == 0 ? code + sizeof landing_pad : code;
     if (memcmp(at, start, sizeof start) != 0)

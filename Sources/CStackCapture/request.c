@@ -55,8 +55,8 @@ static void copy_own_stack(stackcap_session *session, const ucontext_t *context)
     uint64_t stack_pointer = request->registers.value[REGISTER_STACK_POINTER];
     request->out_of_bounds = stack_pointer < request->low || stack_pointer >= request->high;
     request->copy_error =
-        request->out_of_bounds ? 0 : stackcap_copy_stack(session, stack_pointer, request->low, request->high);
-    request->held_ns = stackcap_now_ns() - began;
+        request->out_of_bounds ? 0 : stackcap_copy_stack(&session->unwinder, stack_pointer, request->low, request->high);
+    session->unwinder.copy.held_ns = stackcap_now_ns() - began;
 }
 
 /// Answers the open request if it is for this thread. Which of our signals brought us here does not matter: one that is already
@@ -114,10 +114,10 @@ static int send(stackcap_session *session, pid_t thread) {
     memset(&info, 0, sizeof info);
     uint64_t number = (uint32_t)(atomic_load_explicit(&session->request.word, memory_order_relaxed) >> TURN_BITS);
     info.si_code = SI_QUEUE;
-    info.si_pid = session->reader.process;
+    info.si_pid = session->unwinder.reader.process;
     info.si_uid = getuid();
     info.si_value.sival_ptr = (void *)(uintptr_t)((uint64_t)session->mark << 32 | number);
-    if (syscall(SYS_rt_tgsigqueueinfo, session->reader.process, thread, session->signal, &info) != 0)
+    if (syscall(SYS_rt_tgsigqueueinfo, session->unwinder.reader.process, thread, session->signal, &info) != 0)
         return errno;
     atomic_fetch_add_explicit(&session->sent, 1, memory_order_relaxed);
     return 0;
@@ -148,9 +148,9 @@ static bool wait_until(struct stackcap_request *request, uint64_t deadline_ns) {
 static void count_call_cut_short(stackcap_session *session) {
     uint8_t before[2];
     int64_t result;
-    uint64_t program_counter = session->registers.value[REGISTER_PROGRAM_COUNTER];
-    if (stackcap_peek(session, program_counter - sizeof before, before, sizeof before) &&
-        stackcap_returned_from_call(&session->registers, before, &result) && result == -EINTR)
+    uint64_t program_counter = session->unwinder.registers.value[REGISTER_PROGRAM_COUNTER];
+    if (stackcap_peek(&session->unwinder, program_counter - sizeof before, before, sizeof before) &&
+        stackcap_returned_from_call(&session->unwinder.registers, before, &result) && result == -EINTR)
         atomic_fetch_add_explicit(&session->calls_cut_short, 1, memory_order_relaxed);
 }
 
@@ -160,9 +160,9 @@ static stackcap_outcome take_answer(stackcap_session *session) {
         return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
     if (request->copy_error)
         return (stackcap_outcome){STACKCAP_UNREADABLE, request->copy_error};
-    session->registers = request->registers;
-    session->registers_are_guessed = false;
-    stackcap_pages_forget(&session->pages);
+    session->unwinder.registers = request->registers;
+    session->unwinder.registers_are_guessed = false;
+    stackcap_pages_forget(&session->unwinder.pages);
     count_call_cut_short(session);
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
@@ -191,7 +191,7 @@ static stackcap_outcome look_and_send(stackcap_session *session, pid_t thread) {
 stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                        uint64_t deadline_ns) {
     struct stackcap_request *request = &session->request;
-    int error = stackcap_reader_prepare(&session->reader, session->reader.file >= 0);
+    int error = stackcap_reader_prepare(&session->unwinder.reader, session->unwinder.reader.file >= 0);
     if (error)
         return (stackcap_outcome){STACKCAP_FAILED, error};
     if (!is_installed(session))
@@ -205,7 +205,7 @@ stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, 
     if (wait_until(request, deadline_ns))
         return take_answer(session);
     if (withdraw(request)) {
-        bool exists = syscall(SYS_tgkill, session->reader.process, thread, 0) == 0;
+        bool exists = syscall(SYS_tgkill, session->unwinder.reader.process, thread, 0) == 0;
         return (stackcap_outcome){exists ? STACKCAP_NOT_DELIVERED : STACKCAP_GONE, 0};
     }
     return wait_until(request, 0) ? take_answer(session) : (stackcap_outcome){STACKCAP_STUCK, 0};

@@ -1,0 +1,81 @@
+/// Unwind tables, found without the loader's lock: the target may hold it.
+#include "internal.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+// Internal to libunwind, but exported by its remote part for debuggers that find tables on their own, as we do.
+#define search_table UNW_OBJ(dwarf_search_unwind_table)
+extern int search_table(unw_addr_space_t, unw_word_t, unw_dyn_info_t *, unw_proc_info_t *, int, void *);
+
+/// The start of .eh_frame_hdr: Linux Standard Base, Core, 10.6.2.
+struct table_header {
+    uint8_t version;
+    uint8_t frame_encoding;
+    uint8_t count_encoding;
+    uint8_t table_encoding;
+    int32_t frame_offset;
+    uint32_t count;
+};
+_Static_assert(sizeof(struct table_header) == 12, "the binary search table follows directly");
+
+/// The encodings that every linker emits: all others would need a reader of their own.
+static bool is_searchable(const struct table_header *header) {
+    return header->version == 1 && header->frame_encoding == 0x1b && header->count_encoding == 0x03 &&
+           header->table_encoding == 0x3b;
+}
+
+/// Where a module lies, and its .eh_frame_hdr; 0 if it has none.
+struct module {
+    uint64_t start, end, table;
+};
+
+static bool find_module(uint64_t address, struct module *module) {
+    struct dl_find_object object;
+    if (_dl_find_object((void *)(uintptr_t)address, &object) != 0)
+        return false;
+    *module = (struct module){
+        .start = (uintptr_t)object.dlfo_map_start,
+        .end = (uintptr_t)object.dlfo_map_end,
+        .table = (uintptr_t)object.dlfo_eh_frame,
+    };
+    return true;
+}
+
+static bool find_table(stackcap_unwinder *unwinder, unw_word_t address, unw_dyn_info_t *table) {
+    struct module module;
+    struct table_header header;
+    if (!find_module(address, &module) || module.table == 0 ||
+        !stackcap_peek(unwinder, module.table, &header, sizeof header) || !is_searchable(&header))
+        return false;
+    memset(table, 0, sizeof *table);
+    table->format = UNW_INFO_FORMAT_REMOTE_TABLE;
+    table->start_ip = module.start;
+    table->end_ip = module.end;
+    table->u.rti.segbase = module.table;
+    table->u.rti.table_data = module.table + sizeof header;
+    table->u.rti.table_len = header.count;  // in words, and an entry is as long as one
+    return true;
+}
+
+int stackcap_find_procedure(stackcap_unwinder *unwinder, unw_word_t address, unw_proc_info_t *procedure, int needs_info) {
+    unw_dyn_info_t table;
+    memset(procedure, 0, sizeof *procedure);
+    int result = -UNW_ENOINFO;
+    if (find_table(unwinder, address, &table))
+        result = search_table(unwinder->space, address, &table, procedure, needs_info, unwinder);
+    if (result < 0)
+        unwinder->lacked_table = true;
+    return result;
+}
+
+uint64_t stackcap_function_start(stackcap_unwinder *unwinder, uint64_t address) {
+    unw_proc_info_t procedure;
+    return stackcap_find_procedure(unwinder, address, &procedure, 0) == 0 ? procedure.start_ip : 0;
+}
+
+bool stackcap_in_module(stackcap_unwinder *unwinder, uint64_t address) {
+    (void)unwinder;
+    struct module module;
+    return find_module(address, &module);
+}
