@@ -36,6 +36,40 @@ struct BusyLoopTests {
         #expect(waits.allSatisfy { $0 <= 8 }, "\(waits)")
     }
 
+    @Test("R36: a descriptor that becomes ready is delivered within nine turns of a port that always has a message")
+    func descriptorBesidePort() async throws {
+        let pipe = try Pipe()
+        let waits = try await onLoop { loop in
+            let messages = Counter()
+            let writtenAt = Box(0)
+            let waits = Box<[Int]>([])
+            let remote = Box<RemotePort?>(nil)
+            let port = LocalPort { _ in
+                try? remote.value?.send(PortMessage(id: 1))
+                // At another distance from the latest question to the kernel each time.
+                if messages.increment() % 101 == 0 {
+                    writtenAt.value = messages.value
+                    pipe.write("x")
+                }
+            }
+            try loop.add(port)
+            remote.value = try RemotePort(to: port)
+            for _ in 0..<4 { try remote.value?.send(PortMessage(id: 1)) }
+            try loop.add(
+                DescriptorSource(descriptor: pipe.reader) { _, _ in
+                    _ = pipe.read()
+                    waits.value.append(messages.value - writtenAt.value)
+                    if waits.value.count == 50 { loop.stop() }
+                }
+            )
+            loop.run()
+            port.invalidate()
+            return waits.value
+        }
+        #expect(waits.count == 50)
+        #expect(waits.allSatisfy { $0 <= 8 }, "\(waits)")
+    }
+
     @Test(
         "R16: the main queue's work is done within nine turns of a source that signals itself, or of a thousand busy descriptors"
     )

@@ -183,6 +183,37 @@ struct StopAndWakeTests {
         #expect(loud == .stopped)
     }
 
+    @Test("R24: a block ends a sleep also behind blocks that wait for other modes, or that were not to wake")
+    func wakesBehindOthers() async {
+        let (each, ran) = (5_000, Counter())
+        let left = await onLoopThread { loop in
+            occupy(loop)
+            loop.perform(in: "other", wake: false) {}
+            let threads = (0..<4).map { number in
+                TestThread {
+                    for index in 0..<each {
+                        switch (index + number) % 4 {
+                        case 0: loop.perform(in: "other") {}
+                        case 1: loop.perform(wake: false) {}
+                        default: break
+                        }
+                        let before = ran.value
+                        loop.perform { ran.increment() }
+                        // Now and then the loop has to fall asleep before the next.
+                        if index % 16 == 0 { waitUntil { ran.value > before } }
+                    }
+                    loop.perform { if ran.value == 4 * each { loop.stop() } }
+                }
+            }
+            // For ever: a lost wake-up shows as the suite's time limit.
+            loop.run()
+            for thread in threads { thread.join() }
+            return loop.snapshot.queuedBlocks
+        }
+        #expect(ran.value == 4 * each)
+        #expect(left >= 1)
+    }
+
     @Test("R24: signalAndWake has a sleeping loop perform the source")
     func signalAndWake() async {
         let result = await onLoopThread { loop in

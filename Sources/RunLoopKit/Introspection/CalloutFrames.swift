@@ -34,13 +34,15 @@ func callOut(_ callback: LoopObserver.Boxed, observer: LoopObserver, activity: E
     }
 }
 
-func callOut(_ block: BlockQueue.Block) {
-    unsafe withUnsafePointer(to: block) { block in
-        unsafe event_run_loop_is_calling_out_to_a_block(
-            { context in unsafe context.assumingMemoryBound(to: BlockQueue.Block.self).pointee.body() },
-            UnsafeMutableRawPointer(mutating: block)
-        )
-    }
+/// Moves the block out of its place.
+func callOut(moving block: UnsafeMutablePointer<BlockQueue.Block>) {
+    unsafe event_run_loop_is_calling_out_to_a_block(
+        { context in
+            let block = unsafe context.assumingMemoryBound(to: BlockQueue.Block.self).move()
+            block.body()
+        },
+        block
+    )
 }
 
 func callOut(_ perform: EventSource.Boxed, source: EventSource) {
@@ -57,19 +59,29 @@ func callOut(_ perform: EventSource.Boxed, source: EventSource) {
     }
 }
 
-func callOut(_ handler: DescriptorSource.Boxed, source: DescriptorSource, events: DescriptorSource.Events) {
-    var call = (handler, source, events)
+func callOut(
+    _ handler: DescriptorSource.Callback,
+    source: DescriptorSource,
+    events: DescriptorSource.Events
+) -> DescriptorSource.Finding {
+    var call = (handler, source, events, DescriptorSource.Finding.something)
     unsafe withUnsafeMutablePointer(to: &call) { context in
         unsafe event_run_loop_is_calling_out_to_a_descriptor_source(
             { context in
-                let (handler, source, events) = unsafe context.assumingMemoryBound(
-                    to: (DescriptorSource.Boxed, DescriptorSource, DescriptorSource.Events).self
-                ).pointee
-                handler.call(source, events)
+                let call = unsafe context.assumingMemoryBound(
+                    to: (
+                        DescriptorSource.Callback, DescriptorSource, DescriptorSource.Events, DescriptorSource.Finding
+                    ).self
+                )
+                switch unsafe call.pointee.0 {
+                case .handler(let handle): unsafe handle(call.pointee.1, call.pointee.2)
+                case .reader(let read): unsafe call.pointee.3 = read()
+                }
             },
             context
         )
     }
+    return call.3
 }
 
 func callOut(_ callback: EventTimer.Boxed, timer: EventTimer) {

@@ -39,6 +39,7 @@ public final class DescriptorSource: Sendable {
     public let interest: Events
     /// Whether an event is delivered once when it begins, and not as long as it lasts.
     public let isEdgeTriggered: Bool
+    let readsItself: Bool
     private let state: Mutex<State>
 
     private struct State: Sendable {
@@ -47,12 +48,21 @@ public final class DescriptorSource: Sendable {
         var isCalled = false
         var isMuted = false
         /// Nil once invalid.
-        var handler: Boxed?
+        var handler: Callback?
     }
 
-    /// Not the bare closure: in an Optional that would be called through a thunk, allocated each time.
-    struct Boxed: Sendable {
-        let call: Handler
+    /// What a handler has found that reads the descriptor itself.
+    enum Finding {
+        case nothing
+        case something
+        case perhapsMore
+    }
+
+    /// Not the bare closures: in an Optional they would be called through a thunk, allocated each time.
+    enum Callback: Sendable {
+        case handler(Handler)
+        /// Reads without waiting, and stands for it if there is nothing.
+        case reader(@Sendable () -> Finding)
     }
 
     /// - Parameter handler: Called on a loop's thread; never on two at once.
@@ -65,7 +75,17 @@ public final class DescriptorSource: Sendable {
         self.descriptor = descriptor
         interest = events
         isEdgeTriggered = edgeTriggered
-        state = Mutex(State(handler: Boxed(call: handler)))
+        readsItself = false
+        state = Mutex(State(handler: .handler(handler)))
+    }
+
+    /// For handlers of this library's own.
+    init(reading descriptor: Int32, reader: @escaping @Sendable () -> Finding) {
+        self.descriptor = descriptor
+        interest = .readable
+        isEdgeTriggered = false
+        readsItself = true
+        state = Mutex(State(handler: .reader(reader)))
     }
 
     /// Whether it can still be delivered. Any thread.
@@ -103,18 +123,18 @@ extension DescriptorSource.Events {
 // MARK: - The loop's side
 
 extension DescriptorSource {
-    /// Calls the handler; says whether it did. In a callout further up the stack, or on another thread, the source is muted instead
+    /// Calls the handler; says what it found, nothing if it was not called. In a callout further up the stack, or on another thread, the source is muted instead
     /// until that ends (R23). The loop's thread.
-    func deliver(_ epollEvents: UInt32) -> Bool {
-        guard let handler = begin() else { return false }
+    func deliver(_ epollEvents: UInt32) -> Finding {
+        guard let handler = begin() else { return .nothing }
         let events = Events(epoll: epollEvents)
-        callOut(handler, source: self, events: events)
+        let finding = callOut(handler, source: self, events: events)
         end()
         if events.contains(.closed) { invalidate() }
-        return true
+        return finding
     }
 
-    private func begin() -> Boxed? {
+    private func begin() -> Callback? {
         state.withLock { state in
             guard let handler = state.handler else { return nil }
             guard !state.isCalled else {

@@ -6,11 +6,17 @@ internal import Glibc
 /// Events are harvested in bunches and delivered one a turn, in turn (R36): a source that was delivered goes to the end of the queue
 /// when the next harvest finds it ready again. One that was not harvested in the same turn is asked for its events once more, because
 /// a callout since may have taken them.
+///
+/// A source that reads its descriptor itself needs no asking: its own read finds out. Where it has found something it may be called again
+/// before the kernel is asked, as expected to have more. What is expected comes after all that is known to be ready, and is forgotten
+/// whenever the kernel is asked, so that the loop's bound for asking (see `Poller`) is a bound for this, too.
 struct DescriptorTable: Sendable {
     struct Delivery: Sendable {
         let source: DescriptorSource
         /// As epoll gives them; POLLNVAL if the descriptor is no longer the one that was added.
         let events: UInt32
+        fileprivate let token: UInt64
+        fileprivate let isExpected: Bool
     }
 
     private struct Slot: Sendable {
@@ -27,15 +33,20 @@ struct DescriptorTable: Sendable {
         /// Another file was opened under the descriptor's number.
         var isClosed = false
         var deliveries = 0
+        /// How often it is not to be expected to have more: it has disappointed.
+        var doubts = 0
     }
 
     /// How often a level-triggered source is delivered between two looks at whether its descriptor is still the same.
     private static let deliveriesPerCheck = 32
+    /// How often the kernel is asked for a source that was expected to have more and had not.
+    private static let doubtsOfDisappointment = 32
 
     private var slots: [Slot?] = []
     private var freeTickets: [Int] = []
     private var ticketOfDescriptor: [Int32: Int] = [:]
     private var queue = TokenQueue()
+    private var expected = TokenQueue()
     private var nextSerial: UInt64 = 0
     /// A removed descriptor had been closed before: its registration lives on if the file was duplicated.
     private var mayHaveOrphans = false
@@ -43,7 +54,7 @@ struct DescriptorTable: Sendable {
     private(set) var needsNewSet = false
 
     var isEmpty: Bool { ticketOfDescriptor.isEmpty }
-    var hasReady: Bool { !queue.isEmpty }
+    var hasReady: Bool { !queue.isEmpty || !expected.isEmpty }
     var sources: [DescriptorSource] { slots.compactMap { $0?.source } }
 }
 
@@ -165,10 +176,31 @@ extension DescriptorTable {
             slot.isQueued = false
             slot.events = 0
             slots[ticket] = slot
-            if events != 0 { return Delivery(source: slot.source, events: events) }
+            if events != 0 { return Delivery(source: slot.source, events: events, token: token, isExpected: false) }
+        }
+        while let token = expected.popFirst() {
+            let ticket = Int(token & 0xFFFF_FFFF)
+            guard ticket < slots.count, let slot = slots[ticket], slot.token == token else { continue }
+            return Delivery(source: slot.source, events: slot.source.epollEvents, token: token, isExpected: true)
         }
         return nil
     }
+
+    /// Notes what a source has found that reads its descriptor itself.
+    mutating func note(_ finding: DescriptorSource.Finding, of delivery: Delivery) {
+        let ticket = Int(delivery.token & 0xFFFF_FFFF)
+        guard ticket < slots.count, let doubts = slots[ticket]?.doubts, slots[ticket]?.token == delivery.token else {
+            return
+        }
+        switch finding {
+        case .perhapsMore where doubts > 0: slots[ticket]?.doubts = doubts - 1
+        case .perhapsMore: expected.append(delivery.token)
+        case .nothing where delivery.isExpected: slots[ticket]?.doubts = DescriptorTable.doubtsOfDisappointment
+        case .nothing, .something: break
+        }
+    }
+
+    mutating func forgetExpected() { expected.removeAll() }
 
     private mutating func currentEvents(of slot: inout Slot, freshHarvest: UInt64?, poller: Poller) -> UInt32 {
         if slot.isClosed { return UInt32(POLLNVAL) }
@@ -180,7 +212,7 @@ extension DescriptorTable {
             slot.isClosed = true
             return UInt32(POLLNVAL)
         }
-        if slot.harvest == freshHarvest { return slot.events }
+        if slot.harvest == freshHarvest || slot.source.readsItself { return slot.events }
         return run_loop_poll(slot.source.descriptor, slot.source.epollEvents)
     }
 
@@ -193,31 +225,6 @@ extension DescriptorTable {
         guard let slot = slots[ticket], !slot.isQueued else { return }
         slots[ticket]?.isQueued = true
         queue.append(slot.token)
-    }
-}
-
-/// First in, first out, without moving what is left at each step.
-private struct TokenQueue: Sendable {
-    private var tokens: [UInt64] = []
-    private var head = 0
-
-    var isEmpty: Bool { head == tokens.count }
-
-    mutating func append(_ token: UInt64) { tokens.append(token) }
-
-    mutating func popFirst() -> UInt64? {
-        guard head < tokens.count else { return nil }
-        defer {
-            head += 1
-            if head == tokens.count {
-                tokens.removeAll(keepingCapacity: true)
-                head = 0
-            } else if head > 64, head > tokens.count / 2 {
-                tokens.removeFirst(head)
-                head = 0
-            }
-        }
-        return tokens[head]
     }
 }
 

@@ -115,7 +115,7 @@ extension EventRunLoop {
             activation.skipsLook = true
             handled = true
         case .descriptor(let delivery):
-            handled = delivery.source.deliver(delivery.events) || handled
+            handled = deliver(delivery, in: mode) || handled
         }
         runEnqueued(in: mode)
         return result(of: activation, handledSource: handled)
@@ -177,9 +177,9 @@ extension EventRunLoop {
     }
 
     private func runBlocks(in mode: LoopMode) {
-        let batch = blocks.take(for: mode)
+        var batch = blocks.take(for: mode)
         guard !batch.isEmpty else { return }
-        for block in batch { callOut(block) }
+        batch.runAll()
         blocks.recycle(batch)
     }
 
@@ -206,6 +206,13 @@ extension EventRunLoop {
         }
         mode.recycle(pass)
         return handled || served
+    }
+
+    /// Says whether there was anything.
+    private func deliver(_ delivery: DescriptorTable.Delivery, in mode: LoopMode) -> Bool {
+        let finding = delivery.source.deliver(delivery.events)
+        if finding != .something { mode.withDescriptors { table, _ in table.note(finding, of: delivery) } }
+        return finding != .nothing
     }
 
     /// Those that are due now, and no other (R43). A nested run takes over what is left of them.

@@ -63,11 +63,13 @@ extension EventRunLoop {
         while prepareToWait(in: mode) {
             // In this order: a change that comes with a wake-up after this line ends the wait below; one that came before it is seen.
             let sleeps = wake.prepareToSleep(in: mode.poller.place)
+            let isOverdue = (!sleeps || hasReady(mode)) && mode.poller.isOverdue()
+            if isOverdue { mode.forgetExpected() }
             var isFresh = true
             if sleeps && !hasReady(mode) {
                 harvest(mode, for: timeToWait(activation))
             } else {
-                isFresh = mode.poller.isOverdue() && ask(mode)
+                isFresh = isOverdue && ask(mode)
             }
             let arrival = choose(
                 in: mode,
@@ -162,6 +164,7 @@ extension EventRunLoop {
     /// While harvested descriptors wait for their delivery there is no need of more: those that became ready since are taken when these
     /// are through. The main queue does not wait for that.
     private func ask(_ mode: LoopMode) -> Bool {
+        mode.forgetExpected()
         guard mode.hasReadyDescriptors.load(ordering: .acquiring) else {
             harvest(mode, for: .zero)
             return true

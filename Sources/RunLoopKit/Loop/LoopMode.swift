@@ -155,6 +155,11 @@ extension LoopMode {
             return result
         }
     }
+
+    /// Leaves only descriptors that are known to be ready. To be called when the kernel is to be asked.
+    func forgetExpected() {
+        if hasReadyDescriptors.load(ordering: .acquiring) { withDescriptors { table, _ in table.forgetExpected() } }
+    }
 }
 
 // MARK: - Timers

@@ -32,45 +32,43 @@ final class BlockQueue: Sendable {
         }
     }
 
-    private struct State: Sendable {
-        var blocks: [Block] = []
+    /// What became of a block that was to be enqueued.
+    enum Acceptance {
+        /// The loop has ended; the block is not kept.
+        case refused
+        /// The loop is to be woken, if it is to be woken for the block.
+        case needsWakeUp
+        /// A wake-up has been asked for since the loop last looked.
+        case isAnnounced
+    }
+
+    private struct State: ~Copyable {
+        var blocks = BlockBuffer()
         /// A second buffer, to be swapped with `blocks`, so that turns do not allocate.
-        var spare: [Block] = []
+        var spare = BlockBuffer()
         /// Whether the default mode, which is common for ever, matches all blocks.
         var areAllForDefault = true
         var passedOver = PassedOver()
+        /// Whether somebody who has enqueued a block since the loop last looked wakes it.
+        var isAnnounced = false
         var isClosed = false
 
         /// The place of the oldest block for a mode.
         mutating func firstIndex(for mode: LoopMode) -> Int? {
-            let first = blocks[passedOver.count(for: mode)...].firstIndex { $0.modes.match(mode) }
+            let first = blocks.firstIndex(for: mode, from: passedOver.count(for: mode))
             passedOver.note(first ?? blocks.count, for: mode)
             return first
         }
 
-        /// Moves the blocks for a mode, the oldest of which is at `first`, to the end of `taken`.
-        mutating func move(to taken: inout [Block], for mode: LoopMode, from first: Int) {
-            if first == 0, (areAllForDefault && mode.isDefault) || blocks.allSatisfy({ $0.modes.match(mode) }) {
+        /// Moves the blocks for a mode, the oldest of which is at `first`, to `taken`, which is empty.
+        mutating func move(to taken: inout BlockBuffer, for mode: LoopMode, from first: Int) {
+            if first == 0, areAllForDefault && mode.isDefault {
                 swap(&taken, &blocks)
             } else {
-                extract(to: &taken, for: mode, from: first)
+                blocks.move(to: &taken, for: mode, from: first)
             }
             if blocks.isEmpty { areAllForDefault = true }
             passedOver.note(blocks.count, for: mode)
-        }
-
-        /// Asks each block once: the mode may become common in the middle of it.
-        private mutating func extract(to taken: inout [Block], for mode: LoopMode, from first: Int) {
-            var kept = first
-            for index in first..<blocks.count {
-                if blocks[index].modes.match(mode) {
-                    taken.append(blocks[index])
-                } else {
-                    blocks.swapAt(kept, index)
-                    kept += 1
-                }
-            }
-            blocks.removeSubrange(kept...)
         }
     }
 
@@ -82,32 +80,40 @@ final class BlockQueue: Sendable {
     /// How many wait, for any mode.
     var queuedCount: Int { count.load(ordering: .relaxed) }
 
-    /// False if the loop has ended; then the block is not kept.
-    func append(_ block: Block) -> Bool {
-        state.withLock { state in
-            guard !state.isClosed else { return false }
-            state.blocks.append(block)
+    /// - Parameter wakes: Whether the caller is to wake the loop for it, unless that has been announced.
+    func append(_ block: consuming Block, wakes: Bool) -> Acceptance {
+        // To be moved out of, into the queue: a copy is a retain under the lock.
+        var block = Optional(block)
+        return state.withLock { state in
+            guard !state.isClosed, let block = block.take() else { return .refused }
             if case .named = block.modes { state.areAllForDefault = false }
+            state.blocks.append(block)
             count.store(state.blocks.count, ordering: .releasing)
-            return true
+            // One wake-up is enough for all blocks up to the loop's next look: whoever has announced it wakes the loop after this, or has
+            // done so, and the loop does not sleep between a wake-up and its next look.
+            if state.isAnnounced { return .isAnnounced }
+            state.isAnnounced = wakes
+            return .needsWakeUp
         }
     }
 
-    /// Takes out the blocks for a mode; the others keep their places.
-    func take(for mode: LoopMode) -> [Block] {
-        guard count.load(ordering: .acquiring) > 0 else { return [] }
+    /// Takes out the blocks for a mode; the others keep their places. The loop's thread, after each wake-up.
+    func take(for mode: LoopMode) -> BlockBuffer {
+        guard count.load(ordering: .acquiring) > 0 else { return BlockBuffer() }
         return state.withLock { state in
-            guard let first = state.firstIndex(for: mode) else { return [] }
-            var taken = state.spare.take()
+            // Also if there is none for the mode: the wake-up was used up.
+            state.isAnnounced = false
+            var taken = BlockBuffer()
+            guard let first = state.firstIndex(for: mode) else { return taken }
+            swap(&taken, &state.spare)
             state.move(to: &taken, for: mode, from: first)
             count.store(state.blocks.count, ordering: .releasing)
             return taken
         }
     }
 
-    /// Gives a buffer back for the next drain. Its blocks are released here, outside the lock.
-    func recycle(_ buffer: consuming [Block]) {
-        buffer.removeAll(keepingCapacity: true)
+    /// Gives an empty buffer back for the next drain.
+    func recycle(_ buffer: consuming BlockBuffer) {
         state.withLock { state in
             if state.spare.capacity < buffer.capacity { swap(&state.spare, &buffer) }
         }
@@ -123,12 +129,13 @@ final class BlockQueue: Sendable {
 
     /// Releases the blocks without running them, and takes no more (R2).
     func close() {
-        let blocks = state.withLock { state in
+        var blocks = BlockBuffer()
+        state.withLock { state in
             state.isClosed = true
             state.passedOver.forget()
             count.store(0, ordering: .releasing)
-            return state.blocks.take()
+            swap(&blocks, &state.blocks)
         }
-        _ = consume blocks
+        blocks.removeAll()
     }
 }

@@ -2,22 +2,26 @@ extension EventRunLoop {
     /// Runs a block once, on the loop's thread, in a run of one mode, or of any common one (R51). Any thread.
     ///
     /// - Parameter wake: False leaves a sleeping loop asleep, as CFRunLoopPerformBlock does (R24).
-    public func perform(in mode: Mode = .default, wake: Bool = true, _ block: @escaping @Sendable () -> Void) {
+    public func perform(in mode: Mode = .default, wake: Bool = true, _ block: consuming @escaping @Sendable () -> Void)
+    {
         enqueue(BlockQueue.Block(modes: .init(mode), body: block), wake: wake)
     }
 
     /// Runs a block once, on the loop's thread, in whichever of the modes runs first (R51). Any thread.
     ///
     /// - Parameter wake: As in ``perform(in:wake:_:)``.
-    public func perform(inModes modes: [Mode], wake: Bool = true, _ block: @escaping @Sendable () -> Void) {
+    public func perform(inModes modes: [Mode], wake: Bool = true, _ block: consuming @escaping @Sendable () -> Void) {
         enqueue(BlockQueue.Block(modes: .init(modes), body: block), wake: wake)
     }
 
-    private func enqueue(_ block: BlockQueue.Block, wake: Bool) {
+    private func enqueue(_ block: consuming BlockQueue.Block, wake: Bool) {
         if isOfParent { return Complaint.loopOfParent.make() }
-        make(block.modes)
-        guard blocks.append(block) else { return Complaint.loopEnded.make() }
-        if wake { self.wake.post() }
+        if case .named = block.modes { make(block.modes) }
+        switch blocks.append(block, wakes: wake) {
+        case .refused: Complaint.loopEnded.make()
+        case .needsWakeUp: if wake { self.wake.post() }
+        case .isAnnounced: break
+        }
     }
 
     /// Makes the modes if need be, as adding an item does (R4): a block or a request is enough to make a mode that can be run.

@@ -131,8 +131,8 @@ extension MessageSocket {
 // MARK: - Parts
 
 extension MessageSocket {
-    /// Up to this size a message is put together on the stack: the kernel takes one part faster than several.
-    private static let smallMessage = 1024
+    /// Up to this size a message is put together: the kernel takes one part faster than several. (On the stack up to 1,024 bytes.)
+    private static let smallMessage = 4608
 
     /// Calls `body` with the header and the components, those of a larger message where they lie.
     private static func withParts(
@@ -142,7 +142,7 @@ extension MessageSocket {
     ) -> Int32 {
         let total = components.reduce(header.size) { $0 + $1.count }
         let isSmall = total <= smallMessage
-        return unsafe withUnsafeTemporaryAllocation(byteCount: isSmall ? smallMessage : header.size, alignment: 4) {
+        return unsafe withUnsafeTemporaryAllocation(byteCount: isSmall ? total : header.size, alignment: 4) {
             bytes in
             unsafe header.write(components, to: bytes)
             if isSmall {

@@ -141,7 +141,7 @@ extension PortReceiver {
 
     func insert(_ connection: Connection) throws(RunLoopError) {
         let fd = connection.socket.descriptor
-        let source = DescriptorSource(descriptor: fd) { [weak self] _, _ in self?.deliver(from: connection) }
+        let source = DescriptorSource(reading: fd) { [weak self] in self?.deliver(from: connection) ?? .nothing }
         try state.withLock { state throws(RunLoopError) in
             guard state.isOpen else { throw RunLoopError(.portInvalid) }
             do throws(RunLoopError) {

@@ -67,18 +67,20 @@ final class RemoteChannel: Sendable {
     func leave(_ number: UInt32) -> (any Waiter)? { state.withLock { $0.waiters.removeValue(forKey: number) } }
 
     /// Takes one reply from the connection and hands it on. Never waits.
-    func deliver() {
+    func deliver() -> DescriptorSource.Finding {
         switch space.withLock({ $0.receive(from: socket, sentBy: peer) }) {
         case .message(let storage) where storage.header.kind == .reply:
             // Nobody there: it came too late, and is dropped with its descriptors.
             leave(storage.header.number)?.finish(.success(ReceivedMessage(storage, from: nil)))
         // The peer has gone without reading all we sent; what it sent is still there, and after it the end.
-        case .nothing, .failed(ECONNRESET): break
+        case .nothing: return .nothing
+        case .failed(ECONNRESET): break
         case .closed: close(RunLoopError(.portBecameInvalid))
         case .refused(.descriptorsLost): close(RunLoopError(.transportError, errno: EMFILE))
         case .message, .refused: close(RunLoopError(.transportError, errno: EBADMSG))
         case .failed(let errno): close(RunLoopError(.transportError, errno: errno))
         }
+        return .something
     }
 
     /// Hangs up, ends all requests with `error`, and tells the holder, the first time.

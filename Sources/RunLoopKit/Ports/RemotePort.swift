@@ -49,7 +49,7 @@ public final class RemotePort: Sendable {
     init(_ socket: MessageSocket, onInvalidation: (@Sendable (RemotePort) -> Void)?) {
         let channel = RemoteChannel(socket)
         self.channel = channel
-        source = DescriptorSource(descriptor: socket.descriptor) { _, _ in channel.deliver() }
+        source = DescriptorSource(reading: socket.descriptor) { channel.deliver() }
         // Weak: who has let go of the port does not want to hear of it.
         channel.onClose { [weak self] in
             guard let self else { return }
