@@ -83,6 +83,7 @@ static bool settle(stackcap_unwinder *unwinder, size_t stuck_count) {
 }
 
 bool stackcap_unwind_guessing(stackcap_unwinder *unwinder) {
+    unwinder->gap_record = 0;
     bool found = stackcap_unwind_from_registers(unwinder);
     if (found && !is_settled(unwinder) && unwinder->frame_count == 1 && stackcap_guess_return_address(unwinder))
         return true;

@@ -54,6 +54,7 @@ typedef struct stackcap_unwinder {
     bool registers_are_guessed;           ///< Only program counter and stack pointer are known.
     struct stackcap_registers resumed;    ///< Where it went on behind code without an unwind table.
     bool is_resumed;
+    uint64_t gap_record;  ///< The frame record to go on from where the return address is unknown, or 0.
     int address_bias;  ///< To be added to the cursor's address: see stackcap_step.
 
     unw_addr_space_t space;

@@ -67,18 +67,42 @@ static int step_by_record(stackcap_unwinder *unwinder, unw_cursor_t *cursor, uin
     return resume(unwinder, cursor);
 }
 
+static bool is_at_gap(const stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
+    unw_word_t address = 0;
+    return unwinder->gap_record != 0 && unw_get_reg(cursor, UNW_REG_IP, &address) == 0 && stackcap_is_unknown(address);
+}
+
+/// A function at the top of the stack, of which nothing is known, that has no frame of its own: it returns to the link register. That is
+/// told from one that has called another function and come back by where the register points: into code with a table.
+static bool has_no_frame(stackcap_unwinder *unwinder, uint64_t link, uint64_t frame_pointer) {
+    uint64_t caller, return_address;
+    if (unwinder->frame_count != 1 || stackcap_is_unknown(link) || stackcap_function_start(unwinder, link - 1) == 0 ||
+        stackcap_call_before(unwinder, link, 0) == CALL_NONE)
+        return false;
+    return !read_record(unwinder, frame_pointer, &caller, &return_address) || return_address != link;
+}
+
+static int step_by_link(stackcap_unwinder *unwinder, unw_cursor_t *cursor, uint64_t link, uint64_t frame_pointer) {
+    stackcap_registers_unknown(&unwinder->resumed, link - 1, unwinder->registers.value[REGISTER_STACK_POINTER]);
+    unwinder->resumed.value[REGISTER_FRAME_POINTER] = frame_pointer;
+    settle_stack_pointer(unwinder, frame_pointer);
+    return resume(unwinder, cursor);
+}
+
 int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
-    unw_word_t frame_pointer = 0;
-    unw_save_loc_t link;
-    if (unw_get_save_loc(cursor, UNW_AARCH64_X30, &link) != 0 || unw_get_reg(cursor, UNW_AARCH64_X29, &frame_pointer) != 0)
-        return unw_step(cursor);
+    unw_word_t frame_pointer = 0, link = 0;
+    unw_save_loc_t link_place;
+    if (unw_get_save_loc(cursor, UNW_AARCH64_X30, &link_place) != 0 || unw_get_reg(cursor, UNW_AARCH64_X30, &link) != 0 ||
+        unw_get_reg(cursor, UNW_AARCH64_X29, &frame_pointer) != 0)
+        return -UNW_EBADFRAME;
     int result = unw_step(cursor);
-    if (result >= 0 && !made_do(cursor, &link)) {
+    if (result >= 0 && !made_do(cursor, &link_place)) {
         unwinder->address_bias = 0;
-        return result;
+        return is_at_gap(unwinder, cursor) ? step_by_record(unwinder, cursor, unwinder->gap_record) : result;
     }
+    bool links = has_no_frame(unwinder, link, frame_pointer);
     unwinder->lacked_table = true;
-    return step_by_record(unwinder, cursor, frame_pointer);
+    return links ? step_by_link(unwinder, cursor, link, frame_pointer) : step_by_record(unwinder, cursor, frame_pointer);
 }
 
 #endif
