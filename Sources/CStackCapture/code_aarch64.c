@@ -90,9 +90,9 @@ bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t funct
         return false;
     bool is_set = false;
     *distance = 0;
-    for (int i = 0; i < PROLOGUE_WORDS && code[i] != 0xd65f03c0 && !is_call(code[i]); i++) {  // ret
+    for (int i = 0; i < PROLOGUE_WORDS && !is_return(code[i]) && !is_call(code[i]); i++) {
         uint64_t lowered = lowered_by(code[i]);
-        if ((code[i] & 0xff8003ff) == 0x910003fd) {  // add x29, sp, #n, also written mov x29, sp
+        if (is_frame_setup(code[i])) {
             *distance = immediate_of(code[i]);
             is_set = true;
         } else if (is_set && lowered > 0)

@@ -83,10 +83,9 @@ static bool settle(stackcap_unwinder *unwinder, size_t stuck_count) {
 }
 
 bool stackcap_unwind_guessing(stackcap_unwinder *unwinder) {
-    unwinder->gap_record = 0;
     bool found = stackcap_unwind_from_registers(unwinder);
-    if (found && !is_settled(unwinder) && unwinder->frame_count == 1 && stackcap_guess_return_address(unwinder))
-        return true;
+    if (found && !is_settled(unwinder) && unwinder->frame_count == 1)
+        stackcap_guess_return_address(unwinder);
     for (int round = 0; found && round < MAX_ROUNDS && !is_settled(unwinder); round++) {
         size_t stuck = unwinder->frame_count;
         if (!settle(unwinder, stuck))
@@ -94,5 +93,7 @@ bool stackcap_unwind_guessing(stackcap_unwinder *unwinder) {
         if (unwinder->frame_count > stuck)
             unwinder->frames[stuck].found = STACKCAP_FOUND_SCAN;
     }
+    unwinder->gap_record = 0;
+    unwinder->return_found = 0;
     return found;
 }

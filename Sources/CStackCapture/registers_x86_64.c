@@ -150,9 +150,8 @@ int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     return unw_step(cursor);  // falls back to the frame pointer by itself
 }
 
-bool stackcap_guess_return_address(stackcap_unwinder *unwinder) {
-    (void)unwinder;
-    return false;  // it is never in a register
+void stackcap_guess_return_address(stackcap_unwinder *unwinder) {
+    (void)unwinder;  // it is never in a register alone
 }
 
 #endif

@@ -3,7 +3,9 @@
 /// libunwind 1.6 has no frame pointers on aarch64. For code without an unwind table, or with one that it does not understand (rows
 /// with signed return addresses), it takes the return address register as it last was, which shows a frame twice. So we follow
 /// the frame record {caller's frame pointer, return address} there.
-#include "internal.h"
+#include "code_aarch64.h"
+
+enum { SEARCH_CODE_BYTES = 64 * 1024 };
 
 /// Whether the last step made do with the return address register: it then moves its place over to the program counter.
 static bool made_do(unw_cursor_t *cursor, const unw_save_loc_t *before) {
@@ -72,14 +74,43 @@ static bool is_at_gap(const stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     return unwinder->gap_record != 0 && unw_get_reg(cursor, UNW_REG_IP, &address) == 0 && stackcap_is_unknown(address);
 }
 
-/// A function at the top of the stack, of which nothing is known, that has no frame of its own: it returns to the link register. That is
-/// told from one that has called another function and come back by where the register points: into code with a table.
-static bool has_no_frame(stackcap_unwinder *unwinder, uint64_t link, uint64_t frame_pointer) {
-    uint64_t caller, return_address;
-    if (unwinder->frame_count != 1 || stackcap_is_unknown(link) || stackcap_function_start(unwinder, link - 1) == 0 ||
-        stackcap_call_before(unwinder, link, 0) == CALL_NONE)
+/// Whether no instruction between the two addresses sets the frame pointer up.
+static bool sets_no_frame_up(stackcap_unwinder *unwinder, uint64_t from, uint64_t to) {
+    uint32_t code;
+    if (from > to || to - from > SEARCH_CODE_BYTES)
         return false;
-    return !read_record(unwinder, frame_pointer, &caller, &return_address) || return_address != link;
+    for (uint64_t at = from; at < to; at += 4)
+        if (!stackcap_peek(unwinder, at, &code, sizeof code) || is_frame_setup(code))
+            return false;
+    return true;
+}
+
+/// The same, for a function of which no call tells where it starts: back to where another one ends.
+static bool sets_no_frame_up_before(stackcap_unwinder *unwinder, uint64_t address) {
+    uint32_t code;
+    for (uint64_t at = address - 4; address - at < SEARCH_CODE_BYTES; at -= 4) {
+        if (!stackcap_peek(unwinder, at, &code, sizeof code) || is_return(code))
+            return true;
+        if (is_frame_setup(code))
+            return false;
+    }
+    return false;
+}
+
+/// Whether the function at the top of the stack, which has no table, has no frame of its own, or not yet: it returns to the link
+/// register then. Once it has called another function, that points back into itself.
+static bool has_no_frame(stackcap_unwinder *unwinder, uint64_t link, uint64_t frame_pointer) {
+    uint64_t caller, return_address, address = unwinder->frames[0].address;
+    uint32_t code;
+    if (unwinder->frame_count != 1 || stackcap_is_unknown(link) || stackcap_call_before(unwinder, link, 0) == CALL_NONE)
+        return false;
+    if (read_record(unwinder, frame_pointer, &caller, &return_address) && return_address == link)
+        return false;
+    if (stackcap_function_start(unwinder, link - 1) != 0)
+        return true;  // the caller has a table, so it is another function
+    if (stackcap_peek(unwinder, link - 4, &code, sizeof code) && is_call(code))
+        return sets_no_frame_up(unwinder, stackcap_resolve_stub(unwinder, branch_target(link - 4, code)), address);
+    return sets_no_frame_up_before(unwinder, address);
 }
 
 static int step_by_link(stackcap_unwinder *unwinder, unw_cursor_t *cursor, uint64_t link, uint64_t frame_pointer) {
@@ -90,9 +121,9 @@ static int step_by_link(stackcap_unwinder *unwinder, unw_cursor_t *cursor, uint6
 }
 
 int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
-    unw_word_t frame_pointer = 0, link = 0;
+    unw_word_t frame_pointer = 0;
     unw_save_loc_t link_place;
-    if (unw_get_save_loc(cursor, UNW_AARCH64_X30, &link_place) != 0 || unw_get_reg(cursor, UNW_AARCH64_X30, &link) != 0 ||
+    if (unw_get_save_loc(cursor, UNW_AARCH64_X30, &link_place) != 0 ||
         unw_get_reg(cursor, UNW_AARCH64_X29, &frame_pointer) != 0)
         return -UNW_EBADFRAME;
     int result = unw_step(cursor);
@@ -100,6 +131,7 @@ int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
         unwinder->address_bias = 0;
         return is_at_gap(unwinder, cursor) ? step_by_record(unwinder, cursor, unwinder->gap_record) : result;
     }
+    uint64_t link = unwinder->registers.value[REGISTER_RETURN_ADDRESS];  // libunwind's name for x30 is the program counter's
     bool links = has_no_frame(unwinder, link, frame_pointer);
     unwinder->lacked_table = true;
     return links ? step_by_link(unwinder, cursor, link, frame_pointer) : step_by_record(unwinder, cursor, frame_pointer);

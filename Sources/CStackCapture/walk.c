@@ -106,6 +106,8 @@ static void add_frame(stackcap_unwinder *unwinder, unw_word_t address, unw_word_
     stackcap_found found = unwinder->frame_count == 0 ? STACKCAP_FOUND_REGISTER
                            : unwinder->lacked_table   ? STACKCAP_FOUND_FRAME_POINTER
                                                      : STACKCAP_FOUND_TABLE;
+    if (unwinder->frame_count == 1 && unwinder->return_found)
+        found = unwinder->return_found;
     unwinder->frames[unwinder->frame_count++] = (stackcap_frame){address, stack_pointer, found};
 }
 

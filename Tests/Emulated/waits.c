@@ -40,6 +40,7 @@ static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static sem_t semaphore;
 static uint32_t word;
 volatile int waits_over;
+volatile uint64_t waits_spins;
 
 static struct timespec later(void) {
     struct timespec time;
@@ -73,10 +74,10 @@ WAIT(flock, flock(file, LOCK_EX))
 WAIT(sigwait, sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR2); sigtimedwait(&set, NULL, &timeout))
 WAIT(pause, pause())
 WAIT(child, waitpid(-1, NULL, 0))
-WAIT(spin_leaf, while (!waits_over))
+WAIT(spin_leaf, while (!waits_over) waits_spins++)
 
 NOINLINE int is_over(void) {
-    KEEP;
+    waits_spins++;
     return waits_over;
 }
 WAIT(spin_calls, while (!is_over()))
