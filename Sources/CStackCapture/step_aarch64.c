@@ -97,8 +97,8 @@ static bool sets_no_frame_up_before(stackcap_unwinder *unwinder, uint64_t addres
     return false;
 }
 
-/// Whether the function at the top of the stack, which has no table, has no frame of its own, or not yet: it returns to the link
-/// register then. Once it has called another function, that points back into itself.
+/// Whether the function at the top of the stack, which has no usable table, has no frame of its own, or not yet: it returns to the
+/// link register then. Once it has called another function, that points back into itself.
 static bool has_no_frame(stackcap_unwinder *unwinder, uint64_t link, uint64_t frame_pointer) {
     uint64_t caller, return_address, address = unwinder->frames[0].address;
     uint32_t code;
@@ -106,8 +106,9 @@ static bool has_no_frame(stackcap_unwinder *unwinder, uint64_t link, uint64_t fr
         return false;
     if (read_record(unwinder, frame_pointer, &caller, &return_address) && return_address == link)
         return false;
-    if (stackcap_function_start(unwinder, link - 1) != 0)
-        return true;  // the caller has a table, so it is another function
+    uint64_t calling = stackcap_function_start(unwinder, link - 1);
+    if (calling != 0)
+        return calling != stackcap_function_start(unwinder, address);
     if (stackcap_peek(unwinder, link - 4, &code, sizeof code) && is_call(code))
         return sets_no_frame_up(unwinder, stackcap_resolve_stub(unwinder, branch_target(link - 4, code)), address);
     return sets_no_frame_up_before(unwinder, address);

@@ -76,11 +76,11 @@ WAIT(pause, pause())
 WAIT(child, waitpid(-1, NULL, 0))
 WAIT(spin_leaf, while (!waits_over) waits_spins++)
 
-NOINLINE int is_over(void) {
+NOINLINE int waits_are_over(void) {
     waits_spins++;
     return waits_over;
 }
-WAIT(spin_calls, while (!is_over()))
+WAIT(spin_calls, while (!waits_are_over()))
 
 #define ENTRY(name) {#name, wait_##name, call_##name}
 const struct wait waits[] = {

@@ -19,6 +19,8 @@ extern const int wait_count;
 /// Spin in a function that calls nothing, and in one that calls, until `waits_over` is set.
 extern const struct wait spins[2];
 extern volatile int waits_over;
+/// What the second one calls.
+int waits_are_over(void);
 /// Counted up by both.
 extern volatile uint64_t waits_spins;
 
