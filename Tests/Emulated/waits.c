@@ -98,7 +98,7 @@ NOINLINE void descend(int depth, void (*wait)(void)) {
         descend(depth - 1, wait);
     else
         wait();
-    frame[1] = 2;
+    frame[1] = frame[0];
 }
 
 static void require(int result) {
