@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <unwind.h>
 
-/// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so needs libunwind.so.8, which defines _Unwind_* as well, and the
+/// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so (or -aarch64) needs libunwind.so.8, which defines _Unwind_* as well, and the
 /// dynamic linker takes the first definition it meets, breadth first. Linkers drop a library that nothing refers to; this reference
 /// makes the program need libgcc_s.so.1 itself, one level above libunwind.so.8.
 __attribute__((used, retain)) static _Unwind_Reason_Code (*const exceptions_stay_with_libgcc)(struct _Unwind_Exception *) =
@@ -31,6 +31,8 @@ static int access_memory(unw_addr_space_t space, unw_word_t address, unw_word_t 
     uint64_t plain = stackcap_plain_frame_pointer(*value);
     if (plain >= unwinder->copy.start && plain < unwinder->copy.high)
         *value = plain;
+    else if (stackcap_in_copy(unwinder, address, sizeof *value))
+        *value = stackcap_plain_return_address(*value);
     return 0;
 }
 
@@ -39,7 +41,7 @@ static int access_register(unw_addr_space_t space, unw_regnum_t number, unw_word
     stackcap_unwinder *unwinder = argument;
     if (write || number < 0 || number >= REGISTER_COUNT)
         return -UNW_EBADREG;
-    *value = unwinder->registers.value[number];
+    *value = unwinder->is_resumed ? unwinder->resumed.value[number] : unwinder->registers.value[number];
     return 0;
 }
 
@@ -104,6 +106,8 @@ static void add_frame(stackcap_unwinder *unwinder, unw_word_t address, unw_word_
     stackcap_found found = unwinder->frame_count == 0 ? STACKCAP_FOUND_REGISTER
                            : unwinder->lacked_table   ? STACKCAP_FOUND_FRAME_POINTER
                                                      : STACKCAP_FOUND_TABLE;
+    if (unwinder->frame_count == 1 && unwinder->return_found)
+        found = unwinder->return_found;
     unwinder->frames[unwinder->frame_count++] = (stackcap_frame){address, stack_pointer, found};
 }
 
@@ -112,11 +116,16 @@ static bool take_frame(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     unw_word_t address = 0, stack_pointer = 0;
     unw_get_reg(cursor, UNW_REG_IP, &address);
     unw_get_reg(cursor, UNW_REG_SP, &stack_pointer);
+    address += (uint64_t)unwinder->address_bias;
     size_t count = unwinder->frame_count;
     if (address == 0)
         unwinder->end = judge_end(unwinder, 0);
     else if (count == STACKCAP_MAX_FRAMES)
         unwinder->end = STACKCAP_END_FRAME_LIMIT;
+    else if (stackcap_is_unknown(address)) {
+        unwinder->met_unknown = true;
+        unwinder->end = STACKCAP_END_BAD_FRAME;
+    }
     else if (count > 0 && stack_pointer < unwinder->frames[count - 1].stack_pointer)
         unwinder->end = STACKCAP_END_BAD_FRAME;  // a caller's frame lies further out
     else {
@@ -132,13 +141,15 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
     unwinder->met_unknown = false;
     unwinder->lacked_table = false;
     unwinder->left_copy = false;
+    unwinder->is_resumed = false;
+    unwinder->address_bias = 0;
     int step = unwinder->unwinder_error = unw_init_remote(&cursor, unwinder->space, unwinder);
     if (step < 0)
         return false;
     while (take_frame(unwinder, &cursor)) {
         unwinder->lacked_table = false;
         unwinder->left_copy = false;
-        step = unw_step(&cursor);
+        step = stackcap_step(unwinder, &cursor);
         if (step > 0)
             continue;
         unwinder->end = judge_end(unwinder, step);
