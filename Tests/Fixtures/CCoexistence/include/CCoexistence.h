@@ -83,7 +83,7 @@ bool coexist_handler_blocked(int signal);
 bool coexist_handler_had_info(void);
 bool coexist_handler_is_ours(int signal);  ///< coexist_install's, or coexist_cover's.
 bool coexist_handler_is_default(int signal);
-bool coexist_handler_restarts(int signal); ///< SA_RESTART is set on what is installed.
+bool coexist_handler_restarts(int signal);  ///< SA_RESTART is set on what is installed.
 
 /// Puts a handler over the one that is installed, and has it called or not.
 void coexist_cover(int signal, bool passes_on);
