@@ -195,9 +195,20 @@ let package = Package(
             path: "Tests/Fixtures/capture-host",
             swiftSettings: swift
         ),
+        .target(
+            name: "CCoexistence",
+            path: "Tests/Fixtures/CCoexistence",
+            cSettings: c + [.define("_GNU_SOURCE")]
+        ),
+        .executableTarget(
+            name: "coexistence-host",
+            dependencies: ["CCoexistence", "StackCapture"],
+            path: "Tests/Fixtures/coexistence-host",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "StackCaptureTests",
-            dependencies: ["CStalls", "capture-host", "StackCapture", "Symbolication", "TestSupport"],
+            dependencies: ["CStalls", "capture-host", "coexistence-host", "StackCapture", "Symbolication", "TestSupport"],
             swiftSettings: swift
         ),
         .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),

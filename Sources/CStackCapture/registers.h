@@ -41,6 +41,9 @@ void stackcap_registers_from_context(struct stackcap_registers *registers, const
 /// Registers of which only two are known. The others hold recognisable nonsense.
 void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t program_counter, uint64_t stack_pointer);
 
+/// Those that hold a system call's arguments. vfork(3), for one, keeps its return address there.
+void stackcap_registers_add_arguments(struct stackcap_registers *registers, const uint64_t arguments[_Nonnull 6]);
+
 /// Whether an address was computed from one of the unknown registers.
 bool stackcap_is_unknown(uint64_t address);
 
