@@ -2,11 +2,22 @@ import CElfUtils
 
 /// The functions of one module, sorted by address. Their names stay in the file until they are asked for.
 struct SymbolIndex {
-    private struct Entry {
+    fileprivate struct Entry {
         var address: UInt64
-        var size: UInt32
+        /// At most 28 bits of it, below four of the rank.
+        private var sizeAndRank: UInt32
         /// Place in the table of names.
         var name: UInt32
+
+        init(_ symbol: Elf64_Sym) {
+            address = symbol.st_value
+            sizeAndRank = UInt32(min(symbol.st_size, 0xfff_ffff)) | symbol.rank << 28
+            name = symbol.st_name
+        }
+
+        var size: UInt64 { UInt64(sizeAndRank & 0xfff_ffff) }
+        /// Lower is better known.
+        var rank: UInt32 { sizeAndRank >> 28 }
     }
 
     struct Match: Hashable, Sendable {
@@ -31,7 +42,7 @@ struct SymbolIndex {
         guard index >= 0 else { return nil }
         let entry = entries[index]
         // Hand-written assembly often gives no size; it then reaches to the next symbol.
-        guard entry.size == 0 || address - entry.address < UInt64(entry.size),
+        guard entry.size == 0 || address - entry.address < entry.size,
             let name = try file.image.text(at: names.lowerBound + Int(entry.name), allowance)
         else { return nil }
         return Match(name: String(name.prefix { $0 != "@" }), start: entry.address)
@@ -60,25 +71,32 @@ extension SymbolIndex {
         self.file = file
         isFull = full != nil
         names = file.sections[table.link].range
-        try collect(file.functions(in: table, allowance))
+        entries = try file.functions(in: table, allowance)
         try allowance.spend(byteCount)
+        entries.sort { $0.address < $1.address }
+        keepBestKnown()
     }
 
-    private mutating func collect(_ functions: [Elf64_Sym]) {
-        // By address, and where several names share one, the best known first.
-        let sorted = functions.sorted { ($0.st_value, $0.rank, $0.st_name) < ($1.st_value, $1.rank, $1.st_name) }
-        entries.reserveCapacity(sorted.count)
-        for symbol in sorted where entries.last?.address != symbol.st_value && Int(symbol.st_name) < names.count {
-            let size = UInt32(clamping: symbol.st_size)
-            entries.append(Entry(address: symbol.st_value, size: size, name: symbol.st_name))
+    /// Where several names share an address, one stays.
+    private mutating func keepBestKnown() {
+        var count = 0
+        for entry in entries where Int(entry.name) < names.count {
+            if count > 0, entries[count - 1].address == entry.address {
+                let kept = entries[count - 1]
+                if (entry.rank, entry.name) < (kept.rank, kept.name) { entries[count - 1] = entry }
+            } else {
+                entries[count] = entry
+                count += 1
+            }
         }
+        entries.removeLast(entries.count - count)
     }
 }
 
 extension ELFFile {
-    /// Symbols that are functions with an address and a name. Reads the table in pieces that are not kept.
-    fileprivate func functions(in table: Section, _ allowance: Allowance) throws(SymbolProblem) -> [Elf64_Sym] {
-        var found: [Elf64_Sym] = []
+    /// Symbols that are functions with an address and a name, in no order. Reads the table in pieces that are not kept.
+    fileprivate func functions(in table: Section, _ allowance: Allowance) throws(SymbolProblem) -> [SymbolIndex.Entry] {
+        var found: [SymbolIndex.Entry] = []
         let stride = MemoryLayout<Elf64_Sym>.stride
         let piece = 2048 * stride
         for start in Swift.stride(from: table.range.lowerBound, to: table.range.upperBound, by: piece) {
@@ -86,7 +104,7 @@ extension ELFFile {
             unsafe bytes.withUnsafeBytes { bytes in
                 for offset in Swift.stride(from: 0, through: bytes.count - stride, by: stride) {
                     let symbol = unsafe bytes.loadUnaligned(fromByteOffset: offset, as: Elf64_Sym.self)
-                    if symbol.isDefinedFunction { found.append(symbol) }
+                    if symbol.isDefinedFunction { found.append(SymbolIndex.Entry(symbol)) }
                 }
             }
         }
@@ -102,7 +120,7 @@ extension Elf64_Sym {
     }
 
     /// Lower is better known: global, weak, local; one with a size before one without.
-    fileprivate var rank: Int {
+    fileprivate var rank: UInt32 {
         let binding = Int32(st_info >> 4)
         return (binding == STB_GLOBAL ? 0 : binding == STB_WEAK ? 2 : 4) + (st_size == 0 ? 1 : 0)
     }

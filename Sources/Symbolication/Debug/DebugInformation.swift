@@ -83,12 +83,13 @@ extension DebugInformation {
             let end = try unitEnd(start, allowance)
             var unit: OpaquePointer?
             var entry = unsafe Dwarf_Die()
-            let result = unsafe dwarf_get_units(dwarf, previous, &unit, nil, nil, &entry, nil)
+            var version: Dwarf_Half = 0
+            let result = unsafe dwarf_get_units(dwarf, previous, &unit, &version, nil, &entry, nil)
             guard result == 0 else { break }
             let range = start..<max(start, end)
             unsafe units.append(DebugUnit(entry, range))
             try allowance.spend(DebugUnit.cost)
-            for next in unsafe try reader.ranges(of: entry)
+            for next in unsafe try reader.unitRanges(of: entry, version: version, sections.ranges)
             where code.isEmpty || code.contains(where: { $0.contains(next.lowerBound) }) {
                 ranges.append(UnitRange(low: next.lowerBound, high: next.upperBound, unit: Int32(units.count - 1)))
             }
@@ -122,6 +123,7 @@ extension FileImage {
 private struct Sections {
     let info: Range<Int>?
     let line: Range<Int>?
+    let ranges: Range<Int>?
     /// Bytes that libdw keeps of compressed sections.
     let inflated: Int
 
@@ -143,8 +145,8 @@ private struct Sections {
         }
         try allowance.spend(inflated)
         self.inflated = inflated
-        info = file.section(".debug_info").flatMap { $0.isCompressed ? nil : $0.range }
-        line = file.section(".debug_line").flatMap { $0.isCompressed ? nil : $0.range }
+        let plain = { (name: String) in file.section(name).flatMap { $0.isCompressed ? nil : $0.range } }
+        (info, line, ranges) = (plain(".debug_info"), plain(".debug_line"), plain(".debug_ranges"))
     }
 
     private static func name(_ section: ELFFile.Section, isIn names: [String]) -> Bool {

@@ -27,6 +27,34 @@ import CElfUtils
         }
     }
 
+    /// As ``ranges(of:)`` for a unit's first entry. A server has some ten thousand such ranges, and libdw takes a microsecond for each:
+    /// up to DWARF 4 the list is pairs of addresses, read here.
+    func unitRanges(
+        of entry: Dwarf_Die,
+        version: UInt16,
+        _ section: Range<Int>?
+    ) throws(SymbolProblem) -> [Range<UInt64>] {
+        guard version < 5, let section, let offset = unsafe number(Int(DW_AT_ranges), of: entry),
+            offset < section.count, unsafe attribute(Int(DW_AT_high_pc), of: entry) == nil
+        else { return unsafe try ranges(of: entry) }
+        var entry = unsafe entry
+        var base: Dwarf_Addr = 0
+        unsafe _ = dwarf_lowpc(&entry, &base)
+        var found: [Range<UInt64>] = []
+        for place in stride(from: section.lowerBound + offset, through: section.upperBound - 16, by: 16) {
+            try allowance.step()
+            let low = unsafe (image.base + place).loadUnaligned(as: UInt64.self)
+            let high = unsafe (image.base + place + 8).loadUnaligned(as: UInt64.self)
+            if low == 0, high == 0 { break }
+            if low == UInt64.max {
+                base = high
+            } else if low &+ base > 0, low &+ base < high &+ base {
+                found.append(low &+ base..<high &+ base)
+            }
+        }
+        return found
+    }
+
     func attribute(_ name: Int, of entry: Dwarf_Die) -> Dwarf_Attribute? {
         var entry = unsafe entry
         var attribute = unsafe Dwarf_Attribute()

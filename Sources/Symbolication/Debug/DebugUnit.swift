@@ -178,9 +178,11 @@ extension DebugUnit {
 }
 
 extension SourceLocation {
-    /// Line 0 is code that the compiler made up; it stands nowhere.
+    /// Nil for code that the compiler made up: it stands nowhere, at line 0 or in a file that the compiler calls so.
     fileprivate init?(_ file: UnsafePointer<CChar>?, _ line: Int, _ column: Int) {
         guard let file = unsafe file, line > 0 else { return nil }
-        self.init(file: unsafe String(cString: file), line: line, column: column > 0 ? column : nil)
+        let path = unsafe String(cString: file)
+        guard !path.hasSuffix("<compiler-generated>") else { return nil }
+        self.init(file: path, line: line, column: column > 0 ? column : nil)
     }
 }

@@ -1,26 +1,33 @@
 import Foundation
 import Symbolication
 
-// Names the addresses of a file, and says what that cost. `SymbolBenchmark FILE BUILDID [OFFSET…]`, offsets in hexadecimal; without
-// any, the stack of this program itself.
+// Names addresses of files, and says what that cost. Offsets are hexadecimal, in each file's terms.
 
 func residentBytes() -> Int {
     let text = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)) ?? ""
     return (text.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0) * 4096
 }
 
+/// Microseconds.
+func processorTime() -> Double {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+    return Double(time.tv_sec) * 1e6 + Double(time.tv_nsec) / 1e3
+}
+
 func timed(_ label: String, _ work: () -> Resolution) -> Resolution {
     let before = residentBytes()
     let start = ContinuousClock.now
+    let startOnCPU = processorTime()
     let result = work()
-    let time = ContinuousClock.now - start
-    let microseconds = Double(time.components.attoseconds) / 1e12 + Double(time.components.seconds) * 1e6
+    let time = (ContinuousClock.now - start) / .microseconds(1)
     FileHandle.standardError.write(
         Data(
             String(
-                format: "%@: %.0f us, %+.1f MB, %d frames, %d with a line, %d inlined\n",
+                format: "%@: %.0f us (%.0f us on a processor), %+.1f MB, %d frames, %d with a line, %d inlined\n",
                 label,
-                microseconds,
+                time,
+                processorTime() - startOnCPU,
                 Double(residentBytes() - before) / 1e6,
                 result.frames.count,
                 result.frames.count { $0.location != nil },
@@ -35,14 +42,16 @@ func describe(_ location: SourceLocation?) -> String {
     location.map { "\($0.file):\($0.line)\($0.column.map { ":\($0)" } ?? "")" } ?? "??:0"
 }
 
-let arguments = CommandLine.arguments.dropFirst()
-guard let path = arguments.first, let buildID = arguments.dropFirst().first else {
-    print("usage: SymbolBenchmark FILE BUILDID OFFSET…")
+let groups = CommandLine.arguments.dropFirst().map { $0.split(separator: ",").map(String.init) }
+guard let first = groups.first, first.count >= 2 else {
+    print("usage: SymbolBenchmark FILE,BUILDID,OFFSET,OFFSET… …")
     exit(64)
 }
-let modules = [LoadedModule(path: path, buildID: buildID, loadBase: 0)]
-let places = arguments.dropFirst(2).compactMap { UInt($0, radix: 16) }
-    .map { ModulePlace(module: 0, offset: $0, isReturnAddress: false) }
+let modules = groups.map { LoadedModule(path: $0[0], buildID: $0[1], loadBase: 0) }
+let places = groups.enumerated().flatMap { index, group in
+    group.dropFirst(2).compactMap { UInt($0, radix: 16) }
+        .map { ModulePlace(module: index, offset: $0, isReturnAddress: false) }
+}
 let directories = ProcessInfo.processInfo.environment["SYMBOLS"].map { [$0] } ?? []
 let symbolicator = Symbolicator(search: SymbolSearch(directories: directories, server: DebugInfoServer()))
 let cold = timed("cold") { symbolicator.resolve(places, in: modules, budget: .tool) }
