@@ -7,6 +7,8 @@ final class ModuleSymbols {
         var calls: [NamedCall] = []
         /// The function itself.
         var function: NamedCall?
+        /// Why lines are missing that another budget may give.
+        var isWithoutLines: SymbolProblem?
     }
 
     private let index: SymbolIndex?
@@ -46,7 +48,9 @@ final class ModuleSymbols {
 
     /// A module whose image is given: the kernel's own.
     init?(image: FileImage, _ allowance: Allowance) {
-        guard let file = try? ELFFile(image, allowance), let index = try? SymbolIndex(file, allowance) else { return nil }
+        guard let file = try? ELFFile(image, allowance), let index = try? SymbolIndex(file, allowance) else {
+            return nil
+        }
         self.index = index
         (module, symbolFile, problems, isDebugRead) = (file, nil, [], true)
     }
@@ -68,12 +72,21 @@ final class ModuleSymbols {
     /// - Parameter address: in the file's terms.
     /// - Returns: what is known; with what the budget or a damaged file left out added to `problems`.
     func answer(_ address: UInt64, _ allowance: Allowance, _ problems: inout [SymbolProblem]) -> Answer {
-        if let known = answers[address] { return known }
+        if let known = answers[address], known.isWithoutLines == nil || !allowance.inflates {
+            if let problem = known.isWithoutLines { problems.append(problem) }
+            return known
+        }
         var answer = Answer()
         do throws(SymbolProblem) {
             answer.symbol = try index?.match(address, allowance)
             answer.function = answer.symbol.map { NamedCall(DebugCall(name: $0.name, location: nil)) }
-            try addCalls(&answer, at: address, allowance)
+            do throws(SymbolProblem) {
+                try addCalls(&answer, at: address, allowance)
+            } catch {
+                guard error.code == .compressed else { throw error }
+                answer.isWithoutLines = error
+                problems.append(error)
+            }
             if answers.count >= Self.answerLimit { answers.removeAll() }
             answers[address] = answer
         } catch {
@@ -83,7 +96,9 @@ final class ModuleSymbols {
     }
 
     private func addCalls(_ answer: inout Answer, at address: UInt64, _ allowance: Allowance) throws(SymbolProblem) {
-        guard let calls = try debugInformation(allowance)?.calls(at: address, allowance), let last = calls.last else { return }
+        guard let calls = try debugInformation(allowance)?.calls(at: address, allowance), let last = calls.last else {
+            return
+        }
         answer.calls = calls.dropLast().map(NamedCall.init)
         // The symbol table's name is the one that other tools show, and that stripped builds show too.
         var function = answer.function ?? NamedCall(last)
@@ -97,7 +112,7 @@ final class ModuleSymbols {
             debug = try DebugInformation(file, allowance)
         } catch {
             // With another budget it may come out better; a damaged file stays so.
-            isDebugRead = ![.outOfTime, .outOfMemory].contains(error.code)
+            isDebugRead = !error.isOfBudget
             if isDebugRead { problems.append(error) }
             throw error
         }

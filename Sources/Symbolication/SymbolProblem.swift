@@ -24,7 +24,10 @@ public struct SymbolProblem: Error, Hashable, Sendable {
 
 extension SymbolProblem.Code {
     /// No file at the module's path, nor a symbol file for its build.
-    public static let missingFile = Self(rawValue: "missing_file", sentence: "there is no such file, nor a symbol file for it")
+    public static let missingFile = Self(
+        rawValue: "missing_file",
+        sentence: "there is no such file, nor a symbol file for it"
+    )
     /// The system refused to open or read the file.
     public static let unreadable = Self(rawValue: "unreadable", sentence: "cannot be read")
     /// A pipe, a directory or another thing that is no regular file.
@@ -34,11 +37,22 @@ extension SymbolProblem.Code {
     /// The file is of another build than the code that ran: its names and lines would be wrong.
     public static let otherBuild = Self(rawValue: "other_build", sentence: "is of another build and is not used")
     /// Neither the code nor the file says which build it is, so nothing ties them together.
-    public static let noBuildID = Self(rawValue: "no_build_id", sentence: "has no build id, so no symbol file can be checked")
+    public static let noBuildID = Self(
+        rawValue: "no_build_id",
+        sentence: "has no build id, so no symbol file can be checked"
+    )
     /// A file that `.gnu_debuglink` names has not the checksum written there.
     public static let checksum = Self(rawValue: "checksum", sentence: "has not the checksum that .gnu_debuglink gives")
     /// Function names only: neither the module nor a symbol file has lines.
-    public static let noLines = Self(rawValue: "no_lines", sentence: "has no debug information, and no symbol file was found")
+    public static let noLines = Self(
+        rawValue: "no_lines",
+        sentence: "has no debug information, and no symbol file was found"
+    )
+    /// Debug information is there, but compressed, and the budget does not permit to inflate it.
+    public static let compressed = Self(
+        rawValue: "compressed",
+        sentence: "has compressed debug information, which is not read here"
+    )
     /// The debug information contradicts itself.
     public static let damaged = Self(rawValue: "damaged", sentence: "has damaged debug information")
     /// The file changed while it was read.
@@ -46,7 +60,10 @@ extension SymbolProblem.Code {
     /// The budget's time is used up.
     public static let outOfTime = Self(rawValue: "out_of_time", sentence: "there was no time left to read its symbols")
     /// The budget's memory is used up.
-    public static let outOfMemory = Self(rawValue: "out_of_memory", sentence: "its symbols need more memory than permitted")
+    public static let outOfMemory = Self(
+        rawValue: "out_of_memory",
+        sentence: "its symbols need more memory than permitted"
+    )
     /// A debuginfod server did not answer in time, or not with a file.
     public static let download = Self(rawValue: "download", sentence: "could not be had from the debuginfod server")
 }
@@ -57,4 +74,9 @@ extension SymbolProblem: CustomStringConvertible {
         let text = detail.map { "\(code.sentence) (\($0))" } ?? code.sentence
         return path.map { "\($0): \(text)" } ?? text
     }
+}
+
+extension SymbolProblem {
+    /// Whether the same question may be answered with another budget.
+    public var isOfBudget: Bool { [.outOfTime, .outOfMemory, .compressed].contains(code) }
 }

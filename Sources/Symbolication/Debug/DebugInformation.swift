@@ -136,6 +136,7 @@ private struct Sections {
         var inflated = 0
         for section in file.sections where Self.name(section, isIn: Self.whole + Self.piecewise) {
             if section.isCompressed {
+                guard allowance.inflates else { throw SymbolProblem(.compressed, path: file.image.path) }
                 inflated += try Self.inflatedSize(section, file, allowance)
             } else if Self.name(section, isIn: Self.piecewise) {
                 continue

@@ -81,7 +81,8 @@ import CElfUtils
         guard var attribute = unsafe attribute(name, of: entry), unsafe !attribute.isInOtherFile else { return nil }
         var target = unsafe Dwarf_Die()
         guard unsafe dwarf_formref_die(&attribute, &target) != nil, let address = unsafe target.addr else { return nil }
-        if info != nil, let offset = unsafe image.offset(of: address), let unit = information.unitRange(around: offset) {
+        if info != nil, let offset = unsafe image.offset(of: address), let unit = information.unitRange(around: offset)
+        {
             try image.load(unit, allowance)
         }
         return unsafe target

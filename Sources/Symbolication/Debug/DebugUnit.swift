@@ -31,7 +31,9 @@ struct DebugCall: Hashable {
         self.range = range
     }
 
-    var byteCount: Int { Self.cost + (functions?.count ?? 0) * MemoryLayout<Function>.stride + lineCount * Self.lineCost }
+    var byteCount: Int {
+        Self.cost + (functions?.count ?? 0) * MemoryLayout<Function>.stride + lineCount * Self.lineCost
+    }
 
     /// libdw's structure for a line, and its place in the list of them.
     private static let lineCost = 48
@@ -84,7 +86,8 @@ extension DebugUnit {
                     found.append(Function(low: range.lowerBound, high: range.upperBound, entry: place))
                 }
                 unsafe try collect(below: child, reader, depth: depth + 1, into: &found)
-            case Int(DW_TAG_lexical_block), Int(DW_TAG_module), Int(DW_TAG_namespace), Int(DW_TAG_structure_type), Int(DW_TAG_class_type),
+            case Int(DW_TAG_lexical_block), Int(DW_TAG_module), Int(DW_TAG_namespace), Int(DW_TAG_structure_type),
+                Int(DW_TAG_class_type),
                 Int(DW_TAG_enumeration_type), Int(DW_TAG_union_type), Int(DW_TAG_interface_type):
                 unsafe try collect(below: child, reader, depth: depth + 1, into: &found)
             default: break

@@ -107,6 +107,8 @@ import Glibc
 
     /// A planted pipe does not hold us, and a terminal does not become ours.
     static func open(_ path: String) throws(SymbolProblem) -> Int32 {
+        // Looked at first: to open a device can do something to it.
+        if let stamp = FileStamp(path), !stamp.isRegular { throw SymbolProblem(.notAFile, path: path) }
         let descriptor = unsafe Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         if descriptor >= 0 { return descriptor }
         let isMissing = errno == ENOENT || errno == ENOTDIR

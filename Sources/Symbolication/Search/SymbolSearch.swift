@@ -28,6 +28,11 @@ struct SoughtModule {
     /// What its own file must start with, for a module of this process.
     var firstPage: [UInt8]?
 
+    /// Whether the build id is one: from a report it may be any text, and it becomes part of paths.
+    var isSearchable: Bool {
+        guard let buildID, (8...128).contains(buildID.utf8.count) else { return false }
+        return buildID.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }
+    }
     var fileName: String { String(path.split(separator: "/").last ?? "") }
     var folder: String { String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)]) }
 }
@@ -70,10 +75,10 @@ extension SymbolSearch {
     private func paths(for sought: SoughtModule) -> [String] {
         var paths: [String] = []
         for directory in directories {
-            if let id = sought.buildID { paths.append(directory + Self.path(ofBuildID: id)) }
+            if let id = sought.buildID, sought.isSearchable { paths.append(directory + Self.path(ofBuildID: id)) }
             paths += ["\(directory)/\(sought.fileName).debug", "\(directory)/\(sought.fileName)", directory]
         }
-        guard let id = sought.buildID else { return [] }
+        guard let id = sought.buildID, sought.isSearchable else { return sought.buildID == nil ? [] : paths }
         return paths + systemDirectories.map { $0 + Self.path(ofBuildID: id) }
     }
 
@@ -97,7 +102,7 @@ extension SymbolSearch {
             try sought.check(file, allowance)
             return file
         } catch {
-            if [.outOfTime, .outOfMemory].contains(error.code) { throw error }
+            if error.isOfBudget { throw error }
             // A directory of symbol files is no symbol file.
             let isPassedOver = error.code == .missingFile || (error.code == .notAFile && directories.contains(path))
             if !isPassedOver { problems.append(error) }
@@ -115,10 +120,12 @@ extension SymbolSearch {
         do throws(SymbolProblem) {
             let file = try ELFFile(path: path, allowance)
             guard file.buildID == sought.buildID else { throw SymbolProblem(.otherBuild, path: path) }
-            guard try file.image.checksum(allowance) == link.checksum else { throw SymbolProblem(.checksum, path: path) }
+            guard try file.image.checksum(allowance) == link.checksum else {
+                throw SymbolProblem(.checksum, path: path)
+            }
             return file
         } catch {
-            if [.outOfTime, .outOfMemory].contains(error.code) { throw error }
+            if error.isOfBudget { throw error }
             if error.code != .missingFile { problems.append(error) }
             return nil
         }
@@ -129,10 +136,15 @@ extension SymbolSearch {
         _ allowance: Allowance,
         _ problems: inout [SymbolProblem]
     ) throws(SymbolProblem) -> ELFFile? {
-        guard let server, let id = sought.buildID else { return nil }
+        guard let server, let id = sought.buildID, sought.isSearchable else { return nil }
         do throws(SymbolProblem) {
             let path = try server.symbolFile(buildID: id, within: allowance.timeLeft)
-            return try accepted(path, SoughtModule(path: sought.path, buildID: id, candidates: []), allowance, &problems)
+            return try accepted(
+                path,
+                SoughtModule(path: sought.path, buildID: id, candidates: []),
+                allowance,
+                &problems
+            )
         } catch {
             problems.append(SymbolProblem(error.code, path: sought.path, detail: error.detail))
             return nil

@@ -53,12 +53,14 @@ let places = groups.enumerated().flatMap { index, group in
         .map { ModulePlace(module: index, offset: $0, isReturnAddress: false) }
 }
 let directories = ProcessInfo.processInfo.environment["SYMBOLS"].map { [$0] } ?? []
+let isServer = ProcessInfo.processInfo.environment["BUDGET"] == "server"
+let budget: SymbolicationBudget = isServer ? .server : .tool
 let symbolicator = Symbolicator(search: SymbolSearch(directories: directories, server: DebugInfoServer()))
-let cold = timed("cold") { symbolicator.resolve(places, in: modules, budget: .tool) }
+let cold = timed("cold") { symbolicator.resolve(places, in: modules, budget: budget) }
 for frame in cold.frames {
     for call in frame.inlined { print("  inlined\t\(call.symbol ?? "??")\t\(describe(call.location))") }
     print("\(String(frame.moduleOffset, radix: 16))\t\(frame.symbol ?? "??")\t\(describe(frame.location))")
 }
 for problem in cold.problems { FileHandle.standardError.write(Data("problem: \(problem)\n".utf8)) }
-_ = timed("warm") { symbolicator.resolve(places, in: modules, budget: .tool) }
-_ = timed("warm") { symbolicator.resolve(places, in: modules, budget: .tool) }
+_ = timed("warm") { symbolicator.resolve(places, in: modules, budget: budget) }
+_ = timed("warm") { symbolicator.resolve(places, in: modules, budget: budget) }
