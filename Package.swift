@@ -218,7 +218,11 @@ let package = Package(
             path: "Tests/Fixtures/SymbolBenchmark",
             swiftSettings: swift
         ),
-        .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),
+        .testTarget(
+            name: "SymbolicationTests",
+            dependencies: ["Symbolication", "SymbolBenchmark"],
+            swiftSettings: swift
+        ),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
         .testTarget(

@@ -128,7 +128,7 @@ struct NamedCall: Hashable {
     var function: String?
     var swiftModule: String?
     var language: SymbolicatedFrame.Language?
-    var location: SourceLocation?
+    var location: SourcePosition?
 
     init(_ call: DebugCall) {
         location = call.location

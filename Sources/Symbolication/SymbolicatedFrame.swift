@@ -62,7 +62,7 @@ public struct LoadedModule: Sendable, Hashable {
 }
 
 /// A place in the source.
-public struct SourceLocation: Sendable, Hashable {
+public struct SourcePosition: Sendable, Hashable {
     /// As the compiler wrote it down, usually with its whole path on the machine that built it.
     public var file: String
     /// From 1.
@@ -85,14 +85,14 @@ public struct InlinedCall: Sendable, Hashable {
     /// The Swift module whose source the function stands in.
     public var swiftModule: String?
     /// Where in this function the address lies, or the next call inwards.
-    public var location: SourceLocation?
+    public var location: SourcePosition?
 
     /// Nothing is known unless given.
     public init(
         symbol: String? = nil,
         function: String? = nil,
         swiftModule: String? = nil,
-        location: SourceLocation? = nil
+        location: SourcePosition? = nil
     ) {
         (self.symbol, self.function) = (symbol, function)
         (self.swiftModule, self.location) = (swiftModule, location)
@@ -123,7 +123,7 @@ public struct SymbolicatedFrame: Sendable, Hashable {
     /// Nil without a symbol.
     public var language: Language?
     /// Where in the function the address lies, or the outermost of the calls inlined there. For a return address, the place of the call.
-    public var location: SourceLocation?
+    public var location: SourcePosition?
     /// The calls inlined into the function around the address, the innermost first.
     public var inlined: [InlinedCall]
 
@@ -137,7 +137,7 @@ public struct SymbolicatedFrame: Sendable, Hashable {
         functionOffset: UInt? = nil,
         swiftModule: String? = nil,
         language: Language? = nil,
-        location: SourceLocation? = nil,
+        location: SourcePosition? = nil,
         inlined: [InlinedCall] = []
     ) {
         self.address = address

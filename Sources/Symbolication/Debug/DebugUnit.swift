@@ -4,7 +4,7 @@ import CElfUtils
 struct DebugCall: Hashable {
     /// As linkers know it, or else as the source does.
     var name: String?
-    var location: SourceLocation?
+    var location: SourcePosition?
 }
 
 /// One compilation's part of the debug information.
@@ -158,16 +158,16 @@ extension DebugUnit {
         return unsafe found
     }
 
-    private func line(at address: UInt64) -> SourceLocation? {
+    private func line(at address: UInt64) -> SourcePosition? {
         var entry = unsafe entry
         guard let line = unsafe dwarf_getsrc_die(&entry, address) else { return nil }
         var (number, column): (Int32, Int32) = (0, 0)
         unsafe _ = dwarf_lineno(line, &number)
         unsafe _ = dwarf_linecol(line, &column)
-        return unsafe SourceLocation(dwarf_linesrc(line, nil, nil), Int(number), Int(column))
+        return unsafe SourcePosition(dwarf_linesrc(line, nil, nil), Int(number), Int(column))
     }
 
-    private func callSite(of inlined: Dwarf_Die, _ reader: DebugReader) -> SourceLocation? {
+    private func callSite(of inlined: Dwarf_Die, _ reader: DebugReader) -> SourcePosition? {
         var entry = unsafe entry
         var files: OpaquePointer?
         var count = 0
@@ -176,11 +176,11 @@ extension DebugUnit {
         else { return nil }
         let line = unsafe reader.number(Int(DW_AT_call_line), of: inlined) ?? 0
         let column = unsafe reader.number(Int(DW_AT_call_column), of: inlined) ?? 0
-        return unsafe SourceLocation(dwarf_filesrc(files, file, nil, nil), line, column)
+        return unsafe SourcePosition(dwarf_filesrc(files, file, nil, nil), line, column)
     }
 }
 
-extension SourceLocation {
+extension SourcePosition {
     /// Nil for code that the compiler made up: it stands nowhere, at line 0 or in a file that the compiler calls so.
     fileprivate init?(_ file: UnsafePointer<CChar>?, _ line: Int, _ column: Int) {
         guard let file = unsafe file, line > 0 else { return nil }

@@ -155,6 +155,6 @@
             inlined = gain { $0.kind == .inlined }
         }
 
-        var description: String { "\(functions) functions, \(lines) lines and \(inlined) inlined calls added" }
+        var description: String { "added: functions \(functions), lines \(lines), inlined calls \(inlined)" }
     }
 #endif

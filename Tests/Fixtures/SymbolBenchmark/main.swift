@@ -38,7 +38,7 @@ func timed(_ label: String, _ work: () -> Resolution) -> Resolution {
     return result
 }
 
-func describe(_ location: SourceLocation?) -> String {
+func describe(_ location: SourcePosition?) -> String {
     location.map { "\($0.file):\($0.line)\($0.column.map { ":\($0)" } ?? "")" } ?? "??:0"
 }
 
@@ -53,9 +53,12 @@ let places = groups.enumerated().flatMap { index, group in
         .map { ModulePlace(module: index, offset: $0, isReturnAddress: false) }
 }
 let directories = ProcessInfo.processInfo.environment["SYMBOLS"].map { [$0] } ?? []
+let patience = Duration.seconds(Int(ProcessInfo.processInfo.environment["PATIENCE"] ?? "") ?? 20)
 let isServer = ProcessInfo.processInfo.environment["BUDGET"] == "server"
 let budget: SymbolicationBudget = isServer ? .server : .tool
-let symbolicator = Symbolicator(search: SymbolSearch(directories: directories, server: DebugInfoServer()))
+let symbolicator = Symbolicator(
+    search: SymbolSearch(directories: directories, server: DebugInfoServer(patience: patience))
+)
 let cold = timed("cold") { symbolicator.resolve(places, in: modules, budget: budget) }
 for frame in cold.frames {
     for call in frame.inlined { print("  inlined\t\(call.symbol ?? "??")\t\(describe(call.location))") }

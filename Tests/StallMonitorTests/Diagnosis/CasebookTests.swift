@@ -40,9 +40,9 @@ struct CasebookTests {
     private static func frame(_ address: UInt, _ name: String) -> SymbolicatedFrame {
         let names = name.split(separator: "<").map(String.init)
         var frame = SymbolicatedFrame(address: address, moduleOffset: 0, symbol: names.last, function: names.last)
-        frame.location = SourceLocation(file: "/src/\(names[names.count - 1]).swift", line: 7)
+        frame.location = SourcePosition(file: "/src/\(names[names.count - 1]).swift", line: 7)
         frame.inlined = names.dropLast().map {
-            InlinedCall(symbol: $0, function: $0, location: SourceLocation(file: "/src/\($0).swift", line: 42))
+            InlinedCall(symbol: $0, function: $0, location: SourcePosition(file: "/src/\($0).swift", line: 42))
         }
         return frame
     }
