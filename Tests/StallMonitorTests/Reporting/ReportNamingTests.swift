@@ -71,7 +71,7 @@ struct ReportNamingTests {
     @Test("has a culprit if it had none for want of names")
     func culprit() {
         let old = report(hasCulprit: false)
-        #expect(naming.findings(for: old).amendment.applied(to: old).culprit?.function == "read")
+        #expect(naming.findings(for: old).amendment.applied(to: old).culprit?.function == "outer")
     }
 
     @Test("is the same after a second time")
