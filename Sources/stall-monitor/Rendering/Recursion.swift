@@ -36,10 +36,11 @@
             let name: String
             let kind: FrameKind?
             let line: Int?
+            let own: Bool
 
             init(_ frame: StallReport.Frame) {
                 name = frame.symbol ?? frame.function ?? "\(frame.module ?? -1) \(frame.offset ?? frame.address)"
-                (kind, line) = (frame.kind, frame.line)
+                (kind, line, own) = (frame.kind, frame.line, frame.own)
             }
         }
     }
