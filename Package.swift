@@ -49,7 +49,7 @@ let package = Package(
         // A thread's stack, and names for it.
         .target(name: "CStackCapture", exclude: ["README.md"], cSettings: c + [.define("_GNU_SOURCE")]),
         .target(name: "StackCapture", dependencies: ["CStackCapture"], swiftSettings: swift),
-        .systemLibrary(name: "CElfUtils", providers: [.apt(["libelf-dev"])]),
+        .systemLibrary(name: "CElfUtils", providers: [.apt(["libdw-dev", "zlib1g-dev"])]),
         .target(
             name: "Symbolication",
             dependencies: ["CElfUtils"],
@@ -89,6 +89,7 @@ let package = Package(
                 "StallReports",
                 "StallGate",
                 "StallMonitor",
+                "Symbolication",
                 .product(name: "ArgumentParser", package: "swift-argument-parser", condition: command),
                 .product(name: "Hummingbird", package: "hummingbird", condition: command),
                 .product(name: "Logging", package: "swift-log", condition: command),
@@ -211,7 +212,17 @@ let package = Package(
             dependencies: ["CStalls", "capture-host", "coexistence-host", "StackCapture", "Symbolication", "TestSupport"],
             swiftSettings: swift
         ),
-        .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),
+        .executableTarget(
+            name: "SymbolBenchmark",
+            dependencies: ["Symbolication"],
+            path: "Tests/Fixtures/SymbolBenchmark",
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "SymbolicationTests",
+            dependencies: ["Symbolication", "SymbolBenchmark"],
+            swiftSettings: swift
+        ),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
         .testTarget(

@@ -22,7 +22,10 @@
                   130 ended by Ctrl-C
                 """,
             version: "0.1.0",
-            subcommands: [TailCommand.self, ListCommand.self, ShowCommand.self, GateCommand.self, DemoCommand.self]
+            subcommands: [
+                TailCommand.self, ListCommand.self, ShowCommand.self, SymbolicateCommand.self, GateCommand.self,
+                DemoCommand.self,
+            ]
         )
     }
 #endif
