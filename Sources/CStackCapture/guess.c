@@ -55,14 +55,14 @@ static struct candidates candidates_for(stackcap_unwinder *unwinder, stackcap_fr
 }
 
 static bool is_settled(const stackcap_unwinder *unwinder) {
-    return !unwinder->met_unknown || unwinder->end == STACKCAP_END_COMPLETE || unwinder->end == STACKCAP_END_FRAME_LIMIT;
+    return !unwinder->met_unknown || unwinder->end == STACKCAP_END_COMPLETE || unwinder->end == STACKCAP_END_TIME_LIMIT;
 }
 
 /// Tries the candidates until one leads to the thread's first frame; failing that, takes the one that leads furthest.
 /// \returns whether any candidate leads beyond the stuck frame.
 static bool settle(stackcap_unwinder *unwinder, size_t stuck_count) {
     bool is_innermost = stuck_count == 1;
-    struct candidates found = candidates_for(unwinder, unwinder->frames[stuck_count - 1], is_innermost);
+    struct candidates found = candidates_for(unwinder, *stackcap_frame_at(unwinder, stuck_count - 1), is_innermost);
     uint64_t *frame_pointer = &unwinder->registers.value[REGISTER_FRAME_POINTER];
     uint64_t unknown = *frame_pointer, best = unknown;
     size_t best_count = stuck_count;
@@ -87,8 +87,8 @@ bool stackcap_unwind_guessing(stackcap_unwinder *unwinder) {
         size_t stuck = unwinder->frame_count;
         if (!settle(unwinder, stuck))
             break;
-        if (unwinder->frame_count > stuck)
-            unwinder->frames[stuck].found = STACKCAP_FOUND_SCAN;
+        if (unwinder->frame_count > stuck && stuck < STACKCAP_MAX_FRAMES / 2)
+            stackcap_frame_at(unwinder, stuck)->found = STACKCAP_FOUND_SCAN;
     }
     return found;
 }

@@ -16,12 +16,16 @@
 
 enum { PAGE_SIZE = 4096, PAGE_SLOTS = 256 };
 
-/// The innermost part of a stack as it was, and where the rest of it lies.
+/// What is copied of a stack that is larger than the buffer: its two ends.
+enum { OUTER_BYTES = 64 * 1024, INNER_BYTES = STACKCAP_MAX_COPY - OUTER_BYTES };
+
+/// A stack's innermost part as it was, for a large one also its outermost part, and where the rest of it lies.
 struct stackcap_copy {
     uint8_t *bytes;
     uint64_t start;
     uint64_t length;
-    uint64_t high;  ///< The stack's outer end. Between start + length and here the memory may have changed since.
+    uint64_t high;  ///< The stack's outer end. What was not copied up to here may have changed since.
+    uint64_t outer_length;  ///< Copied to bytes + INNER_BYTES: what ends at `high`. 0 unless the stack is larger than the buffer.
     uint64_t held_ns;  ///< What the thread was held for it.
 };
 
@@ -42,6 +46,38 @@ struct stackcap_reader {
     int file;  ///< /proc/PID/mem, or −1 while process_vm_readv works.
 };
 
+// rows.c
+
+enum { ROW_SLOTS = 2048 };
+
+/// What the unwind row of one address comes to: the caller's registers, as sums of one register and a constant.
+struct stackcap_row {
+    uint64_t address;  ///< Where it was looked up; 0 for none.
+    uint64_t walk;     ///< The capture it is good for. 0 for all: its module cannot be unloaded.
+    enum { ROW_SEEN, ROW_USABLE, ROW_UNUSABLE } state;
+    int base;                      ///< The register that all offsets are from.
+    int32_t return_address;        ///< Where this lies.
+    int32_t stack_pointer;         ///< The caller's.
+    int32_t saved[KEPT_REGISTERS]; ///< Where these lie; INT32_MIN for one that has not been touched.
+};
+
+/// Direct-mapped.
+struct stackcap_rows {
+    struct stackcap_row *slots;
+    uint64_t walk;
+};
+
+/// Where a walk stands: in the cursor, in the registers, or in both.
+struct stackcap_walk {
+    uint64_t address;
+    uint64_t stack_pointer;
+    uint64_t lookup;  ///< Where the address's row is looked up: one before, for a return address.
+    unw_cursor_t cursor;
+    bool in_cursor;
+    struct stackcap_registers registers;
+    bool in_registers;
+};
+
 // unwinder.c
 
 /// A stack that is being unwound: its copy, the memory around it, and where the walk stands. How the copy came about is its
@@ -52,13 +88,20 @@ typedef struct stackcap_unwinder {
     struct stackcap_page_cache pages;
     struct stackcap_registers registers;  ///< Where the walk starts.
     bool registers_are_guessed;           ///< Only program counter and stack pointer are known.
+    struct stackcap_rows rows;
 
     unw_addr_space_t space;
     bool lacked_table;  ///< Since last cleared: an address had no unwind table.
     bool met_unknown;   ///< … a register that is not known was used as an address.
     bool left_copy;     ///< … the stack was read beyond the copy.
-    stackcap_frame *frames;
-    size_t frame_count;
+    const struct stackcap_registers *current;  ///< What libunwind is shown of the registers.
+    uint64_t first_unknown;  ///< The address computed from an unknown register that was used first, 0 for none.
+    bool reads_middle;  ///< Between the two copied ends, memory is read as it is now.
+    bool read_middle;   ///< … and was.
+    uint64_t deadline_ns;
+    stackcap_frame *frames;  ///< The first half for the innermost, the second one a ring for the others: stackcap_frame_at.
+    uint64_t trail;          ///< Of all frames: two walks that have the same went the same way.
+    size_t frame_count;      ///< Also of those that fell out of the ring.
     stackcap_end end;
     int unwinder_error;
 } stackcap_unwinder;
@@ -86,6 +129,8 @@ struct stackcap_session {
     struct sigaction previous;
 
     struct stackcap_request request;
+    pid_t sleeper;         ///< Whose stack was copied last without a signal.
+    stackcap_look asleep;  ///< Where it slept.
     stackcap_unwinder unwinder;
 
     _Atomic uint64_t sent, served, late, chained, calls_cut_short;
@@ -97,6 +142,11 @@ int stackcap_handler_install(struct stackcap_session *session);
 bool stackcap_handler_remove(struct stackcap_session *session);
 bool stackcap_handler_is_busy(const struct stackcap_session *session);
 
+// look.c
+
+/// Whether the thread that was last copied without a signal has not run since.
+bool stackcap_sleeps_on(const stackcap_session *session);
+
 // memory.c
 
 /// Chooses process_vm_readv, or /proc/self/mem where a sandbox refuses it. Again after a fork.
@@ -107,12 +157,19 @@ void stackcap_reader_finish(struct stackcap_reader *reader);
 /// \returns the bytes read from the start, or −errno.
 ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length);
 
-/// Copies [stack_pointer − red zone, high) into the copy's buffer, at most STACKCAP_MAX_COPY. Async-signal-safe; changes errno.
+/// Copies [stack_pointer − red zone, high) into the copy's buffer: both ends if it is more than STACKCAP_MAX_COPY.
+/// Async-signal-safe; changes errno.
 /// \returns 0 or an error number.
 int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high);
 
 /// Whether the stack still reads as it was copied. Not in the handler.
 bool stackcap_copy_holds(const stackcap_unwinder *unwinder);
+
+/// Whether memory on both sides of what was not copied between the two ends reads as it was copied. Not in the handler.
+bool stackcap_middle_holds(const stackcap_unwinder *unwinder);
+
+/// Whether an address lies in the copied outer end.
+bool stackcap_in_outer_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length);
 
 bool stackcap_in_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length);
 
@@ -142,6 +199,31 @@ int stackcap_space_prepare(stackcap_unwinder *unwinder);
 /// Unwinds from the registers into the frames. \returns whether the first frame was found.
 bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder);
 
+/// Reads a word for the unwinder; what looks like a frame pointer loses Swift's mark. met_unknown and first_unknown say if the
+/// address cannot be known.
+bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t *value);
+
+/// Takes the cursor's registers over into the walk's.
+void stackcap_walk_leave_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk);
+
+/// \returns the frame with this index, innermost 0; it is another one's if it fell out of the ring.
+stackcap_frame *stackcap_frame_at(const stackcap_unwinder *unwinder, size_t index);
+
+// rows.c
+
+/// Unwinds to the caller by a row that is known already: a twentieth of libunwind's time, which looks it up and reads it again.
+/// \returns false, with nothing changed, where there is none, or it leads nowhere: libunwind then has the word.
+bool stackcap_row_step(stackcap_unwinder *unwinder, struct stackcap_walk *walk);
+
+/// What has to be noted before a step of libunwind's, so that its row can be learnt from it.
+struct stackcap_lesson {
+    struct stackcap_row *_Nullable row;  ///< None, where there is nothing to learn.
+    uint64_t before[KEPT_REGISTERS];     ///< Where the registers were saved.
+    uint64_t bases[KEPT_REGISTERS + 1];  ///< What they held; the stack pointer last.
+};
+void stackcap_row_watch(stackcap_unwinder *unwinder, struct stackcap_walk *walk, struct stackcap_lesson *lesson);
+void stackcap_row_learn(stackcap_unwinder *unwinder, struct stackcap_walk *walk, const struct stackcap_lesson *lesson);
+
 // guess.c
 
 /// Unwinds a copy of which only program counter and stack pointer are known. \returns as above.
@@ -152,6 +234,9 @@ bool stackcap_unwind_guessing(stackcap_unwinder *unwinder);
 /// How well the instruction before a return address fits a call of `function`. 0: it is no call.
 enum { CALL_NONE = 0, CALL_ELSEWHERE, CALL_INDIRECT, CALL_MATCHES };
 int stackcap_call_before(stackcap_unwinder *unwinder, uint64_t return_address, uint64_t function);
+
+/// Whether a signal's handler returns to this address: the frame further out was interrupted, it did not call.
+bool stackcap_is_signal_return(stackcap_unwinder *unwinder, uint64_t address);
 
 /// How far the frame pointer lies above the stack pointer in a function's body, read from the instructions at its start.
 /// \returns false for a function that sets its frame up in another way than compilers usually do.

@@ -168,6 +168,14 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
         return (stackcap_outcome){STACKCAP_UNREADABLE, copy_error};
     stackcap_registers_unknown(&session->unwinder.registers, seen->program_counter, seen->stack_pointer);
     session->unwinder.registers_are_guessed = true;
+    session->sleeper = thread;
+    session->asleep = *seen;
     session->unwinder.copy.held_ns = 0;
     return (stackcap_outcome){STACKCAP_OK, 0};
+}
+
+bool stackcap_sleeps_on(const stackcap_session *session) {
+    stackcap_look again;
+    return stackcap_look_at(session->sleeper, &again).status == STACKCAP_OK && is_same_place(&session->asleep, &again) &&
+           !has_run(&session->asleep, &again);
 }

@@ -49,26 +49,44 @@ int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uin
     struct stackcap_copy *copy = &unwinder->copy;
     // The compiler may still count on "frame pointer saved at CFA − 16" behind the pop that took it: that is in the red zone.
     uint64_t start = stack_pointer - low < RED_ZONE ? low : stack_pointer - RED_ZONE;
-    uint64_t length = high - start < STACKCAP_MAX_COPY ? high - start : STACKCAP_MAX_COPY;
+    bool is_split = high - start > STACKCAP_MAX_COPY;
     copy->start = start;
     copy->high = high;
-    ssize_t count = stackcap_read_live(&unwinder->reader, start, copy->bytes, length);
+    copy->outer_length = 0;
+    ssize_t count = stackcap_read_live(&unwinder->reader, start, copy->bytes, is_split ? INNER_BYTES : high - start);
     copy->length = count < 0 ? 0 : (uint64_t)count;
     if (count < 0)
         return (int)-count;
+    if (is_split && count == INNER_BYTES &&
+        stackcap_read_live(&unwinder->reader, high - OUTER_BYTES, copy->bytes + INNER_BYTES, OUTER_BYTES) == OUTER_BYTES)
+        copy->outer_length = OUTER_BYTES;
     return start + copy->length > stack_pointer ? 0 : EFAULT;
+}
+
+/// Whether live memory reads as the bytes given.
+static bool holds(const stackcap_unwinder *unwinder, uint64_t address, const uint8_t *bytes, uint64_t size) {
+    uint8_t part[PAGE_SIZE];
+    for (uint64_t at = 0; at < size; at += sizeof part) {
+        size_t length = size - at < sizeof part ? size - at : sizeof part;
+        ssize_t count = stackcap_read_live(&unwinder->reader, address + at, part, length);
+        if (count != (ssize_t)length || memcmp(part, bytes + at, length) != 0)
+            return false;
+    }
+    return true;
 }
 
 bool stackcap_copy_holds(const stackcap_unwinder *unwinder) {
     const struct stackcap_copy *copy = &unwinder->copy;
-    uint8_t part[PAGE_SIZE];
-    for (uint64_t at = 0; at < copy->length; at += sizeof part) {
-        size_t length = copy->length - at < sizeof part ? copy->length - at : sizeof part;
-        ssize_t count = stackcap_read_live(&unwinder->reader, copy->start + at, part, length);
-        if (count != (ssize_t)length || memcmp(part, copy->bytes + at, length) != 0)
-            return false;
-    }
-    return copy->length > 0;
+    return copy->length > 0 && holds(unwinder, copy->start, copy->bytes, copy->length) &&
+           holds(unwinder, copy->high - copy->outer_length, copy->bytes + INNER_BYTES, copy->outer_length);
+}
+
+bool stackcap_middle_holds(const stackcap_unwinder *unwinder) {
+    const struct stackcap_copy *copy = &unwinder->copy;
+    uint64_t window = copy->length < OUTER_BYTES ? copy->length : OUTER_BYTES;
+    uint64_t at = copy->length - window;
+    return holds(unwinder, copy->start + at, copy->bytes + at, window) &&
+           holds(unwinder, copy->high - copy->outer_length, copy->bytes + INNER_BYTES, copy->outer_length);
 }
 
 /// Whether the whole of [address, address + length) lies in the range, without overflow.
@@ -78,6 +96,11 @@ static bool contains(uint64_t start, uint64_t size, uint64_t address, size_t len
 
 bool stackcap_in_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length) {
     return contains(unwinder->copy.start, unwinder->copy.length, address, length);
+}
+
+bool stackcap_in_outer_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length) {
+    const struct stackcap_copy *copy = &unwinder->copy;
+    return contains(copy->high - copy->outer_length, copy->outer_length, address, length);
 }
 
 // The page cache: the unwinder asks for a table byte by byte.
@@ -98,17 +121,8 @@ static const uint8_t *_Nullable cached_page(stackcap_unwinder *unwinder, uint64_
     return pages->slots[index].readable ? bytes : NULL;
 }
 
-bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length) {
-    const struct stackcap_copy *copy = &unwinder->copy;
-    if (stackcap_in_copy(unwinder, address, length)) {
-        memcpy(to, copy->bytes + (address - copy->start), length);
-        return true;
-    }
-    if (copy->high > copy->start && contains(copy->start, copy->high - copy->start, address, length)) {
-        unwinder->left_copy = true;  // The live stack is no answer: it may have moved on since.
-        return false;
-    }
-    for (uint8_t *out = to; length > 0;) {
+static bool peek_live(stackcap_unwinder *unwinder, uint64_t address, uint8_t *out, size_t length) {
+    while (length > 0) {
         uint64_t offset = address % PAGE_SIZE;
         size_t part = PAGE_SIZE - offset < length ? PAGE_SIZE - offset : length;
         const uint8_t *page = cached_page(unwinder, address - offset);
@@ -118,4 +132,31 @@ bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size
         out += part, address += part, length -= part;
     }
     return true;
+}
+
+/// What of the stack was not copied: the live stack is no answer, it may have moved on since. But the middle of a large one lies
+/// further out than all that was copied of its inner end, and if that has not changed, nothing has: stackcap_middle_holds.
+static bool peek_beyond_copy(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length) {
+    const struct stackcap_copy *copy = &unwinder->copy;
+    if (unwinder->reads_middle && copy->outer_length > 0 && address >= copy->start + copy->length) {
+        unwinder->read_middle = true;
+        return peek_live(unwinder, address, to, length);
+    }
+    unwinder->left_copy = true;
+    return false;
+}
+
+bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length) {
+    const struct stackcap_copy *copy = &unwinder->copy;
+    if (stackcap_in_copy(unwinder, address, length)) {
+        memcpy(to, copy->bytes + (address - copy->start), length);
+        return true;
+    }
+    if (stackcap_in_outer_copy(unwinder, address, length)) {
+        memcpy(to, copy->bytes + INNER_BYTES + (address - (copy->high - copy->outer_length)), length);
+        return true;
+    }
+    if (copy->high > copy->start && contains(copy->start, copy->high - copy->start, address, length))
+        return peek_beyond_copy(unwinder, address, to, length);
+    return peek_live(unwinder, address, to, length);
 }

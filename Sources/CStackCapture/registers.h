@@ -14,6 +14,8 @@ enum {
     REGISTER_FRAME_POINTER = 6,
     REGISTER_STACK_POINTER = 7,
     REGISTER_PROGRAM_COUNTER = 16,
+    KEPT_REGISTERS = 6,  ///< Those that a function hands back as it got them.
+    RETURN_ADDRESS_BYTES = 8,  ///< It lies directly within the caller's frame.
     RED_ZONE = 128,  ///< Below the stack pointer, and still the program's (System V ABI for x86-64, 3.2.2).
 };
 #else
@@ -29,6 +31,15 @@ void stackcap_registers_from_context(struct stackcap_registers *registers, const
 
 /// Registers of which only two are known. The others hold recognisable nonsense.
 void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t program_counter, uint64_t stack_pointer);
+
+/// Registers of which none is known, stack pointer included.
+void stackcap_registers_all_unknown(struct stackcap_registers *registers, uint64_t program_counter);
+
+/// Which unknown register an address was computed from, and what was added to it.
+int stackcap_unknown_origin(uint64_t address, int64_t *offset);
+
+/// The registers that a function hands back as it got them.
+extern const int stackcap_kept_registers[KEPT_REGISTERS];
 
 /// Whether an address was computed from one of the unknown registers.
 bool stackcap_is_unknown(uint64_t address);

@@ -17,12 +17,21 @@ extension CapturedStack {
         )
         let stack = unsafe CapturedStack(
             frames: frames.map(Frame.init),
+            leftOut: LeftOut(unwound),
             method: copied.method,
             truncation: Truncation(unwound.end),
             systemCall: copied.look.flatMap(SystemCall.init),
             cost: cost
         )
         return .success(stack)
+    }
+}
+
+extension CapturedStack.LeftOut {
+    /// Nil if nothing is.
+    init?(_ unwound: stackcap_unwound) {
+        guard unsafe unwound.left_out > 0 else { return nil }
+        self = unsafe Self(after: unwound.left_out_after, count: unwound.left_out)
     }
 }
 
@@ -47,7 +56,7 @@ extension CapturedStack.Truncation {
     fileprivate init?(_ end: stackcap_end) {
         switch end {
         case STACKCAP_END_COMPLETE: return nil
-        case STACKCAP_END_FRAME_LIMIT: self = .frameLimit
+        case STACKCAP_END_TIME_LIMIT: self = .timeLimit
         case STACKCAP_END_COPY_LIMIT: self = .copyLimit
         case STACKCAP_END_NO_TABLE: self = .noUnwindTable
         default: self = .badFrame

@@ -30,25 +30,6 @@ extension CaptureTests {
             #expect(stack.frames.dropFirst().allSatisfy { $0.found == .unwindTable })
         }
 
-        @Test("with more than 1,024 frames keeps the innermost, and says so")
-        func frameLimit() throws {
-            let stall = Stall(STALL_SPIN, depth: 3000)
-            defer { stall.finish() }
-            let stack = try capturer.capture(stall).get()
-            #expect(stack.frames.count == 1024)
-            #expect(stack.truncation == .frameLimit)
-        }
-
-        @Test("with more than 512 KiB of stack keeps the innermost part, and says so")
-        func copyLimit() throws {
-            let stall = Stall(STALL_SPIN, depth: -100)
-            defer { stall.finish() }
-            let stack = try capturer.capture(stall).get()
-            #expect(stack.truncation == .copyLimit)
-            #expect(stack.cost.bytesCopied == 512 << 10)
-            #expect(names(of: stack).starts(with: ["stall_in_spin", "stall_at", "stall_descend_widely"]))
-        }
-
         @Test("is complete in every capture, whatever it is doing", arguments: [STALL_ALLOCATE, STALL_ITERATE])
         func storms(kind: stall_kind) throws {
             let stall = Stall(kind, depth: 4)

@@ -16,10 +16,13 @@ extern "C" {
 
 #pragma clang assume_nonnull begin
 
-/// The most frames that one capture keeps.
+/// The most frames that one capture keeps: of a deeper stack, half of them from each end.
 #define STACKCAP_MAX_FRAMES 1024
-/// The most bytes of a stack that one capture copies, counted from its innermost end.
+/// The most bytes of a stack that one capture copies: of a larger one, all but 64 KiB from its innermost end.
 #define STACKCAP_MAX_COPY (512 * 1024)
+
+/// The longest that one capture's frames are walked. 100,000 frames of a recursion take about a tenth of it.
+#define STACKCAP_MAX_WALK_NS 100000000
 
 /// The buffers, the signal handler's request and the unwinder's state. One per signal number; see stackcap_open.
 typedef struct stackcap_session stackcap_session;
@@ -47,7 +50,7 @@ typedef struct stackcap_outcome {
 
 // Life
 
-/// Allocates everything a session will ever need (about 1.6 MiB, populated) and installs the handler with
+/// Allocates everything a session will ever need (about 1.7 MiB, populated) and installs the handler with
 /// SA_SIGINFO | SA_RESTART | SA_ONSTACK. Signals that are not this session's go to the handler that was there before.
 ///
 /// Allocates; may take libunwind's own locks. A session's memory is never freed, since a late signal may still look at it: a
@@ -130,8 +133,8 @@ typedef struct stackcap_frame {
 /// Why the unwinder stopped.
 typedef enum stackcap_end {
     STACKCAP_END_COMPLETE = 0,  ///< At the thread's first frame, by the unwind table's word.
-    STACKCAP_END_FRAME_LIMIT,   ///< STACKCAP_MAX_FRAMES.
-    STACKCAP_END_COPY_LIMIT,    ///< The stack goes on beyond what was copied.
+    STACKCAP_END_TIME_LIMIT,    ///< The stack goes on, but has been walked for long enough: STACKCAP_MAX_WALK_NS.
+    STACKCAP_END_COPY_LIMIT,    ///< The stack goes on beyond what was copied, and has changed there since.
     STACKCAP_END_NO_TABLE,      ///< Code without an unwind table, and no usable frame pointer.
     STACKCAP_END_BAD_FRAME,     ///< The next frame makes no sense: a damaged stack, or a wrong table.
 } stackcap_end;
@@ -140,6 +143,8 @@ typedef enum stackcap_end {
 typedef struct stackcap_unwound {
     const stackcap_frame *_Nullable frames;
     size_t count;
+    size_t left_out;       ///< Frames that are not among them, since there were more than STACKCAP_MAX_FRAMES.
+    size_t left_out_after; ///< They were between the first so many and the rest.
     stackcap_end end;
     int unwinder_error;  ///< libunwind's code (negative), 0 if none.
     uint64_t held_ns;    ///< Inside the signal handler; 0 for a blocked thread.

@@ -214,12 +214,38 @@ __attribute__((noinline)) static int64_t stall_in_doze(stall *s) {
     return 0;
 }
 
+__attribute__((noinline)) static int64_t swing_at_bottom(stall *s) {
+    struct timespec time = {0, 3000000};
+    (void)s;
+    return nanosleep(&time, NULL);
+}
+
+__attribute__((noinline)) static int64_t stall_swing_left(stall *s, int depth) {
+    volatile char frame[2048] = {0};
+    int64_t result = depth == 0 ? swing_at_bottom(s) : stall_swing_left(s, depth - 1);
+    return result + frame[depth & 15];
+}
+
+__attribute__((noinline)) static int64_t stall_swing_right(stall *s, int depth) {
+    volatile char frame[2048] = {0};
+    int64_t result = depth == 0 ? swing_at_bottom(s) : stall_swing_right(s, depth - 1);
+    return result - frame[depth & 15];
+}
+
+__attribute__((noinline)) static int64_t stall_in_swing(stall *s) {
+    int64_t result = 0;
+    for (; !s->released; s->rounds++)
+        result += s->rounds & 1 ? stall_swing_left(s, 400) : stall_swing_right(s, 400);
+    return result;
+}
+
 static int64_t (*const functions[])(stall *) = {
     [STALL_NANOSLEEP] = stall_in_nanosleep, [STALL_POLL] = stall_in_poll,         [STALL_EPOLL] = stall_in_epoll,
     [STALL_SEMAPHORE] = stall_in_semaphore, [STALL_RECEIVE] = stall_in_receive,   [STALL_READ] = stall_in_read,
     [STALL_LOCK] = stall_in_lock,           [STALL_FSYNC] = stall_in_fsync,       [STALL_SPIN] = stall_in_spin,
     [STALL_SPIN_MASKED] = stall_in_spin,    [STALL_ALLOCATE] = stall_in_allocate, [STALL_RELOAD] = stall_in_reload,
     [STALL_ITERATE] = stall_in_iterate,     [STALL_HOLD_LOADER] = stall_in_loader, [STALL_DOZE] = stall_in_doze,
+    [STALL_SWING] = stall_in_swing,
 };
 
 __attribute__((noinline)) static int64_t stall_at(stall *s) {
@@ -270,7 +296,12 @@ static stall *start(stall *s, void *(*body)(void *)) {
     require(pipe2(s->pipe, O_CLOEXEC) == 0);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_lock(&s->lock);
-    require(pthread_create(&s->handle, NULL, body, s) == 0);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (s->depth > 10000)
+        pthread_attr_setstacksize(&attributes, (size_t)s->depth * 256);
+    require(pthread_create(&s->handle, &attributes, body, s) == 0);
+    pthread_attr_destroy(&attributes);
     while (!atomic_load(&s->ready))
         sched_yield();
     return s;

@@ -25,6 +25,7 @@ typedef enum stall_kind {
     STALL_ITERATE,      ///< dl_iterate_phdr, over and over.
     STALL_HOLD_LOADER,  ///< Inside a dl_iterate_phdr callback, with the loader's lock.
     STALL_DOZE,         ///< Sleeps and wakes at changing depths; see stall_dozer_state.
+    STALL_SWING,        ///< Sleeps below 800 KiB of frames, goes back and comes again, by stall_swing_left and …_right in turn.
 } stall_kind;
 
 typedef struct stall stall;
