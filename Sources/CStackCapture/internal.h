@@ -29,16 +29,18 @@ struct stackcap_copy {
     uint64_t held_ns;  ///< What the thread was held for it.
 };
 
-/// Direct-mapped, one capture old at most: a module that is replaced at the same address must not leave its tables behind.
+/// Direct-mapped, one capture old at most: a module that is replaced at the same address must not leave its tables behind. What came
+/// with the program stays: stackcap_is_lasting.
 struct stackcap_page_cache {
     uint8_t *bytes;
     struct {
         uint64_t page;
-        uint64_t generation;
+        uint64_t generation;  ///< When it was read; LASTING if that does not matter.
         bool readable;
     } slots[PAGE_SLOTS];
     uint64_t generation;
 };
+#define LASTING UINT64_MAX
 
 /// How memory of a process, ours or another, is read without ever faulting.
 struct stackcap_reader {
@@ -98,7 +100,7 @@ typedef struct stackcap_unwinder {
     uint64_t first_unknown;  ///< The address computed from an unknown register that was used first, 0 for none.
     bool reads_middle;  ///< Between the two copied ends, memory is read as it is now.
     bool read_middle;   ///< … and was.
-    uint64_t deadline_ns;
+    uint64_t walk_until_ns;  ///< On the capturing thread's own clock.
     stackcap_frame *frames;  ///< The first half for the innermost, the second one a ring for the others: stackcap_frame_at.
     uint64_t trail;          ///< Of all frames: two walks that have the same went the same way.
     size_t frame_count;      ///< Also of those that fell out of the ring.
@@ -143,6 +145,9 @@ bool stackcap_handler_remove(struct stackcap_session *session);
 bool stackcap_handler_is_busy(const struct stackcap_session *session);
 
 // look.c
+
+/// Reads the thread's name, at most 15 bytes; empty if there is no such thread.
+void stackcap_thread_name(pid_t thread, char name[_Nonnull 16]);
 
 /// Whether the thread that was last copied without a signal has not run since.
 bool stackcap_sleeps_on(const stackcap_session *session);
@@ -210,6 +215,9 @@ void stackcap_walk_leave_cursor(stackcap_unwinder *unwinder, struct stackcap_wal
 stackcap_frame *stackcap_frame_at(const stackcap_unwinder *unwinder, size_t index);
 
 // rows.c
+
+/// Whether the address lies in a part that cannot be written of a module that came with this program, and so is never unloaded.
+bool stackcap_is_lasting(const stackcap_unwinder *unwinder, uint64_t address);
 
 /// Unwinds to the caller by a row that is known already: a twentieth of libunwind's time, which looks it up and reads it again.
 /// \returns false, with nothing changed, where there is none, or it leads nowhere: libunwind then has the word.

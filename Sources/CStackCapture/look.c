@@ -97,6 +97,15 @@ static stackcap_outcome read_status(pid_t thread, const char *name, int base, ui
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
+void stackcap_thread_name(pid_t thread, char name[16]) {
+    char text[32];
+    if (read_file(thread, "comm", text, sizeof text) != 0)
+        text[0] = 0;
+    text[strcspn(text, "\n")] = 0;
+    strncpy(name, text, 15);
+    name[15] = 0;
+}
+
 /// The clock of any thread of this process, by number: what pthread_getcpuclockid gives for a pthread_t, which we do not have.
 static clockid_t cpu_clock(pid_t thread) {
     enum { PER_THREAD = 4, SCHEDULER = 2 };

@@ -113,9 +113,11 @@ static const uint8_t *_Nullable cached_page(stackcap_unwinder *unwinder, uint64_
     struct stackcap_page_cache *pages = &unwinder->pages;
     size_t index = (size_t)(page / PAGE_SIZE * 2654435761u >> 7) % PAGE_SLOTS;
     uint8_t *bytes = pages->bytes + index * PAGE_SIZE;
-    if (pages->slots[index].page != page || pages->slots[index].generation != pages->generation) {
+    bool is_good = pages->slots[index].generation == pages->generation || pages->slots[index].generation == LASTING;
+    if (pages->slots[index].page != page || !is_good) {
+        bool is_lasting = stackcap_is_lasting(unwinder, page) && stackcap_is_lasting(unwinder, page + PAGE_SIZE - 1);
         pages->slots[index].page = page;
-        pages->slots[index].generation = pages->generation;
+        pages->slots[index].generation = is_lasting ? LASTING : pages->generation;
         pages->slots[index].readable = stackcap_read_live(&unwinder->reader, page, bytes, PAGE_SIZE) == PAGE_SIZE;
     }
     return pages->slots[index].readable ? bytes : NULL;

@@ -163,6 +163,8 @@ static stackcap_outcome take_answer(stackcap_session *session) {
     session->unwinder.registers = request->registers;
     session->unwinder.registers_are_guessed = false;
     stackcap_pages_forget(&session->unwinder.pages);
+    if (request->high == UINT64_MAX)
+        session->unwinder.copy.high = session->unwinder.copy.start + session->unwinder.copy.length;
     count_call_cut_short(session);
     return (stackcap_outcome){STACKCAP_OK, 0};
 }

@@ -14,26 +14,21 @@
 #include <string.h>
 #include <unistd.h>
 
-// Modules that came with the program.
+// Modules that came with the program: what of them cannot be written.
 
 static struct {
     uint64_t start, end;
-} lasting[256];
+} lasting[512];
 static size_t lasting_count;
 
 static int note_module(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size, (void)context;
-    uint64_t start = UINT64_MAX, end = 0;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
+    for (int i = 0; i < info->dlpi_phnum && lasting_count < sizeof lasting / sizeof *lasting; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        if (part->p_type != PT_LOAD)
+        if (part->p_type != PT_LOAD || (part->p_flags & PF_W))
             continue;
-        start = info->dlpi_addr + part->p_vaddr < start ? info->dlpi_addr + part->p_vaddr : start;
-        end = info->dlpi_addr + part->p_vaddr + part->p_memsz > end ? info->dlpi_addr + part->p_vaddr + part->p_memsz : end;
-    }
-    if (start < end && lasting_count < sizeof lasting / sizeof *lasting) {
-        lasting[lasting_count].start = start;
-        lasting[lasting_count++].end = end;
+        lasting[lasting_count].start = info->dlpi_addr + part->p_vaddr;
+        lasting[lasting_count++].end = info->dlpi_addr + part->p_vaddr + part->p_memsz;
     }
     return 0;
 }
@@ -49,7 +44,7 @@ __attribute__((constructor)) static void note_modules(void) {
         dl_iterate_phdr(note_module, NULL);
 }
 
-static bool is_lasting(const stackcap_unwinder *unwinder, uint64_t address) {
+bool stackcap_is_lasting(const stackcap_unwinder *unwinder, uint64_t address) {
     if (unwinder->reader.process != getpid())
         return false;
     for (size_t i = 0; i < lasting_count; i++)
@@ -112,7 +107,7 @@ void stackcap_row_watch(stackcap_unwinder *unwinder, struct stackcap_walk *walk,
     lesson->row = NULL;
     if (!is_good(unwinder, row, walk->lookup)) {
         *row = (struct stackcap_row){.address = walk->lookup, .state = ROW_SEEN};
-        row->walk = is_lasting(unwinder, walk->lookup) ? 0 : unwinder->rows.walk;
+        row->walk = stackcap_is_lasting(unwinder, walk->lookup) ? 0 : unwinder->rows.walk;
         return;
     }
     if (row->state != ROW_SEEN)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 #include <unwind.h>
 
 /// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so needs libunwind.so.8, which defines _Unwind_* as well, and the
@@ -127,8 +128,15 @@ static bool makes_sense(const stackcap_unwinder *unwinder, const struct stackcap
     return count == 1 ? walk->stack_pointer >= last : walk->stack_pointer > last;
 }
 
+/// Not by the wall: a thread that has to wait for a processor gets no further.
+static uint64_t own_time_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 static bool is_late(const stackcap_unwinder *unwinder) {
-    return unwinder->frame_count % 64 == 63 && stackcap_now_ns() > unwinder->deadline_ns;
+    return unwinder->frame_count % 256 == 255 && own_time_ns() > unwinder->walk_until_ns;
 }
 
 /// Takes the frame that the walk stands on. \returns false, with the reason in unwinder->end, where the stack stops here.
@@ -232,7 +240,7 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
 static bool walk_once(stackcap_unwinder *unwinder, bool reads_middle) {
     stackcap_pages_forget(&unwinder->pages);
     unwinder->reads_middle = reads_middle;
-    unwinder->deadline_ns = stackcap_now_ns() + STACKCAP_MAX_WALK_NS;
+    unwinder->walk_until_ns = own_time_ns() + STACKCAP_MAX_WALK_NS;
     return unwinder->registers_are_guessed ? stackcap_unwind_guessing(unwinder) : stackcap_unwind_from_registers(unwinder);
 }
 

@@ -7,6 +7,8 @@ import Glibc
     let handle: OpaquePointer
     let signal: Int32
     let target: Target
+    /// Knows the bounds of the stacks of all threads. Nil where the target knows its own.
+    var arena: UnsafeMutablePointer<stackcap_arena>?
     /// On `stackcap_now_ns`'s clock, as all times here.
     let deadline: UInt64
 
@@ -17,27 +19,46 @@ import Glibc
         var look: stackcap_look?
     }
 
+    /// What is known of the thread from earlier looks.
+    struct Sight {
+        var look = stackcap_look()
+        /// When it was first seen running.
+        var before: stackcap_progress?
+        /// Whether it runs, and may be about to sleep: it has to be given time.
+        var isUndecided = false
+    }
+
     /// Looks and copies until a copy holds or the time is up. Allocates nothing.
     func copy() -> Result<Copied, CaptureError> {
-        var look = stackcap_look()
-        var before: stackcap_progress?
+        var sight = Sight()
         repeat {
-            let outcome = unsafe stackcap_look_at(target.threadID, &look)
-            if let error = CaptureError(outcome) { return .failure(error) }
-            if look.state != STACKCAP_STATE_RUNNING {
-                if let result = unsafe copyBlocked(look) { return result }
-            } else if let result = unsafe copyRunning(since: &before) {
-                return result
-            }
+            if let result = unsafe copyOnce(&sight) { return result }
+            if sight.isUndecided { unsafe Self.pause() }
         } while unsafe stackcap_now_ns() < deadline
+        return unsafe .failure(Self.failure(afterDeadlineOf: sight))
+    }
+
+    static func failure(afterDeadlineOf sight: Sight) -> CaptureError {
         // To run the handler it would have needed a processor, and it has not had one.
-        return .failure(CaptureError(look.state == STACKCAP_STATE_RUNNING ? .notDelivered : .threadKeptMoving))
+        CaptureError(sight.look.state == STACKCAP_STATE_RUNNING ? .notDelivered : .threadKeptMoving)
+    }
+
+    /// - Returns: nil if it has to be tried again.
+    func copyOnce(_ sight: inout Sight) -> Result<Copied, CaptureError>? {
+        let outcome = unsafe stackcap_look_at(target.threadID, &sight.look)
+        sight.isUndecided = false
+        if let error = CaptureError(outcome) { return .failure(error) }
+        guard sight.look.state == STACKCAP_STATE_RUNNING else { return unsafe copyBlocked(sight.look) }
+        return unsafe copyRunning(&sight)
     }
 
     /// - Returns: nil if the thread ran meanwhile.
     private func copyBlocked(_ look: stackcap_look) -> Result<Copied, CaptureError>? {
+        guard let bounds = unsafe bounds(at: look.stack_pointer) else {
+            return .failure(CaptureError(.stackOutOfBounds))
+        }
         let outcome = unsafe withUnsafePointer(to: look) { look in
-            unsafe stackcap_copy_blocked(handle, target.threadID, target.low, target.high, look)
+            unsafe stackcap_copy_blocked(handle, target.threadID, bounds.low, bounds.high, look)
         }
         if let error = CaptureError(outcome) { return .failure(error) }
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .quiet, look: look))
@@ -46,18 +67,19 @@ import Glibc
     /// Signals the thread only if it is computing. One that comes by between two sleeps would too often be in the next one when the
     /// signal arrives, and be cut short; one that has been woken and waits for a processor is still in its call.
     ///
-    /// - Parameter before: when it was first seen like this.
     /// - Returns: nil if the thread sleeps, or may be about to.
-    private func copyRunning(since before: inout stackcap_progress?) -> Result<Copied, CaptureError>? {
+    private func copyRunning(_ sight: inout Sight) -> Result<Copied, CaptureError>? {
         var now = stackcap_progress()
         let read = unsafe stackcap_read_progress(target.threadID, &now)
         if let error = CaptureError(read) { return .failure(error) }
-        guard unsafe isComputing(now, since: before) else {
-            if before?.sleeps != now.sleeps { before = now }
-            unsafe pause()
+        guard unsafe isComputing(now, since: sight.before) else {
+            if sight.before?.sleeps != now.sleeps { sight.before = now }
+            sight.isUndecided = true
             return nil
         }
-        let outcome = unsafe stackcap_copy_running(handle, target.threadID, target.low, target.high, deadline)
+        let (low, high) = unsafe arena == nil ? (target.low, target.high) : (0, .max)
+        let outcome = unsafe stackcap_copy_running(handle, target.threadID, low, high, deadline)
+        if let arena = unsafe arena, outcome.status == STACKCAP_OK { unsafe stackcap_arena_bound_copy(arena, handle) }
         if let error = CaptureError(outcome) { return .failure(unsafe explained(error)) }
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .signal))
     }
@@ -75,8 +97,15 @@ import Glibc
         return isBlocked ? CaptureError(.signalBlocked) : error
     }
 
+    private func bounds(at stackPointer: UInt64) -> (low: UInt64, high: UInt64)? {
+        guard let arena = unsafe arena else { return unsafe (target.low, target.high) }
+        var low: UInt64 = 0
+        var high: UInt64 = 0
+        return unsafe stackcap_arena_bounds(arena, stackPointer, &low, &high) ? (low, high) : nil
+    }
+
     /// Long enough for a thread on its way to sleep to get there.
-    private func pause() {
+    static func pause() {
         var time = timespec(tv_sec: 0, tv_nsec: 30_000)
         unsafe nanosleep(&time, nil)
     }

@@ -36,7 +36,7 @@ extension CapturedStack.LeftOut {
 }
 
 extension CapturedStack.Frame {
-    fileprivate init(_ frame: stackcap_frame) {
+    init(_ frame: stackcap_frame) {
         self.init(address: UInt(frame.address), found: Found(frame.found))
     }
 }
@@ -53,7 +53,7 @@ extension CapturedStack.Frame.Found {
 }
 
 extension CapturedStack.Truncation {
-    fileprivate init?(_ end: stackcap_end) {
+    init?(_ end: stackcap_end) {
         switch end {
         case STACKCAP_END_COMPLETE: return nil
         case STACKCAP_END_TIME_LIMIT: self = .timeLimit
@@ -66,7 +66,7 @@ extension CapturedStack.Truncation {
 
 extension SystemCall {
     /// Nil for a thread that sleeps outside a system call.
-    fileprivate init?(_ look: stackcap_look) {
+    init?(_ look: stackcap_look) {
         guard look.state == STACKCAP_STATE_CALLING else { return nil }
         let arguments = look.arguments
         self.init(

@@ -37,7 +37,7 @@ public struct CapturedStack: Sendable {
 
     /// Why the outer frames are missing.
     public enum Truncation: Sendable, Hashable {
-        /// There are so many frames that walking them took a tenth of a second.
+        /// There are so many frames that walking them took a fifth of a second.
         case timeLimit
         /// The frames take up more than 512 KiB and changed meanwhile, or the rest of the stack could not be read.
         case copyLimit

@@ -48,6 +48,22 @@ public final class StackCapturer: Sendable {
         }
     }
 
+    /// Takes the stacks of all threads of this process but the calling one, one after another, and merges equal ones. Their bounds are
+    /// found in `/proc/self/maps`, so no thread has to be known beforehand. 500 sleeping threads take a few hundredths of a second.
+    ///
+    /// Nothing is allocated until all stacks are safe: any of the threads may hold malloc's lock. Sleeping threads come first and
+    /// notice nothing; running ones get a signal each, and have 10 ms to answer.
+    ///
+    /// - Parameters:
+    ///   - excluded: threads to leave out, the caller's own kind for example.
+    ///   - time: for all of it. What is not taken by then is among the missing, with a reason.
+    public func captureAll(
+        except excluded: Set<Int32> = [],
+        within time: Duration = .milliseconds(200)
+    ) -> Result<ThreadStacks, CaptureError> {
+        session.withLock { $0.captureAll(except: excluded, within: time) }
+    }
+
     /// Puts the previous signal handler back, if the capturer's is still the one installed. Captures then fail with `invalidated`.
     /// What a late signal could touch stays allocated, and is used again by the next capturer with this signal.
     public func invalidate() {

@@ -30,6 +30,23 @@ extension CaptureTests {
             #expect(stack.frames.dropFirst().allSatisfy { $0.found == .unwindTable })
         }
 
+        @Test("below code without an unwind table is followed by frame pointers, and only those frames say so")
+        func frameSources() throws {
+            for (kind, leaf) in [(STALL_BARE_SPIN, "stall_in_spin"), (STALL_BARE_READ, "stall_in_read")] {
+                let stall = Stall(kind, depth: 2)
+                defer { stall.finish() }
+                let stack = try kind == STALL_BARE_READ ? capturer.captureBlocked(stall) : capturer.capture(stall).get()
+                let names = names(of: stack)
+                #expect(stack.isComplete)
+                let at = try #require(names.firstIndex(of: leaf))
+                #expect(names[(at + 1)...].starts(with: ["?", "call_through_bare_code"]), "\(names)")
+                #expect(stack.frames[at + 2].found == .framePointer)
+                #expect(stack.frames.count { $0.found == .framePointer } == 1)
+                #expect(stack.frames[(at + 3)...].allSatisfy { $0.found == .unwindTable })
+                #expect(names.count { $0 == "stall_descend" } == 3)
+            }
+        }
+
         @Test("is complete in every capture, whatever it is doing", arguments: [STALL_ALLOCATE, STALL_ITERATE])
         func storms(kind: stall_kind) throws {
             let stall = Stall(kind, depth: 4)

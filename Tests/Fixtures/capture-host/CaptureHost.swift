@@ -8,6 +8,7 @@ import Synchronization
 @main
 struct CaptureHost {
     static func main() async {
+        if let subcommand = CommandLine.arguments.dropFirst().first.flatMap(AllThreads.init) { return subcommand.run() }
         guard let scenario = CommandLine.arguments.dropFirst().first.flatMap(Scenario.init) else {
             print("usage: capture-host \(Scenario.allCases.map(\.rawValue).joined(separator: "|"))")
             exit(64)
