@@ -35,12 +35,14 @@ import Glibc
             if let result = unsafe copyOnce(&sight) { return result }
             if sight.isUndecided { unsafe Self.pause() }
         } while unsafe stackcap_now_ns() < deadline
-        return unsafe .failure(Self.failure(afterDeadlineOf: sight))
+        return unsafe .failure(failure(afterDeadlineOf: sight))
     }
 
-    static func failure(afterDeadlineOf sight: Sight) -> CaptureError {
+    /// Why there is no copy when the time is up.
+    func failure(afterDeadlineOf sight: Sight) -> CaptureError {
         // To run the handler it would have needed a processor, and it has not had one.
-        CaptureError(sight.look.state == STACKCAP_STATE_RUNNING ? .notDelivered : .threadKeptMoving)
+        sight.look.state == STACKCAP_STATE_RUNNING
+            ? unsafe explained(CaptureError(.notDelivered)) : CaptureError(.threadKeptMoving)
     }
 
     /// - Returns: nil if it has to be tried again.

@@ -80,14 +80,18 @@ import Glibc
         unsafe max(10_000_000, (deadline - now) / UInt64(max(threads, 1)))
     }
 
-    private func take(_ index: Int, until end: UInt64) {
-        let attempt = unsafe Attempt(
+    private func attempt(_ index: Int, until end: UInt64) -> Attempt {
+        unsafe Attempt(
             handle: handle,
             signal: signal,
             target: Target(threadID: arena.pointee.threads[index], stack: 0..<0),
             arena: arena,
             deadline: min(deadline, end)
         )
+    }
+
+    private func take(_ index: Int, until end: UInt64) {
+        let attempt = unsafe attempt(index, until: end)
         unsafe stackcap_arena_read_name(arena, index)
         switch unsafe attempt.copyOnce(&entries[index].sight) {
         case nil: return
@@ -115,7 +119,9 @@ import Glibc
             guard case .pending = unsafe entries[index].outcome else { continue }
             let sight = unsafe entries[index].sight
             let wasSeen = sight.look.state != STACKCAP_STATE_UNKNOWN
-            let error = unsafe wasSeen ? Attempt.failure(afterDeadlineOf: sight) : CaptureError(.notReached)
+            let error =
+                unsafe wasSeen
+                ? attempt(index, until: deadline).failure(afterDeadlineOf: sight) : CaptureError(.notReached)
             unsafe entries[index].outcome = .failed(error)
         }
     }

@@ -120,6 +120,7 @@ extension StallReport.Stack {
             method: capture.method == .quiet ? .quiet : .signal,
             complete: capture.isComplete,
             frames: frames.indices.map { .init(frames[$0], found: capture.frames[$0].found, own: own[$0]) },
+            leftOut: capture.leftOut.map { .init(after: $0.after, count: $0.count) },
             error: capture.truncation?.sentence
         )
     }

@@ -8,7 +8,7 @@
         var showsAllFrames = false
 
         /// Most frames printed of one stack.
-        static let limit = 1000
+        static let limit = 1024
 
         var lines: [StyledText] {
             [header] + parts.map(line) + notes
@@ -20,6 +20,8 @@
             case folded(Int)
             /// Frames beyond the limit.
             case cut(Int)
+            /// Frames that the report does not have.
+            case leftOut(Int)
         }
 
         /// What is shown: own frames, what each of them called, and the innermost; with none of its own, the first ten.
@@ -30,7 +32,9 @@
             var parts: [Part] = []
             var index = 0
             while index < min(shown.count, Self.limit) {
-                let hidden = shown[index...].prefix { !$0 }.count
+                if let gap = stack.leftOut, gap.after == index { parts.append(.leftOut(gap.count)) }
+                let end = stack.leftOut.map { $0.after > index ? min($0.after, shown.count) : shown.count } ?? shown.count
+                let hidden = shown[index..<end].prefix { !$0 }.count
                 if hidden > 1 {
                     parts.append(.folded(hidden))
                     index += hidden
@@ -66,12 +70,22 @@
             switch part {
             case .folded(let count): return "       \("… \(count) library frames (--full shows them)", .dim)"
             case .cut(let count): return "       \("… \(count) more frames (--format json shows them)", .dim)"
+            case .leftOut(let count): return "       \("… \(Self.grouped(count)) frames left out …", .dim)"
             case .frame(let index):
                 let frame = stack.frames[index]
                 let number = StyledText(String(repeating: " ", count: max(0, 4 - "\(index)".count)) + "\(index)")
                 let mark: StyledText = frame.own ? "\("▶", .bold)" : " "
                 let name = StyledText(Self.name(of: frame), frame.own ? .bold : nil)
                 return "  \(mark)\(number)  \(name)\(Self.offset(of: frame))  \(moduleName(of: frame), .dim)"
+            }
+        }
+
+        /// With a comma before each three digits: 98,976.
+        private static func grouped(_ count: Int) -> String {
+            let digits = Array(String(count))
+            return digits.indices.reduce(into: "") { text, index in
+                if index > 0 && (digits.count - index).isMultiple(of: 3) { text.append(",") }
+                text.append(digits[index])
             }
         }
 
