@@ -7,7 +7,7 @@ import Synchronization
 /// A thread that sleeps in the kernel is copied from outside and gets no signal, so no sleep or timed wait is cut short. A thread
 /// that runs gets a signal and copies its own stack in the handler. Either way the thread is let go before the copy is unwound.
 ///
-/// One capturer per process is the usual thing, made before the first stall: it takes about 1.6 MiB and a signal number.
+/// One capturer per process is the usual thing, made before the first stall: it takes about 1.7 MiB and a signal number.
 public final class StackCapturer: Sendable {
     /// Serialises captures: buffers and the signal's request are one of each.
     private let session: Mutex<Session>
