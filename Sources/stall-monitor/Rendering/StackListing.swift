@@ -33,8 +33,8 @@
             var index = 0
             while index < min(shown.count, Self.limit) {
                 if let gap = stack.leftOut, gap.after == index { parts.append(.leftOut(gap.count)) }
-                let end = stack.leftOut.map { $0.after > index ? min($0.after, shown.count) : shown.count } ?? shown.count
-                let hidden = shown[index..<end].prefix { !$0 }.count
+                let end = [stack.leftOut?.after ?? 0, shown.count].first { $0 > index } ?? shown.count
+                let hidden = shown[index..<min(end, shown.count)].prefix { !$0 }.count
                 if hidden > 1 {
                     parts.append(.folded(hidden))
                     index += hidden
