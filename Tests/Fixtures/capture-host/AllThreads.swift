@@ -19,6 +19,7 @@ enum AllThreads: String {
     }
 
     private static func measure(_ capturer: StackCapturer) {
+        for depth in [60, 1000, 100_000] { measureOne(capturer, depth: depth) }
         for index in 0..<500 { _ = unsafe stall_start(STALL_LOCK, Int32(index % 10 * 5), 0, nil) }
         usleep(300_000)
         var times: [Duration] = []
@@ -39,6 +40,22 @@ enum AllThreads: String {
         times.sort()
         cpu.sort()
         print("MEDIAN \(times[25]), least \(times[0]), most \(times[49]); on a processor \(cpu[25])")
+    }
+
+    /// One running thread, ten times: the least, since others want the processor, too.
+    private static func measureOne(_ capturer: StackCapturer, depth: Int) {
+        let stall = unsafe stall_start(STALL_SPIN, Int32(depth), 0, nil)
+        let (thread, low, high) = unsafe (stall_thread(stall), stall_stack_low(stall), stall_stack_high(stall))
+        let costs = (0..<10).compactMap { _ in
+            try? capturer.capture(threadID: thread, stack: UInt(low)..<UInt(high)).get().cost
+        }
+        _ = unsafe stall_finish(stall)
+        guard let held = costs.map(\.heldNanoseconds).min(), let unwind = costs.map(\.unwindNanoseconds).min() else {
+            return
+        }
+        print(
+            "ONE of \(depth) frames: held \(held) ns, unwound in \(unwind) ns; at first \(costs[0].unwindNanoseconds) ns"
+        )
     }
 
     /// Nanoseconds that the calling thread has had on a processor.
