@@ -5,7 +5,7 @@
 #define CALLOUT(name)                                                                     \
     __attribute__((noinline)) void name(run_loop_callout call, void *context) {           \
         call(context);                                                                    \
-        __asm__ volatile("nop # " #name ::: "memory");                                    \
+        __asm__ volatile("nop /* " #name " */" ::: "memory");                             \
     }
 
 CALLOUT(event_run_loop_is_calling_out_to_an_observer)

@@ -23,12 +23,13 @@ static int class_of_record(stackcap_unwinder *unwinder, uint64_t at, uint64_t fu
     if (at % 16 != 0 || !stackcap_in_copy(unwinder, at, sizeof record))
         return CALL_NONE;
     memcpy(record, unwinder->copy.bytes + (at - unwinder->copy.start), sizeof record);
-    if (is_searched && !stackcap_in_module(unwinder, record[1]))
+    uint64_t return_address = stackcap_plain_return_address(record[1]);
+    if (is_searched && !stackcap_in_module(unwinder, return_address))
         return CALL_NONE;
     // No call leads to a signal's handler; it may be any function.
-    if (stackcap_is_signal_return(unwinder, record[1]))
+    if (stackcap_is_signal_return(unwinder, return_address))
         return CALL_INDIRECT;
-    return stackcap_call_before(unwinder, record[1], function);
+    return stackcap_call_before(unwinder, return_address, function);
 }
 
 static void add(struct candidates *found, uint64_t frame_pointer) {
@@ -92,6 +93,8 @@ static bool settle(stackcap_unwinder *unwinder, size_t stuck_count) {
 
 bool stackcap_unwind_guessing(stackcap_unwinder *unwinder) {
     bool found = stackcap_unwind_from_registers(unwinder);
+    if (found && !is_settled(unwinder) && unwinder->frame_count == 1)
+        stackcap_guess_return_address(unwinder);
     for (int round = 0; found && round < MAX_ROUNDS && !is_settled(unwinder); round++) {
         size_t stuck = unwinder->frame_count;
         if (!settle(unwinder, stuck))
@@ -99,5 +102,7 @@ bool stackcap_unwind_guessing(stackcap_unwinder *unwinder) {
         if (unwinder->frame_count > stuck && stuck < STACKCAP_MAX_FRAMES / 2)
             stackcap_frame_at(unwinder, stuck)->found = STACKCAP_FOUND_SCAN;
     }
+    unwinder->gap_record = 0;
+    unwinder->return_found = 0;
     return found;
 }

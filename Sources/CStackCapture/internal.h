@@ -91,6 +91,11 @@ typedef struct stackcap_unwinder {
     struct stackcap_registers registers;  ///< Where the walk starts.
     bool registers_are_guessed;           ///< Only program counter and stack pointer are known.
     struct stackcap_rows rows;
+    struct stackcap_registers resumed;    ///< Where it went on behind code without an unwind table.
+    bool is_resumed;
+    stackcap_found return_found;  ///< How the second frame was found, if that is known better than by the walk; else 0.
+    uint64_t gap_record;  ///< The frame record to go on from where the return address is unknown, or 0.
+    int address_bias;  ///< To be added to the cursor's address: see stackcap_step.
 
     unw_addr_space_t space;
     bool lacked_table;  ///< Since last cleared: an address had no unwind table.
@@ -245,6 +250,13 @@ int stackcap_call_before(stackcap_unwinder *unwinder, uint64_t return_address, u
 
 /// Whether a signal's handler returns to this address: the frame further out was interrupted, it did not call.
 bool stackcap_is_signal_return(stackcap_unwinder *unwinder, uint64_t address);
+/// One step of the cursor to the caller: unw_step, and where that has no unwind table, the frame pointer. \returns as unw_step does.
+int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor);
+
+/// Finds out where the innermost function returns to, where that is in a register that is unknown: a frame record leads to the
+/// caller's caller, the call there to the caller, and the calls in the caller to the place. Unwinds from the registers it found.
+/// Leaves the registers as they were if nothing fits.
+void stackcap_guess_return_address(stackcap_unwinder *unwinder);
 
 /// How far the frame pointer lies above the stack pointer in a function's body, read from the instructions at its start.
 /// \returns false for a function that sets its frame up in another way than compilers usually do.

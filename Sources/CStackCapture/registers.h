@@ -1,5 +1,5 @@
 /// The register file of the architecture we are built for, and everything else that differs between architectures.
-/// One implementation per architecture: registers_x86_64.c.
+/// One implementation per architecture: the files *_x86_64.c and *_aarch64.c.
 #pragma once
 
 #include <stdbool.h>
@@ -14,12 +14,27 @@ enum {
     REGISTER_FRAME_POINTER = 6,
     REGISTER_STACK_POINTER = 7,
     REGISTER_PROGRAM_COUNTER = 16,
+    ROWS_ARE_LEARNT = 1,  ///< See rows.c.
     KEPT_REGISTERS = 6,  ///< Those that a function hands back as it got them.
     RETURN_ADDRESS_BYTES = 8,  ///< It lies directly within the caller's frame.
     RED_ZONE = 128,  ///< Below the stack pointer, and still the program's (System V ABI for x86-64, 3.2.2).
+    SYSTEM_CALL_LENGTH = 2,
+};
+#elif defined(__aarch64__)
+enum {
+    REGISTER_COUNT = 33,  ///< In libunwind's (DWARF's) order: x0 to x30, the stack pointer, and the program counter, which DWARF lacks.
+    REGISTER_FRAME_POINTER = 29,
+    REGISTER_RETURN_ADDRESS = 30,
+    ROWS_ARE_LEARNT = 0,  ///< Not yet: a return address may be in a register.
+    KEPT_REGISTERS = 1,
+    RETURN_ADDRESS_BYTES = 8,
+    REGISTER_STACK_POINTER = 31,
+    REGISTER_PROGRAM_COUNTER = 32,
+    RED_ZONE = 0,  ///< Nothing below the stack pointer is the program's (AAPCS64, 6.4.5.1).
+    SYSTEM_CALL_LENGTH = 4,
 };
 #else
-#error "Stack capture knows x86-64 only, so far."
+#error "Stack capture knows x86-64 and aarch64 only."
 #endif
 
 struct stackcap_registers {
@@ -47,7 +62,11 @@ bool stackcap_is_unknown(uint64_t address);
 /// A saved frame pointer without the bit that marks a Swift async frame (-swift-async-frame-pointer=always).
 uint64_t stackcap_plain_frame_pointer(uint64_t value);
 
-/// The system call's result if the context was taken directly behind one. `before` are the two bytes before the program counter.
-bool stackcap_returned_from_call(const struct stackcap_registers *registers, const uint8_t before[_Nonnull 2], int64_t *result);
+/// A saved return address without the signature that the code may have put into its upper bits (Armv8.3 pointer authentication).
+uint64_t stackcap_plain_return_address(uint64_t value);
+
+/// The system call's result if the context was taken directly behind one. `before` is what stands before the program counter.
+bool stackcap_returned_from_call(const struct stackcap_registers *registers,
+                                 const uint8_t before[_Nonnull SYSTEM_CALL_LENGTH], int64_t *result);
 
 #pragma clang assume_nonnull end

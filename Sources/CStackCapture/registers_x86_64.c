@@ -56,7 +56,11 @@ uint64_t stackcap_plain_frame_pointer(uint64_t value) {
     return value & ~(UINT64_C(1) << 60);
 }
 
-bool stackcap_returned_from_call(const struct stackcap_registers *registers, const uint8_t before[2], int64_t *result) {
+uint64_t stackcap_plain_return_address(uint64_t value) {
+    return value;
+}
+
+bool stackcap_returned_from_call(const struct stackcap_registers *registers, const uint8_t before[SYSTEM_CALL_LENGTH], int64_t *result) {
     if (before[0] != 0x0f || before[1] != 0x05)  // syscall
         return false;
     *result = (int64_t)registers->value[UNW_X86_64_RAX];
@@ -160,6 +164,15 @@ bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t funct
         return false;
     *distance = sum_frame(at + sizeof start, code + sizeof code);
     return true;
+}
+
+int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
+    (void)unwinder;
+    return unw_step(cursor);  // falls back to the frame pointer by itself
+}
+
+void stackcap_guess_return_address(stackcap_unwinder *unwinder) {
+    (void)unwinder;  // it is never in a register alone
 }
 
 #endif

@@ -146,7 +146,7 @@ static bool wait_until(struct stackcap_request *request, uint64_t deadline_ns) {
 /// A call that returned EINTR right where our signal struck was cut short by it. It happens to a thread that entered the call
 /// between our last look and the signal.
 static void count_call_cut_short(stackcap_session *session) {
-    uint8_t before[2];
+    uint8_t before[SYSTEM_CALL_LENGTH];
     int64_t result;
     uint64_t program_counter = session->unwinder.registers.value[REGISTER_PROGRAM_COUNTER];
     if (stackcap_peek(&session->unwinder, program_counter - sizeof before, before, sizeof before) &&

@@ -105,6 +105,8 @@ static uint64_t saved_at(unw_cursor_t *cursor, int kept) {
 void stackcap_row_watch(stackcap_unwinder *unwinder, struct stackcap_walk *walk, struct stackcap_lesson *lesson) {
     struct stackcap_row *row = slot_of(unwinder, walk->lookup);
     lesson->row = NULL;
+    if (!ROWS_ARE_LEARNT)
+        return;
     if (!is_good(unwinder, row, walk->lookup)) {
         *row = (struct stackcap_row){.address = walk->lookup, .state = ROW_SEEN};
         row->walk = stackcap_is_lasting(unwinder, walk->lookup) ? 0 : unwinder->rows.walk;

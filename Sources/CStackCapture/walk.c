@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unwind.h>
 
-/// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so needs libunwind.so.8, which defines _Unwind_* as well, and the
+/// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so (or -aarch64) needs libunwind.so.8, which defines _Unwind_* as well, and the
 /// dynamic linker takes the first definition it meets, breadth first. Linkers drop a library that nothing refers to; this reference
 /// makes the program need libgcc_s.so.1 itself, one level above libunwind.so.8.
 __attribute__((used, retain)) static _Unwind_Reason_Code (*const exceptions_stay_with_libgcc)(struct _Unwind_Exception *) =
@@ -31,6 +31,8 @@ bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t 
     uint64_t plain = stackcap_plain_frame_pointer(*value);
     if (plain >= unwinder->copy.start && plain < unwinder->copy.high)
         *value = plain;
+    else if (stackcap_in_copy(unwinder, address, sizeof *value) || stackcap_in_outer_copy(unwinder, address, sizeof *value))
+        *value = stackcap_plain_return_address(*value);
     return true;
 }
 
@@ -44,7 +46,7 @@ static int access_register(unw_addr_space_t space, unw_regnum_t number, unw_word
     const stackcap_unwinder *unwinder = argument;
     if (write || number < 0 || number >= REGISTER_COUNT)
         return -UNW_EBADREG;
-    *value = unwinder->current->value[number];
+    *value = unwinder->is_resumed ? unwinder->resumed.value[number] : unwinder->current->value[number];
     return 0;
 }
 
@@ -115,17 +117,20 @@ static void add_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *w
     stackcap_found found = unwinder->frame_count == 0 ? STACKCAP_FOUND_REGISTER
                            : unwinder->lacked_table   ? STACKCAP_FOUND_FRAME_POINTER
                                                      : STACKCAP_FOUND_TABLE;
+    if (unwinder->frame_count == 1 && unwinder->return_found)
+        found = unwinder->return_found;
     unwinder->trail = (unwinder->trail ^ walk->address) * 0x9e3779b97f4a7c15 ^ walk->stack_pointer;
     *stackcap_frame_at(unwinder, unwinder->frame_count++) = (stackcap_frame){walk->address, walk->stack_pointer, found};
 }
 
-/// A caller's frame lies further out. Only the innermost function may have none of its own.
+/// A caller's frame lies further out. Some functions have none of their own.
 static bool makes_sense(const stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
     size_t count = unwinder->frame_count;
     if (count == 0)
         return true;
-    uint64_t last = stackcap_frame_at(unwinder, count - 1)->stack_pointer;
-    return count == 1 ? walk->stack_pointer >= last : walk->stack_pointer > last;
+    const stackcap_frame *last = stackcap_frame_at(unwinder, count - 1);
+    return walk->stack_pointer > last->stack_pointer ||
+           (walk->stack_pointer == last->stack_pointer && (count == 1 || walk->address != last->address));
 }
 
 /// Not by the wall: a thread that has to wait for a processor gets no further.
@@ -143,7 +148,10 @@ static bool is_late(const stackcap_unwinder *unwinder) {
 static bool take_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
     if (walk->address == 0)
         unwinder->end = judge_end(unwinder, 0);
-    else if (!makes_sense(unwinder, walk))
+    else if (stackcap_is_unknown(walk->address)) {
+        unwinder->met_unknown = true;
+        unwinder->end = STACKCAP_END_BAD_FRAME;
+    } else if (!makes_sense(unwinder, walk))
         unwinder->end = STACKCAP_END_BAD_FRAME;
     else if (is_late(unwinder))
         unwinder->end = STACKCAP_END_TIME_LIMIT;
@@ -188,11 +196,12 @@ static int step_by_libunwind(stackcap_unwinder *unwinder, struct stackcap_walk *
     bool was_interrupted = stackcap_is_signal_return(unwinder, walk->address);
     stackcap_row_watch(unwinder, walk, &lesson);
     unwinder->lacked_table = unwinder->left_copy = false;
-    result = unw_step(&walk->cursor);
+    result = stackcap_step(unwinder, &walk->cursor);
     if (result <= 0)
         return result;
     unw_get_reg(&walk->cursor, UNW_REG_IP, &walk->address);
     unw_get_reg(&walk->cursor, UNW_REG_SP, &walk->stack_pointer);
+    walk->address += (uint64_t)unwinder->address_bias;
     walk->in_registers = false;
     walk->lookup = was_interrupted ? walk->address : walk->address - 1;
     if (lesson.row && !was_interrupted && !unwinder->lacked_table)
@@ -206,6 +215,8 @@ static struct stackcap_walk begin(stackcap_unwinder *unwinder) {
     unwinder->lacked_table = false;
     unwinder->left_copy = false;
     unwinder->read_middle = false;
+    unwinder->is_resumed = false;
+    unwinder->address_bias = 0;
     unwinder->trail = 0;
     uint64_t address = unwinder->registers.value[REGISTER_PROGRAM_COUNTER];
     return (struct stackcap_walk){

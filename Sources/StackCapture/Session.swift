@@ -1,6 +1,12 @@
 import CStackCapture
 import Glibc
 
+#if arch(x86_64)
+    import CStackCapture.Unwind_x86_64
+#elseif arch(arm64)
+    import CStackCapture.Unwind_aarch64
+#endif
+
 /// The thread to capture.
 struct Target {
     var threadID: Int32

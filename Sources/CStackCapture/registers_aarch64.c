@@ -1,0 +1,78 @@
+#if defined(__aarch64__)
+
+#include "internal.h"
+
+#include <string.h>
+
+_Static_assert(REGISTER_FRAME_POINTER == UNW_AARCH64_X29 && REGISTER_RETURN_ADDRESS == UNW_AARCH64_X30 &&
+                   REGISTER_STACK_POINTER == UNW_AARCH64_SP && REGISTER_PROGRAM_COUNTER == UNW_AARCH64_PC,
+               "our order of registers is libunwind's");
+
+void stackcap_registers_from_context(struct stackcap_registers *registers, const ucontext_t *context) {
+    for (int i = 0; i <= REGISTER_RETURN_ADDRESS; i++)
+        registers->value[i] = context->uc_mcontext.regs[i];
+    registers->value[REGISTER_RETURN_ADDRESS] = stackcap_plain_return_address(context->uc_mcontext.regs[30]);
+    registers->value[REGISTER_STACK_POINTER] = context->uc_mcontext.sp;
+    registers->value[REGISTER_PROGRAM_COUNTER] = context->uc_mcontext.pc;
+}
+
+/// Nothing can be mapped there, even where the kernel ignores the top byte: what is left, with bit 55 set, is no user address.
+/// Far enough apart that offsets do not mix the registers up.
+static const uint64_t unknown_base = 0x5afe000000000000;
+static const uint64_t unknown_stride = 0x10000000;
+
+void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t program_counter, uint64_t stack_pointer) {
+    for (int i = 0; i < REGISTER_COUNT; i++)
+        registers->value[i] = unknown_base + unknown_stride * (uint64_t)(i + 1);
+    registers->value[REGISTER_PROGRAM_COUNTER] = program_counter;
+    registers->value[REGISTER_STACK_POINTER] = stack_pointer;
+}
+
+bool stackcap_is_unknown(uint64_t address) {
+    return address >> 48 == unknown_base >> 48;
+}
+
+uint64_t stackcap_plain_frame_pointer(uint64_t value) {
+    return value & ~(UINT64_C(1) << 60);
+}
+
+/// By the processor, which knows how many bits an address has here: xpaclri, one of the hints, which does nothing on a processor
+/// without signatures.
+uint64_t stackcap_plain_return_address(uint64_t value) {
+    if (value >> 39 == 0)
+        return value;
+    register uint64_t address __asm__("x30") = value;
+    __asm__("hint #7" : "+r"(address));
+    return address;
+}
+
+bool stackcap_returned_from_call(const struct stackcap_registers *registers, const uint8_t before[SYSTEM_CALL_LENGTH],
+                                 int64_t *result) {
+    static const uint8_t supervisor_call[SYSTEM_CALL_LENGTH] = {0x01, 0x00, 0x00, 0xd4};  // svc #0
+    if (memcmp(before, supervisor_call, sizeof supervisor_call) != 0)
+        return false;
+    *result = (int64_t)registers->value[UNW_AARCH64_X0];
+    return true;
+}
+
+// For rows that are learnt, which they are not yet on aarch64.
+
+const int stackcap_kept_registers[KEPT_REGISTERS] = {REGISTER_FRAME_POINTER};
+
+void stackcap_registers_all_unknown(struct stackcap_registers *registers, uint64_t program_counter) {
+    stackcap_registers_unknown(registers, program_counter, 0);
+}
+
+int stackcap_unknown_origin(uint64_t address, int64_t *offset) {
+    (void)address;
+    *offset = 0;
+    return -1;
+}
+
+bool stackcap_is_signal_return(stackcap_unwinder *unwinder, uint64_t address) {
+    static const uint32_t trampoline[2] = {0xd2801168, 0xd4000001};  // mov x8, #139 (rt_sigreturn); svc #0
+    uint32_t code[2];
+    return stackcap_peek(unwinder, address, code, sizeof code) && code[0] == trampoline[0] && code[1] == trampoline[1];
+}
+
+#endif
