@@ -16,15 +16,19 @@ struct candidates {
     size_t count;
 };
 
-/// What the call in front of a frame record's return address says, if there may be a record here.
-static int class_of_record(stackcap_unwinder *unwinder, uint64_t at, uint64_t function) {
+/// What the call in front of a frame record's return address says, if there may be a record here. Where a search did not find it,
+/// but a function's own code leads to it, the caller need not lie in a module: it may have been generated.
+static int class_of_record(stackcap_unwinder *unwinder, uint64_t at, uint64_t function, bool is_searched) {
     uint64_t record[2];
     if (at % 16 != 0 || !stackcap_in_copy(unwinder, at, sizeof record))
         return CALL_NONE;
-    memcpy(record, unwinder->copy.bytes + (at - unwinder->copy.start), sizeof record);
+    stackcap_copy_read(unwinder, at, record, sizeof record);
     uint64_t return_address = stackcap_plain_return_address(record[1]);
-    if (!stackcap_in_module(unwinder, return_address))
+    if (is_searched && !stackcap_in_module(unwinder, return_address))
         return CALL_NONE;
+    // No call leads to a signal's handler; it may be any function.
+    if (stackcap_is_signal_return(unwinder, return_address))
+        return CALL_INDIRECT;
     return stackcap_call_before(unwinder, return_address, function);
 }
 
@@ -36,45 +40,50 @@ static void add(struct candidates *found, uint64_t frame_pointer) {
 /// Adds the records with a call of the given class, innermost first.
 static void collect(stackcap_unwinder *unwinder, uint64_t from, uint64_t function, int wanted, struct candidates *found) {
     for (uint64_t at = (from + 15) & ~UINT64_C(15); at < from + SEARCH_BYTES && stackcap_in_copy(unwinder, at, 16); at += 16)
-        if (class_of_record(unwinder, at, function) == wanted)
+        if (class_of_record(unwinder, at, function, true) == wanted)
             add(found, at);
 }
 
-/// All plausible frame pointers for the frame the unwinder is stuck in. First the one that the function's own first instructions
-/// lead to: below it, calls that have returned left their records behind, and these look alive. Then those whose return address
-/// follows a call of this very function, then of an unknown one, then of another one, which may have jumped here.
-static struct candidates candidates_for(stackcap_unwinder *unwinder, stackcap_frame stuck, bool is_innermost) {
-    struct candidates found = {.count = 0};
-    uint64_t function = stackcap_function_start(unwinder, is_innermost ? stuck.address : stuck.address - 1);
+/// The frame pointer that the function's own first instructions lead to, before all that a search finds.
+enum { BY_PROLOGUE = CALL_MATCHES + 1 };
+
+/// Adds plausible frame pointers for the frame the unwinder is stuck in: first the one by the function's prologue. Below it, calls that
+/// have returned left their records behind, and these look alive. Then those whose return address follows a call of this very
+/// function, then of an unknown one, then of another one, which may have jumped here. Most threads need none of these searches.
+static void add_candidates(stackcap_unwinder *unwinder, const stackcap_frame *stuck, uint64_t function, int class,
+                           struct candidates *found) {
     uint64_t distance;
-    if (stackcap_frame_pointer_distance(unwinder, function, &distance) &&
-        class_of_record(unwinder, stuck.stack_pointer + distance, function) != CALL_NONE)
-        add(&found, stuck.stack_pointer + distance);
-    for (int wanted = CALL_MATCHES; wanted > CALL_NONE; wanted--)
-        collect(unwinder, stuck.stack_pointer, function, wanted, &found);
-    return found;
+    if (class != BY_PROLOGUE)
+        collect(unwinder, stuck->stack_pointer, function, class, found);
+    else if (stackcap_frame_pointer_distance(unwinder, function, &distance) &&
+             class_of_record(unwinder, stuck->stack_pointer + distance, function, false) != CALL_NONE)
+        add(found, stuck->stack_pointer + distance);
 }
 
 static bool is_settled(const stackcap_unwinder *unwinder) {
-    return !unwinder->met_unknown || unwinder->end == STACKCAP_END_COMPLETE || unwinder->end == STACKCAP_END_FRAME_LIMIT;
+    return !unwinder->met_unknown || unwinder->end == STACKCAP_END_COMPLETE || unwinder->end == STACKCAP_END_TIME_LIMIT;
 }
 
-/// Tries the candidates until one leads to the thread's first frame; failing that, takes the one that leads furthest.
+/// Tries candidates until one leads to the thread's first frame; failing that, takes the one that leads furthest.
 /// \returns whether any candidate leads beyond the stuck frame.
 static bool settle(stackcap_unwinder *unwinder, size_t stuck_count) {
-    bool is_innermost = stuck_count == 1;
-    struct candidates found = candidates_for(unwinder, unwinder->frames[stuck_count - 1], is_innermost);
+    stackcap_frame stuck = *stackcap_frame_at(unwinder, stuck_count - 1);
+    uint64_t function = stackcap_function_start(unwinder, stuck_count == 1 ? stuck.address : stuck.address - 1);
+    struct candidates found = {.count = 0};
     uint64_t *frame_pointer = &unwinder->registers.value[REGISTER_FRAME_POINTER];
     uint64_t unknown = *frame_pointer, best = unknown;
-    size_t best_count = stuck_count;
-    for (size_t i = 0; i < found.count; i++) {
-        *frame_pointer = found.frame_pointer[i];
-        stackcap_unwind_from_registers(unwinder);
-        if (is_settled(unwinder) && unwinder->end == STACKCAP_END_COMPLETE)
-            return true;
-        if (unwinder->frame_count > best_count) {
-            best_count = unwinder->frame_count;
-            best = *frame_pointer;
+    size_t best_count = stuck_count, tried = 0;
+    for (int class = BY_PROLOGUE; class > CALL_NONE; class--) {
+        add_candidates(unwinder, &stuck, function, class, &found);
+        for (; tried < found.count; tried++) {
+            *frame_pointer = found.frame_pointer[tried];
+            stackcap_unwind_from_registers(unwinder);
+            if (unwinder->end == STACKCAP_END_COMPLETE || unwinder->end == STACKCAP_END_TIME_LIMIT)
+                return true;
+            if (unwinder->frame_count > best_count) {
+                best_count = unwinder->frame_count;
+                best = *frame_pointer;
+            }
         }
     }
     *frame_pointer = best;
@@ -90,8 +99,8 @@ bool stackcap_unwind_guessing(stackcap_unwinder *unwinder) {
         size_t stuck = unwinder->frame_count;
         if (!settle(unwinder, stuck))
             break;
-        if (unwinder->frame_count > stuck)
-            unwinder->frames[stuck].found = STACKCAP_FOUND_SCAN;
+        if (unwinder->frame_count > stuck && stuck < STACKCAP_MAX_FRAMES / 2)
+            stackcap_frame_at(unwinder, stuck)->found = STACKCAP_FOUND_SCAN;
     }
     unwinder->gap_record = 0;
     unwinder->return_found = 0;

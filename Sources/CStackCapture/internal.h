@@ -16,35 +16,74 @@
 
 enum { PAGE_SIZE = 4096, PAGE_SLOTS = 256 };
 
-/// The innermost part of a stack as it was, and where the rest of it lies.
-struct stackcap_copy {
+/// A piece of a stack as it was.
+struct stackcap_part {
     uint8_t *bytes;
-    uint64_t start;
-    uint64_t length;
-    uint64_t high;  ///< The stack's outer end. Between start + length and here the memory may have changed since.
-    uint64_t held_ns;  ///< What the thread was held for it.
-    /// For a thread on a stack that is not its own (an alternate signal stack, a coroutine's), which then is the copy above: the outer
-    /// part of its own one, ending at `home_end`, in the buffer's second half. The way out of a signal's handler leads there.
-    uint64_t home_start, home_end;
-    uint64_t home_low;  ///< Where its own stack begins. Up to home_start it was not copied.
+    uint64_t start, length;
 };
 
-/// Direct-mapped, one capture old at most: a module that is replaced at the same address must not leave its tables behind.
+struct stackcap_copy {
+    uint8_t *bytes;  ///< STACKCAP_MAX_COPY of them, for both parts.
+    struct stackcap_part inner;  ///< From the stack pointer on.
+    /// The outer end of a stack that is larger than the buffer; or, of a thread on a foreign stack, that of its own, to where the way
+    /// out of a signal's handler leads.
+    struct stackcap_part outer;
+    uint64_t high;  ///< The outer end of the stack that the thread was on. What was not copied up to here may have changed since.
+    bool is_foreign;  ///< The thread was on a stack not its own: an alternate signal stack, a coroutine's.
+    uint64_t home_low;  ///< Where its own begins then.
+    uint64_t held_ns;  ///< What the thread was held for it.
+};
+
+/// Direct-mapped, one capture old at most: a module that is replaced at the same address must not leave its tables behind. What came
+/// with the program stays: stackcap_is_lasting.
 struct stackcap_page_cache {
     uint8_t *bytes;
     struct {
         uint64_t page;
-        uint64_t generation;
+        uint64_t generation;  ///< When it was read; LASTING if that does not matter.
         bool readable;
     } slots[PAGE_SLOTS];
     uint64_t generation;
 };
+#define LASTING UINT64_MAX
 
 /// How memory of a process, ours or another, is read without ever faulting.
 struct stackcap_reader {
     pid_t process;
     int file;  ///< /proc/PID/mem, or −1 while process_vm_readv works.
     uint64_t file_identity[2];  ///< Device and inode: the application may close all descriptors and use their numbers again.
+};
+
+// rows.c
+
+enum { ROW_SLOTS = 2048 };
+
+/// What the unwind row of one address comes to: the caller's registers, as sums of one register and a constant.
+struct stackcap_row {
+    uint64_t address;  ///< Where it was looked up; 0 for none.
+    uint64_t walk;     ///< The capture it is good for. 0 for all: its module cannot be unloaded.
+    enum { ROW_SEEN, ROW_USABLE, ROW_UNUSABLE } state;
+    int base;                      ///< The register that all offsets are from.
+    int32_t return_address;        ///< Where this lies.
+    int32_t stack_pointer;         ///< The caller's.
+    int32_t saved[KEPT_REGISTERS]; ///< Where these lie; INT32_MIN for one that has not been touched.
+};
+
+/// Direct-mapped.
+struct stackcap_rows {
+    struct stackcap_row *slots;
+    uint64_t walk;
+};
+
+/// Where a walk stands: in the cursor, in the registers, or in both.
+struct stackcap_walk {
+    uint64_t address;
+    uint64_t stack_pointer;
+    uint64_t lookup;  ///< Where the address's row is looked up: one before, for a return address.
+    unw_cursor_t cursor;
+    bool in_cursor;
+    struct stackcap_registers registers;
+    bool in_registers;
 };
 
 // unwinder.c
@@ -57,6 +96,7 @@ typedef struct stackcap_unwinder {
     struct stackcap_page_cache pages;
     struct stackcap_registers registers;  ///< Where the walk starts.
     bool registers_are_guessed;           ///< Only program counter and stack pointer are known.
+    struct stackcap_rows rows;
     struct stackcap_registers resumed;    ///< Where it went on behind code without an unwind table.
     bool is_resumed;
     stackcap_found return_found;  ///< How the second frame was found, if that is known better than by the walk; else 0.
@@ -67,8 +107,14 @@ typedef struct stackcap_unwinder {
     bool lacked_table;  ///< Since last cleared: an address had no unwind table.
     bool met_unknown;   ///< … a register that is not known was used as an address.
     bool left_copy;     ///< … the stack was read beyond the copy.
-    stackcap_frame *frames;
-    size_t frame_count;
+    const struct stackcap_registers *current;  ///< What libunwind is shown of the registers.
+    uint64_t first_unknown;  ///< The address computed from an unknown register that was used first, 0 for none.
+    bool reads_middle;  ///< Between the two copied ends, memory is read as it is now.
+    bool read_middle;   ///< … and was.
+    uint64_t walk_until_ns;  ///< On the capturing thread's own clock.
+    stackcap_frame *frames;  ///< The first half for the innermost, the second one a ring for the others: stackcap_frame_at.
+    uint64_t trail;          ///< Of all frames: two walks that have the same went the same way.
+    size_t frame_count;      ///< Also of those that fell out of the ring.
     stackcap_end end;
     int unwinder_error;
 } stackcap_unwinder;
@@ -122,6 +168,8 @@ struct stackcap_session {
     struct stackcap_previous previous;
 
     struct stackcap_request request;
+    pid_t sleeper;         ///< Whose stack was copied last without a signal.
+    stackcap_look asleep;  ///< Where it slept.
     stackcap_unwinder unwinder;
 
     _Atomic uint64_t sent, arrived, late, chained, calls_cut_short;
@@ -140,6 +188,14 @@ void stackcap_request_forget(struct stackcap_session *session);
 /// Whether the calling thread's system calls pass a filter (seccomp(2)). Looked up anew every 10 ms.
 bool stackcap_is_filtered(void);
 
+// look.c
+
+/// Reads the thread's name, at most 15 bytes; empty if there is no such thread.
+void stackcap_thread_name(pid_t thread, char name[_Nonnull 16]);
+
+/// Whether the thread that was last copied without a signal has not run since.
+bool stackcap_sleeps_on(const stackcap_session *session);
+
 // memory.c
 
 /// Chooses process_vm_readv, or /proc/self/mem where a sandbox refuses it. A sandbox may as well end a process for the call: where
@@ -154,7 +210,16 @@ void stackcap_reader_finish(struct stackcap_reader *reader);
 /// \returns the bytes read from the start, or −errno.
 ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length);
 
-/// Copies [stack_pointer − red zone, high) into the copy's buffer, at most STACKCAP_MAX_COPY. Async-signal-safe; changes errno.
+/// Forgets all cached pages.
+void stackcap_pages_forget(struct stackcap_page_cache *pages);
+
+/// Reads from the copy, or else from memory that is not the stack, through the page cache. Not in the handler.
+bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length);
+
+// copy.c
+
+/// Copies [stack_pointer − red zone, high) into the copy's buffer: both ends if it is more than STACKCAP_MAX_COPY.
+/// Async-signal-safe; changes errno.
 /// \returns 0 or an error number.
 int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high);
 
@@ -163,22 +228,33 @@ int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uin
 /// \returns 0 or an error number.
 int stackcap_copy_foreign_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high);
 
-/// Whether a caller's frame may lie at `to`: further out, or on the thread's own stack.
-bool stackcap_is_further_out(const stackcap_unwinder *unwinder, uint64_t from, uint64_t to);
-
-/// Whether the copy ends before this frame, though it is not known where the stack does.
-bool stackcap_is_beyond_foreign_copy(const stackcap_unwinder *unwinder, uint64_t stack_pointer);
+/// Says where the stack ends, if that was not known when it was copied. Not in the handler.
+void stackcap_bound_copy(stackcap_unwinder *unwinder, uint64_t high);
 
 /// Whether the stack still reads as it was copied. Not in the handler.
 bool stackcap_copy_holds(const stackcap_unwinder *unwinder);
 
+/// Whether memory on both sides of what was not copied between the two ends reads as it was copied. Not in the handler.
+bool stackcap_middle_holds(const stackcap_unwinder *unwinder);
+
 bool stackcap_in_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length);
+bool stackcap_in_outer_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length);
 
-/// Forgets all cached pages.
-void stackcap_pages_forget(struct stackcap_page_cache *pages);
+/// Whether the way from one frame to the next is that from a foreign stack to the thread's own.
+bool stackcap_leads_home(const stackcap_unwinder *unwinder, uint64_t from, uint64_t to);
 
-/// Reads from the copy, or else from memory that is not the stack, through the page cache. Not in the handler.
-bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length);
+/// Whether the copy ends before this frame, though it is not known where the stack does.
+bool stackcap_is_beyond_foreign_copy(const stackcap_unwinder *unwinder, uint64_t stack_pointer);
+
+enum stackcap_place {
+    PLACE_COPIED,
+    PLACE_NOT_COPIED,  ///< On the stack all the same.
+    PLACE_MIDDLE,      ///< On the stack, between the two ends of a large one.
+    PLACE_ELSEWHERE,   ///< Not on the stack.
+};
+
+/// Reads from the copy if the memory lies there. \returns where it lies.
+enum stackcap_place stackcap_copy_read(const stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length);
 
 // tables.c
 
@@ -200,6 +276,34 @@ int stackcap_space_prepare(stackcap_unwinder *unwinder);
 /// Unwinds from the registers into the frames. \returns whether the first frame was found.
 bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder);
 
+/// Reads a word for the unwinder; what looks like a frame pointer loses Swift's mark. met_unknown and first_unknown say if the
+/// address cannot be known.
+bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t *value);
+
+/// Takes the cursor's registers over into the walk's.
+void stackcap_walk_leave_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk);
+
+/// \returns the frame with this index, innermost 0; it is another one's if it fell out of the ring.
+stackcap_frame *stackcap_frame_at(const stackcap_unwinder *unwinder, size_t index);
+
+// rows.c
+
+/// Whether the address lies in a part that cannot be written of a module that came with this program, and so is never unloaded.
+bool stackcap_is_lasting(const stackcap_unwinder *unwinder, uint64_t address);
+
+/// Unwinds to the caller by a row that is known already: a twentieth of libunwind's time, which looks it up and reads it again.
+/// \returns false, with nothing changed, where there is none, or it leads nowhere: libunwind then has the word.
+bool stackcap_row_step(stackcap_unwinder *unwinder, struct stackcap_walk *walk);
+
+/// What has to be noted before a step of libunwind's, so that its row can be learnt from it.
+struct stackcap_lesson {
+    struct stackcap_row *_Nullable row;  ///< None, where there is nothing to learn.
+    uint64_t before[KEPT_REGISTERS];     ///< Where the registers were saved.
+    uint64_t bases[KEPT_REGISTERS + 1];  ///< What they held; the stack pointer last.
+};
+void stackcap_row_watch(stackcap_unwinder *unwinder, struct stackcap_walk *walk, struct stackcap_lesson *lesson);
+void stackcap_row_learn(stackcap_unwinder *unwinder, struct stackcap_walk *walk, const struct stackcap_lesson *lesson);
+
 // guess.c
 
 /// Unwinds a copy of which only program counter and stack pointer are known. \returns as above.
@@ -211,6 +315,8 @@ bool stackcap_unwind_guessing(stackcap_unwinder *unwinder);
 enum { CALL_NONE = 0, CALL_ELSEWHERE, CALL_INDIRECT, CALL_MATCHES };
 int stackcap_call_before(stackcap_unwinder *unwinder, uint64_t return_address, uint64_t function);
 
+/// Whether a signal's handler returns to this address: the frame further out was interrupted, it did not call.
+bool stackcap_is_signal_return(stackcap_unwinder *unwinder, uint64_t address);
 /// One step of the cursor to the caller: unw_step, and where that has no unwind table, the frame pointer. \returns as unw_step does.
 int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor);
 

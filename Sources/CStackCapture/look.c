@@ -122,6 +122,15 @@ bool stackcap_is_filtered(void) {
     return filtered;
 }
 
+void stackcap_thread_name(pid_t thread, char name[16]) {
+    char text[32];
+    if (read_file(thread, "comm", text, sizeof text) != 0)
+        text[0] = 0;
+    text[strcspn(text, "\n")] = 0;
+    strncpy(name, text, 15);
+    name[15] = 0;
+}
+
 /// The clock of any thread of this process, by number: what pthread_getcpuclockid gives for a pthread_t, which we do not have.
 static clockid_t cpu_clock(pid_t thread) {
     enum { PER_THREAD = 4, SCHEDULER = 2 };
@@ -162,9 +171,19 @@ static stackcap_outcome look_at_rest(pid_t thread, stackcap_look *look) {
     return outcome;
 }
 
+/// The quick answer for most: who has not run since is where it was. A kernel that does not count time slices cannot tell.
+static bool has_not_run(pid_t thread, const stackcap_look *since) {
+    char text[256];
+    uint64_t schedule[3];
+    return since->schedule[2] != 0 && read_file(thread, "schedstat", text, sizeof text) == 0 &&
+           take_numbers(text, schedule, 3) == 3 && memcmp(since->schedule, schedule, sizeof schedule) == 0;
+}
+
 /// Whether the thread stood still, or only ran inside the kernel, as fsync and large reads do while they sleep and wake. The second
 /// is believed if the whole stack, read again, is what it was, and the thread is in the same call before and after that.
 static stackcap_outcome confirm_copy(const stackcap_session *session, pid_t thread, const stackcap_look *seen) {
+    if (has_not_run(thread, seen))
+        return (stackcap_outcome){STACKCAP_OK, 0};
     stackcap_look again;
     stackcap_outcome outcome = look_at_rest(thread, &again);
     if (outcome.status != STACKCAP_OK)
@@ -196,6 +215,14 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
     if (seen->state == STACKCAP_STATE_CALLING)
         stackcap_registers_add_arguments(&session->unwinder.registers, seen->arguments);
     session->unwinder.registers_are_guessed = true;
+    session->sleeper = thread;
+    session->asleep = *seen;
     session->unwinder.copy.held_ns = 0;
     return (stackcap_outcome){STACKCAP_OK, 0};
+}
+
+bool stackcap_sleeps_on(const stackcap_session *session) {
+    stackcap_look again;
+    return stackcap_look_at(session->sleeper, &again).status == STACKCAP_OK && is_same_place(&session->asleep, &again) &&
+           !has_run(&session->asleep, &again);
 }

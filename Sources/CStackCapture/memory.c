@@ -65,108 +65,6 @@ void stackcap_reader_finish(struct stackcap_reader *reader) {
     reader->process = 0;
 }
 
-// The copy of the stack.
-
-int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high) {
-    struct stackcap_copy *copy = &unwinder->copy;
-    // The compiler may still count on "frame pointer saved at CFA − 16" behind the pop that took it: that is in the red zone.
-    uint64_t start = stack_pointer - low < RED_ZONE ? low : stack_pointer - RED_ZONE;
-    uint64_t length = high - start < STACKCAP_MAX_COPY ? high - start : STACKCAP_MAX_COPY;
-    copy->start = start;
-    copy->high = high;
-    copy->home_low = copy->home_start = copy->home_end = 0;
-    ssize_t count = stackcap_read_live(&unwinder->reader, start, copy->bytes, length);
-    copy->length = count < 0 ? 0 : (uint64_t)count;
-    if (count < 0)
-        return (int)-count;
-    return start + copy->length > stack_pointer ? 0 : EFAULT;
-}
-
-enum { HALF = STACKCAP_MAX_COPY / 2, HOME_STEP = 32 * 1024 };
-
-static bool read_home(stackcap_unwinder *unwinder, uint64_t start, uint64_t end) {
-    uint8_t *to = unwinder->copy.bytes + STACKCAP_MAX_COPY - (unwinder->copy.home_end - start);
-    return stackcap_read_live(&unwinder->reader, start, to, end - start) == (ssize_t)(end - start);
-}
-
-/// The first thread's stack is mapped only as far as it has been used: if the whole cannot be read, take what can from its outer end.
-static void copy_home(stackcap_unwinder *unwinder, uint64_t low, uint64_t high) {
-    struct stackcap_copy *copy = &unwinder->copy;
-    copy->home_low = low;
-    copy->home_start = copy->home_end = high;
-    uint64_t start = high - low < HALF ? low : high - HALF;
-    if (high > low && read_home(unwinder, start, high))
-        copy->home_start = start;
-    else
-        while (copy->home_start - start >= HOME_STEP && read_home(unwinder, copy->home_start - HOME_STEP, copy->home_start))
-            copy->home_start -= HOME_STEP;
-}
-
-int stackcap_copy_foreign_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high) {
-    struct stackcap_copy *copy = &unwinder->copy;
-    copy_home(unwinder, low, high);
-    // Below the stack pointer there may be no page.
-    for (uint64_t red_zone = RED_ZONE;; red_zone = 0) {
-        copy->start = stack_pointer - red_zone;
-        ssize_t count = stackcap_read_live(&unwinder->reader, copy->start, copy->bytes, HALF);
-        copy->length = count < 0 ? 0 : (uint64_t)count;
-        copy->high = copy->start + copy->length;
-        if (copy->high > stack_pointer && copy->length > 0)
-            return 0;
-        if (red_zone == 0)
-            return count < 0 ? (int)-count : EFAULT;
-    }
-}
-
-/// Whether the whole of [address, address + length) lies in the range, without overflow.
-static bool contains(uint64_t start, uint64_t size, uint64_t address, size_t length) {
-    return length <= size && address - start <= size - length;
-}
-
-static bool in_home_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length) {
-    const struct stackcap_copy *copy = &unwinder->copy;
-    return contains(copy->home_start, copy->home_end - copy->home_start, address, length);
-}
-
-static bool in_home(const stackcap_unwinder *unwinder, uint64_t address, size_t length) {
-    const struct stackcap_copy *copy = &unwinder->copy;
-    return contains(copy->home_low, copy->home_end - copy->home_low, address, length);
-}
-
-bool stackcap_is_further_out(const stackcap_unwinder *unwinder, uint64_t from, uint64_t to) {
-    return to >= from || (in_home(unwinder, to, 1) && !in_home(unwinder, from, 1));
-}
-
-bool stackcap_is_beyond_foreign_copy(const stackcap_unwinder *unwinder, uint64_t stack_pointer) {
-    const struct stackcap_copy *copy = &unwinder->copy;
-    return copy->home_end > 0 && stack_pointer >= copy->high && !in_home(unwinder, stack_pointer, 1);
-}
-
-bool stackcap_copy_holds(const stackcap_unwinder *unwinder) {
-    const struct stackcap_copy *copy = &unwinder->copy;
-    uint8_t part[PAGE_SIZE];
-    for (uint64_t at = 0; at < copy->length; at += sizeof part) {
-        size_t length = copy->length - at < sizeof part ? copy->length - at : sizeof part;
-        ssize_t count = stackcap_read_live(&unwinder->reader, copy->start + at, part, length);
-        if (count != (ssize_t)length || memcmp(part, copy->bytes + at, length) != 0)
-            return false;
-    }
-    if (copy->home_end > copy->home_start) {
-        const uint8_t *bytes = copy->bytes + STACKCAP_MAX_COPY - (copy->home_end - copy->home_start);
-        for (uint64_t at = copy->home_start; at < copy->home_end; at += sizeof part) {
-            size_t length = copy->home_end - at < sizeof part ? copy->home_end - at : sizeof part;
-            ssize_t count = stackcap_read_live(&unwinder->reader, at, part, length);
-            if (count != (ssize_t)length || memcmp(part, bytes + (at - copy->home_start), length) != 0)
-                return false;
-        }
-    }
-    return copy->length > 0;
-}
-
-bool stackcap_in_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length) {
-    return contains(unwinder->copy.start, unwinder->copy.length, address, length);
-}
-
 // The page cache: the unwinder asks for a table byte by byte.
 
 void stackcap_pages_forget(struct stackcap_page_cache *pages) {
@@ -177,33 +75,18 @@ static const uint8_t *_Nullable cached_page(stackcap_unwinder *unwinder, uint64_
     struct stackcap_page_cache *pages = &unwinder->pages;
     size_t index = (size_t)(page / PAGE_SIZE * 2654435761u >> 7) % PAGE_SLOTS;
     uint8_t *bytes = pages->bytes + index * PAGE_SIZE;
-    if (pages->slots[index].page != page || pages->slots[index].generation != pages->generation) {
+    bool is_good = pages->slots[index].generation == pages->generation || pages->slots[index].generation == LASTING;
+    if (pages->slots[index].page != page || !is_good) {
+        bool is_lasting = stackcap_is_lasting(unwinder, page) && stackcap_is_lasting(unwinder, page + PAGE_SIZE - 1);
         pages->slots[index].page = page;
-        pages->slots[index].generation = pages->generation;
+        pages->slots[index].generation = is_lasting ? LASTING : pages->generation;
         pages->slots[index].readable = stackcap_read_live(&unwinder->reader, page, bytes, PAGE_SIZE) == PAGE_SIZE;
     }
     return pages->slots[index].readable ? bytes : NULL;
 }
 
-bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length) {
-    const struct stackcap_copy *copy = &unwinder->copy;
-    if (stackcap_in_copy(unwinder, address, length)) {
-        memcpy(to, copy->bytes + (address - copy->start), length);
-        return true;
-    }
-    if (in_home_copy(unwinder, address, length)) {
-        memcpy(to, copy->bytes + STACKCAP_MAX_COPY - (copy->home_end - address), length);
-        return true;
-    }
-    if (in_home(unwinder, address, length)) {
-        unwinder->left_copy = true;
-        return false;
-    }
-    if (copy->high > copy->start && contains(copy->start, copy->high - copy->start, address, length)) {
-        unwinder->left_copy = true;  // The live stack is no answer: it may have moved on since.
-        return false;
-    }
-    for (uint8_t *out = to; length > 0;) {
+static bool peek_live(stackcap_unwinder *unwinder, uint64_t address, uint8_t *out, size_t length) {
+    while (length > 0) {
         uint64_t offset = address % PAGE_SIZE;
         size_t part = PAGE_SIZE - offset < length ? PAGE_SIZE - offset : length;
         const uint8_t *page = cached_page(unwinder, address - offset);
@@ -213,4 +96,24 @@ bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size
         out += part, address += part, length -= part;
     }
     return true;
+}
+
+bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length) {
+    switch (stackcap_copy_read(unwinder, address, to, length)) {
+    case PLACE_COPIED:
+        return true;
+    case PLACE_ELSEWHERE:
+        return peek_live(unwinder, address, to, length);
+    case PLACE_MIDDLE:
+        // It lies further out than all that was copied of the inner end, and if that has not changed, nothing has:
+        // stackcap_middle_holds.
+        unwinder->read_middle |= unwinder->reads_middle;
+        if (unwinder->reads_middle)
+            return peek_live(unwinder, address, to, length);
+        break;
+    case PLACE_NOT_COPIED:
+        break;
+    }
+    unwinder->left_copy = true;  // The live stack is no answer: it may have moved on since.
+    return false;
 }

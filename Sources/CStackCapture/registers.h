@@ -14,6 +14,9 @@ enum {
     REGISTER_FRAME_POINTER = 6,
     REGISTER_STACK_POINTER = 7,
     REGISTER_PROGRAM_COUNTER = 16,
+    ROWS_ARE_LEARNT = 1,  ///< See rows.c.
+    KEPT_REGISTERS = 6,  ///< Those that a function hands back as it got them.
+    RETURN_ADDRESS_BYTES = 8,  ///< It lies directly within the caller's frame.
     RED_ZONE = 128,  ///< Below the stack pointer, and still the program's (System V ABI for x86-64, 3.2.2).
     SYSTEM_CALL_LENGTH = 2,
 };
@@ -22,6 +25,9 @@ enum {
     REGISTER_COUNT = 33,  ///< In libunwind's (DWARF's) order: x0 to x30, the stack pointer, and the program counter, which DWARF lacks.
     REGISTER_FRAME_POINTER = 29,
     REGISTER_RETURN_ADDRESS = 30,
+    ROWS_ARE_LEARNT = 0,  ///< Not yet: a return address may be in a register.
+    KEPT_REGISTERS = 1,
+    RETURN_ADDRESS_BYTES = 8,
     REGISTER_STACK_POINTER = 31,
     REGISTER_PROGRAM_COUNTER = 32,
     RED_ZONE = 0,  ///< Nothing below the stack pointer is the program's (AAPCS64, 6.4.5.1).
@@ -43,6 +49,15 @@ void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t p
 
 /// Those that hold a system call's arguments. vfork(3), for one, keeps its return address there.
 void stackcap_registers_add_arguments(struct stackcap_registers *registers, const uint64_t arguments[_Nonnull 6]);
+
+/// Registers of which none is known, stack pointer included.
+void stackcap_registers_all_unknown(struct stackcap_registers *registers, uint64_t program_counter);
+
+/// Which unknown register an address was computed from, and what was added to it.
+int stackcap_unknown_origin(uint64_t address, int64_t *offset);
+
+/// The registers that a function hands back as it got them.
+extern const int stackcap_kept_registers[KEPT_REGISTERS];
 
 /// Whether an address was computed from one of the unknown registers.
 bool stackcap_is_unknown(uint64_t address);

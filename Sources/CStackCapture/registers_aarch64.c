@@ -60,4 +60,24 @@ bool stackcap_returned_from_call(const struct stackcap_registers *registers, con
     return true;
 }
 
+// For rows that are learnt, which they are not yet on aarch64.
+
+const int stackcap_kept_registers[KEPT_REGISTERS] = {REGISTER_FRAME_POINTER};
+
+void stackcap_registers_all_unknown(struct stackcap_registers *registers, uint64_t program_counter) {
+    stackcap_registers_unknown(registers, program_counter, 0);
+}
+
+int stackcap_unknown_origin(uint64_t address, int64_t *offset) {
+    (void)address;
+    *offset = 0;
+    return -1;
+}
+
+bool stackcap_is_signal_return(stackcap_unwinder *unwinder, uint64_t address) {
+    static const uint32_t trampoline[2] = {0xd2801168, 0xd4000001};  // mov x8, #139 (rt_sigreturn); svc #0
+    uint32_t code[2];
+    return stackcap_peek(unwinder, address, code, sizeof code) && code[0] == trampoline[0] && code[1] == trampoline[1];
+}
+
 #endif

@@ -39,6 +39,21 @@ void stackcap_registers_add_arguments(struct stackcap_registers *registers, cons
         registers->value[order[i]] = arguments[i];
 }
 
+void stackcap_registers_all_unknown(struct stackcap_registers *registers, uint64_t program_counter) {
+    stackcap_registers_unknown(registers, program_counter, unknown_base + unknown_stride * (REGISTER_STACK_POINTER + 1));
+}
+
+int stackcap_unknown_origin(uint64_t address, int64_t *offset) {
+    uint64_t distance = address - unknown_base;
+    uint64_t nearest = (distance + unknown_stride / 2) / unknown_stride;
+    *offset = (int64_t)(distance - nearest * unknown_stride);
+    return (int)nearest - 1;
+}
+
+const int stackcap_kept_registers[KEPT_REGISTERS] = {
+    UNW_X86_64_RBX, UNW_X86_64_RBP, UNW_X86_64_R12, UNW_X86_64_R13, UNW_X86_64_R14, UNW_X86_64_R15,
+};
+
 bool stackcap_is_unknown(uint64_t address) {
     return address >> 48 == unknown_base >> 48;
 }
@@ -56,6 +71,12 @@ bool stackcap_returned_from_call(const struct stackcap_registers *registers, con
         return false;
     *result = (int64_t)registers->value[UNW_X86_64_RAX];
     return true;
+}
+
+bool stackcap_is_signal_return(stackcap_unwinder *unwinder, uint64_t address) {
+    static const uint8_t trampoline[9] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05};  // rt_sigreturn, as glibc calls it
+    uint8_t code[sizeof trampoline];
+    return stackcap_peek(unwinder, address, code, sizeof code) && memcmp(code, trampoline, sizeof code) == 0;
 }
 
 static const uint8_t landing_pad[4] = {0xf3, 0x0f, 0x1e, 0xfa};  // endbr64

@@ -170,6 +170,8 @@ static stackcap_outcome take_answer(stackcap_session *session) {
     session->unwinder.registers = request->registers;
     session->unwinder.registers_are_guessed = false;
     stackcap_pages_forget(&session->unwinder.pages);
+    if (request->high == UINT64_MAX)
+        stackcap_bound_copy(&session->unwinder, session->unwinder.copy.inner.start + session->unwinder.copy.inner.length);
     count_call_cut_short(session);
     return (stackcap_outcome){STACKCAP_OK, 0};
 }

@@ -20,8 +20,9 @@ int stackcap_unwinder_prepare(stackcap_unwinder *unwinder) {
     unwinder->reader.file = -1;
     unwinder->copy.bytes = map(STACKCAP_MAX_COPY);
     unwinder->pages.bytes = map((size_t)PAGE_SLOTS * PAGE_SIZE);
+    unwinder->rows.slots = map(ROW_SLOTS * sizeof *unwinder->rows.slots);
     unwinder->frames = calloc(STACKCAP_MAX_FRAMES, sizeof *unwinder->frames);
-    bool complete = unwinder->copy.bytes && unwinder->pages.bytes && unwinder->frames;
+    bool complete = unwinder->copy.bytes && unwinder->pages.bytes && unwinder->rows.slots && unwinder->frames;
     int error = complete ? stackcap_reader_prepare(&unwinder->reader, false) : ENOMEM;
     return error ? error : stackcap_space_prepare(unwinder);  // which reads memory
 }
@@ -32,5 +33,6 @@ void stackcap_unwinder_finish(stackcap_unwinder *unwinder) {
         unw_destroy_addr_space(unwinder->space);
     unmap(unwinder->copy.bytes, STACKCAP_MAX_COPY);
     unmap(unwinder->pages.bytes, (size_t)PAGE_SLOTS * PAGE_SIZE);
+    unmap(unwinder->rows.slots, ROW_SLOTS * sizeof *unwinder->rows.slots);
     free(unwinder->frames);
 }

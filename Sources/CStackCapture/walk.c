@@ -2,6 +2,8 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <string.h>
+#include <time.h>
 #include <unwind.h>
 
 /// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so (or -aarch64) needs libunwind.so.8, which defines _Unwind_* as well, and the
@@ -16,32 +18,35 @@ static int find_procedure(unw_addr_space_t space, unw_word_t address, unw_proc_i
     return stackcap_find_procedure(argument, address, procedure, needs_info);
 }
 
-static int access_memory(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write, void *argument) {
-    (void)space;
-    stackcap_unwinder *unwinder = argument;
+bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t *value) {
     *value = 0;
-    if (write)
-        return -UNW_EINVAL;
     if (stackcap_is_unknown(address) || stackcap_is_unknown(address - 0x100000)) {
+        if (unwinder->first_unknown == 0)
+            unwinder->first_unknown = address;
         unwinder->met_unknown = true;
-        return -UNW_EINVAL;
+        return false;
     }
     if (!stackcap_peek(unwinder, address, value, sizeof *value))
-        return -UNW_EINVAL;
+        return false;
     uint64_t plain = stackcap_plain_frame_pointer(*value);
-    if (plain >= unwinder->copy.start && plain < unwinder->copy.high)
+    if (plain >= unwinder->copy.inner.start && plain < unwinder->copy.high)
         *value = plain;
-    else if (stackcap_in_copy(unwinder, address, sizeof *value))
+    else if (stackcap_in_copy(unwinder, address, sizeof *value) || stackcap_in_outer_copy(unwinder, address, sizeof *value))
         *value = stackcap_plain_return_address(*value);
-    return 0;
+    return true;
+}
+
+static int access_memory(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write, void *argument) {
+    (void)space;
+    return !write && stackcap_read_word(argument, address, value) ? 0 : -UNW_EINVAL;
 }
 
 static int access_register(unw_addr_space_t space, unw_regnum_t number, unw_word_t *value, int write, void *argument) {
     (void)space;
-    stackcap_unwinder *unwinder = argument;
+    const stackcap_unwinder *unwinder = argument;
     if (write || number < 0 || number >= REGISTER_COUNT)
         return -UNW_EBADREG;
-    *value = unwinder->is_resumed ? unwinder->resumed.value[number] : unwinder->registers.value[number];
+    *value = unwinder->is_resumed ? unwinder->resumed.value[number] : unwinder->current->value[number];
     return 0;
 }
 
@@ -88,6 +93,7 @@ int stackcap_space_prepare(stackcap_unwinder *unwinder) {
     // libunwind sets itself up, and its memory pools, on first use. That must not happen while a thread stands still.
     unw_cursor_t cursor;
     stackcap_registers_unknown(&unwinder->registers, (uintptr_t)&stackcap_space_prepare, 0);
+    unwinder->current = &unwinder->registers;
     if (unw_init_remote(&cursor, unwinder->space, unwinder) == 0)
         unw_step(&cursor);
     return 0;
@@ -102,77 +108,210 @@ static stackcap_end judge_end(const stackcap_unwinder *unwinder, int step) {
     return step == 0 ? STACKCAP_END_COMPLETE : STACKCAP_END_BAD_FRAME;
 }
 
-static void add_frame(stackcap_unwinder *unwinder, unw_word_t address, unw_word_t stack_pointer) {
+stackcap_frame *stackcap_frame_at(const stackcap_unwinder *unwinder, size_t index) {
+    enum { HALF = STACKCAP_MAX_FRAMES / 2 };
+    return &unwinder->frames[index < HALF ? index : HALF + index % HALF];
+}
+
+static void add_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
     stackcap_found found = unwinder->frame_count == 0 ? STACKCAP_FOUND_REGISTER
                            : unwinder->lacked_table   ? STACKCAP_FOUND_FRAME_POINTER
                                                      : STACKCAP_FOUND_TABLE;
     if (unwinder->frame_count == 1 && unwinder->return_found)
         found = unwinder->return_found;
-    unwinder->frames[unwinder->frame_count++] = (stackcap_frame){address, stack_pointer, found};
+    unwinder->trail = (unwinder->trail ^ walk->address) * 0x9e3779b97f4a7c15 ^ walk->stack_pointer;
+    *stackcap_frame_at(unwinder, unwinder->frame_count++) = (stackcap_frame){walk->address, walk->stack_pointer, found};
 }
 
-/// Takes the frame that the cursor stands on. \returns false, with the reason in unwinder->end, where the stack stops here.
-static bool take_frame(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
-    unw_word_t address = 0, stack_pointer = 0;
-    unw_get_reg(cursor, UNW_REG_IP, &address);
-    unw_get_reg(cursor, UNW_REG_SP, &stack_pointer);
-    address += (uint64_t)unwinder->address_bias;
+/// A caller's frame lies further out, or on the thread's own stack. Some functions have none of their own.
+static bool makes_sense(const stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
     size_t count = unwinder->frame_count;
-    if (address == 0)
+    if (count == 0)
+        return true;
+    const stackcap_frame *last = stackcap_frame_at(unwinder, count - 1);
+    return walk->stack_pointer > last->stack_pointer ||
+           (walk->stack_pointer == last->stack_pointer && (count == 1 || walk->address != last->address)) ||
+           stackcap_leads_home(unwinder, last->stack_pointer, walk->stack_pointer);
+}
+
+/// Not by the wall: a thread that has to wait for a processor gets no further.
+static uint64_t own_time_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static bool is_late(const stackcap_unwinder *unwinder) {
+    return unwinder->frame_count % 256 == 255 && own_time_ns() > unwinder->walk_until_ns;
+}
+
+/// Takes the frame that the walk stands on. \returns false, with the reason in unwinder->end, where the stack stops here.
+static bool take_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
+    if (walk->address == 0)
         unwinder->end = judge_end(unwinder, 0);
-    else if (count == STACKCAP_MAX_FRAMES)
-        unwinder->end = STACKCAP_END_FRAME_LIMIT;
-    else if (stackcap_is_unknown(address)) {
+    else if (stackcap_is_unknown(walk->address)) {
         unwinder->met_unknown = true;
         unwinder->end = STACKCAP_END_BAD_FRAME;
-    } else if (count > 0 && !stackcap_is_further_out(unwinder, unwinder->frames[count - 1].stack_pointer, stack_pointer))
+    } else if (!makes_sense(unwinder, walk))
         unwinder->end = STACKCAP_END_BAD_FRAME;
-    else if (stackcap_is_beyond_foreign_copy(unwinder, stack_pointer))
+    else if (stackcap_is_beyond_foreign_copy(unwinder, walk->stack_pointer))
         unwinder->end = STACKCAP_END_COPY_LIMIT;
+    else if (is_late(unwinder))
+        unwinder->end = STACKCAP_END_TIME_LIMIT;
     else {
-        add_frame(unwinder, address, stack_pointer);
+        add_frame(unwinder, walk);
         return true;
     }
     return false;
 }
 
-bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
-    unw_cursor_t cursor;
+void stackcap_walk_leave_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
+    (void)unwinder;
+    struct stackcap_registers registers;
+    stackcap_registers_unknown(&registers, 0, 0);
+    for (int i = 0; i < KEPT_REGISTERS; i++) {
+        unw_word_t value;
+        if (unw_get_reg(&walk->cursor, stackcap_kept_registers[i], &value) == 0)
+            registers.value[stackcap_kept_registers[i]] = value;
+    }
+    registers.value[REGISTER_PROGRAM_COUNTER] = walk->address;
+    registers.value[REGISTER_STACK_POINTER] = walk->stack_pointer;
+    walk->registers = registers;
+    walk->in_registers = true;
+}
+
+static int enter_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
+    if (walk->in_cursor)
+        return 0;
+    // libunwind takes the address that it starts with for one where the thread itself stands, not for a return address.
+    walk->registers.value[REGISTER_PROGRAM_COUNTER] = walk->lookup;
+    int result = unw_init_remote(&walk->cursor, unwinder->space, unwinder);
+    walk->in_cursor = result == 0;
+    return result;
+}
+
+/// \returns what unw_step does: > 0 for a caller, 0 at the first frame, < 0 where it does not know further.
+static int step_by_libunwind(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
+    struct stackcap_lesson lesson;
+    int result = enter_cursor(unwinder, walk);
+    if (result < 0)
+        return result;
+    bool was_interrupted = stackcap_is_signal_return(unwinder, walk->address);
+    stackcap_row_watch(unwinder, walk, &lesson);
+    unwinder->lacked_table = unwinder->left_copy = false;
+    result = stackcap_step(unwinder, &walk->cursor);
+    if (result <= 0)
+        return result;
+    unw_get_reg(&walk->cursor, UNW_REG_IP, &walk->address);
+    unw_get_reg(&walk->cursor, UNW_REG_SP, &walk->stack_pointer);
+    walk->address += (uint64_t)unwinder->address_bias;
+    walk->in_registers = false;
+    walk->lookup = was_interrupted ? walk->address : walk->address - 1;
+    if (lesson.row && !was_interrupted && !unwinder->lacked_table)
+        stackcap_row_learn(unwinder, walk, &lesson);
+    return result;
+}
+
+static struct stackcap_walk begin(stackcap_unwinder *unwinder) {
     unwinder->frame_count = 0;
     unwinder->met_unknown = false;
     unwinder->lacked_table = false;
     unwinder->left_copy = false;
+    unwinder->read_middle = false;
     unwinder->is_resumed = false;
     unwinder->address_bias = 0;
-    int step = unwinder->unwinder_error = unw_init_remote(&cursor, unwinder->space, unwinder);
-    if (step < 0)
-        return false;
-    while (take_frame(unwinder, &cursor)) {
+    unwinder->trail = 0;
+    uint64_t address = unwinder->registers.value[REGISTER_PROGRAM_COUNTER];
+    return (struct stackcap_walk){
+        .address = address,
+        .stack_pointer = unwinder->registers.value[REGISTER_STACK_POINTER],
+        .lookup = address,
+        .registers = unwinder->registers,
+        .in_registers = true,
+    };
+}
+
+bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
+    struct stackcap_walk walk = begin(unwinder);
+    unwinder->current = &walk.registers;
+    int step = 1;
+    while (take_frame(unwinder, &walk)) {
         unwinder->lacked_table = false;
         unwinder->left_copy = false;
-        step = stackcap_step(unwinder, &cursor);
+        if (stackcap_row_step(unwinder, &walk))
+            continue;
+        step = step_by_libunwind(unwinder, &walk);
         if (step > 0)
             continue;
         unwinder->end = judge_end(unwinder, step);
         break;
     }
+    unwinder->current = &unwinder->registers;
     unwinder->unwinder_error = step < 0 ? step : 0;
     return unwinder->frame_count > 0;
+}
+
+static bool walk_once(stackcap_unwinder *unwinder, bool reads_middle) {
+    stackcap_pages_forget(&unwinder->pages);
+    unwinder->reads_middle = reads_middle;
+    unwinder->walk_until_ns = own_time_ns() + STACKCAP_MAX_WALK_NS;
+    return unwinder->registers_are_guessed ? stackcap_unwind_guessing(unwinder) : stackcap_unwind_from_registers(unwinder);
+}
+
+/// Whether a walk that went through memory as it is now came from one copied end to the other.
+static bool has_arrived(const stackcap_unwinder *unwinder) {
+    uint64_t last = stackcap_frame_at(unwinder, unwinder->frame_count - 1)->stack_pointer;
+    return unwinder->end == STACKCAP_END_COMPLETE && stackcap_in_outer_copy(unwinder, last, 0);
+}
+
+/// Whether a running thread is still where it was copied, as far as can be told: it may have gone away and come back by another way,
+/// so two walks must see the same, and what was copied next to the middle must be in its place after each.
+static bool is_still_there(stackcap_unwinder *unwinder) {
+    uint64_t seen = unwinder->trail;
+    return stackcap_middle_holds(unwinder) && walk_once(unwinder, true) && unwinder->trail == seen && has_arrived(unwinder) &&
+           stackcap_middle_holds(unwinder);
+}
+
+/// Walks the stack. What was not copied between the two ends of a large one is read as it is now, and then that must have been right.
+static bool walk(stackcap_session *session) {
+    stackcap_unwinder *unwinder = &session->unwinder;
+    bool found = walk_once(unwinder, true);
+    if (!found || !unwinder->read_middle)
+        return found;
+    bool is_quiet = unwinder->registers_are_guessed;
+    if (has_arrived(unwinder) && (is_quiet ? stackcap_sleeps_on(session) : is_still_there(unwinder)))
+        return true;
+    return walk_once(unwinder, false);
+}
+
+/// Turns the ring so that the innermost of the frames in it comes first. \returns how many fell out of it.
+static size_t order_frames(stackcap_unwinder *unwinder) {
+    enum { HALF = STACKCAP_MAX_FRAMES / 2 };
+    if (unwinder->frame_count <= STACKCAP_MAX_FRAMES)
+        return 0;
+    stackcap_frame turned[HALF];
+    for (size_t i = 0; i < HALF; i++)
+        turned[i] = *stackcap_frame_at(unwinder, unwinder->frame_count - HALF + i);
+    memcpy(unwinder->frames + HALF, turned, sizeof turned);
+    return unwinder->frame_count - STACKCAP_MAX_FRAMES;
 }
 
 stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *unwound) {
     stackcap_unwinder *unwinder = &session->unwinder;
     uint64_t began = stackcap_now_ns();
-    stackcap_pages_forget(&unwinder->pages);
-    bool found = unwinder->registers_are_guessed ? stackcap_unwind_guessing(unwinder) : stackcap_unwind_from_registers(unwinder);
+    unwinder->rows.walk++;
+    bool found = walk(session);
+    size_t left_out = order_frames(unwinder);
     *unwound = (stackcap_unwound){
         .frames = unwinder->frames,
-        .count = unwinder->frame_count,
+        .count = unwinder->frame_count - left_out,
+        .left_out = left_out,
+        .left_out_after = STACKCAP_MAX_FRAMES / 2,
         .end = unwinder->end,
         .unwinder_error = unwinder->unwinder_error,
         .held_ns = unwinder->copy.held_ns,
         .unwind_ns = stackcap_now_ns() - began,
-        .copied_bytes = unwinder->copy.length,
+        .copied_bytes = unwinder->copy.inner.length + unwinder->copy.outer.length,
     };
     return (stackcap_outcome){found ? STACKCAP_OK : STACKCAP_UNWINDER, 0};
 }

@@ -7,6 +7,8 @@ import Glibc
     let handle: OpaquePointer
     let signal: Int32
     let target: Target
+    /// Knows the bounds of the stacks of all threads. Nil where the target knows its own.
+    var arena: UnsafeMutablePointer<stackcap_arena>?
     /// On `stackcap_now_ns`'s clock, as all times here.
     let deadline: UInt64
 
@@ -17,29 +19,50 @@ import Glibc
         var look: stackcap_look?
     }
 
+    /// What is known of the thread from earlier looks.
+    struct Sight {
+        var look = stackcap_look()
+        /// When it was first seen running.
+        var before: stackcap_progress?
+        /// Whether it runs, and may be about to sleep: it has to be given time.
+        var isUndecided = false
+        /// Whether it has the signal blocked, as it may for a moment only.
+        var isSignalBlocked = false
+    }
+
     /// Looks and copies until a copy holds or the time is up. Allocates nothing.
     func copy() -> Result<Copied, CaptureError> {
-        var look = stackcap_look()
-        var before: stackcap_progress?
-        var isSignalBlocked = false
+        var sight = Sight()
         repeat {
-            let outcome = unsafe stackcap_look_at(target.threadID, &look)
-            if let error = CaptureError(outcome) { return .failure(error) }
-            if look.state != STACKCAP_STATE_RUNNING {
-                if let result = unsafe copyBlocked(look) { return result }
-            } else if let result = unsafe copyRunning(since: &before, &isSignalBlocked) {
-                return result
-            }
+            if let result = unsafe copyOnce(&sight) { return result }
+            if sight.isUndecided { unsafe Self.pause() }
         } while unsafe stackcap_now_ns() < deadline
-        guard look.state == STACKCAP_STATE_RUNNING else { return .failure(CaptureError(.threadKeptMoving)) }
+        return unsafe .failure(failure(afterDeadlineOf: sight))
+    }
+
+    /// Why there is no copy when the time is up.
+    func failure(afterDeadlineOf sight: Sight) -> CaptureError {
         // To run the handler it would have needed a processor, and it has not had one.
-        return .failure(CaptureError(isSignalBlocked ? .signalBlocked : .notDelivered))
+        guard sight.look.state == STACKCAP_STATE_RUNNING else { return CaptureError(.threadKeptMoving) }
+        return CaptureError(sight.isSignalBlocked ? .signalBlocked : .notDelivered)
+    }
+
+    /// - Returns: nil if it has to be tried again.
+    func copyOnce(_ sight: inout Sight) -> Result<Copied, CaptureError>? {
+        let outcome = unsafe stackcap_look_at(target.threadID, &sight.look)
+        sight.isUndecided = false
+        if let error = CaptureError(outcome) { return .failure(error) }
+        guard sight.look.state == STACKCAP_STATE_RUNNING else { return unsafe copyBlocked(sight.look) }
+        return unsafe copyRunning(&sight)
     }
 
     /// - Returns: nil if the thread ran meanwhile.
     private func copyBlocked(_ look: stackcap_look) -> Result<Copied, CaptureError>? {
+        guard let bounds = unsafe bounds(at: look.stack_pointer) else {
+            return .failure(CaptureError(.stackOutOfBounds))
+        }
         let outcome = unsafe withUnsafePointer(to: look) { look in
-            unsafe stackcap_copy_blocked(handle, target.threadID, target.low, target.high, look)
+            unsafe stackcap_copy_blocked(handle, target.threadID, bounds.low, bounds.high, look)
         }
         if let error = CaptureError(outcome) { return .failure(error) }
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .quiet, look: look))
@@ -49,26 +72,22 @@ import Glibc
     /// signal arrives, and be cut short; one that has been woken and waits for a processor is still in its call. One that has the
     /// signal blocked would keep ours, for the application's sigwaitinfo(2) or signalfd(2) to wonder about.
     ///
-    /// - Parameters:
-    ///   - before: when it was first seen like this.
-    ///   - isSignalBlocked: whether it has the signal blocked, as it may for a moment only.
     /// - Returns: nil if the thread sleeps, or may be about to, or cannot take the signal just now.
-    private func copyRunning(
-        since before: inout stackcap_progress?,
-        _ isSignalBlocked: inout Bool
-    ) -> Result<Copied, CaptureError>? {
+    private func copyRunning(_ sight: inout Sight) -> Result<Copied, CaptureError>? {
         var now = stackcap_progress()
         let read = unsafe stackcap_read_progress(target.threadID, &now)
         if let error = CaptureError(read) { return .failure(error) }
-        isSignalBlocked = unsafe now.blocked >> UInt64(signal - 1) & 1 != 0
-        guard unsafe !isSignalBlocked && isComputing(now, since: before) else {
-            if before?.sleeps != now.sleeps { before = now }
-            unsafe pause()
+        sight.isSignalBlocked = unsafe now.blocked >> UInt64(signal - 1) & 1 != 0
+        guard unsafe !sight.isSignalBlocked && isComputing(now, since: sight.before) else {
+            if sight.before?.sleeps != now.sleeps { sight.before = now }
+            sight.isUndecided = true
             return nil
         }
+        let (low, high) = unsafe arena == nil ? (target.low, target.high) : (0, .max)
         let outcome = unsafe withUnsafePointer(to: now) { now in
-            unsafe stackcap_copy_running(handle, target.threadID, target.low, target.high, now, deadline)
+            unsafe stackcap_copy_running(handle, target.threadID, low, high, now, deadline)
         }
+        if let arena = unsafe arena, outcome.status == STACKCAP_OK { unsafe stackcap_arena_bound_copy(arena, handle) }
         if let error = CaptureError(outcome) { return .failure(error) }
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .signal))
     }
@@ -81,8 +100,15 @@ import Glibc
         return unsafe now.cpu_ns >= before.cpu_ns + Self.leastWork
     }
 
+    private func bounds(at stackPointer: UInt64) -> (low: UInt64, high: UInt64)? {
+        guard let arena = unsafe arena else { return unsafe (target.low, target.high) }
+        var low: UInt64 = 0
+        var high: UInt64 = 0
+        return unsafe stackcap_arena_bounds(arena, stackPointer, &low, &high) ? (low, high) : nil
+    }
+
     /// Long enough for a thread on its way to sleep to get there.
-    private func pause() {
+    static func pause() {
         var time = timespec(tv_sec: 0, tv_nsec: 30_000)
         unsafe nanosleep(&time, nil)
     }

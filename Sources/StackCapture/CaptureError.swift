@@ -82,6 +82,16 @@ extension CaptureError.Code {
         name: "forked",
         advice: "the capturer belongs to the process that was forked: make a new one in this process"
     )
+    /// The time for all threads was up before this one's turn.
+    public static let notReached = Self(
+        name: "not_reached",
+        advice: "the time was up before this thread's turn: allow more time, or look at the machine's load"
+    )
+    /// The stacks of other threads have filled the memory set aside.
+    public static let tooMuch = Self(
+        name: "too_much",
+        advice: "there are too many frames on too many threads for one capture of all: leave threads out"
+    )
     /// `invalidate()` was called.
     public static let invalidated = Self(
         name: "invalidated",

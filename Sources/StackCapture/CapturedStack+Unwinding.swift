@@ -17,6 +17,7 @@ extension CapturedStack {
         )
         let stack = unsafe CapturedStack(
             frames: frames.map(Frame.init),
+            leftOut: LeftOut(unwound),
             method: copied.method,
             truncation: Truncation(unwound.end),
             systemCall: copied.look.flatMap(SystemCall.init),
@@ -26,8 +27,16 @@ extension CapturedStack {
     }
 }
 
+extension CapturedStack.LeftOut {
+    /// Nil if nothing is.
+    init?(_ unwound: stackcap_unwound) {
+        guard unsafe unwound.left_out > 0 else { return nil }
+        self = unsafe Self(after: unwound.left_out_after, count: unwound.left_out)
+    }
+}
+
 extension CapturedStack.Frame {
-    fileprivate init(_ frame: stackcap_frame) {
+    init(_ frame: stackcap_frame) {
         self.init(address: UInt(frame.address), found: Found(frame.found))
     }
 }
@@ -44,10 +53,10 @@ extension CapturedStack.Frame.Found {
 }
 
 extension CapturedStack.Truncation {
-    fileprivate init?(_ end: stackcap_end) {
+    init?(_ end: stackcap_end) {
         switch end {
         case STACKCAP_END_COMPLETE: return nil
-        case STACKCAP_END_FRAME_LIMIT: self = .frameLimit
+        case STACKCAP_END_TIME_LIMIT: self = .timeLimit
         case STACKCAP_END_COPY_LIMIT: self = .copyLimit
         case STACKCAP_END_NO_TABLE: self = .noUnwindTable
         default: self = .badFrame
@@ -57,7 +66,7 @@ extension CapturedStack.Truncation {
 
 extension SystemCall {
     /// Nil for a thread that sleeps outside a system call.
-    fileprivate init?(_ look: stackcap_look) {
+    init?(_ look: stackcap_look) {
         guard look.state == STACKCAP_STATE_CALLING else { return nil }
         let arguments = look.arguments
         self.init(

@@ -37,14 +37,28 @@ public struct CapturedStack: Sendable {
 
     /// Why the outer frames are missing.
     public enum Truncation: Sendable, Hashable {
-        /// There are more than 1,024 frames.
-        case frameLimit
-        /// The frames take up more than 512 KiB, or the rest of the stack could not be read.
+        /// There are so many frames that walking them took a fifth of a second.
+        case timeLimit
+        /// The frames take up more than 512 KiB and changed meanwhile, or the rest of the stack could not be read.
         case copyLimit
         /// Code without an unwind table, and no usable frame pointer there.
         case noUnwindTable
         /// The next frame makes no sense: a damaged stack, or a wrong unwind table.
         case badFrame
+    }
+
+    /// Frames that are not in `frames`, since there were more than 1,024 of them.
+    public struct LeftOut: Sendable, Hashable {
+        /// They were between the first so many frames and the others.
+        public var after: Int
+        /// How many they were.
+        public var count: Int
+
+        /// Nothing is defaulted or checked.
+        public init(after: Int, count: Int) {
+            self.after = after
+            self.count = count
+        }
     }
 
     /// What the capture cost.
@@ -64,8 +78,11 @@ public struct CapturedStack: Sendable {
         }
     }
 
-    /// Innermost first. Never empty.
+    /// Innermost first. Never empty, and at most 1,024: of a deeper stack 512 from each end.
     public var frames: [Frame]
+    /// What is missing between the two ends of a deep stack. Where `truncation` has a reason, the outer of the ends is as far as the
+    /// walk came.
+    public var leftOut: LeftOut?
     /// Also says what the thread noticed: nothing if `quiet`, a signal handler if `signal`.
     public var method: Method
     /// Why frames are missing at the outer end, or nil when the last frame is the thread's first.
@@ -75,18 +92,20 @@ public struct CapturedStack: Sendable {
     /// Of this capture alone. Finding names comes on top.
     public var cost: Cost
 
-    /// Whether the last frame is the thread's first.
+    /// Whether the last frame is the thread's first. `leftOut` says whether all between are there.
     public var isComplete: Bool { truncation == nil }
 
-    /// Complete and outside a system call unless said otherwise. That `frames` is not empty is not checked.
+    /// Complete, without gap and outside a system call unless said otherwise. That `frames` is not empty is not checked.
     public init(
         frames: [Frame],
+        leftOut: LeftOut? = nil,
         method: Method,
         truncation: Truncation? = nil,
         systemCall: SystemCall? = nil,
         cost: Cost
     ) {
         self.frames = frames
+        self.leftOut = leftOut
         self.method = method
         self.truncation = truncation
         self.systemCall = systemCall

@@ -55,6 +55,19 @@ struct Target {
             unsafe CapturedStack.unwinding(handle, copied)
         }
     }
+
+    func captureAll(except excluded: Set<Int32>, within time: Duration) -> Result<ThreadStacks, CaptureError> {
+        guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
+        let deadline = stackcap_now_ns() &+ time.nanoseconds
+        var opened: UnsafeMutablePointer<stackcap_arena>?
+        let outcome = unsafe stackcap_arena_open(MemoryLayout<Roundup.Entry>.stride, &opened)
+        if let error = CaptureError(outcome) { return .failure(error) }
+        guard let arena = unsafe opened else { return .failure(CaptureError(.systemCallFailed)) }
+        defer { unsafe stackcap_arena_close(arena) }
+        let roundup = unsafe Roundup(handle: handle, signal: signal, deadline: deadline, arena: arena)
+        unsafe roundup.run(except: excluded)
+        return unsafe .success(roundup.result())
+    }
 }
 
 extension Duration {

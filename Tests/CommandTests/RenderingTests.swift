@@ -83,11 +83,25 @@
             #expect(all.parts == (0..<7).map(Part.frame))
         }
 
+        @Test("the frames that a deep stack leaves out are a line of their own, and nothing is folded across it")
+        func leftOut() {
+            var stack = Sample.report().stacks[0]
+            stack.frames = "lolllllo".enumerated().map { .init(address: Address(UInt64($0)), own: $1 == "o") }
+            stack.leftOut = .init(after: 4, count: 98_976)
+            let listing = StackListing(stack: stack, modules: [])
+            #expect(
+                listing.parts == [
+                    .frame(0), .frame(1), .folded(2), .leftOut(98_976), .folded(2), .frame(6), .frame(7),
+                ]
+            )
+            #expect(listing.lines[4].plain == "       … 98,976 frames left out …")
+        }
+
         @Test("a stack of a million frames is printed with its length bounded")
         func hugeStack() {
             var stack = Sample.report().stacks[0]
             stack.frames = (0..<1_000_000).map { .init(address: Address(UInt64($0)), own: true) }
-            #expect(StackListing(stack: stack, modules: []).parts.last == .cut(999_000))
+            #expect(StackListing(stack: stack, modules: []).parts.last == .cut(1_000_000 - StackListing.limit))
         }
 
         @Test("own frames are marked and bold")

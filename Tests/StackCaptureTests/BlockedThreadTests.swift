@@ -97,15 +97,30 @@ extension CaptureTests {
             #expect(names.contains("dl_iterate_phdr"))
         }
 
-        @Test("is captured through /proc/self/mem where process_vm_readv is refused")
-        func throughFile() throws {
+        @Test("is captured through /proc/self/mem where process_vm_readv is refused", arguments: [3, 20_000])
+        func throughFile(depth: Int) throws {
+            let stall = Stall(STALL_READ, depth: depth)
+            defer { stall.finish() }
+            let direct = try capturer.captureBlocked(stall)
             capturer.invalidate()
             let capturer = try StackCapturer(signal: SIGPROF, deadline: .seconds(5), readsThroughFile: true)
-            let stall = Stall(STALL_READ, depth: 3)
-            defer { stall.finish() }
             let stack = try capturer.captureBlocked(stall)
             #expect(stack.isComplete)
             #expect(names(of: stack).contains("stall_in_read"))
+            #expect(stack.frames == direct.frames)
+            #expect(stack.leftOut == direct.leftOut)
+        }
+
+        @Test("in a signal handler shows the code that the signal struck")
+        func inHandler() throws {
+            let stall = Stall(STALL_HANDLER, depth: 3)
+            defer { stall.finish() }
+            let stack = try capturer.captureBlocked(stall)
+            let names = names(of: stack)
+            #expect(stack.isComplete)
+            #expect(names.contains("stall_read_in_handler"))
+            #expect(names.contains("stall_in_handler"))
+            #expect(names.count { $0 == "stall_descend" } == 4, "\(names)")
         }
 
         /// The thread publishes how deep it is; a capture during which that word did not change must show exactly that depth. What a

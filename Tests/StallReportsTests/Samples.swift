@@ -60,7 +60,16 @@ enum Sample {
                 systemCall: .init(number: 230, name: "clock_nanosleep", arguments: [0x1, 0x0, 0x7fff_ffff_e000]),
                 evidence: .init(cpuNs: 1, runDelayNs: 2, windowNs: 3, majorFaults: 4, waitChannel: "hrtimer_nanosleep")
             ),
-            stacks: [.init(thread: thread, capturedAt: startedAt, method: .quiet, frames: frames, error: "ends early")],
+            stacks: [
+                .init(
+                    thread: thread,
+                    capturedAt: startedAt,
+                    method: .quiet,
+                    frames: frames,
+                    leftOut: .init(after: 1, count: 98_976),
+                    error: "ends early"
+                )
+            ],
             culprit: .init(function: "shop.Cart.total()", symbol: "$s4shop", module: "shop", stack: 0, frame: 1),
             modules: modules,
             fingerprint: .make(kind: .blocked, frames: frames, modules: modules),

@@ -16,10 +16,14 @@ extern "C" {
 
 #pragma clang assume_nonnull begin
 
-/// The most frames that one capture keeps.
+/// The most frames that one capture keeps: of a deeper stack, half of them from each end.
 #define STACKCAP_MAX_FRAMES 1024
-/// The most bytes of a stack that one capture copies, counted from its innermost end.
+/// The most bytes of a stack that one capture copies: of a larger one, all but 64 KiB from its innermost end.
 #define STACKCAP_MAX_COPY (512 * 1024)
+
+/// The longest that one walk over a stack may take, as time of the capturing thread on a processor. 100,000 frames of a recursion take
+/// about a tenth of it.
+#define STACKCAP_MAX_WALK_NS 200000000
 
 /// The buffers, the signal handler's request and the unwinder's state. One per signal number; see stackcap_open.
 typedef struct stackcap_session stackcap_session;
@@ -48,7 +52,7 @@ typedef struct stackcap_outcome {
 
 // Life
 
-/// Allocates everything a session will ever need (about 1.6 MiB, populated) and installs the handler with SA_SIGINFO | SA_RESTART |
+/// Allocates everything a session will ever need (about 1.7 MiB, populated) and installs the handler with SA_SIGINFO | SA_RESTART |
 /// SA_ONSTACK; the last two as the handler has them that was there before, if there was one. Signals that are not this session's
 /// go there, with the mask that it asked for.
 ///
@@ -136,8 +140,8 @@ typedef struct stackcap_frame {
 /// Why the unwinder stopped.
 typedef enum stackcap_end {
     STACKCAP_END_COMPLETE = 0,  ///< At the thread's first frame, by the unwind table's word.
-    STACKCAP_END_FRAME_LIMIT,   ///< STACKCAP_MAX_FRAMES.
-    STACKCAP_END_COPY_LIMIT,    ///< The stack goes on beyond what was copied.
+    STACKCAP_END_TIME_LIMIT,    ///< The stack goes on, but has been walked for long enough: STACKCAP_MAX_WALK_NS.
+    STACKCAP_END_COPY_LIMIT,    ///< The stack goes on beyond what was copied, and has changed there since.
     STACKCAP_END_NO_TABLE,      ///< Code without an unwind table, and no usable frame pointer.
     STACKCAP_END_BAD_FRAME,     ///< The next frame makes no sense: a damaged stack, or a wrong table.
 } stackcap_end;
@@ -146,6 +150,8 @@ typedef enum stackcap_end {
 typedef struct stackcap_unwound {
     const stackcap_frame *_Nullable frames;
     size_t count;
+    size_t left_out;       ///< Frames that are not among them, since there were more than STACKCAP_MAX_FRAMES.
+    size_t left_out_after; ///< They were between the first so many and the rest.
     stackcap_end end;
     int unwinder_error;  ///< libunwind's code (negative), 0 if none.
     uint64_t held_ns;    ///< Inside the signal handler; 0 for a blocked thread.
@@ -155,6 +161,61 @@ typedef struct stackcap_unwound {
 
 /// Unwinds the last copy, by the target's unwind tables as they stand in memory. Reads never fault. The target plays no part.
 stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *unwound);
+
+// Many threads
+
+struct stackcap_range {
+    uint64_t low, high;
+};
+
+struct stackcap_name {
+    char text[16];
+};
+
+/// A stack in the arena, for all threads that have it.
+typedef struct stackcap_kept {
+    size_t first;  ///< Index into the arena's frames.
+    size_t count;
+    size_t left_out;
+    size_t left_out_after;
+    stackcap_end end;
+} stackcap_kept;
+
+/// This process's threads and their stacks. Lies at the start of its own memory. That is from mmap, not malloc's, since any thread may hold malloc's lock: only what
+/// is used of it is ever populated.
+typedef struct stackcap_arena {
+    size_t size;
+    pid_t *threads;  ///< As /proc/self/task lists them, the caller's included.
+    size_t thread_count, thread_capacity;
+    struct stackcap_name *names;  ///< Of those that were asked for.
+    void *entries;  ///< The owner's, zero at first: one of entry_size bytes for each thread.
+    stackcap_kept *stacks;
+    size_t stack_count;
+    stackcap_frame *frames;
+    size_t frame_count, frame_capacity;
+    struct stackcap_range *ranges;  ///< Memory that can be written, in order.
+    size_t range_count, range_capacity;
+    int reads_of_maps;
+    uint32_t *index;
+    size_t index_capacity;
+    char *text;
+} stackcap_arena;
+
+/// Lists the threads, and the memory that may be stacks: /proc/self/task and /proc/self/maps. Close it, unless it failed.
+stackcap_outcome stackcap_arena_open(size_t entry_size, stackcap_arena *_Nullable *_Nonnull arena);
+void stackcap_arena_close(stackcap_arena *arena);
+
+/// Finds the memory around a stack pointer. \returns false if there is none that can be written.
+bool stackcap_arena_bounds(stackcap_arena *arena, uint64_t stack_pointer, uint64_t *low, uint64_t *high);
+
+/// Corrects the bounds of a copy that a running thread made without knowing them: between 0 and UINT64_MAX.
+void stackcap_arena_bound_copy(stackcap_arena *arena, stackcap_session *session);
+
+/// Keeps a stack. \returns its number: an earlier one's if that has the same frames; −1 if the arena is full.
+int64_t stackcap_arena_keep(stackcap_arena *arena, const stackcap_unwound *unwound);
+
+/// Reads the name of a thread that is listed, unless it is known. Stays empty if there is no such thread any more.
+void stackcap_arena_read_name(stackcap_arena *arena, size_t index);
 
 // Counters, own thread, time
 

@@ -127,6 +127,7 @@ extension StallReport.Stack {
             method: capture.method == .quiet ? .quiet : .signal,
             complete: capture.isComplete,
             frames: frames,
+            leftOut: capture.leftOut.map { .init(after: $0.after, count: $0.count) },
             error: capture.truncation?.sentence
         )
     }

@@ -57,8 +57,8 @@ extension CapturedStack.Truncation {
     /// Why the outer frames are missing, for people.
     var sentence: String {
         switch self {
-        case .frameLimit: "The stack has more frames than a report holds: the outer ones are missing."
-        case .copyLimit: "The stack is larger than what is copied: the outer frames are missing."
+        case .timeLimit: "The stack has too many frames to follow them all: the outer ones are missing."
+        case .copyLimit: "The stack is larger than what is copied, and changed meanwhile: the outer frames are missing."
         case .noUnwindTable: "The outer frames are missing: code without an unwind table is in the way."
         case .badFrame: "The outer frames are missing: the next one makes no sense."
         }

@@ -13,8 +13,10 @@ extension StallReport {
         public var count: Int
         /// Whether it reaches the thread's start.
         public var complete: Bool
-        /// Innermost first.
+        /// Innermost first. Of a deep stack, both ends: see `leftOut`.
         public var frames: [Frame]
+        /// The gap between the two ends of a deep stack. `complete` says nothing of it.
+        public var leftOut: LeftOut?
         /// Why there is no stack, or why it ends early.
         public var error: String?
 
@@ -27,16 +29,33 @@ extension StallReport {
             count: Int = 1,
             complete: Bool = true,
             frames: [Frame] = [],
+            leftOut: LeftOut? = nil,
             error: String? = nil
         ) {
             (self.role, self.thread, self.capturedAt, self.method) = (role, thread, capturedAt, method)
             (self.count, self.complete, self.frames, self.error) = (count, complete, frames, error)
+            self.leftOut = leftOut
         }
 
         private enum CodingKeys: String, CodingKey {
             case role, thread
             case capturedAt = "captured_at"
-            case method, count, complete, frames, error
+            case method, count, complete, frames
+            case leftOut = "left_out"
+            case error
+        }
+    }
+
+    /// Frames of a deep stack that are not in the report.
+    public struct LeftOut: Codable, Hashable, Sendable {
+        /// They were between the first so many frames and the others.
+        public var after: Int
+        /// How many they were.
+        public var count: Int
+
+        /// Nothing is defaulted or checked.
+        public init(after: Int, count: Int) {
+            (self.after, self.count) = (after, count)
         }
     }
 

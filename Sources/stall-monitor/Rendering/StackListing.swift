@@ -8,7 +8,7 @@
         var showsAllFrames = false
 
         /// Most frames printed of one stack.
-        static let limit = 1000
+        static let limit = 1024
 
         var lines: [StyledText] {
             [header] + parts.map(line) + notes
@@ -22,6 +22,8 @@
             case repeated(Int)
             /// Frames beyond the limit.
             case cut(Int)
+            /// Frames that the report does not have.
+            case leftOut(Int)
         }
 
         /// What is shown: own frames, what each of them called, and the innermost; with none of its own, the first ten.
@@ -31,13 +33,18 @@
             let recursions = Recursion.all(in: stack.frames)
             var parts: [Part] = []
             var index = 0
+            var gap = stack.leftOut
             while index < stack.frames.count, parts.count < Self.limit {
+                if let found = gap, found.after <= index {
+                    parts.append(.leftOut(found.count))
+                    gap = nil
+                }
                 if let recursion = recursions[index] {
                     parts.append(.repeated(recursion.count))
                     index += recursion.count * recursion.period
                     continue
                 }
-                let rest = stack.frames.indices[index...]
+                let rest = index..<max(index, gap?.after ?? stack.frames.count)
                 let hidden = rest.prefix {
                     recursions[$0] == nil && !(hasOwn ? isShown($0) : showsAllFrames || $0 < 10)
                 }
@@ -72,6 +79,7 @@
             case .folded(let count): return "       \("… \(count) library frames (--full shows them)", .dim)"
             case .repeated(let count): return "       \("↑ repeated \(count) times", .dim)"
             case .cut(let count): return "       \("… \(count) more frames (--format json shows them)", .dim)"
+            case .leftOut(let count): return "       \("… \(Self.grouped(count)) frames left out …", .dim)"
             case .frame(let index):
                 let frame = stack.frames[index]
                 let number = StyledText(String(repeating: " ", count: max(0, 4 - "\(index)".count)) + "\(index)")
@@ -79,6 +87,15 @@
                 let name = StyledText(Self.name(of: frame), frame.own ? .bold : nil)
                 let kind: StyledText = frame.kind.map { " \("(\($0))", .dim)" } ?? ""
                 return "  \(mark)\(number)  \(name)\(kind)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
+            }
+        }
+
+        /// With a comma before each three digits: 98,976.
+        private static func grouped(_ count: Int) -> String {
+            let digits = Array(String(count))
+            return digits.indices.reduce(into: "") { text, index in
+                if index > 0 && (digits.count - index).isMultiple(of: 3) { text.append(",") }
+                text.append(digits[index])
             }
         }
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -214,12 +215,91 @@ __attribute__((noinline)) static int64_t stall_in_doze(stall *s) {
     return 0;
 }
 
+__attribute__((noinline)) static int64_t swing_at_bottom(stall *s) {
+    struct timespec time = {0, 3000000};
+    (void)s;
+    return nanosleep(&time, NULL);
+}
+
+__attribute__((noinline)) static int64_t stall_swing_left(stall *s, int depth) {
+    volatile char frame[2048] = {0};
+    int64_t result = depth == 0 ? swing_at_bottom(s) : stall_swing_left(s, depth - 1);
+    return result + frame[depth & 15];
+}
+
+__attribute__((noinline)) static int64_t stall_swing_right(stall *s, int depth) {
+    volatile char frame[2048] = {0};
+    int64_t result = depth == 0 ? swing_at_bottom(s) : stall_swing_right(s, depth - 1);
+    return result - frame[depth & 15];
+}
+
+__attribute__((noinline)) static int64_t stall_in_swing(stall *s) {
+    int64_t result = 0;
+    for (; !s->released; s->rounds++)
+        result += s->rounds & 1 ? stall_swing_left(s, 400) : stall_swing_right(s, 400);
+    return result;
+}
+
+/// Code without an unwind table, but with a frame pointer: calls its first argument with its second.
+static const unsigned char bare_code[] = {
+#if defined(__x86_64__)
+    0x55, 0x48, 0x89, 0xe5,              // push %rbp; mov %rsp, %rbp
+    0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7,  // mov %rdi, %rax; mov %rsi, %rdi
+    0xff, 0xd0, 0x5d, 0xc3,              // call *%rax; pop %rbp; ret
+#elif defined(__aarch64__)
+    0xfd, 0x7b, 0xbf, 0xa9, 0xfd, 0x03, 0x00, 0x91,  // stp x29, x30, [sp, #-16]!; mov x29, sp
+    0xe8, 0x03, 0x00, 0xaa, 0xe0, 0x03, 0x01, 0xaa,  // mov x8, x0; mov x0, x1
+    0x00, 0x01, 0x3f, 0xd6, 0xfd, 0x7b, 0xc1, 0xa8,  // blr x8; ldp x29, x30, [sp], #16
+    0xc0, 0x03, 0x5f, 0xd6,                          // ret
+#endif
+};
+
+__attribute__((noinline)) static int64_t call_through_bare_code(stall *s, int64_t (*function)(stall *)) {
+    void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    require(code != MAP_FAILED);
+    memcpy(code, bare_code, sizeof bare_code);
+    require(mprotect(code, 4096, PROT_READ | PROT_EXEC) == 0);
+    __builtin___clear_cache(code, (char *)code + sizeof bare_code);
+    int64_t (*call)(int64_t (*)(stall *), stall *) = (int64_t (*)(int64_t (*)(stall *), stall *))(uintptr_t)code;
+    int64_t result = call(function, s);
+    munmap(code, 4096);
+    return result;
+}
+
+__attribute__((noinline)) static int64_t stall_in_bare_spin(stall *s) {
+    return call_through_bare_code(s, stall_in_spin) + 1;
+}
+
+__attribute__((noinline)) static int64_t stall_in_bare_read(stall *s) {
+    return call_through_bare_code(s, stall_in_read) + 1;
+}
+
+static _Thread_local stall *struck;
+
+__attribute__((noinline)) static void stall_read_in_handler(int signal) {
+    (void)signal;
+    stall_in_read(struck);
+}
+
+__attribute__((noinline)) static int64_t stall_in_handler(stall *s) {
+    struct sigaction action, previous;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = stall_read_in_handler;
+    sigaction(SIGUSR2, &action, &previous);
+    struck = s;
+    syscall(SYS_tgkill, getpid(), s->thread, SIGUSR2);
+    sigaction(SIGUSR2, &previous, NULL);
+    return 0;
+}
+
 static int64_t (*const functions[])(stall *) = {
     [STALL_NANOSLEEP] = stall_in_nanosleep, [STALL_POLL] = stall_in_poll,         [STALL_EPOLL] = stall_in_epoll,
     [STALL_SEMAPHORE] = stall_in_semaphore, [STALL_RECEIVE] = stall_in_receive,   [STALL_READ] = stall_in_read,
     [STALL_LOCK] = stall_in_lock,           [STALL_FSYNC] = stall_in_fsync,       [STALL_SPIN] = stall_in_spin,
     [STALL_SPIN_MASKED] = stall_in_spin,    [STALL_ALLOCATE] = stall_in_allocate, [STALL_RELOAD] = stall_in_reload,
     [STALL_ITERATE] = stall_in_iterate,     [STALL_HOLD_LOADER] = stall_in_loader, [STALL_DOZE] = stall_in_doze,
+    [STALL_SWING] = stall_in_swing,         [STALL_BARE_SPIN] = stall_in_bare_spin, [STALL_BARE_READ] = stall_in_bare_read,
+    [STALL_HANDLER] = stall_in_handler,
 };
 
 __attribute__((noinline)) static int64_t stall_at(stall *s) {
@@ -266,11 +346,20 @@ static void *run_briefly(void *context) {
     return NULL;
 }
 
+/// There can be hundreds of threads that need none.
+static bool needs_pipe(stall_kind kind) { return kind != STALL_LOCK && kind != STALL_SPIN; }
+
 static stall *start(stall *s, void *(*body)(void *)) {
-    require(pipe2(s->pipe, O_CLOEXEC) == 0);
+    s->pipe[0] = s->pipe[1] = -1;
+    require(!needs_pipe(s->kind) || pipe2(s->pipe, O_CLOEXEC) == 0);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_lock(&s->lock);
-    require(pthread_create(&s->handle, NULL, body, s) == 0);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (s->depth > 10000)
+        pthread_attr_setstacksize(&attributes, (size_t)s->depth * 256);
+    require(pthread_create(&s->handle, &attributes, body, s) == 0);
+    pthread_attr_destroy(&attributes);
     while (!atomic_load(&s->ready))
         sched_yield();
     return s;
@@ -301,13 +390,14 @@ uint64_t stall_dozer_state(const stall *s) { return atomic_load(&s->dozer_state)
 stall_end stall_finish(stall *s) {
     s->released = true;
     pthread_mutex_unlock(&s->lock);
-    if (s->kind == STALL_READ || s->kind == STALL_HOLD_LOADER)
+    if (s->kind == STALL_READ || s->kind == STALL_HOLD_LOADER || s->kind == STALL_BARE_READ || s->kind == STALL_HANDLER)
         require(write(s->pipe[1], "", 1) == 1);
     pthread_join(s->handle, NULL);
     stall_end end = s->end;
     end.rounds = s->rounds;
     end.cut_short = s->cut_short;
-    close(s->pipe[0]), close(s->pipe[1]);
+    if (needs_pipe(s->kind))
+        close(s->pipe[0]), close(s->pipe[1]);
     free(s);
     return end;
 }
@@ -366,4 +456,87 @@ const char *stall_file_of(const char *symbol) {
     Dl_info info;
     void *address = dlsym(RTLD_DEFAULT, symbol);
     return address && dladdr(address, &info) ? info.dli_fname : NULL;
+}
+
+// Malloc's lock.
+
+static int hold_pipe[2];
+static _Atomic pid_t held;
+static _Atomic uint64_t allocations;
+static atomic_bool is_locked, released;
+
+/// Stands where it is, which may be inside of malloc, until it is told to go on.
+__attribute__((noinline)) static void hold_here(int signal) {
+    (void)signal;
+    int saved = errno;
+    char byte;
+    held = (pid_t)syscall(SYS_gettid);
+    ssize_t count = read(hold_pipe[0], &byte, 1);
+    (void)count;
+    held = 0;
+    errno = saved;
+}
+
+/// One thread is to be held; the others show whether it has the lock.
+static void *allocate_until_released(void *context) {
+    void *volatile kept[16] = {0};
+    for (unsigned i = 0; !released; i++) {
+        free(kept[i & 15]);
+        kept[i & 15] = malloc(32 + (i * 7919 & 2047));
+        if (context)
+            atomic_fetch_add(&allocations, 1);
+    }
+    return NULL;
+}
+
+static void rest(long milliseconds) {
+    struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
+static void let_go(void) {
+    require(write(hold_pipe[1], "", 1) == 1);
+    while (held)
+        rest(1);
+}
+
+static void *release(void *milliseconds) {
+    while (!is_locked)
+        rest(1);
+    rest(*(long *)milliseconds);
+    released = true;
+    let_go();
+    return NULL;
+}
+
+/// Starting a thread allocates, too.
+static pthread_t start_all(int waiting_threads, long *milliseconds) {
+    pthread_t holder, other;
+    require(pthread_create(&other, NULL, release, milliseconds) == 0);
+    require(pthread_create(&holder, NULL, allocate_until_released, NULL) == 0);
+    for (int i = 0; i < waiting_threads; i++)
+        require(pthread_create(&other, NULL, allocate_until_released, &allocations) == 0);
+    return holder;
+}
+
+pid_t stall_hold_malloc(int waiting_threads, int milliseconds) {
+    static long time;
+    time = milliseconds;
+    require(pipe2(hold_pipe, O_CLOEXEC) == 0);
+    signal(SIGUSR1, hold_here);
+    stall_mask(SIGUSR1, false);
+    pthread_t holder = start_all(waiting_threads, &time);
+    for (;;) {
+        pthread_kill(holder, SIGUSR1);
+        while (!held)
+            rest(1);
+        rest(50);
+        uint64_t before = allocations;
+        rest(300);
+        if (allocations == before)
+            break;
+        let_go();
+    }
+    is_locked = true;
+    return held;
 }

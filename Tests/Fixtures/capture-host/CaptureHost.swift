@@ -8,6 +8,7 @@ import Synchronization
 @main
 struct CaptureHost {
     static func main() async {
+        if let subcommand = CommandLine.arguments.dropFirst().first.flatMap(AllThreads.init) { return subcommand.run() }
         guard let scenario = CommandLine.arguments.dropFirst().first.flatMap(Scenario.init) else {
             print("usage: capture-host \(Scenario.allCases.map(\.rawValue).joined(separator: "|"))")
             exit(64)
@@ -119,6 +120,8 @@ enum Observer {
             usleep(UInt32.random(in: 100_000..<200_000))
             guard let identity = target.withLock({ $0 }), let capturer = try? StackCapturer(deadline: .seconds(5))
             else { exit(1) }
+            // What is compared is a later capture: by unwind rows that the earlier ones have learnt.
+            for _ in 0..<20 { _ = capturer.capture(threadID: identity.threadID, stack: identity.stack) }
             if isFrozen { stall_freeze(identity.threadID) }
             report(capturer.capture(threadID: identity.threadID, stack: identity.stack), identity)
         }

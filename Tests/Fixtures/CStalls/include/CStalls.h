@@ -25,6 +25,11 @@ typedef enum stall_kind {
     STALL_ITERATE,      ///< dl_iterate_phdr, over and over.
     STALL_HOLD_LOADER,  ///< Inside a dl_iterate_phdr callback, with the loader's lock.
     STALL_DOZE,         ///< Sleeps and wakes at changing depths; see stall_dozer_state.
+    STALL_SWING,        ///< Sleeps below 800 KiB of frames, goes back and comes again, by stall_swing_left and …_right in turn.
+    // Below code that has a frame pointer and no unwind table, until released.
+    STALL_BARE_SPIN,
+    STALL_BARE_READ,
+    STALL_HANDLER,      ///< Reads in a signal handler.
 } stall_kind;
 
 typedef struct stall stall;
@@ -70,6 +75,11 @@ void stall_reset_signal(int signal);
 
 /// Makes a running thread of this process spin in a handler of SIGUSR1, wherever it is just now, and waits until it does.
 void stall_freeze(pid_t thread);
+
+/// Starts threads that allocate, and holds one of them inside of malloc, with malloc's lock, while the others wait for it. Lets all go
+/// and ends them after the time. The process must have one arena and no caches for threads: MALLOC_ARENA_MAX=1 and
+/// glibc.malloc.tcache_count=0. \returns the holder.
+pid_t stall_hold_malloc(int waiting_threads, int milliseconds);
 
 /// Blocks or unblocks a signal on the calling thread.
 void stall_mask(int signal, bool blocked);

@@ -1,0 +1,177 @@
+import CStackCapture
+import Glibc
+
+/// All threads' stacks, one after another. Until the last one is safe nothing is allocated but what `mmap` gives: each thread that is
+/// still to come may hold malloc's lock. (Without optimisation Swift makes some types' metadata on first use; that allocates, once.)
+@unsafe struct Roundup: ~Copyable {
+    /// What is known of one thread. Lies in the arena; what it refers to is static.
+    struct Entry {
+        var outcome: Outcome
+        var sight: Attempt.Sight
+        var held: UInt64
+        var unwind: UInt64
+        var bytes: UInt64
+    }
+
+    enum Outcome {
+        case pending
+        case excluded
+        case kept(Int64, CapturedStack.Method)
+        case failed(CaptureError)
+    }
+
+    private let handle: OpaquePointer
+    private let signal: Int32
+    private let deadline: UInt64
+    private let began = stackcap_now_ns()
+    private var arena: UnsafeMutablePointer<stackcap_arena>
+    private var entries: UnsafeMutableBufferPointer<Entry>
+
+    /// - Parameter arena: open, with room for an entry for each thread; closed by the caller, when nothing of this is used any more.
+    init(handle: OpaquePointer, signal: Int32, deadline: UInt64, arena: UnsafeMutablePointer<stackcap_arena>) {
+        unsafe (self.handle, self.signal, self.deadline, self.arena) = (handle, signal, deadline, arena)
+        let count = unsafe arena.pointee.thread_count
+        let first = unsafe arena.pointee.entries.bindMemory(to: Entry.self, capacity: count)
+        unsafe entries = UnsafeMutableBufferPointer(start: first, count: count)
+        let empty = Entry(
+            outcome: .pending,
+            sight: Attempt.Sight(),
+            held: 0,
+            unwind: 0,
+            bytes: 0
+        )
+        unsafe entries.initialize(repeating: empty)
+    }
+
+    /// Goes round, first to all, then again and again to those that moved or have to be given time.
+    func run(except excluded: Set<Int32>) {
+        unsafe exclude(excluded)
+        var pending = unsafe visit(entries.count)
+        while unsafe pending > 0 && stackcap_now_ns() < deadline {
+            unsafe Attempt.pause()
+            pending = unsafe visit(pending)
+        }
+        unsafe giveUp()
+    }
+
+    private func exclude(_ excluded: Set<Int32>) {
+        let own = stackcap_own_thread()
+        for index in unsafe entries.indices {
+            let thread = unsafe arena.pointee.threads[index]
+            if thread == own || excluded.contains(thread) { unsafe entries[index].outcome = .excluded }
+        }
+    }
+
+    /// - Returns: how many threads are still to be taken.
+    private func visit(_ expected: Int) -> Int {
+        var pending = 0
+        for index in unsafe entries.indices {
+            guard case .pending = unsafe entries[index].outcome else { continue }
+            let now = stackcap_now_ns()
+            if unsafe now < deadline { unsafe take(index, until: now + patience(at: now, for: expected)) }
+            if case .pending = unsafe entries[index].outcome { pending += 1 }
+        }
+        return pending
+    }
+
+    /// How long one running thread may take to run the handler: its share of the time that is left, but at least 10 ms, which is what
+    /// a thread may have to wait for a processor.
+    private func patience(at now: UInt64, for threads: Int) -> UInt64 {
+        unsafe max(10_000_000, (deadline - now) / UInt64(max(threads, 1)))
+    }
+
+    private func attempt(_ index: Int, until end: UInt64) -> Attempt {
+        unsafe Attempt(
+            handle: handle,
+            signal: signal,
+            target: Target(threadID: arena.pointee.threads[index], stack: 0..<0),
+            arena: arena,
+            deadline: min(deadline, end)
+        )
+    }
+
+    private func take(_ index: Int, until end: UInt64) {
+        let attempt = unsafe attempt(index, until: end)
+        unsafe stackcap_arena_read_name(arena, index)
+        switch unsafe attempt.copyOnce(&entries[index].sight) {
+        case nil: return
+        case .failure(let error): unsafe entries[index].outcome = .failed(error)
+        case .success(let copied): unsafe keep(copied, index)
+        }
+    }
+
+    private func keep(_ copied: Attempt.Copied, _ index: Int) {
+        var unwound = unsafe stackcap_unwound()
+        let outcome = unsafe stackcap_unwind(handle, &unwound)
+        if let error = CaptureError(outcome) {
+            unsafe entries[index].outcome = .failed(error)
+            return
+        }
+        unsafe entries[index].held = unwound.held_ns
+        unsafe entries[index].unwind = unwound.unwind_ns
+        unsafe entries[index].bytes = unwound.copied_bytes
+        let number = unsafe stackcap_arena_keep(arena, &unwound)
+        unsafe entries[index].outcome = number < 0 ? .failed(CaptureError(.tooMuch)) : .kept(number, copied.method)
+    }
+
+    private func giveUp() {
+        for index in unsafe entries.indices {
+            guard case .pending = unsafe entries[index].outcome else { continue }
+            let sight = unsafe entries[index].sight
+            let wasSeen = sight.look.state != STACKCAP_STATE_UNKNOWN
+            let error =
+                unsafe wasSeen
+                ? attempt(index, until: deadline).failure(afterDeadlineOf: sight) : CaptureError(.notReached)
+            unsafe entries[index].outcome = .failed(error)
+        }
+    }
+
+    /// Makes arrays of what is kept. Allocates: all threads run again.
+    consuming func result() -> ThreadStacks {
+        var threads = unsafe [[ThreadStacks.Thread]](repeating: [], count: arena.pointee.stack_count)
+        var missing: [ThreadStacks.Missing] = []
+        for index in unsafe entries.indices {
+            switch unsafe entries[index].outcome {
+            case .pending, .excluded: break
+            case .failed(let error):
+                unsafe missing.append(.init(threadID: arena.pointee.threads[index], name: name(index), error: error))
+            case .kept(let number, let method): unsafe threads[Int(number)].append(thread(index, method))
+            }
+        }
+        var groups = threads.indices.map { unsafe group($0, threads[$0]) }
+        groups.sort { $0.threads.count > $1.threads.count }
+        let duration = unsafe Duration.nanoseconds(stackcap_now_ns() - began)
+        return ThreadStacks(groups: groups, missing: missing, duration: duration)
+    }
+
+    private func name(_ index: Int) -> String {
+        unsafe withUnsafeBytes(of: arena.pointee.names[index].text) { bytes in
+            unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+        }
+    }
+
+    private func thread(_ index: Int, _ method: CapturedStack.Method) -> ThreadStacks.Thread {
+        let entry = unsafe entries[index]
+        return unsafe ThreadStacks.Thread(
+            threadID: arena.pointee.threads[index],
+            name: name(index),
+            method: method,
+            systemCall: method == .quiet ? SystemCall(entry.sight.look) : nil,
+            cost: .init(heldNanoseconds: entry.held, unwindNanoseconds: entry.unwind, bytesCopied: entry.bytes)
+        )
+    }
+
+    private func group(_ number: Int, _ threads: [ThreadStacks.Thread]) -> ThreadStacks.Group {
+        let kept = unsafe arena.pointee.stacks[number]
+        let frames = unsafe UnsafeBufferPointer(start: arena.pointee.frames + kept.first, count: kept.count)
+        let stack = unsafe CapturedStack(
+            frames: frames.map(CapturedStack.Frame.init),
+            leftOut: kept.left_out > 0 ? .init(after: kept.left_out_after, count: kept.left_out) : nil,
+            method: threads[0].method,
+            truncation: CapturedStack.Truncation(kept.end),
+            systemCall: threads[0].systemCall,
+            cost: threads[0].cost
+        )
+        return ThreadStacks.Group(threads: threads, stack: stack)
+    }
+}

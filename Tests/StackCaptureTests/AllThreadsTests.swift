@@ -1,0 +1,137 @@
+import CStalls
+import Foundation
+import StackCapture
+import Synchronization
+import Testing
+
+/// A thread that starts threads which live as long as it takes to be looked at.
+private final class Churn: Sendable {
+    private let isOver = Atomic(false)
+    private let hasEnded = Atomic(false)
+
+    init() {
+        Thread.detachNewThread { [self] in
+            while !isOver.load(ordering: .relaxed) { Stall().finish() }
+            hasEnded.store(true, ordering: .releasing)
+        }
+    }
+
+    func finish() {
+        isOver.store(true, ordering: .relaxed)
+        while !hasEnded.load(ordering: .acquiring) { sched_yield() }
+    }
+}
+
+extension CaptureTests {
+    @Suite("All threads")
+    struct AllThreadsTests {
+        let capturer: StackCapturer
+
+        init() throws {
+            capturer = try StackCapturer(deadline: .seconds(5))
+        }
+
+        private func threads(of result: ThreadStacks, in function: String) -> [[Int32]] {
+            result.groups.filter { names(of: $0.stack).contains(function) }.map { $0.threads.map(\.threadID) }
+        }
+
+        @Test("500 that sleep and 8 that run are all captured, and the same stacks are one")
+        func many() throws {
+            let parked = (0..<5).map { kind in
+                (0..<100).map { _ in Stall(kind == 4 ? STALL_READ : STALL_LOCK, depth: 3 + kind * 10) }
+            }
+            defer { for stall in parked.joined() { stall.finish() } }
+            for stall in parked.joined() { _ = try capturer.captureBlocked(stall) }
+            let running = (0..<8).map { _ in Stall(STALL_SPIN, depth: 2) }
+            defer { for stall in running { stall.finish() } }
+
+            let result = try capturer.captureAll(within: .seconds(30)).get()
+            print("all: \(result.groups.count) stacks in \(result.duration), \(result.missing.map(\.error.code.name))")
+            for (kind, stalls) in parked.enumerated() {
+                let numbers = stalls.map(\.threadID)
+                let group = try #require(result.groups.first { $0.threads.map(\.threadID).contains(numbers[0]) })
+                #expect(group.threads.map(\.threadID) == numbers)
+                #expect(group.threads.allSatisfy { $0.method == .quiet && $0.cost.heldNanoseconds == 0 })
+                #expect(group.threads.allSatisfy { $0.systemCall?.name == (kind == 4 ? "read" : "futex") })
+                #expect(group.stack.isComplete)
+                #expect(names(of: group.stack).count { $0 == "stall_descend" } == 4 + kind * 10)
+                let alone = try capturer.captureBlocked(stalls[50])
+                #expect(group.stack.frames == alone.frames)
+            }
+            let spinning = threads(of: result, in: "stall_in_spin").joined().sorted()
+            let missing = result.missing.map(\.threadID)
+            #expect(Set(spinning + missing).isSuperset(of: running.map(\.threadID)))
+            #expect(spinning.count > 0)
+        }
+
+        @Test("but the caller's own and those left out")
+        func excluded() throws {
+            let stalls = (0..<3).map { _ in Stall(STALL_LOCK) }
+            defer { for stall in stalls { stall.finish() } }
+            for stall in stalls { _ = try capturer.captureBlocked(stall) }
+            let own = try #require(ThreadIdentity.current()).threadID
+            let result = try capturer.captureAll(except: [stalls[1].threadID], within: .seconds(5)).get()
+            let seen = result.groups.flatMap(\.threads).map(\.threadID) + result.missing.map(\.threadID)
+            #expect(Set(seen).count == seen.count)
+            #expect(!seen.contains(own) && !seen.contains(stalls[1].threadID))
+            #expect(seen.contains(stalls[0].threadID) && seen.contains(stalls[2].threadID))
+            #expect(threads(of: result, in: "stall_in_lock") == [[stalls[0].threadID, stalls[2].threadID]])
+        }
+
+        @Test("that start and exit meanwhile harm nothing, and the others are all found")
+        func churning() throws {
+            let stalls = (0..<20).map { _ in Stall(STALL_LOCK, depth: 9) }
+            defer { for stall in stalls { stall.finish() } }
+            for stall in stalls { _ = try capturer.captureBlocked(stall) }
+            let churn = Churn()
+            defer { churn.finish() }
+            let numbers = stalls.map(\.threadID)
+            for _ in 0..<50 {
+                let result = try capturer.captureAll(within: .seconds(5)).get()
+                let group = try #require(result.groups.first { $0.threads.map(\.threadID).contains(numbers[0]) })
+                #expect(group.threads.map(\.threadID) == numbers)
+                let reasons: Set<CaptureError.Code> = [
+                    .threadGone, .notDelivered, .threadKeptMoving, .stackOutOfBounds, .memoryUnreadable,
+                ]
+                #expect(reasons.isSuperset(of: result.missing.map(\.error.code)))
+            }
+        }
+
+        @Test("are cut off when the time is up, and those left say so")
+        func deadline() throws {
+            let stalls = (0..<50).map { _ in Stall(STALL_LOCK) }
+            defer { for stall in stalls { stall.finish() } }
+            let result = try capturer.captureAll(within: .zero).get()
+            #expect(result.groups.isEmpty)
+            #expect(result.missing.count >= 50)
+            #expect(result.missing.allSatisfy { $0.error.code == .notReached })
+        }
+
+        @Test("are captured before anything is allocated: one of them holds malloc's lock")
+        func mallocHeld() throws {
+            let host = Process()
+            let pipe = Pipe()
+            let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+            host.executableURL = products.appendingPathComponent("capture-host")
+            host.arguments = ["malloc"]
+            host.environment = ProcessInfo.processInfo.environment.merging([
+                "MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
+            ]) { $1 }
+            host.standardOutput = pipe
+            try host.run()
+            let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+            host.waitUntilExit()
+            print("malloc: \(output)")
+            #expect(output.contains("\"hold_here\""))
+            #expect(output.contains("\"allocate_until_released\""))
+            #expect(output.contains("WAITING 8"))
+        }
+
+        @Test("fail as one only where the capturer is gone")
+        func invalidated() {
+            capturer.invalidate()
+            guard case .failure(let error) = capturer.captureAll() else { return #expect(Bool(false)) }
+            #expect(error.code == .invalidated)
+        }
+    }
+}
