@@ -10,11 +10,12 @@
 
 enum { LOOKS_AT_REST = 16 };
 
-/// Reads a file of a thread of ours into `text`, ended by a zero. \returns 0 or an error number.
-static int read_file(pid_t thread, const char *name, char *text, size_t size) {
+/// Reads a file of a thread into `text`, ended by a zero. \returns 0 or an error number.
+static int read_file(int tasks, pid_t thread, const char *name, char *text, size_t size) {
     char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/%s", thread, name);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    const char *own = tasks == AT_FDCWD ? "/proc/self/task/" : "";
+    snprintf(path, sizeof path, "%s%d/%s", own, thread, name);
+    int file = openat(tasks, path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return errno;
     ssize_t count = read(file, text, size - 1);
@@ -66,13 +67,17 @@ static stackcap_outcome outcome_of(int error) {
 }
 
 stackcap_outcome stackcap_look_at(pid_t thread, stackcap_look *look) {
+    return stackcap_look_in(AT_FDCWD, thread, look);
+}
+
+stackcap_outcome stackcap_look_in(int tasks, pid_t thread, stackcap_look *look) {
     char text[256];
     memset(look, 0, sizeof *look);
-    int error = read_file(thread, "schedstat", text, sizeof text);
+    int error = read_file(tasks, thread, "schedstat", text, sizeof text);
     if (!error && take_numbers(text, look->schedule, 3) != 3)
         error = ENOTSUP;
     if (!error)
-        error = read_file(thread, "syscall", text, sizeof text);
+        error = read_file(tasks, thread, "syscall", text, sizeof text);
     if (error)
         return outcome_of(error);
     if (!parse_syscall(text, look))
@@ -83,11 +88,11 @@ stackcap_outcome stackcap_look_at(pid_t thread, stackcap_look *look) {
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
-/// Finds the number behind "name:" in /proc/self/task/TID/status.
-static stackcap_outcome read_status(pid_t thread, const char *name, int base, uint64_t *value) {
+/// Finds the number behind "name:" in the thread's status.
+static stackcap_outcome read_status(int tasks, pid_t thread, const char *name, int base, uint64_t *value) {
     // The counts stand at its end, behind the list of the process's groups, of which there can be many.
     char text[16384];
-    int error = read_file(thread, "status", text, sizeof text);
+    int error = read_file(tasks, thread, "status", text, sizeof text);
     if (error)
         return outcome_of(error);
     const char *line = strstr(text, name);
@@ -108,12 +113,16 @@ stackcap_outcome stackcap_read_progress(pid_t thread, stackcap_progress *progres
     if (clock_gettime(cpu_clock(thread), &time) != 0)
         return outcome_of(ESRCH);  // EINVAL: no such thread
     progress->cpu_ns = (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-    return read_status(thread, "\nvoluntary_ctxt_switches:", 10, &progress->sleeps);
+    return stackcap_count_sleeps(AT_FDCWD, thread, &progress->sleeps);
+}
+
+stackcap_outcome stackcap_count_sleeps(int tasks, pid_t thread, uint64_t *sleeps) {
+    return read_status(tasks, thread, "\nvoluntary_ctxt_switches:", 10, sleeps);
 }
 
 bool stackcap_blocks_signal(pid_t thread, int signal) {
     uint64_t blocked = 0;
-    read_status(thread, "\nSigBlk:", 16, &blocked);
+    read_status(AT_FDCWD, thread, "\nSigBlk:", 16, &blocked);
     return blocked >> (signal - 1) & 1;
 }
 
@@ -127,30 +136,46 @@ static bool has_run(const stackcap_look *since, const stackcap_look *now) {
 }
 
 /// Looks until the thread is asleep again, but not for long.
-static stackcap_outcome look_at_rest(pid_t thread, stackcap_look *look) {
+static stackcap_outcome look_at_rest(int tasks, pid_t thread, stackcap_look *look) {
     stackcap_outcome outcome;
     int looks = 0;
     do
-        outcome = stackcap_look_at(thread, look);
+        outcome = stackcap_look_in(tasks, thread, look);
     while (outcome.status == STACKCAP_OK && look->state == STACKCAP_STATE_RUNNING && ++looks < LOOKS_AT_REST);
     return outcome;
 }
 
 /// Whether the thread stood still, or only ran inside the kernel, as fsync and large reads do while they sleep and wake. The second
 /// is believed if the whole stack, read again, is what it was, and the thread is in the same call before and after that.
-static stackcap_outcome confirm_copy(const stackcap_session *session, pid_t thread, const stackcap_look *seen) {
+static stackcap_outcome confirm_copy(const stackcap_unwinder *unwinder, int tasks, pid_t thread, const stackcap_look *seen) {
     stackcap_look again;
-    stackcap_outcome outcome = look_at_rest(thread, &again);
+    stackcap_outcome outcome = look_at_rest(tasks, thread, &again);
     if (outcome.status != STACKCAP_OK)
         return outcome;
     if (is_same_place(seen, &again) && !has_run(seen, &again))
         return (stackcap_outcome){STACKCAP_OK, 0};
-    if (!is_same_place(seen, &again) || again.state != STACKCAP_STATE_CALLING || !stackcap_copy_holds(&session->unwinder))
+    if (!is_same_place(seen, &again) || again.state != STACKCAP_STATE_CALLING || !stackcap_copy_holds(unwinder))
         return (stackcap_outcome){STACKCAP_MOVED, 0};
-    outcome = look_at_rest(thread, &again);
+    outcome = look_at_rest(tasks, thread, &again);
     if (outcome.status == STACKCAP_OK && !is_same_place(seen, &again))
         outcome.status = STACKCAP_MOVED;
     return outcome;
+}
+
+stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pid_t thread, uint64_t low, uint64_t high,
+                                      const stackcap_look *seen) {
+    if (seen->stack_pointer < low || seen->stack_pointer >= high)
+        return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
+    int copy_error = stackcap_copy_stack(unwinder, seen->stack_pointer, low, high);
+    stackcap_outcome outcome = confirm_copy(unwinder, tasks, thread, seen);
+    if (outcome.status != STACKCAP_OK)
+        return outcome;
+    if (copy_error)
+        return (stackcap_outcome){STACKCAP_UNREADABLE, copy_error};
+    stackcap_registers_unknown(&unwinder->registers, seen->program_counter, seen->stack_pointer);
+    unwinder->registers_are_guessed = true;
+    unwinder->copy.held_ns = 0;
+    return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
 stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
@@ -158,16 +183,5 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
     int error = stackcap_reader_prepare(&session->unwinder.reader, session->unwinder.reader.file >= 0);
     if (error)
         return (stackcap_outcome){STACKCAP_FAILED, error};
-    if (seen->stack_pointer < low || seen->stack_pointer >= high)
-        return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
-    int copy_error = stackcap_copy_stack(&session->unwinder, seen->stack_pointer, low, high);
-    stackcap_outcome outcome = confirm_copy(session, thread, seen);
-    if (outcome.status != STACKCAP_OK)
-        return outcome;
-    if (copy_error)
-        return (stackcap_outcome){STACKCAP_UNREADABLE, copy_error};
-    stackcap_registers_unknown(&session->unwinder.registers, seen->program_counter, seen->stack_pointer);
-    session->unwinder.registers_are_guessed = true;
-    session->unwinder.copy.held_ns = 0;
-    return (stackcap_outcome){STACKCAP_OK, 0};
+    return stackcap_copy_asleep(&session->unwinder, AT_FDCWD, thread, low, high, seen);
 }

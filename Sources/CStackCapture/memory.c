@@ -36,6 +36,15 @@ int stackcap_reader_prepare(struct stackcap_reader *reader, bool through_file) {
     return errno;
 }
 
+void stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process, int memory, bool through_file,
+                                   uint64_t probe) {
+    stackcap_reader_finish(reader);
+    reader->process = process;
+    char byte;
+    if (through_file || read_by_call(reader, probe, &byte, 1) != 1)
+        reader->file = fcntl(memory, F_DUPFD_CLOEXEC, 0);
+}
+
 void stackcap_reader_finish(struct stackcap_reader *reader) {
     if (reader->file >= 0)
         close(reader->file);

@@ -160,7 +160,10 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
 }
 
 stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *unwound) {
-    stackcap_unwinder *unwinder = &session->unwinder;
+    return stackcap_unwind_copy(&session->unwinder, unwound);
+}
+
+stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwound *unwound) {
     uint64_t began = stackcap_now_ns();
     stackcap_pages_forget(&unwinder->pages);
     bool found = unwinder->registers_are_guessed ? stackcap_unwind_guessing(unwinder) : stackcap_unwind_from_registers(unwinder);

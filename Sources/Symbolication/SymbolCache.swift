@@ -30,20 +30,22 @@ struct SymbolCache: Sendable {
     }
 
     private let limit: Int
+    private let process: ProcessDirectory
     private var indexes: [Key: (index: SymbolIndex, lastUse: UInt64)] = [:]
     private var uses: UInt64 = 0
 
-    init(limit: Int) {
+    init(limit: Int, process: ProcessDirectory) {
         self.limit = limit
+        self.process = process
     }
 
     /// - Returns: the module's functions; none if its file is gone, replaced or stripped. That is not remembered: the file may come.
     mutating func symbols(
         of image: ModuleImage,
         at mapping: ModuleMap.Mapping,
-        _ memory: borrowing OwnMemory
+        _ memory: borrowing ProcessMemory
     ) -> SymbolIndex {
-        let stamp = image.buildID == nil ? mapping.candidatePaths.lazy.compactMap(FileStamp.init).first : nil
+        let stamp = image.buildID == nil ? mapping.candidatePaths(in: process).lazy.compactMap(FileStamp.init).first : nil
         let key = Key(path: mapping.path, firstPage: image.firstPage, buildID: image.buildID, stamp: stamp)
         guard let index = indexes[key]?.index ?? read(image, mapping, memory) else { return SymbolIndex() }
         uses += 1
@@ -54,12 +56,12 @@ struct SymbolCache: Sendable {
     private func read(
         _ image: ModuleImage,
         _ mapping: ModuleMap.Mapping,
-        _ memory: borrowing OwnMemory
+        _ memory: borrowing ProcessMemory
     ) -> SymbolIndex? {
         if mapping.isVDSO {
             return memory.read(mapping.range.lowerBound, count: mapping.range.count).flatMap { SymbolIndex(image: $0) }
         }
-        for path in mapping.candidatePaths {
+        for path in mapping.candidatePaths(in: process) {
             // Without a build id only the inode says that this is the file that was loaded.
             if image.buildID == nil, FileStamp(path)?.inode != mapping.inode { continue }
             if let index = SymbolIndex(file: path, startingWith: image.firstPage) { return index }

@@ -1,11 +1,12 @@
 import Synchronization
 
-/// Names for addresses of this process: module, build id, function.
+/// Names for addresses of a process, by default this one: module, build id, function.
 ///
-/// Reads `/proc/self/maps`, memory through `/proc/self/mem`, and the modules' files. Never takes the loader's lock, so it may be used
+/// Reads `/proc/PID/maps`, memory through `/proc/PID/mem`, and the modules' files. Never takes the loader's lock, so it may be used
 /// while a stalled thread holds it. Not for the hot path: it allocates, and a module's first address costs reading its symbol table.
 /// Any thread may call; calls are serialised.
 public final class Symbolicator: Sendable {
+    private let process: ProcessDirectory
     private let cache: Mutex<SymbolCache>
 
     /// For the calling process. Reads nothing yet.
@@ -13,21 +14,28 @@ public final class Symbolicator: Sendable {
         self.init(cacheLimit: 64 << 20)
     }
 
+    /// For any process whose memory may be read; of others nothing gets a name. Finds its files also if it runs in a container.
+    /// Reads nothing yet.
+    public convenience init(processID: Int32) {
+        self.init(cacheLimit: 64 << 20, process: ProcessDirectory(processID: processID))
+    }
+
     /// - Parameter cacheLimit: bytes that the symbol indexes may take up together; those used longest ago go first. What one call
     ///   needs stays until its end.
-    init(cacheLimit: Int) {
-        cache = Mutex(SymbolCache(limit: cacheLimit))
+    init(cacheLimit: Int, process: ProcessDirectory = .own) {
+        self.process = process
+        cache = Mutex(SymbolCache(limit: cacheLimit, process: process))
     }
 
     /// Names what can be named, as things are loaded now: a module that is gone leaves its frames without one.
     ///
     /// - Returns: one frame per address, in their order, and the modules they refer to, each once.
     public func resolve(_ addresses: [ResolvableAddress]) -> (frames: [SymbolicatedFrame], modules: [LoadedModule]) {
-        guard let memory = OwnMemory() else {
+        guard let memory = ProcessMemory(of: process) else {
             return (addresses.map { SymbolicatedFrame(address: $0.address, moduleOffset: $0.address) }, [])
         }
         return cache.withLock { cache in
-            var resolution = Resolution(map: .ofThisProcess())
+            var resolution = Resolution(map: ModuleMap(of: process))
             for address in addresses {
                 resolution.add(address, memory, &cache)
             }
@@ -49,7 +57,7 @@ private struct Resolution {
         self.map = map
     }
 
-    mutating func add(_ address: ResolvableAddress, _ memory: borrowing OwnMemory, _ cache: inout SymbolCache) {
+    mutating func add(_ address: ResolvableAddress, _ memory: borrowing ProcessMemory, _ cache: inout SymbolCache) {
         let place = address.isReturnAddress ? address.address &- 1 : address.address
         guard let mapping = map.headerMapping(around: place),
             let module = module(at: mapping, memory, &cache), place < module.image.end
@@ -68,7 +76,7 @@ private struct Resolution {
 
     private mutating func module(
         at mapping: ModuleMap.Mapping,
-        _ memory: borrowing OwnMemory,
+        _ memory: borrowing ProcessMemory,
         _ cache: inout SymbolCache
     ) -> (index: Int, image: ModuleImage, symbols: SymbolIndex)? {
         if let module = known[mapping] { return module }
