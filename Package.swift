@@ -89,6 +89,8 @@ let package = Package(
                 "StallReports",
                 "StallGate",
                 "StallMonitor",
+                "StackCapture",
+                "Symbolication",
                 .product(name: "ArgumentParser", package: "swift-argument-parser", condition: command),
                 .product(name: "Hummingbird", package: "hummingbird", condition: command),
                 .product(name: "Logging", package: "swift-log", condition: command),
@@ -195,9 +197,14 @@ let package = Package(
             path: "Tests/Fixtures/capture-host",
             swiftSettings: swift
         ),
+        .executableTarget(
+            name: "sample-target",
+            path: "Tests/Fixtures/SampleTarget",
+            cSettings: c + [.define("_GNU_SOURCE")]
+        ),
         .testTarget(
             name: "StackCaptureTests",
-            dependencies: ["CStalls", "capture-host", "StackCapture", "Symbolication", "TestSupport"],
+            dependencies: ["CStalls", "capture-host", "sample-target", "StackCapture", "Symbolication", "TestSupport"],
             swiftSettings: swift
         ),
         .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),
@@ -222,7 +229,7 @@ let package = Package(
         ),
         .testTarget(
             name: "CommandTests",
-            dependencies: ["stall-monitor", "StallReports", "StallGate"],
+            dependencies: ["stall-monitor", "sample-target", "StallReports", "StallGate"],
             swiftSettings: swift
         ),
     ]

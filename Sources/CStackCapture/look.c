@@ -173,6 +173,8 @@ stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pi
     if (copy_error)
         return (stackcap_outcome){STACKCAP_UNREADABLE, copy_error};
     stackcap_registers_unknown(&unwinder->registers, seen->program_counter, seen->stack_pointer);
+    if (seen->state == STACKCAP_STATE_CALLING)
+        stackcap_registers_take_arguments(&unwinder->registers, seen->arguments);
     unwinder->registers_are_guessed = true;
     unwinder->copy.held_ns = 0;
     return (stackcap_outcome){STACKCAP_OK, 0};

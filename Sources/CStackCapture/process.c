@@ -52,6 +52,7 @@ static stackcap_outcome check_program(const stackcap_process *process) {
 static stackcap_outcome take_program(stackcap_process *process) {
     if (process->memory >= 0)
         close(process->memory);
+    process->counters.programs++;
     int error = open_in(process->directory, "mem", O_RDONLY, &process->memory);
     if (!error)
         error = stackcap_modules_read(&process->modules);

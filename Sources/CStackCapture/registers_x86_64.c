@@ -35,22 +35,18 @@ void stackcap_registers_from_user(struct stackcap_registers *registers, const st
     value[UNW_X86_64_R15] = user->r15, value[UNW_X86_64_RIP] = user->rip;
 }
 
-/// Calls whose EINTR means that nothing has happened yet, so that they can be made again as they were.
+/// Calls that return EINTR for a stop, measured, and by it say that nothing has happened yet: they can be made again as they were.
+/// Sockets do so if they have a timeout. Not among them: connect and close, which have begun; a write that is cut in half.
+static const uint16_t repeatable[] = {
+    SYS_epoll_wait, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_semop,        SYS_semtimedop,    SYS_rt_sigtimedwait, SYS_recvfrom,
+    SYS_recvmsg,    SYS_accept,      SYS_accept4,      SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter,
+};
+
 static bool is_repeatable(uint64_t call) {
-    switch (call) {
-    case SYS_epoll_wait:
-    case SYS_epoll_pwait:
-    case SYS_epoll_pwait2:
-    case SYS_semop:
-    case SYS_semtimedop:
-    case SYS_rt_sigtimedwait:
-    case SYS_io_getevents:
-    case SYS_recvfrom:
-    case SYS_recvmsg:
-        return true;
-    default:
-        return false;
-    }
+    for (size_t i = 0; i < sizeof repeatable / sizeof *repeatable; i++)
+        if (repeatable[i] == call)
+            return true;
+    return false;
 }
 
 bool stackcap_mend_cut_call(stackcap_user_registers *user) {
@@ -70,6 +66,12 @@ void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t p
         registers->value[i] = unknown_base + unknown_stride * (uint64_t)(i + 1);
     registers->value[REGISTER_PROGRAM_COUNTER] = program_counter;
     registers->value[REGISTER_STACK_POINTER] = stack_pointer;
+}
+
+void stackcap_registers_take_arguments(struct stackcap_registers *registers, const uint64_t arguments[6]) {
+    static const int places[6] = {UNW_X86_64_RDI, UNW_X86_64_RSI, UNW_X86_64_RDX, UNW_X86_64_R10, UNW_X86_64_R8, UNW_X86_64_R9};
+    for (int i = 0; i < 6; i++)
+        registers->value[places[i]] = arguments[i];
 }
 
 bool stackcap_is_unknown(uint64_t address) {

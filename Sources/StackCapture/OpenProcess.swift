@@ -47,6 +47,8 @@ import Glibc
         }
     }
 
+    var programsRun: UInt64 { unsafe stackcap_process_read_counters(handle).programs }
+
     var cost: SamplingCost {
         let counters = unsafe stackcap_process_read_counters(handle)
         return SamplingCost(

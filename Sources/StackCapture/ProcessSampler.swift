@@ -59,6 +59,11 @@ public final class ProcessSampler: Sendable {
         }
     }
 
+    /// Programs that the process has run since, the first one included: after an execve(2) the same address is something else.
+    public var programsRun: UInt64 {
+        process.withLock { $0.programsRun }
+    }
+
     /// What the target has noticed of the captures so far.
     public var cost: SamplingCost {
         process.withLock { $0.cost }

@@ -19,6 +19,11 @@ public struct ProcessThread: Sendable, Hashable {
 }
 
 extension ProcessThread {
+    /// As it is now. Name and state stay nil if there is no such thread.
+    public init(threadID: Int32, ofProcess processID: Int32) {
+        self.init(threadID: threadID, in: "/proc/\(processID)")
+    }
+
     /// - Parameter directory: a `/proc/PID`.
     init(threadID: Int32, in directory: String) {
         let stat = ProcessFile("\(directory)/task/\(threadID)/stat")?.text ?? ""

@@ -60,6 +60,7 @@ typedef struct stackcap_process_counters {
     uint64_t longest_held_ns;
     uint64_t calls_mended;     ///< System calls that a stop would have cut short; they were made to start again.
     uint64_t given_up;         ///< Stops that did not come in time.
+    uint64_t programs;         ///< Programs that it has run: 1, and one more for each execve(2) noticed.
 } stackcap_process_counters;
 
 stackcap_process_counters stackcap_process_read_counters(const stackcap_process *process);
