@@ -229,7 +229,7 @@ let package = Package(
         ),
         .testTarget(
             name: "CommandTests",
-            dependencies: ["stall-monitor", "sample-target", "StallReports", "StallGate"],
+            dependencies: ["stall-monitor", "sample-target", "StallReports", "StallGate", "TestSupport"],
             swiftSettings: swift
         ),
     ]

@@ -11,8 +11,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/user.h>
@@ -54,7 +56,7 @@ static stackcap_status wait_for_stop(pid_t thread, uint64_t deadline_ns, siginfo
         uint64_t now = stackcap_now_ns();
         if (now >= deadline_ns)
             return STACKCAP_NOT_STOPPED;
-        if (now - began < 100000)
+        if (now - began < 30000)
             continue;
         struct timespec rest = {0, rest_ns};
         nanosleep(&rest, NULL);
@@ -130,9 +132,17 @@ static bool serve(stackcap_process *process) {
     return is_free;
 }
 
+/// While a thread stands still for us, we must not wait for a processor. Where that is not permitted it stays as it is.
+static void become_prompt(void) {
+    struct sched_param lowest = {.sched_priority = 1};
+    sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest);
+    prctl(PR_SET_TIMERSLACK, 1UL);
+}
+
 static void *_Nullable trace(void *argument) {
     stackcap_process *process = argument;
     struct stackcap_tracer *tracer = &process->tracer;
+    become_prompt();
     pthread_mutex_lock(&tracer->lock);
     for (;;) {
         while (tracer->turn != TRACER_WANTED && tracer->turn != TRACER_DISMISSED)

@@ -54,7 +54,7 @@ struct ProcessObstacle {
     /// The files of a process that may not be dumped are root's.
     private var isProtected: Bool {
         var status = stat()
-        return unsafe stat("/proc/\(processID)", &status) == 0 && status.st_uid != getuid()
+        return unsafe stat("/proc/\(processID)/mem", &status) == 0 && status.st_uid != getuid()
     }
 }
 

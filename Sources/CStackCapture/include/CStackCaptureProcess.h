@@ -4,7 +4,8 @@
 /// allocate. errno is not part of the interface. What holds the target up is said of each.
 ///
 /// Threads are stopped by a thread of ours, made on first need, since the kernel lets a stopped thread go when the thread that
-/// stopped it ends: whatever goes wrong, and be it that our process is killed, the target runs on. A thread of this process that
+/// stopped it ends: whatever goes wrong, and be it that our process is killed, the target runs on. That thread takes
+/// the lowest real-time priority if it may, so that no stopped thread waits while ours waits for a processor. A thread of this process that
 /// waits for any child (waitpid(−1)) can take the notice of a stop away; the stop then ends as if it had not happened.
 #pragma once
 

@@ -54,7 +54,6 @@
         }
 
         func run() throws {
-            // First of all: the threads that are made from here on leave the signals to this one.
             let pause = SamplePause()
             do {
                 var run = try SampleRun(processID: processID, showsAll: all)
@@ -84,7 +83,7 @@
 
         private func finish(_ run: SampleRun, _ ending: SampleDocument.Ending) throws {
             if ending == .interrupted { throw ExitCode(130) }
-            if let failure = run.firstFailure { throw CommandFailure("not all of it: \(failure)") }
+            if let failure = run.failure { throw CommandFailure("not all of it: \(failure)") }
             if ending == .processEnded { Output.note("process \(processID) ended after \(run.rounds) samples") }
         }
     }

@@ -24,8 +24,10 @@
         private var intervalNs: Int64?
         private var missed = 0
         private(set) var rounds = 0
-        /// In words, if there was any.
-        private(set) var firstFailure: String?
+        /// In words: of a single look that gave less than was asked for, or of many that gave nothing.
+        var failure: String? { intervalNs == nil || captured == 0 ? firstFailure : nil }
+        private var firstFailure: String?
+        private var captured = 0
 
         init(processID: Int32, showsAll: Bool) throws(CaptureError) {
             (self.processID, self.showsAll) = (processID, showsAll)
@@ -89,7 +91,9 @@
 
         private mutating func add(_ capture: ThreadCapture) {
             switch capture.result {
-            case .success(let stack): tally.add(stack, names.frames(of: stack), of: capture.thread)
+            case .success(let stack):
+                tally.add(stack, names.frames(of: stack), of: capture.thread)
+                captured += 1
             case .failure(let error):
                 tally.add(error, of: capture.thread)
                 if firstFailure == nil { firstFailure = "thread \(capture.thread.threadID): \(error)" }

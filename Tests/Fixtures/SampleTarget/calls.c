@@ -45,6 +45,11 @@ static struct timespec moment(clockid_t clock) {
     return now;
 }
 
+static struct timeval interval(void) {
+    struct timespec time = length();
+    return (struct timeval){time.tv_sec, time.tv_nsec / 1000};
+}
+
 static int milliseconds(void) {
     return (int)(seconds * 1000);
 }
@@ -106,7 +111,7 @@ static int call_ppoll(void) {
 }
 
 static int call_select(void) {
-    struct timeval time = {0, (suseconds_t)(seconds * 1e6)};
+    struct timeval time = interval();
     fd_set set;
     int file = quiet_pipe();
     FD_ZERO(&set);
@@ -222,7 +227,7 @@ static int call_write_pipe(void) {
 
 static int call_recv(void) {
     int ends[2];
-    struct timeval time = {0, (suseconds_t)(seconds * 1e6)};
+    struct timeval time = interval();
     char byte;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
         abort();
@@ -232,7 +237,7 @@ static int call_recv(void) {
 
 static int call_recvmsg(void) {
     int ends[2];
-    struct timeval time = {0, (suseconds_t)(seconds * 1e6)};
+    struct timeval time = interval();
     char byte;
     struct iovec part = {&byte, 1};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
@@ -244,7 +249,7 @@ static int call_recvmsg(void) {
 
 static int call_accept(void) {
     int file = socket(AF_INET, SOCK_STREAM, 0);
-    struct timeval time = {0, (suseconds_t)(seconds * 1e6)};
+    struct timeval time = interval();
     setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
     listen(file, 1);
     return accept(file, NULL, NULL);

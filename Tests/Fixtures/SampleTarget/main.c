@@ -174,7 +174,7 @@ static int wait_often(void) {
         uint64_t until = now_ns() + 200000;
         while (now_ns() < until)
             continue;
-        cut += epoll_wait(queue, &event, 1, 1) < 0;
+        cut += epoll_wait(queue, &event, 1, 1) < 0 && !is_ended;
         waits++;
     }
     printf("WAITS %lu CUT %lu\n", waits, cut);
