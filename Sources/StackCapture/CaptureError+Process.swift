@@ -29,7 +29,8 @@ extension CaptureError.Code {
     /// 32 bits, or another processor's program.
     public static let otherArchitecture = Self(
         name: "other_architecture",
-        advice: "the process runs a program for another architecture, such as a 32-bit one: only this machine's own can be read"
+        advice:
+            "the process runs a program for another architecture, such as a 32-bit one: only this machine's own can be read"
     )
     /// A debugger, strace or another sampler has the thread.
     public static let alreadyTraced = Self(

@@ -23,7 +23,8 @@ import Glibc
                 return result
             }
         } while unsafe stackcap_now_ns() < deadline
-        return .failure(CaptureError(.threadKeptMoving))
+        // Too few looks in the time there was to say that it computes: this machine had no processor for us.
+        return .failure(CaptureError(look.state == STACKCAP_STATE_RUNNING ? .notStopped : .threadKeptMoving))
     }
 
     /// - Returns: nil if the thread ran meanwhile.

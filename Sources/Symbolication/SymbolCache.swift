@@ -45,7 +45,8 @@ struct SymbolCache: Sendable {
         at mapping: ModuleMap.Mapping,
         _ memory: borrowing ProcessMemory
     ) -> SymbolIndex {
-        let stamp = image.buildID == nil ? mapping.candidatePaths(in: process).lazy.compactMap(FileStamp.init).first : nil
+        let stamp =
+            image.buildID == nil ? mapping.candidatePaths(in: process).lazy.compactMap(FileStamp.init).first : nil
         let key = Key(path: mapping.path, firstPage: image.firstPage, buildID: image.buildID, stamp: stamp)
         guard let index = indexes[key]?.index ?? read(image, mapping, memory) else { return SymbolIndex() }
         uses += 1

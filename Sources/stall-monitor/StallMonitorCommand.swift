@@ -23,7 +23,8 @@
                 """,
             version: "0.1.0",
             subcommands: [
-                TailCommand.self, ListCommand.self, ShowCommand.self, GateCommand.self, SampleCommand.self, DemoCommand.self,
+                TailCommand.self, ListCommand.self, ShowCommand.self, GateCommand.self, SampleCommand.self,
+                DemoCommand.self,
             ]
         )
     }

@@ -68,7 +68,10 @@
             let run = try sample(target, "--every", "10ms", "--for", "300ms")
             #expect(run.output.contains("×  Thread \(target.processID) sample-target, running, paused for "))
             let last = try #require(run.output.split(separator: "\n").last)
-            #expect(last.wholeMatch(of: /Cost to the process: \d+ stops, \S+ together, the longest \S+/) != nil, "\(last)")
+            #expect(
+                last.wholeMatch(of: /Cost to the process: \d+ stops, \S+ together, the longest \S+/) != nil,
+                "\(last)"
+            )
         }
 
         @Test("ended by Ctrl-C shows what there is")
@@ -129,7 +132,10 @@
             #expect(run.errors.contains(": \(code): "), "\(run.errors)")
         }
 
-        @Test("needs sensible numbers", arguments: [["0"], ["4711", "--every", "1us"], ["4711", "--for", "0s"], ["x"], []])
+        @Test(
+            "needs sensible numbers",
+            arguments: [["0"], ["4711", "--every", "1us"], ["4711", "--for", "0s"], ["x"], []]
+        )
         func usage(_ arguments: [String]) throws {
             #expect(try CommandRun(arguments: ["sample"] + arguments).status == 64)
         }

@@ -8,7 +8,10 @@ import Testing
 enum ProcessTests {
     @Suite("Its threads")
     struct ProcessSamplerTests {
-        @Test("asleep in a call are read quietly, with the call and every frame", arguments: ["poll", "futex", "vfork"])
+        @Test(
+            "asleep in a call are read quietly, with the call and every frame",
+            arguments: ["poll", "futex", "vfork"]
+        )
         func asleep(_ call: String) throws {
             let target = try TargetProcess("call", call, "5")
             let sampler = try ProcessSampler(processID: target.processID)
@@ -47,7 +50,9 @@ enum ProcessTests {
             let end = target.finish().split(separator: " ")
             #expect(end.first == "ROUNDS")
             let gaps = end.drop { $0 != "GAPS" }.dropFirst(2).compactMap { UInt64($0) }.suffix(1000)
-            print("stopped: held from outside \(held.percentiles) µs, longest pauses by its own clock \(Array(gaps).percentiles) µs")
+            print(
+                "stopped: held from outside \(held.percentiles) µs, longest pauses by its own clock \(Array(gaps).percentiles) µs"
+            )
             print("stopped: unwinding \(unwound.percentiles) µs (50/90/99 %)")
         }
 
@@ -64,7 +69,16 @@ enum ProcessTests {
                 #expect(stack.systemCall?.name == "pause")
                 #expect(stack.isComplete)
             }
-            #expect(sampler.cost == SamplingCost(stops: 0, heldNanoseconds: 0, longestHeldNanoseconds: 0, callsRestarted: 0, stopsGivenUp: 0))
+            #expect(
+                sampler.cost
+                    == SamplingCost(
+                        stops: 0,
+                        heldNanoseconds: 0,
+                        longestHeldNanoseconds: 0,
+                        callsRestarted: 0,
+                        stopsGivenUp: 0
+                    )
+            )
         }
 
         @Test("are read through /proc/PID/mem where process_vm_readv is refused")

@@ -8,7 +8,8 @@ package final class TargetProcess {
     /// What stood behind READY: another process's number, for some.
     package let announced: String
 
-    package static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+    package static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
+        .deletingLastPathComponent()
         .appending(path: "sample-target")
 
     /// Starts it and waits until it is ready.

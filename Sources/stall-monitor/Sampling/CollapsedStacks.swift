@@ -9,7 +9,8 @@
             document.stacks.flatMap { stack in
                 let calls = stack.frames.reversed().map { Self.plain(name(of: $0)) }
                 return stack.threads.map { sighting in
-                    ([Self.plain(sighting.thread.numberAndName)] + calls).joined(separator: ";") + " \(sighting.count)\n"
+                    ([Self.plain(sighting.thread.numberAndName)] + calls).joined(separator: ";")
+                        + " \(sighting.count)\n"
                 }
             }.joined()
         }

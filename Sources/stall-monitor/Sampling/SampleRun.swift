@@ -136,7 +136,11 @@
                     unsafe max(0, readlink("/proc/\(processID)/exe", $0.baseAddress!, $0.count))
                 }
             }
-            self.init(id: processID, name: name, executable: bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self))
+            self.init(
+                id: processID,
+                name: name,
+                executable: bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
+            )
         }
     }
 #endif
