@@ -49,7 +49,7 @@ let package = Package(
         // A thread's stack, and names for it.
         .target(name: "CStackCapture", exclude: ["README.md"], cSettings: c + [.define("_GNU_SOURCE")]),
         .target(name: "StackCapture", dependencies: ["CStackCapture"], swiftSettings: swift),
-        .systemLibrary(name: "CElfUtils", providers: [.apt(["libelf-dev"])]),
+        .systemLibrary(name: "CElfUtils", providers: [.apt(["libdw-dev", "zlib1g-dev"])]),
         .target(
             name: "Symbolication",
             dependencies: ["CElfUtils"],
@@ -202,12 +202,36 @@ let package = Package(
             path: "Tests/Fixtures/SampleTarget",
             cSettings: c + [.define("_GNU_SOURCE")]
         ),
-        .testTarget(
-            name: "StackCaptureTests",
-            dependencies: ["CStalls", "capture-host", "sample-target", "StackCapture", "Symbolication", "TestSupport"],
+        .target(
+            name: "CCoexistence",
+            path: "Tests/Fixtures/CCoexistence",
+            cSettings: c + [.define("_GNU_SOURCE")]
+        ),
+        .executableTarget(
+            name: "coexistence-host",
+            dependencies: ["CCoexistence", "StackCapture"],
+            path: "Tests/Fixtures/coexistence-host",
             swiftSettings: swift
         ),
-        .testTarget(name: "SymbolicationTests", dependencies: ["Symbolication"], swiftSettings: swift),
+        .testTarget(
+            name: "StackCaptureTests",
+            dependencies: [
+                "CStalls", "capture-host", "coexistence-host", "sample-target", "StackCapture", "Symbolication",
+                "TestSupport",
+            ],
+            swiftSettings: swift
+        ),
+        .executableTarget(
+            name: "SymbolBenchmark",
+            dependencies: ["Symbolication"],
+            path: "Tests/Fixtures/SymbolBenchmark",
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "SymbolicationTests",
+            dependencies: ["Symbolication", "SymbolBenchmark"],
+            swiftSettings: swift
+        ),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
         .testTarget(

@@ -1,3 +1,6 @@
 #pragma once
+#include <dwarf.h>
+#include <elfutils/libdw.h>
 #include <gelf.h>
 #include <libelf.h>
+#include <zlib.h>

@@ -25,6 +25,10 @@ struct stackcap_copy {
     uint64_t length;
     uint64_t high;  ///< The stack's outer end. Between start + length and here the memory may have changed since.
     uint64_t held_ns;  ///< What the thread was held for it.
+    /// For a thread on a stack that is not its own (an alternate signal stack, a coroutine's), which then is the copy above: the outer
+    /// part of its own one, ending at `home_end`, in the buffer's second half. The way out of a signal's handler leads there.
+    uint64_t home_start, home_end;
+    uint64_t home_low;  ///< Where its own stack begins. Up to home_start it was not copied.
 };
 
 /// Direct-mapped, one capture old at most: a module that is replaced at the same address must not leave its tables behind.
@@ -42,6 +46,7 @@ struct stackcap_page_cache {
 struct stackcap_reader {
     pid_t process;
     int file;  ///< /proc/PID/mem, or −1 while process_vm_readv works.
+    uint64_t file_identity[2];  ///< Device and inode: the application may close all descriptors and use their numbers again.
 };
 
 // unwinder.c
@@ -156,33 +161,70 @@ struct stackcap_request {
     uint64_t low, high;
     struct stackcap_registers registers;
     int copy_error;
-    bool out_of_bounds;
+    bool is_foreign;  ///< The thread is on another stack than its own.
 };
+
+// previous.c
+
+/// The handler that was there before ours.
+struct stackcap_previous {
+    _Atomic(const struct sigaction *) action;
+    struct sigaction kept[2];
+    atomic_bool is_spent;  ///< It asked to be called once (SA_RESETHAND), and was.
+};
+
+/// Not in a handler.
+void stackcap_previous_keep(struct stackcap_previous *previous, const struct sigaction *action);
+
+/// What to install when ours goes.
+void stackcap_previous_restore(const struct stackcap_previous *previous, struct sigaction *action);
+
+/// What of its flags the kernel acts upon when it delivers to ours: what the application's signal does to system calls, and on
+/// which stack, stays as the application chose it.
+int stackcap_flags_over(const struct sigaction *action);
+
+/// Acts as the kernel would have without us. In the handler.
+void stackcap_previous_call(struct stackcap_previous *previous, int signal, siginfo_t *info, void *context);
 
 struct stackcap_session {
     int signal;
     uint32_t mark;  ///< In every signal we send, so that the application's own are told apart.
-    atomic_bool open;
-    struct sigaction previous;
+    bool open;
+    pid_t process;  ///< That opened it. A fork's child inherits a session that nobody there can close.
+    bool in_chain;  ///< Our handler is installed, or someone may pass signals on to it.
+    uintptr_t cover;         ///< The handler seen over ours,
+    uint64_t passed_before;  ///< … and what had been chained when it was first seen there.
+    struct stackcap_previous previous;
 
     struct stackcap_request request;
     stackcap_unwinder unwinder;
 
-    _Atomic uint64_t sent, served, late, chained, calls_cut_short;
+    _Atomic uint64_t sent, arrived, late, chained, calls_cut_short;
 };
 
 /// The signal handler's life. \returns 0 or an error number.
 int stackcap_handler_install(struct stackcap_session *session);
-/// \returns false when another handler has replaced ours, which then stays below it.
-bool stackcap_handler_remove(struct stackcap_session *session);
+/// Not when another handler has replaced ours, which then stays below it.
+void stackcap_handler_remove(struct stackcap_session *session);
 bool stackcap_handler_is_busy(const struct stackcap_session *session);
+/// In a fork's child, where no thread is left that could answer.
+void stackcap_request_forget(struct stackcap_session *session);
+
+// look.c
+
+/// Whether the calling thread's system calls pass a filter (seccomp(2)). Looked up anew every 10 ms.
+bool stackcap_is_filtered(void);
 
 // memory.c
 
-/// Chooses process_vm_readv, or /proc/self/mem where a sandbox refuses it. Again after a fork.
+/// Chooses process_vm_readv, or /proc/self/mem where a sandbox refuses it. A sandbox may as well end a process for the call: where
+/// there is one, the call is not tried.
 int stackcap_reader_prepare(struct stackcap_reader *reader, bool through_file);
 /// The same for another process: by process_vm_readv if that may read `probe`, or else through the open /proc/PID/mem.
 void stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process, int memory, bool through_file, uint64_t probe);
+
+/// Again before each capture: after a fork, or once a sandbox has been put up, or the application has closed the file.
+int stackcap_reader_refresh(struct stackcap_reader *reader, bool is_filtered);
 void stackcap_reader_finish(struct stackcap_reader *reader);
 
 /// Copies live memory. Async-signal-safe; changes errno; never faults.
@@ -192,6 +234,17 @@ ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t addres
 /// Copies [stack_pointer − red zone, high) into the copy's buffer, at most STACKCAP_MAX_COPY. Async-signal-safe; changes errno.
 /// \returns 0 or an error number.
 int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high);
+
+/// Copies what lies at the stack pointer, up to the first page that cannot be read, and the outer part of the thread's own stack
+/// [low, high), on which it is not just now; at most STACKCAP_MAX_COPY / 2 of each. Async-signal-safe; changes errno.
+/// \returns 0 or an error number.
+int stackcap_copy_foreign_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high);
+
+/// Whether a caller's frame may lie at `to`: further out, or on the thread's own stack.
+bool stackcap_is_further_out(const stackcap_unwinder *unwinder, uint64_t from, uint64_t to);
+
+/// Whether the copy ends before this frame, though it is not known where the stack does.
+bool stackcap_is_beyond_foreign_copy(const stackcap_unwinder *unwinder, uint64_t stack_pointer);
 
 /// Whether the stack still reads as it was copied. Not in the handler.
 bool stackcap_copy_holds(const stackcap_unwinder *unwinder);

@@ -82,24 +82,49 @@ stackcap_outcome stackcap_look_in(int tasks, pid_t thread, stackcap_look *look) 
         return outcome_of(error);
     if (!parse_syscall(text, look))
         return (stackcap_outcome){STACKCAP_STATE_UNREADABLE, ENOTSUP};
+    // io_uring's threads have the registers of the call that made them, but these two.
+    if (look->state == STACKCAP_STATE_CALLING && look->stack_pointer == 0 && look->program_counter == 0)
+        return (stackcap_outcome){STACKCAP_KERNEL_ONLY, 0};
     // A thread that has given up its kernel stack is asleep nowhere: it is dead.
     if (look->state == STACKCAP_STATE_HALTED && look->stack_pointer == 0)
         return (stackcap_outcome){STACKCAP_GONE, ESRCH};
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
-/// Finds the number behind "name:" in the thread's status.
-static stackcap_outcome read_status(int tasks, pid_t thread, const char *name, int base, uint64_t *value) {
-    // The counts stand at its end, behind the list of the process's groups, of which there can be many.
+/// A thread's status. The counts that we want stand at its end, behind the list of the process's groups, of which there can be many.
+struct status {
     char text[16384];
-    int error = read_file(tasks, thread, "status", text, sizeof text);
-    if (error)
-        return outcome_of(error);
-    const char *line = strstr(text, name);
-    if (!line)
-        return outcome_of(ENOTSUP);
-    *value = strtoull(line + strlen(name), NULL, base);
-    return (stackcap_outcome){STACKCAP_OK, 0};
+};
+
+static int read_status(int tasks, pid_t thread, struct status *status) {
+    return read_file(tasks, thread, "status", status->text, sizeof status->text);
+}
+
+/// Finds the number behind "name:". \returns whether it is there.
+static bool number_in(const struct status *status, const char *name, int base, uint64_t *value) {
+    const char *line = strstr(status->text, name);
+    if (line)
+        *value = strtoull(line + strlen(name), NULL, base);
+    return line != NULL;
+}
+
+/// "Seccomp: 2" is a filter. Kernels without seccomp have no such line.
+static bool is_filtered(const struct status *status) {
+    uint64_t mode = 0;
+    return number_in(status, "\nSeccomp:", 10, &mode) && mode != 0;
+}
+
+bool stackcap_is_filtered(void) {
+    enum { GOOD_FOR_NS = 10000000 };
+    static _Thread_local uint64_t looked_ns;
+    static _Thread_local bool filtered;
+    uint64_t now = stackcap_now_ns();
+    if (looked_ns == 0 || now - looked_ns > GOOD_FOR_NS) {
+        struct status status;
+        filtered = read_status(AT_FDCWD, stackcap_own_thread(), &status) != 0 || is_filtered(&status);
+        looked_ns = now;
+    }
+    return filtered;
 }
 
 /// The clock of any thread of this process, by number: what pthread_getcpuclockid gives for a pthread_t, which we do not have.
@@ -113,17 +138,22 @@ stackcap_outcome stackcap_read_progress(pid_t thread, stackcap_progress *progres
     if (clock_gettime(cpu_clock(thread), &time) != 0)
         return outcome_of(ESRCH);  // EINVAL: no such thread
     progress->cpu_ns = (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-    return stackcap_count_sleeps(AT_FDCWD, thread, &progress->sleeps);
+    struct status status;
+    int error = read_status(AT_FDCWD, thread, &status);
+    bool complete = !error && number_in(&status, "\nSigBlk:", 16, &progress->blocked) &&
+                    number_in(&status, "\nvoluntary_ctxt_switches:", 10, &progress->sleeps);
+    if (!complete)
+        return outcome_of(error ? error : ENOTSUP);
+    progress->is_filtered = is_filtered(&status);
+    return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
 stackcap_outcome stackcap_count_sleeps(int tasks, pid_t thread, uint64_t *sleeps) {
-    return read_status(tasks, thread, "\nvoluntary_ctxt_switches:", 10, sleeps);
-}
-
-bool stackcap_blocks_signal(pid_t thread, int signal) {
-    uint64_t blocked = 0;
-    read_status(AT_FDCWD, thread, "\nSigBlk:", 16, &blocked);
-    return blocked >> (signal - 1) & 1;
+    struct status status;
+    int error = read_status(tasks, thread, &status);
+    if (!error && !number_in(&status, "\nvoluntary_ctxt_switches:", 10, sleeps))
+        error = ENOTSUP;
+    return error ? outcome_of(error) : (stackcap_outcome){STACKCAP_OK, 0};
 }
 
 static bool is_same_place(const stackcap_look *a, const stackcap_look *b) {
@@ -164,17 +194,17 @@ static stackcap_outcome confirm_copy(const stackcap_unwinder *unwinder, int task
 
 stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pid_t thread, uint64_t low, uint64_t high,
                                       const stackcap_look *seen) {
-    if (seen->stack_pointer < low || seen->stack_pointer >= high)
-        return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
-    int copy_error = stackcap_copy_stack(unwinder, seen->stack_pointer, low, high);
+    bool is_foreign = seen->stack_pointer < low || seen->stack_pointer >= high;
+    int copy_error = is_foreign ? stackcap_copy_foreign_stack(unwinder, seen->stack_pointer, low, high)
+                                : stackcap_copy_stack(unwinder, seen->stack_pointer, low, high);
     stackcap_outcome outcome = confirm_copy(unwinder, tasks, thread, seen);
     if (outcome.status != STACKCAP_OK)
         return outcome;
     if (copy_error)
-        return (stackcap_outcome){STACKCAP_UNREADABLE, copy_error};
+        return (stackcap_outcome){is_foreign ? STACKCAP_OUT_OF_BOUNDS : STACKCAP_UNREADABLE, copy_error};
     stackcap_registers_unknown(&unwinder->registers, seen->program_counter, seen->stack_pointer);
     if (seen->state == STACKCAP_STATE_CALLING)
-        stackcap_registers_take_arguments(&unwinder->registers, seen->arguments);
+        stackcap_registers_add_arguments(&unwinder->registers, seen->arguments);
     unwinder->registers_are_guessed = true;
     unwinder->copy.held_ns = 0;
     return (stackcap_outcome){STACKCAP_OK, 0};
@@ -182,8 +212,8 @@ stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pi
 
 stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                        const stackcap_look *seen) {
-    int error = stackcap_reader_prepare(&session->unwinder.reader, session->unwinder.reader.file >= 0);
+    int error = stackcap_reader_refresh(&session->unwinder.reader, false);
     if (error)
-        return (stackcap_outcome){STACKCAP_FAILED, error};
+        return (stackcap_outcome){STACKCAP_UNREADABLE, error};
     return stackcap_copy_asleep(&session->unwinder, AT_FDCWD, thread, low, high, seen);
 }

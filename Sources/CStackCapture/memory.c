@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -20,20 +21,41 @@ ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t addres
     return count < 0 ? -errno : count;
 }
 
+static bool is_file(int file, const uint64_t identity[2]) {
+    struct stat found;
+    return fstat(file, &found) == 0 && found.st_dev == identity[0] && found.st_ino == identity[1];
+}
+
+static int open_file(struct stackcap_reader *reader) {
+    struct stat opened;
+    int file = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return errno;
+    fstat(file, &opened);
+    reader->file_identity[0] = opened.st_dev;
+    reader->file_identity[1] = opened.st_ino;
+    reader->file = file;
+    return 0;
+}
+
 int stackcap_reader_prepare(struct stackcap_reader *reader, bool through_file) {
-    pid_t process = getpid();
-    if (reader->process == process)
-        return 0;
     stackcap_reader_finish(reader);
-    reader->process = process;
+    reader->process = getpid();
     char from = 1, to = 0;
-    if (!through_file && read_by_call(reader, (uintptr_t)&from, &to, 1) == 1 && to == from)
+    if (!through_file && !stackcap_is_filtered() && read_by_call(reader, (uintptr_t)&from, &to, 1) == 1 && to == from)
         return 0;
-    reader->file = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-    if (reader->file >= 0)
+    int error = open_file(reader);
+    if (error)
+        reader->process = 0;
+    return error;
+}
+
+int stackcap_reader_refresh(struct stackcap_reader *reader, bool is_filtered) {
+    bool through_file = reader->file >= 0;
+    bool is_good = through_file ? is_file(reader->file, reader->file_identity) : !is_filtered && !stackcap_is_filtered();
+    if (is_good && reader->process == getpid())
         return 0;
-    reader->process = 0;
-    return errno;
+    return stackcap_reader_prepare(reader, through_file || is_filtered);
 }
 
 void stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process, int memory, bool through_file,
@@ -46,7 +68,7 @@ void stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process
 }
 
 void stackcap_reader_finish(struct stackcap_reader *reader) {
-    if (reader->file >= 0)
+    if (reader->file >= 0 && is_file(reader->file, reader->file_identity))
         close(reader->file);
     reader->file = -1;
     reader->process = 0;
@@ -61,11 +83,72 @@ int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uin
     uint64_t length = high - start < STACKCAP_MAX_COPY ? high - start : STACKCAP_MAX_COPY;
     copy->start = start;
     copy->high = high;
+    copy->home_low = copy->home_start = copy->home_end = 0;
     ssize_t count = stackcap_read_live(&unwinder->reader, start, copy->bytes, length);
     copy->length = count < 0 ? 0 : (uint64_t)count;
     if (count < 0)
         return (int)-count;
     return start + copy->length > stack_pointer ? 0 : EFAULT;
+}
+
+enum { HALF = STACKCAP_MAX_COPY / 2, HOME_STEP = 32 * 1024 };
+
+static bool read_home(stackcap_unwinder *unwinder, uint64_t start, uint64_t end) {
+    uint8_t *to = unwinder->copy.bytes + STACKCAP_MAX_COPY - (unwinder->copy.home_end - start);
+    return stackcap_read_live(&unwinder->reader, start, to, end - start) == (ssize_t)(end - start);
+}
+
+/// The first thread's stack is mapped only as far as it has been used: if the whole cannot be read, take what can from its outer end.
+static void copy_home(stackcap_unwinder *unwinder, uint64_t low, uint64_t high) {
+    struct stackcap_copy *copy = &unwinder->copy;
+    copy->home_low = low;
+    copy->home_start = copy->home_end = high;
+    uint64_t start = high - low < HALF ? low : high - HALF;
+    if (high > low && read_home(unwinder, start, high))
+        copy->home_start = start;
+    else
+        while (copy->home_start - start >= HOME_STEP && read_home(unwinder, copy->home_start - HOME_STEP, copy->home_start))
+            copy->home_start -= HOME_STEP;
+}
+
+int stackcap_copy_foreign_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high) {
+    struct stackcap_copy *copy = &unwinder->copy;
+    copy_home(unwinder, low, high);
+    // Below the stack pointer there may be no page.
+    for (uint64_t red_zone = RED_ZONE;; red_zone = 0) {
+        copy->start = stack_pointer - red_zone;
+        ssize_t count = stackcap_read_live(&unwinder->reader, copy->start, copy->bytes, HALF);
+        copy->length = count < 0 ? 0 : (uint64_t)count;
+        copy->high = copy->start + copy->length;
+        if (copy->high > stack_pointer && copy->length > 0)
+            return 0;
+        if (red_zone == 0)
+            return count < 0 ? (int)-count : EFAULT;
+    }
+}
+
+/// Whether the whole of [address, address + length) lies in the range, without overflow.
+static bool contains(uint64_t start, uint64_t size, uint64_t address, size_t length) {
+    return length <= size && address - start <= size - length;
+}
+
+static bool in_home_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length) {
+    const struct stackcap_copy *copy = &unwinder->copy;
+    return contains(copy->home_start, copy->home_end - copy->home_start, address, length);
+}
+
+static bool in_home(const stackcap_unwinder *unwinder, uint64_t address, size_t length) {
+    const struct stackcap_copy *copy = &unwinder->copy;
+    return contains(copy->home_low, copy->home_end - copy->home_low, address, length);
+}
+
+bool stackcap_is_further_out(const stackcap_unwinder *unwinder, uint64_t from, uint64_t to) {
+    return to >= from || (in_home(unwinder, to, 1) && !in_home(unwinder, from, 1));
+}
+
+bool stackcap_is_beyond_foreign_copy(const stackcap_unwinder *unwinder, uint64_t stack_pointer) {
+    const struct stackcap_copy *copy = &unwinder->copy;
+    return copy->home_end > 0 && stack_pointer >= copy->high && !in_home(unwinder, stack_pointer, 1);
 }
 
 bool stackcap_copy_holds(const stackcap_unwinder *unwinder) {
@@ -77,12 +160,16 @@ bool stackcap_copy_holds(const stackcap_unwinder *unwinder) {
         if (count != (ssize_t)length || memcmp(part, copy->bytes + at, length) != 0)
             return false;
     }
+    if (copy->home_end > copy->home_start) {
+        const uint8_t *bytes = copy->bytes + STACKCAP_MAX_COPY - (copy->home_end - copy->home_start);
+        for (uint64_t at = copy->home_start; at < copy->home_end; at += sizeof part) {
+            size_t length = copy->home_end - at < sizeof part ? copy->home_end - at : sizeof part;
+            ssize_t count = stackcap_read_live(&unwinder->reader, at, part, length);
+            if (count != (ssize_t)length || memcmp(part, bytes + (at - copy->home_start), length) != 0)
+                return false;
+        }
+    }
     return copy->length > 0;
-}
-
-/// Whether the whole of [address, address + length) lies in the range, without overflow.
-static bool contains(uint64_t start, uint64_t size, uint64_t address, size_t length) {
-    return length <= size && address - start <= size - length;
 }
 
 bool stackcap_in_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length) {
@@ -112,6 +199,14 @@ bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size
     if (stackcap_in_copy(unwinder, address, length)) {
         memcpy(to, copy->bytes + (address - copy->start), length);
         return true;
+    }
+    if (in_home_copy(unwinder, address, length)) {
+        memcpy(to, copy->bytes + STACKCAP_MAX_COPY - (copy->home_end - address), length);
+        return true;
+    }
+    if (in_home(unwinder, address, length)) {
+        unwinder->left_copy = true;
+        return false;
     }
     if (copy->high > copy->start && contains(copy->start, copy->high - copy->start, address, length)) {
         unwinder->left_copy = true;  // The live stack is no answer: it may have moved on since.

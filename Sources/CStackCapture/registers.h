@@ -55,8 +55,8 @@ bool stackcap_mend_cut_call(stackcap_user_registers *user);
 /// Registers of which only two are known. The others hold recognisable nonsense.
 void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t program_counter, uint64_t stack_pointer);
 
-/// Makes those known that hold a system call's six arguments. vfork, for one, keeps its return address in the first.
-void stackcap_registers_take_arguments(struct stackcap_registers *registers, const uint64_t arguments[_Nonnull 6]);
+/// Those that hold a system call's arguments. vfork(3), for one, keeps its return address there.
+void stackcap_registers_add_arguments(struct stackcap_registers *registers, const uint64_t arguments[_Nonnull 6]);
 
 /// Whether an address was computed from one of the unknown registers.
 bool stackcap_is_unknown(uint64_t address);

@@ -43,8 +43,9 @@ void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t p
     registers->value[REGISTER_STACK_POINTER] = stack_pointer;
 }
 
-void stackcap_registers_take_arguments(struct stackcap_registers *registers, const uint64_t arguments[6]) {
-    memcpy(registers->value, arguments, 6 * sizeof *arguments);
+void stackcap_registers_add_arguments(struct stackcap_registers *registers, const uint64_t arguments[6]) {
+    for (int i = 0; i < 6; i++)  // x0 to x5
+        registers->value[i] = arguments[i];
 }
 
 bool stackcap_is_unknown(uint64_t address) {

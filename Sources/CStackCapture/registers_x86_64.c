@@ -68,10 +68,10 @@ void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t p
     registers->value[REGISTER_STACK_POINTER] = stack_pointer;
 }
 
-void stackcap_registers_take_arguments(struct stackcap_registers *registers, const uint64_t arguments[6]) {
-    static const int places[6] = {UNW_X86_64_RDI, UNW_X86_64_RSI, UNW_X86_64_RDX, UNW_X86_64_R10, UNW_X86_64_R8, UNW_X86_64_R9};
+void stackcap_registers_add_arguments(struct stackcap_registers *registers, const uint64_t arguments[6]) {
+    static const int order[6] = {UNW_X86_64_RDI, UNW_X86_64_RSI, UNW_X86_64_RDX, UNW_X86_64_R10, UNW_X86_64_R8, UNW_X86_64_R9};
     for (int i = 0; i < 6; i++)
-        registers->value[places[i]] = arguments[i];
+        registers->value[order[i]] = arguments[i];
 }
 
 bool stackcap_is_unknown(uint64_t address) {

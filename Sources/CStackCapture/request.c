@@ -31,59 +31,59 @@ static _Atomic(stackcap_session *) sessions[NSIG];
 
 // The handler. It may interrupt anything, on any thread: system calls and the session's own memory are all it touches.
 
-static bool is_ours(const stackcap_session *session, const siginfo_t *info) {
+static bool is_marked(const stackcap_session *session, const siginfo_t *info) {
     return info->si_code == SI_QUEUE && (uint64_t)(uintptr_t)info->si_value.sival_ptr >> 32 == session->mark;
 }
 
-/// A handler that was installed before ours gets what is not ours, as if we were not there.
-static void pass_on(stackcap_session *session, int signal, siginfo_t *info, void *context) {
-    atomic_fetch_add_explicit(&session->chained, 1, memory_order_relaxed);
-    const struct sigaction *previous = &session->previous;
-    if (previous->sa_flags & SA_SIGINFO)
-        previous->sa_sigaction(signal, info, context);
-    else if (previous->sa_handler == SIG_DFL) {
-        sigaction(signal, previous, NULL);
-        syscall(SYS_tgkill, getpid(), stackcap_own_thread(), signal);  // delivered when this handler returns
-    } else if (previous->sa_handler != SIG_IGN)
-        previous->sa_handler(signal);
+/// Where the user's queue of signals is full (RLIMIT_SIGPENDING), the kernel still delivers ours, but as if from nobody. It must not
+/// be passed on: the default action ends the process.
+static bool lost_its_mark(const stackcap_session *session, const siginfo_t *info) {
+    return info->si_code == SI_USER && info->si_pid == 0 &&
+           atomic_load_explicit(&session->sent, memory_order_relaxed) !=
+               atomic_load_explicit(&session->arrived, memory_order_relaxed);
 }
+
 
 static void copy_own_stack(stackcap_session *session, const ucontext_t *context) {
     struct stackcap_request *request = &session->request;
     uint64_t began = stackcap_now_ns();
     stackcap_registers_from_context(&request->registers, context);
     uint64_t stack_pointer = request->registers.value[REGISTER_STACK_POINTER];
-    request->out_of_bounds = stack_pointer < request->low || stack_pointer >= request->high;
-    request->copy_error =
-        request->out_of_bounds ? 0 : stackcap_copy_stack(&session->unwinder, stack_pointer, request->low, request->high);
+    request->is_foreign = stack_pointer < request->low || stack_pointer >= request->high;
+    request->copy_error = (request->is_foreign ? stackcap_copy_foreign_stack : stackcap_copy_stack)(
+        &session->unwinder, stack_pointer, request->low, request->high);
     session->unwinder.copy.held_ns = stackcap_now_ns() - began;
 }
 
-/// Answers the open request if it is for this thread. Which of our signals brought us here does not matter: one that is already
-/// pending swallows the next one of its number, and the stack wanted is this thread's as it is now.
-static void serve(stackcap_session *session, const ucontext_t *context) {
+/// Answers the open request if it is for this thread. Which signal brought us here does not matter, ours or the application's: one
+/// that is already pending swallows the next one of its number, and the stack wanted is this thread's as it is now.
+/// \returns whether there was a request.
+static bool serve(stackcap_session *session, const ucontext_t *context) {
     struct stackcap_request *request = &session->request;
     uint64_t word = atomic_load_explicit(&request->word, memory_order_acquire);  // pairs with publish()
     bool mine = turn_of(word) == REQUESTED &&
                 atomic_load_explicit(&request->thread, memory_order_relaxed) == stackcap_own_thread();
     uint64_t copying = with_turn(word, COPYING);
-    if (!mine || !atomic_compare_exchange_strong(&request->word, &word, copying)) {
-        atomic_fetch_add_explicit(&session->late, 1, memory_order_relaxed);
-        return;
-    }
+    if (!mine || !atomic_compare_exchange_strong(&request->word, &word, copying))
+        return false;
     copy_own_stack(session, context);
     // Pairs with the acquire in wait_until(): the copy is whole before it is seen as done.
     atomic_store_explicit(&request->word, with_turn(word, DONE), memory_order_release);
-    atomic_fetch_add_explicit(&session->served, 1, memory_order_relaxed);
+    return true;
 }
 
 static void on_signal(int signal, siginfo_t *info, void *context) {
     int saved_errno = errno;
     stackcap_session *session = atomic_load_explicit(&sessions[signal], memory_order_acquire);
-    if (is_ours(session, info))
-        serve(session, context);
-    else
-        pass_on(session, signal, info, context);
+    bool ours = is_marked(session, info) || lost_its_mark(session, info);
+    bool served = serve(session, context);
+    if (ours) {
+        atomic_fetch_add_explicit(&session->arrived, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&session->late, served ? 0 : 1, memory_order_relaxed);
+    } else {
+        atomic_fetch_add_explicit(&session->chained, 1, memory_order_relaxed);
+        stackcap_previous_call(&session->previous, signal, info, context);
+    }
     errno = saved_errno;
 }
 
@@ -117,15 +117,22 @@ static int send(stackcap_session *session, pid_t thread) {
     info.si_pid = session->unwinder.reader.process;
     info.si_uid = getuid();
     info.si_value.sival_ptr = (void *)(uintptr_t)((uint64_t)session->mark << 32 | number);
-    if (syscall(SYS_rt_tgsigqueueinfo, session->unwinder.reader.process, thread, session->signal, &info) != 0)
-        return errno;
     atomic_fetch_add_explicit(&session->sent, 1, memory_order_relaxed);
-    return 0;
+    if (syscall(SYS_rt_tgsigqueueinfo, session->unwinder.reader.process, thread, session->signal, &info) == 0)
+        return 0;
+    atomic_fetch_sub_explicit(&session->sent, 1, memory_order_relaxed);
+    return errno;
 }
 
-/// Polls, at first without rest: a wake-up call in the handler would double the pause that the target feels.
+static bool exists(const stackcap_session *session, pid_t thread) {
+    return syscall(SYS_tgkill, session->unwinder.reader.process, thread, 0) == 0;
+}
+
+/// Polls, at first without rest: a wake-up call in the handler would double the pause that the target feels. A thread that exits
+/// meanwhile is not waited for.
 /// \returns whether the handler is done.
-static bool wait_until(struct stackcap_request *request, uint64_t deadline_ns) {
+static bool wait_until(const stackcap_session *session, pid_t thread, uint64_t deadline_ns) {
+    const struct stackcap_request *request = &session->request;
     uint64_t began = stackcap_now_ns();
     for (long rest_ns = 10000;;) {
         if (turn_of(atomic_load_explicit(&request->word, memory_order_acquire)) == DONE)
@@ -139,6 +146,8 @@ static bool wait_until(struct stackcap_request *request, uint64_t deadline_ns) {
         }
         struct timespec rest = {0, rest_ns};
         nanosleep(&rest, NULL);
+        if (!exists(session, thread))
+            return turn_of(atomic_load_explicit(&request->word, memory_order_acquire)) == DONE;
         rest_ns = rest_ns < 320000 ? rest_ns * 2 : rest_ns;
     }
 }
@@ -156,10 +165,8 @@ static void count_call_cut_short(stackcap_session *session) {
 
 static stackcap_outcome take_answer(stackcap_session *session) {
     const struct stackcap_request *request = &session->request;
-    if (request->out_of_bounds)
-        return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
     if (request->copy_error)
-        return (stackcap_outcome){STACKCAP_UNREADABLE, request->copy_error};
+        return (stackcap_outcome){request->is_foreign ? STACKCAP_OUT_OF_BOUNDS : STACKCAP_UNREADABLE, request->copy_error};
     session->unwinder.registers = request->registers;
     session->unwinder.registers_are_guessed = false;
     stackcap_pages_forget(&session->unwinder.pages);
@@ -167,11 +174,41 @@ static stackcap_outcome take_answer(stackcap_session *session) {
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
-/// Whether signals still reach our handler. If not, ours would run the application's handler, or end the process.
-static bool is_installed(const stackcap_session *session) {
+// Who has the signal.
+
+static uintptr_t handler_of(const struct sigaction *action) {
+    return action->sa_flags & SA_SIGINFO ? (uintptr_t)action->sa_sigaction : (uintptr_t)action->sa_handler;
+}
+
+static bool is_function(uintptr_t handler) {
+    return handler != (uintptr_t)SIG_DFL && handler != (uintptr_t)SIG_IGN;
+}
+
+static uintptr_t installed_handler(const stackcap_session *session) {
     struct sigaction current;
-    return sigaction(session->signal, NULL, &current) == 0 && (current.sa_flags & SA_SIGINFO) &&
-           current.sa_sigaction == on_signal;
+    return sigaction(session->signal, NULL, &current) == 0 ? handler_of(&current) : (uintptr_t)SIG_DFL;
+}
+
+static bool is_on_top(const stackcap_session *session) {
+    return installed_handler(session) == (uintptr_t)on_signal;
+}
+
+/// Whether signals still reach our handler. If not, ours would run the application's handler, or end the process. A handler that
+/// was installed over ours is sent ours only once it has passed one of its own on to us.
+static bool is_reached(stackcap_session *session) {
+    uintptr_t handler = installed_handler(session);
+    if (handler == (uintptr_t)on_signal)
+        return true;
+    if (handler != session->cover) {
+        session->cover = handler;
+        session->passed_before = atomic_load(&session->chained);
+    }
+    return is_function(handler) && atomic_load(&session->chained) > session->passed_before;
+}
+
+/// It has passed nothing on this time: let it prove itself again.
+static void doubt_cover(stackcap_session *session) {
+    session->passed_before = atomic_load(&session->chained);
 }
 
 /// The last look and the signal: nothing may stand between them.
@@ -189,12 +226,12 @@ static stackcap_outcome look_and_send(stackcap_session *session, pid_t thread) {
 }
 
 stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
-                                       uint64_t deadline_ns) {
+                                       const stackcap_progress *seen, uint64_t deadline_ns) {
     struct stackcap_request *request = &session->request;
-    int error = stackcap_reader_prepare(&session->unwinder.reader, session->unwinder.reader.file >= 0);
+    int error = stackcap_reader_refresh(&session->unwinder.reader, seen->is_filtered);
     if (error)
-        return (stackcap_outcome){STACKCAP_FAILED, error};
-    if (!is_installed(session))
+        return (stackcap_outcome){STACKCAP_UNREADABLE, error};
+    if (!is_reached(session))
         return (stackcap_outcome){STACKCAP_IN_USE, 0};
     if (!publish(request, thread, low, high))
         return (stackcap_outcome){STACKCAP_STUCK, 0};
@@ -202,27 +239,38 @@ stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, 
     // Even an unsent request may be taken by a late signal of an earlier one; then its answer is as good.
     if (outcome.status != STACKCAP_OK && withdraw(request))
         return outcome;
-    if (wait_until(request, deadline_ns))
+    if (wait_until(session, thread, deadline_ns))
         return take_answer(session);
     if (withdraw(request)) {
-        bool exists = syscall(SYS_tgkill, session->unwinder.reader.process, thread, 0) == 0;
-        return (stackcap_outcome){exists ? STACKCAP_NOT_DELIVERED : STACKCAP_GONE, 0};
+        doubt_cover(session);
+        return (stackcap_outcome){exists(session, thread) ? STACKCAP_NOT_DELIVERED : STACKCAP_GONE, 0};
     }
-    return wait_until(request, 0) ? take_answer(session) : (stackcap_outcome){STACKCAP_STUCK, 0};
+    return wait_until(session, thread, 0) ? take_answer(session) : (stackcap_outcome){STACKCAP_STUCK, 0};
 }
 
 // Installing and removing the handler.
 
 int stackcap_handler_install(stackcap_session *session) {
-    struct sigaction action;
-    if (sigaction(session->signal, NULL, &session->previous) != 0)
+    struct sigaction current, found, action;
+    if (sigaction(session->signal, NULL, &current) != 0)
         return errno;
+    // Below a handler that may pass signals on to us, ours is already where it belongs. Above it, the two would call each other.
+    session->cover = handler_of(&current);
+    doubt_cover(session);
+    if (session->in_chain && is_function(session->cover))
+        return 0;
+    stackcap_previous_keep(&session->previous, &current);
     atomic_store_explicit(&sessions[session->signal], session, memory_order_release);
     memset(&action, 0, sizeof action);
     action.sa_sigaction = on_signal;
-    action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+    action.sa_flags = SA_SIGINFO | stackcap_flags_over(&current);
     sigfillset(&action.sa_mask);
-    return sigaction(session->signal, &action, NULL) == 0 ? 0 : errno;
+    if (sigaction(session->signal, &action, &found) != 0)
+        return errno;
+    if (handler_of(&found) != handler_of(&current))  // someone came in between
+        stackcap_previous_keep(&session->previous, &found);
+    session->in_chain = true;
+    return 0;
 }
 
 /// Signals that were sent and have not arrived would meet the handler that we put back, and the default one ends the process.
@@ -234,14 +282,21 @@ static void discard_pending(const stackcap_session *session) {
     sigaction(session->signal, &ignore, NULL);
 }
 
-bool stackcap_handler_remove(stackcap_session *session) {
-    if (!is_installed(session))
-        return false;
-    if (atomic_load(&session->sent) != atomic_load(&session->served) + atomic_load(&session->late))
+void stackcap_handler_remove(stackcap_session *session) {
+    struct sigaction previous;
+    if (!is_on_top(session))
+        return;
+    if (atomic_load(&session->sent) != atomic_load(&session->arrived))
         discard_pending(session);
-    return sigaction(session->signal, &session->previous, NULL) == 0;
+    stackcap_previous_restore(&session->previous, &previous);
+    session->in_chain = sigaction(session->signal, &previous, NULL) != 0;
 }
 
 bool stackcap_handler_is_busy(const stackcap_session *session) {
     return turn_of(atomic_load_explicit(&session->request.word, memory_order_acquire)) == COPYING;
+}
+
+void stackcap_request_forget(stackcap_session *session) {
+    uint64_t word = atomic_load_explicit(&session->request.word, memory_order_acquire);
+    atomic_store_explicit(&session->request.word, with_turn(word, IDLE), memory_order_release);
 }

@@ -3,66 +3,84 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /// One session per signal number, made on the first open and kept: a late signal may look at it at any time.
 static stackcap_session *_Nullable made[NSIG];
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
-static stackcap_session *_Nullable make(int signal) {
+static stackcap_outcome make(int signal) {
     stackcap_session *session = calloc(1, sizeof *session);
     if (!session)
-        return NULL;
+        return (stackcap_outcome){STACKCAP_FAILED, ENOMEM};
     session->signal = signal;
     session->mark = (uint32_t)(stackcap_now_ns() ^ (uintptr_t)session >> 4) | 1;
-    if (stackcap_unwinder_prepare(&session->unwinder) == 0)
-        return session;
+    int error = stackcap_unwinder_prepare(&session->unwinder);
+    if (!error) {
+        made[signal] = session;
+        return (stackcap_outcome){STACKCAP_OK, 0};
+    }
     stackcap_unwinder_finish(&session->unwinder);
     free(session);
-    return NULL;
+    return (stackcap_outcome){error == ENOMEM ? STACKCAP_FAILED : STACKCAP_UNREADABLE, error};
 }
 
 static stackcap_outcome open_made(stackcap_session *session, bool read_through_file) {
     stackcap_reader_finish(&session->unwinder.reader);
     int error = stackcap_reader_prepare(&session->unwinder.reader, read_through_file);
-    if (!error)
-        error = stackcap_handler_install(session);
+    if (error)
+        return (stackcap_outcome){STACKCAP_UNREADABLE, error};
+    error = stackcap_handler_install(session);
     if (error)
         return (stackcap_outcome){STACKCAP_FAILED, error};
-    atomic_store(&session->open, true);
+    session->open = true;
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
 static stackcap_outcome open_locked(int signal, bool read_through_file, stackcap_session **out) {
+    stackcap_outcome outcome = made[signal] ? (stackcap_outcome){STACKCAP_OK, 0} : make(signal);
+    if (outcome.status != STACKCAP_OK)
+        return outcome;
     stackcap_session *session = made[signal];
-    if (!session)
-        session = made[signal] = make(signal);
-    if (!session)
-        return (stackcap_outcome){STACKCAP_FAILED, ENOMEM};
-    if (atomic_load(&session->open))
+    bool is_inherited = session->process != getpid();
+    if (session->open && !is_inherited)
         return (stackcap_outcome){STACKCAP_IN_USE, 0};
+    if (is_inherited)
+        stackcap_request_forget(session);
+    session->process = getpid();
     *out = session;
     return open_made(session, read_through_file);
 }
 
+/// Another thread may have been opening a session when this process was forked.
+static void unlock_in_child(void) {
+    pthread_mutex_init(&making, NULL);
+}
+
+static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, unlock_in_child);
+}
+
 stackcap_outcome stackcap_open(int signal, bool read_through_file, stackcap_session **out) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     *out = NULL;
     if (signal < 1 || signal >= NSIG || signal == SIGKILL || signal == SIGSTOP)
         return (stackcap_outcome){STACKCAP_FAILED, EINVAL};
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&making);
     stackcap_outcome outcome = open_locked(signal, read_through_file, out);
     pthread_mutex_unlock(&making);
     return outcome;
 }
 
-bool stackcap_close(stackcap_session *session) {
-    bool removed = stackcap_handler_remove(session);
+void stackcap_close(stackcap_session *session) {
+    pthread_mutex_lock(&making);
+    stackcap_handler_remove(session);
     // A handler in the middle of its copy may still read through the file.
     if (!stackcap_handler_is_busy(session))
         stackcap_reader_finish(&session->unwinder.reader);
-    // If the handler stays below someone else's, the session stays taken: a second open would chain it to itself.
-    if (removed)
-        atomic_store(&session->open, false);
-    return removed;
+    session->open = false;
+    pthread_mutex_unlock(&making);
 }
 
 stackcap_counters stackcap_read_counters(stackcap_session *session) {

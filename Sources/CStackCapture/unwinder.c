@@ -22,7 +22,8 @@ int stackcap_unwinder_prepare(stackcap_unwinder *unwinder) {
     unwinder->pages.bytes = map((size_t)PAGE_SLOTS * PAGE_SIZE);
     unwinder->frames = calloc(STACKCAP_MAX_FRAMES, sizeof *unwinder->frames);
     bool complete = unwinder->copy.bytes && unwinder->pages.bytes && unwinder->frames;
-    return complete ? stackcap_space_prepare(unwinder) : ENOMEM;
+    int error = complete ? stackcap_reader_prepare(&unwinder->reader, false) : ENOMEM;
+    return error ? error : stackcap_space_prepare(unwinder);  // which reads memory
 }
 
 void stackcap_unwinder_finish(stackcap_unwinder *unwinder) {

@@ -125,9 +125,10 @@ static bool take_frame(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     else if (stackcap_is_unknown(address)) {
         unwinder->met_unknown = true;
         unwinder->end = STACKCAP_END_BAD_FRAME;
-    }
-    else if (count > 0 && stack_pointer < unwinder->frames[count - 1].stack_pointer)
-        unwinder->end = STACKCAP_END_BAD_FRAME;  // a caller's frame lies further out
+    } else if (count > 0 && !stackcap_is_further_out(unwinder, unwinder->frames[count - 1].stack_pointer, stack_pointer))
+        unwinder->end = STACKCAP_END_BAD_FRAME;
+    else if (stackcap_is_beyond_foreign_copy(unwinder, stack_pointer))
+        unwinder->end = STACKCAP_END_COPY_LIMIT;
     else {
         add_frame(unwinder, address, stack_pointer);
         return true;

@@ -21,17 +21,19 @@ import Glibc
     func copy() -> Result<Copied, CaptureError> {
         var look = stackcap_look()
         var before: stackcap_progress?
+        var isSignalBlocked = false
         repeat {
             let outcome = unsafe stackcap_look_at(target.threadID, &look)
             if let error = CaptureError(outcome) { return .failure(error) }
             if look.state != STACKCAP_STATE_RUNNING {
                 if let result = unsafe copyBlocked(look) { return result }
-            } else if let result = unsafe copyRunning(since: &before) {
+            } else if let result = unsafe copyRunning(since: &before, &isSignalBlocked) {
                 return result
             }
         } while unsafe stackcap_now_ns() < deadline
+        guard look.state == STACKCAP_STATE_RUNNING else { return .failure(CaptureError(.threadKeptMoving)) }
         // To run the handler it would have needed a processor, and it has not had one.
-        return .failure(CaptureError(look.state == STACKCAP_STATE_RUNNING ? .notDelivered : .threadKeptMoving))
+        return .failure(CaptureError(isSignalBlocked ? .signalBlocked : .notDelivered))
     }
 
     /// - Returns: nil if the thread ran meanwhile.
@@ -44,21 +46,30 @@ import Glibc
     }
 
     /// Signals the thread only if it is computing. One that comes by between two sleeps would too often be in the next one when the
-    /// signal arrives, and be cut short; one that has been woken and waits for a processor is still in its call.
+    /// signal arrives, and be cut short; one that has been woken and waits for a processor is still in its call. One that has the
+    /// signal blocked would keep ours, for the application's sigwaitinfo(2) or signalfd(2) to wonder about.
     ///
-    /// - Parameter before: when it was first seen like this.
-    /// - Returns: nil if the thread sleeps, or may be about to.
-    private func copyRunning(since before: inout stackcap_progress?) -> Result<Copied, CaptureError>? {
+    /// - Parameters:
+    ///   - before: when it was first seen like this.
+    ///   - isSignalBlocked: whether it has the signal blocked, as it may for a moment only.
+    /// - Returns: nil if the thread sleeps, or may be about to, or cannot take the signal just now.
+    private func copyRunning(
+        since before: inout stackcap_progress?,
+        _ isSignalBlocked: inout Bool
+    ) -> Result<Copied, CaptureError>? {
         var now = stackcap_progress()
         let read = unsafe stackcap_read_progress(target.threadID, &now)
         if let error = CaptureError(read) { return .failure(error) }
-        guard unsafe isComputing(now, since: before) else {
+        isSignalBlocked = unsafe now.blocked >> UInt64(signal - 1) & 1 != 0
+        guard unsafe !isSignalBlocked && isComputing(now, since: before) else {
             if before?.sleeps != now.sleeps { before = now }
             unsafe pause()
             return nil
         }
-        let outcome = unsafe stackcap_copy_running(handle, target.threadID, target.low, target.high, deadline)
-        if let error = CaptureError(outcome) { return .failure(unsafe explained(error)) }
+        let outcome = unsafe withUnsafePointer(to: now) { now in
+            unsafe stackcap_copy_running(handle, target.threadID, target.low, target.high, now, deadline)
+        }
+        if let error = CaptureError(outcome) { return .failure(error) }
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .signal))
     }
 
@@ -68,11 +79,6 @@ import Glibc
     private func isComputing(_ now: stackcap_progress, since before: stackcap_progress?) -> Bool {
         guard let before, before.sleeps == now.sleeps else { return false }
         return unsafe now.cpu_ns >= before.cpu_ns + Self.leastWork
-    }
-
-    private func explained(_ error: CaptureError) -> CaptureError {
-        let isBlocked = unsafe error.code == .notDelivered && stackcap_blocks_signal(target.threadID, signal)
-        return isBlocked ? CaptureError(.signalBlocked) : error
     }
 
     /// Long enough for a thread on its way to sleep to get there.

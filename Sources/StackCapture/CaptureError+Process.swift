@@ -17,8 +17,8 @@ extension CaptureError.Code {
         advice: "the process has ended already and has no stacks: it waits for its parent to collect its exit code"
     )
     /// It is one of the kernel's own.
-    public static let kernelThread = Self(
-        name: "kernel_thread",
+    public static let kernelProcess = Self(
+        name: "kernel_process",
         advice: "this is a thread of the kernel and has no stack of a program: read /proc/PID/stack as root instead"
     )
     /// The target is the calling process.

@@ -25,6 +25,11 @@ extension CaptureError.Code {
         name: "thread_gone",
         advice: "the thread has exited: watch a thread that is alive"
     )
+    /// The thread never leaves the kernel: io_uring's workers and pollers are threads of the process, and have no stack in it.
+    public static let kernelThread = Self(
+        name: "kernel_thread",
+        advice: "the thread is the kernel's own, for io_uring, and has no stack in this process: leave it out"
+    )
     /// The signal did not reach the running thread within the deadline.
     public static let notDelivered = Self(
         name: "not_delivered",
@@ -40,11 +45,11 @@ extension CaptureError.Code {
         name: "handler_stuck",
         advice: "the thread was interrupted while it copied its stack: it needs the processor or memory to go on"
     )
-    /// The stack pointer lies outside the range given.
+    /// The stack pointer lies outside the range given, and nothing can be read there.
     public static let stackOutOfBounds = Self(
         name: "stack_out_of_bounds",
         advice:
-            "the thread runs on another stack than the one given: take its bounds anew (alternate signal stacks have others)"
+            "the thread's stack pointer is damaged, or it left that stack while it was looked at"
     )
     /// The stack could not be read.
     public static let memoryUnreadable = Self(
@@ -67,10 +72,15 @@ extension CaptureError.Code {
         advice:
             "the thread sleeps and wakes too often for a quiet copy: it is not stalled; if you need its stack, allow more time"
     )
-    /// The signal belongs to another capturer, or another handler was installed over ours.
+    /// The signal belongs to another capturer, or another handler was installed over ours and passes nothing on.
     public static let signalInUse = Self(
         name: "signal_in_use",
         advice: "something else handles the capture signal: choose another signal"
+    )
+    /// The process is a fork of the one that made the capturer.
+    public static let forked = Self(
+        name: "forked",
+        advice: "the capturer belongs to the process that was forked: make a new one in this process"
     )
     /// `invalidate()` was called.
     public static let invalidated = Self(

@@ -11,7 +11,7 @@ struct ProcessObstacle {
         guard processID > 0, let status = ProcessFile("/proc/\(processID)/status") else { return withoutFiles() }
         if status.number(of: "Tgid") != Int(processID) { return .notAProcess }
         if let state = status.words(of: "State").first, state == "Z" || state == "X" { return .zombie }
-        return isKernelThread ? .kernelThread : nil
+        return isKernelThread ? .kernelProcess : nil
     }
 
     /// What an error number that means "not permitted" comes from.

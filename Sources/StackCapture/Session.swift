@@ -19,7 +19,7 @@ struct Target {
     /// Owned by C and never freed, so the pointer stays good. Nil once closed.
     private var handle: OpaquePointer?
     private let signal: Int32
-    private var lastCounters = CaptureCounters(signalsSent: 0, lateSignals: 0, signalsPassedOn: 0, callsCutShort: 0)
+    private var lastCounters = CaptureCounters.zero
 
     init(signal: Int32, readsThroughFile: Bool) throws(CaptureError) {
         self.signal = signal
@@ -73,6 +73,7 @@ extension CaptureError {
         switch outcome.status {
         case STACKCAP_OK, STACKCAP_MOVED: return nil
         case STACKCAP_GONE: code = .threadGone
+        case STACKCAP_KERNEL_ONLY: code = .kernelThread
         case STACKCAP_NOT_DELIVERED: code = .notDelivered
         case STACKCAP_STUCK: code = .handlerStuck
         case STACKCAP_OUT_OF_BOUNDS: code = .stackOutOfBounds

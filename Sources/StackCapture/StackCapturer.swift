@@ -12,14 +12,25 @@ public final class StackCapturer: Sendable {
     /// Serialises captures: buffers and the signal's request are one of each.
     private let session: Mutex<Session>
     private let deadline: Duration
+    /// A fork's child inherits the lock as it was, with nobody there to release it.
+    private let process = getpid()
 
     /// Allocates everything and installs the handler. A handler that the application installed before goes on getting the signals
-    /// that are not the capturer's; one that it installs later replaces the capturer's, and captures of running threads then fail.
+    /// that are not the capturer's, as before. One that it installs later replaces the capturer's, and captures of running threads
+    /// then fail, until it passes a signal on or is removed.
+    ///
+    /// The application must not give the signal its default action while a capturer is in use: a capture's signal that is on its way
+    /// would end the process. `invalidate()` sees to that.
+    ///
+    /// A fork's child makes a capturer of its own; this one does nothing there.
     ///
     /// - Parameters:
-    ///   - signal: Swift's and libdispatch's threads block the real-time signals, but not SIGPROF.
+    ///   - signal: Swift's and libdispatch's threads block the real-time signals, but not SIGPROF. Like any pending signal below the
+    ///     real-time ones, the capturer's swallows another one of its number that is sent to the same thread before it has arrived: do
+    ///     not choose one whose every arrival counts.
     ///   - deadline: the longest that one capture waits for its target. The capture of a healthy one takes under a millisecond.
-    /// - Throws: `signalInUse` while another capturer has the signal, `unusableSignal`, `systemCallFailed` without memory.
+    /// - Throws: `signalInUse` while another capturer has the signal, `unusableSignal`, `memoryUnreadable` where neither
+    ///   `process_vm_readv` nor `/proc/self/mem` is allowed, `systemCallFailed` without memory.
     public convenience init(signal: Int32 = SIGPROF, deadline: Duration = .milliseconds(20)) throws(CaptureError) {
         try self.init(signal: signal, deadline: deadline, readsThroughFile: false)
     }
@@ -43,7 +54,8 @@ public final class StackCapturer: Sendable {
     ///   - threadID: the kernel's number, as `gettid` gives it.
     ///   - stack: the thread's stack, lowest address to one behind the highest. Stale bounds make the capture fail, nothing worse.
     public func capture(threadID: Int32, stack: Range<UInt>) -> Result<CapturedStack, CaptureError> {
-        session.withLock { session in
+        guard getpid() == process else { return .failure(CaptureError(.forked)) }
+        return session.withLock { session in
             session.capture(Target(threadID: threadID, stack: stack), within: deadline)
         }
     }
@@ -51,12 +63,14 @@ public final class StackCapturer: Sendable {
     /// Puts the previous signal handler back, if the capturer's is still the one installed. Captures then fail with `invalidated`.
     /// What a late signal could touch stays allocated, and is used again by the next capturer with this signal.
     public func invalidate() {
+        guard getpid() == process else { return }
         session.withLock { $0.close() }
     }
 
-    /// What happened since a capturer with this signal was first made.
+    /// What happened since a capturer with this signal was first made. All zero in a fork's child.
     public var counters: CaptureCounters {
-        session.withLock { $0.counters }
+        guard getpid() == process else { return .zero }
+        return session.withLock { $0.counters }
     }
 }
 
@@ -70,4 +84,6 @@ public struct CaptureCounters: Sendable, Hashable {
     public var signalsPassedOn: UInt64
     /// System calls that returned EINTR because their thread entered them just before the signal arrived.
     public var callsCutShort: UInt64
+
+    static let zero = CaptureCounters(signalsSent: 0, lateSignals: 0, signalsPassedOn: 0, callsCutShort: 0)
 }

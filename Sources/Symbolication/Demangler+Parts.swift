@@ -12,6 +12,12 @@ extension Demangler {
         return isQualified && !module.isEmpty && module != "__C" ? String(module) : nil
     }
 
+    /// - Parameter symbol: as in the symbol table.
+    /// - Returns: the Swift module whose source the function stands in; nil for what the compiler made up, and for C and C++.
+    public static func swiftModule(of symbol: String) -> String? {
+        language(of: symbol) == .swift ? swiftModule(ofDemangled: demangle(symbol)) : nil
+    }
+
     /// A name short enough for a heading: without module, types and signature, but with argument labels.
     /// `Server.handle(_:timeout:)`, `closure #1 in Server.run()`, `std::vector::push_back`.
     ///

@@ -47,7 +47,7 @@ private func programHeaders(in page: [UInt8]) -> [Elf64_Phdr]? {
 }
 
 /// A note is three words (lengths of name and value, type), the name, the value, each padded to four bytes: elf(5).
-private func buildID(inNotes notes: [UInt8]) -> String? {
+func buildID(inNotes notes: [UInt8]) -> String? {
     var at = 0
     while let header = notes.load(Elf64_Nhdr.self, at: at) {
         let name = at + MemoryLayout<Elf64_Nhdr>.size

@@ -1,81 +1,115 @@
-import Glibc
-
-/// What changes when a file is replaced or written to.
-struct FileStamp: Hashable, Sendable {
-    var device: UInt64
-    var inode: UInt64
-    var size: Int64
-    var modifiedNanoseconds: Int64
-
-    /// Nil if there is no such file, or it may not be looked at.
-    init?(_ path: String) {
-        var status = stat()
-        guard unsafe stat(path, &status) == 0 else { return nil }
-        device = UInt64(status.st_dev)
-        inode = UInt64(status.st_ino)
-        size = Int64(status.st_size)
-        modifiedNanoseconds = Int64(status.st_mtim.tv_sec) * 1_000_000_000 + Int64(status.st_mtim.tv_nsec)
-    }
-}
-
-/// Symbol indexes of the modules met so far, within a limit.
-struct SymbolCache: Sendable {
-    /// What a symbol index was made for. The first page, taken from memory on each use, tells a module from another one that was
+/// Symbols of the modules met so far, within a limit.
+struct SymbolCache {
+    /// What symbols were read for. The first page, taken from memory on each use, tells a module from another one that was
     /// loaded in its place, be it under the same name; for modules without a build id, which may be alike there, the file's stamp does.
     private struct Key: Hashable {
         var path: String
-        var firstPage: [UInt8]
+        var firstPage: [UInt8]?
         var buildID: String?
         var stamp: FileStamp?
     }
 
+    let search: SymbolSearch
     private let limit: Int
     private let process: ProcessDirectory
-    private var indexes: [Key: (index: SymbolIndex, lastUse: UInt64)] = [:]
+    private var modules: [Key: (symbols: ModuleSymbols, lastUse: UInt64)] = [:]
     private var uses: UInt64 = 0
 
-    init(limit: Int, process: ProcessDirectory) {
-        self.limit = limit
-        self.process = process
+    init(search: SymbolSearch, limit: Int, process: ProcessDirectory = .own) {
+        (self.search, self.limit, self.process) = (search, limit, process)
     }
 
-    /// - Returns: the module's functions; none if its file is gone, replaced or stripped. That is not remembered: the file may come.
+    /// - Returns: a module's symbols; nil if its file is gone or replaced. That is not remembered: the file may come.
     mutating func symbols(
         of image: ModuleImage,
         at mapping: ModuleMap.Mapping,
-        _ memory: borrowing ProcessMemory
-    ) -> SymbolIndex {
-        let stamp =
-            image.buildID == nil ? mapping.candidatePaths(in: process).lazy.compactMap(FileStamp.init).first : nil
-        let key = Key(path: mapping.path, firstPage: image.firstPage, buildID: image.buildID, stamp: stamp)
-        guard let index = indexes[key]?.index ?? read(image, mapping, memory) else { return SymbolIndex() }
-        uses += 1
-        indexes[key] = (index, uses)
-        return index
+        _ memory: borrowing ProcessMemory,
+        _ allowance: Allowance,
+        _ problems: inout [SymbolProblem]
+    ) -> ModuleSymbols? {
+        if mapping.isVDSO { return vdso(image, mapping, memory, allowance) }
+        var candidates = mapping.candidatePaths(in: process)
+        var stamp: FileStamp?
+        if image.buildID == nil {
+            // Only the inode says that this is the file that was loaded.
+            candidates.removeAll { FileStamp($0)?.inode != mapping.inode }
+            stamp = candidates.first.flatMap(FileStamp.init)
+        }
+        let sought = SoughtModule(
+            path: mapping.plainPath,
+            buildID: image.buildID,
+            candidates: candidates,
+            firstPage: image.firstPage
+        )
+        return symbols(of: sought, stamp: stamp, allowance, &problems)
     }
 
-    private func read(
+    /// - Returns: symbols of a module that is known by its path and build id.
+    mutating func symbols(
+        of module: LoadedModule,
+        _ allowance: Allowance,
+        _ problems: inout [SymbolProblem]
+    ) -> ModuleSymbols? {
+        guard module.path.hasPrefix("/"), module.buildID != nil else {
+            if module.path.hasPrefix("/") { problems.append(SymbolProblem(.noBuildID, path: module.path)) }
+            return nil
+        }
+        let sought = SoughtModule(path: module.path, buildID: module.buildID, candidates: [module.path])
+        return symbols(of: sought, stamp: nil, allowance, &problems)
+    }
+
+    private mutating func symbols(
+        of sought: SoughtModule,
+        stamp: FileStamp?,
+        _ allowance: Allowance,
+        _ problems: inout [SymbolProblem]
+    ) -> ModuleSymbols? {
+        let key = Key(path: sought.path, firstPage: sought.firstPage, buildID: sought.buildID, stamp: stamp)
+        do throws(SymbolProblem) {
+            var known = modules[key]?.symbols
+            if known == nil { known = try ModuleSymbols(sought, search, allowance) }
+            guard let symbols = known else { return nil }
+            problems += symbols.problems
+            keep(symbols, key)
+            return symbols
+        } catch {
+            problems.append(SymbolProblem(error.code, path: error.path ?? sought.path, detail: error.detail))
+            return nil
+        }
+    }
+
+    private mutating func vdso(
         _ image: ModuleImage,
         _ mapping: ModuleMap.Mapping,
-        _ memory: borrowing ProcessMemory
-    ) -> SymbolIndex? {
-        if mapping.isVDSO {
-            return memory.read(mapping.range.lowerBound, count: mapping.range.count).flatMap { SymbolIndex(image: $0) }
-        }
-        for path in mapping.candidatePaths(in: process) {
-            // Without a build id only the inode says that this is the file that was loaded.
-            if image.buildID == nil, FileStamp(path)?.inode != mapping.inode { continue }
-            if let index = SymbolIndex(file: path, startingWith: image.firstPage) { return index }
-        }
-        return nil
+        _ memory: borrowing ProcessMemory,
+        _ allowance: Allowance
+    ) -> ModuleSymbols? {
+        let key = Key(path: mapping.path, firstPage: image.firstPage)
+        if let known = modules[key] { return known.symbols }
+        guard let bytes = memory.read(mapping.range.lowerBound, count: mapping.range.count),
+            let file = FileImage(bytes: bytes, name: mapping.path),
+            let symbols = ModuleSymbols(image: file, allowance)
+        else { return nil }
+        keep(symbols, key)
+        return symbols
     }
 
-    /// Drops what was used longest ago until the rest is within the limit.
+    private mutating func keep(_ symbols: ModuleSymbols, _ key: Key) {
+        guard !symbols.isEmpty else { return }
+        uses += 1
+        modules[key] = (symbols, uses)
+    }
+
+    /// Closes the files, and drops what was used longest ago until the rest is within the limit.
     mutating func trim() {
-        var total = indexes.values.reduce(0) { $0 + $1.index.byteCount }
-        while total > limit, let oldest = indexes.min(by: { $0.value.lastUse < $1.value.lastUse }) {
-            indexes[oldest.key] = nil
-            total -= oldest.value.index.byteCount
+        var total = 0
+        for (symbols, _) in modules.values {
+            symbols.release()
+            total += symbols.byteCount
+        }
+        while total > limit, let oldest = modules.min(by: { $0.value.lastUse < $1.value.lastUse }) {
+            modules[oldest.key] = nil
+            total -= oldest.value.symbols.byteCount
         }
     }
 }

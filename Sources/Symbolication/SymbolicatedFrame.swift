@@ -13,6 +13,36 @@ public struct ResolvableAddress: Sendable, Hashable {
     }
 }
 
+/// An address to be named that is known by its module: of another process, or of an old report.
+public struct ModulePlace: Sendable, Hashable {
+    /// Index into the modules that come with it.
+    public var module: Int
+    /// `address - loadBase`.
+    public var offset: UInt
+    /// See ``ResolvableAddress/isReturnAddress``.
+    public var isReturnAddress: Bool
+
+    /// Nothing is defaulted.
+    public init(module: Int, offset: UInt, isReturnAddress: Bool) {
+        (self.module, self.offset, self.isReturnAddress) = (module, offset, isReturnAddress)
+    }
+}
+
+/// Names for a number of addresses.
+public struct Resolution: Sendable, Hashable {
+    /// One per address, in their order.
+    public var frames: [SymbolicatedFrame]
+    /// What the frames refer to, each once.
+    public var modules: [LoadedModule]
+    /// Why names or lines are missing: each once, at most a few a module.
+    public var problems: [SymbolProblem]
+
+    /// Without problems unless given.
+    public init(frames: [SymbolicatedFrame], modules: [LoadedModule], problems: [SymbolProblem] = []) {
+        (self.frames, self.modules, self.problems) = (frames, modules, problems)
+    }
+}
+
 /// A file that is mapped into the process and runs there.
 public struct LoadedModule: Sendable, Hashable {
     /// As the kernel names it, without its mark for a deleted file. `[vdso]` for the kernel's own.
@@ -28,6 +58,44 @@ public struct LoadedModule: Sendable, Hashable {
         self.path = path
         self.buildID = buildID
         self.loadBase = loadBase
+    }
+}
+
+/// A place in the source.
+public struct SourcePosition: Sendable, Hashable {
+    /// As the compiler wrote it down, usually with its whole path on the machine that built it.
+    public var file: String
+    /// From 1.
+    public var line: Int
+    /// From 1, in bytes. Nil if the compiler gave none.
+    public var column: Int?
+
+    /// Nothing is checked.
+    public init(file: String, line: Int, column: Int? = nil) {
+        (self.file, self.line, self.column) = (file, line, column)
+    }
+}
+
+/// A call that the compiler replaced by the called function's body.
+public struct InlinedCall: Sendable, Hashable {
+    /// Mangled, as the function's symbol would be. Nil if only the source's name is known.
+    public var symbol: String?
+    /// For people: demangled.
+    public var function: String?
+    /// The Swift module whose source the function stands in.
+    public var swiftModule: String?
+    /// Where in this function the address lies, or the next call inwards.
+    public var location: SourcePosition?
+
+    /// Nothing is known unless given.
+    public init(
+        symbol: String? = nil,
+        function: String? = nil,
+        swiftModule: String? = nil,
+        location: SourcePosition? = nil
+    ) {
+        (self.symbol, self.function) = (symbol, function)
+        (self.swiftModule, self.location) = (swiftModule, location)
     }
 }
 
@@ -54,6 +122,10 @@ public struct SymbolicatedFrame: Sendable, Hashable {
     public var swiftModule: String?
     /// Nil without a symbol.
     public var language: Language?
+    /// Where in the function the address lies, or the outermost of the calls inlined there. For a return address, the place of the call.
+    public var location: SourcePosition?
+    /// The calls inlined into the function around the address, the innermost first.
+    public var inlined: [InlinedCall]
 
     /// In no module and without a name unless given; pass the address as `moduleOffset` then.
     public init(
@@ -64,7 +136,9 @@ public struct SymbolicatedFrame: Sendable, Hashable {
         function: String? = nil,
         functionOffset: UInt? = nil,
         swiftModule: String? = nil,
-        language: Language? = nil
+        language: Language? = nil,
+        location: SourcePosition? = nil,
+        inlined: [InlinedCall] = []
     ) {
         self.address = address
         self.moduleIndex = moduleIndex
@@ -74,5 +148,7 @@ public struct SymbolicatedFrame: Sendable, Hashable {
         self.functionOffset = functionOffset
         self.swiftModule = swiftModule
         self.language = language
+        self.location = location
+        self.inlined = inlined
     }
 }

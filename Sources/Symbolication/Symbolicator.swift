@@ -1,60 +1,101 @@
 import Synchronization
 
-/// Names for addresses of a process, by default this one: module, build id, function.
+/// Names for addresses, by default of this process: module, build id, function, line, inlined calls.
 ///
-/// Reads `/proc/PID/maps`, memory through `/proc/PID/mem`, and the modules' files. Never takes the loader's lock, so it may be used
-/// while a stalled thread holds it. Not for the hot path: it allocates, and a module's first address costs reading its symbol table.
-/// Any thread may call; calls are serialised.
+/// Reads `/proc/PID/maps`, memory through `/proc/PID/mem`, the modules' files and their symbol files. Never takes the loader's lock,
+/// so it may be used while a stalled thread holds it. Not for the hot path: it allocates, and a module's first address costs reading its
+/// symbol table and an index of its debug information. Any thread may call; calls are serialised.
 public final class Symbolicator: Sendable {
     private let process: ProcessDirectory
     private let cache: Mutex<SymbolCache>
 
-    /// For the calling process. Reads nothing yet.
-    public convenience init() {
-        self.init(cacheLimit: 64 << 20)
+    /// Reads nothing yet.
+    public convenience init(search: SymbolSearch = SymbolSearch()) {
+        self.init(search: search, cacheLimit: 64 << 20)
+    }
+
+    /// - Parameter cacheLimit: bytes that symbols may take up together between calls; those used longest ago go first.
+    public init(search: SymbolSearch = SymbolSearch(), cacheLimit: Int) {
+        process = .own
+        cache = Mutex(SymbolCache(search: search, limit: cacheLimit))
     }
 
     /// For any process whose memory may be read; of others nothing gets a name. Finds its files also if it runs in a container.
     /// Reads nothing yet.
-    public convenience init(processID: Int32) {
-        self.init(cacheLimit: 64 << 20, process: ProcessDirectory(processID: processID))
+    public init(processID: Int32, search: SymbolSearch = SymbolSearch()) {
+        process = ProcessDirectory(processID: processID)
+        cache = Mutex(SymbolCache(search: search, limit: 64 << 20, process: process))
     }
 
-    /// - Parameter cacheLimit: bytes that the symbol indexes may take up together; those used longest ago go first. What one call
-    ///   needs stays until its end.
-    init(cacheLimit: Int, process: ProcessDirectory = .own) {
-        self.process = process
-        cache = Mutex(SymbolCache(limit: cacheLimit, process: process))
-    }
-
-    /// Names what can be named, as things are loaded now: a module that is gone leaves its frames without one.
+    /// Names what can be named of this process, as things are loaded now: a module that is gone leaves its frames without one.
     ///
-    /// - Returns: one frame per address, in their order, and the modules they refer to, each once.
-    public func resolve(_ addresses: [ResolvableAddress]) -> (frames: [SymbolicatedFrame], modules: [LoadedModule]) {
+    /// - Parameter budget: what is over it leaves frames with module and offset, and a problem that says so.
+    public func resolve(_ addresses: [ResolvableAddress], budget: SymbolicationBudget = .server) -> Resolution {
         guard let memory = ProcessMemory(of: process) else {
-            return (addresses.map { SymbolicatedFrame(address: $0.address, moduleOffset: $0.address) }, [])
+            return Resolution(
+                frames: addresses.map { SymbolicatedFrame(address: $0.address, moduleOffset: $0.address) },
+                modules: []
+            )
         }
         return cache.withLock { cache in
-            var resolution = Resolution(map: ModuleMap(of: process))
-            for address in addresses {
-                resolution.add(address, memory, &cache)
+            var work = OwnResolution(map: ModuleMap(of: process), allowance: Allowance(budget))
+            for address in addresses { work.add(address, memory, &cache) }
+            cache.trim()
+            return Resolution(frames: work.frames, modules: work.modules, problems: work.problems.unique)
+        }
+    }
+
+    /// Names addresses of any process or report by their modules' build ids. A module's own file is used if it is still of that build.
+    ///
+    /// - Parameter modules: what the places count in. A place out of their range stays without a name.
+    public func resolve(
+        _ places: [ModulePlace],
+        in modules: [LoadedModule],
+        budget: SymbolicationBudget
+    ) -> Resolution {
+        cache.withLock { cache in
+            let allowance = Allowance(budget)
+            var problems: [SymbolProblem] = []
+            var symbols: [Int: ModuleSymbols?] = [:]
+            let frames = places.map { place in
+                guard modules.indices.contains(place.module) else {
+                    return SymbolicatedFrame(address: place.offset, moduleOffset: place.offset)
+                }
+                let module = modules[place.module]
+                var frame = SymbolicatedFrame(
+                    address: place.offset &+ module.loadBase,
+                    moduleIndex: place.module,
+                    moduleOffset: place.offset
+                )
+                let known = symbols[place.module] ?? cache.symbols(of: module, allowance, &problems)
+                symbols[place.module] = known
+                known?.name(&frame, isReturnAddress: place.isReturnAddress, allowance, &problems)
+                return frame
             }
             cache.trim()
-            return (resolution.frames, resolution.modules)
+            return Resolution(frames: frames, modules: modules, problems: problems.unique)
         }
     }
 }
 
-/// One call's work.
-private struct Resolution {
+/// One call's work on addresses of this process.
+private struct OwnResolution {
     let map: ModuleMap
+    let allowance: Allowance
     var frames: [SymbolicatedFrame] = []
     var modules: [LoadedModule] = []
+    var problems: [SymbolProblem] = []
     /// What the header mappings met so far turned out to be.
-    var known: [ModuleMap.Mapping: (index: Int, image: ModuleImage, symbols: SymbolIndex)] = [:]
+    private var known: [ModuleMap.Mapping: Module] = [:]
 
-    init(map: ModuleMap) {
-        self.map = map
+    private struct Module {
+        var index: Int
+        var image: ModuleImage
+        var symbols: ModuleSymbols?
+    }
+
+    init(map: ModuleMap, allowance: Allowance) {
+        (self.map, self.allowance) = (map, allowance)
     }
 
     mutating func add(_ address: ResolvableAddress, _ memory: borrowing ProcessMemory, _ cache: inout SymbolCache) {
@@ -65,12 +106,9 @@ private struct Resolution {
             frames.append(SymbolicatedFrame(address: address.address, moduleOffset: address.address))
             return
         }
-        let base = module.image.loadBase
-        let offset = address.address &- base
+        let offset = address.address &- module.image.loadBase
         var frame = SymbolicatedFrame(address: address.address, moduleIndex: module.index, moduleOffset: offset)
-        if let match = module.symbols.match(UInt64(place &- base)) {
-            frame.setName(match)
-        }
+        module.symbols?.name(&frame, isReturnAddress: address.isReturnAddress, allowance, &problems)
         frames.append(frame)
     }
 
@@ -78,24 +116,42 @@ private struct Resolution {
         at mapping: ModuleMap.Mapping,
         _ memory: borrowing ProcessMemory,
         _ cache: inout SymbolCache
-    ) -> (index: Int, image: ModuleImage, symbols: SymbolIndex)? {
+    ) -> Module? {
         if let module = known[mapping] { return module }
         guard let image = ModuleImage(at: mapping.range.lowerBound, in: memory) else { return nil }
-        let symbols = cache.symbols(of: image, at: mapping, memory)
+        let symbols = cache.symbols(of: image, at: mapping, memory, allowance, &problems)
         modules.append(LoadedModule(path: mapping.plainPath, buildID: image.buildID, loadBase: image.loadBase))
-        let module = (index: modules.count - 1, image: image, symbols: symbols)
+        let module = Module(index: modules.count - 1, image: image, symbols: symbols)
         known[mapping] = module
         return module
     }
 }
 
-extension SymbolicatedFrame {
-    fileprivate mutating func setName(_ match: SymbolIndex.Match) {
-        symbol = match.name
-        functionOffset = moduleOffset &- UInt(match.start)
-        language = Demangler.language(of: match.name)
-        let demangled = Demangler.demangle(match.name)
-        function = demangled
-        swiftModule = language == .swift ? Demangler.swiftModule(ofDemangled: demangled) : nil
+extension ModuleSymbols {
+    fileprivate func name(
+        _ frame: inout SymbolicatedFrame,
+        isReturnAddress: Bool,
+        _ allowance: Allowance,
+        _ problems: inout [SymbolProblem]
+    ) {
+        let place = isReturnAddress ? frame.moduleOffset &- 1 : frame.moduleOffset
+        let answer = answer(UInt64(place), allowance, &problems)
+        frame.functionOffset = answer.symbol.map { frame.moduleOffset &- UInt($0.start) }
+        frame.symbol = answer.function?.symbol
+        frame.function = answer.function?.function
+        frame.swiftModule = answer.function?.swiftModule
+        frame.language = answer.function?.language
+        frame.location = answer.function?.location
+        frame.inlined = answer.calls.map {
+            InlinedCall(symbol: $0.symbol, function: $0.function, swiftModule: $0.swiftModule, location: $0.location)
+        }
+    }
+}
+
+extension [SymbolProblem] {
+    /// Each once, in their order.
+    fileprivate var unique: [SymbolProblem] {
+        var seen: Set<SymbolProblem> = []
+        return filter { seen.insert($0).inserted }
     }
 }

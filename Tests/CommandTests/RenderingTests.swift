@@ -69,7 +69,7 @@
             )
             func parts(_ own: String) -> [Part] {
                 var stack = stack
-                stack.frames = own.map { .init(address: 1, own: $0 == "o") }
+                stack.frames = own.enumerated().map { .init(address: Address(UInt64($0)), own: $1 == "o") }
                 return StackListing(stack: stack, modules: []).parts
             }
             #expect(parts("lllolll") == [.frame(0), .frame(1), .frame(2), .frame(3), .folded(3)])
@@ -86,7 +86,7 @@
         @Test("a stack of a million frames is printed with its length bounded")
         func hugeStack() {
             var stack = Sample.report().stacks[0]
-            stack.frames = Array(repeating: .init(address: 1, own: true), count: 1_000_000)
+            stack.frames = (0..<1_000_000).map { .init(address: Address(UInt64($0)), own: true) }
             #expect(StackListing(stack: stack, modules: []).parts.last == .cut(999_000))
         }
 

@@ -177,7 +177,9 @@ static bool capture_running(stackcap_session *session, const struct wait *spin) 
         usleep(100);
     for (int i = 0; i < RUNNING_CAPTURES; i++) {
         stackcap_unwound stack;
-        if (stackcap_copy_running(session, thread, low, high, stackcap_now_ns() + 1000000000).status != STACKCAP_OK ||
+        stackcap_progress seen;
+        if (stackcap_read_progress(thread, &seen).status != STACKCAP_OK ||
+            stackcap_copy_running(session, thread, low, high, &seen, stackcap_now_ns() + 1000000000).status != STACKCAP_OK ||
             stackcap_unwind(session, &stack).status != STACKCAP_OK)
             continue;
         captured++;

@@ -51,7 +51,7 @@ extension CaptureTests {
         )
         func undisturbed(_ wait: Wait) throws {
             let sent = capturer.counters.signalsSent
-            let time = Duration.milliseconds(400)
+            let time = Duration.seconds(2)
             let stall = Stall(wait.kind, for: time)
             _ = try capturer.captureBlocked(stall)
             // Signals that get it there do not count.

@@ -47,17 +47,16 @@ extension CaptureTests {
             #expect(Set(codes.keys).isSubset(of: expected))
         }
 
-        @Test("a thread that has the signal blocked, and the late signal is ignored")
+        @Test("a thread that has the signal blocked, and is sent none")
         func masked() throws {
             capturer.invalidate()
             let capturer = try StackCapturer()  // with the usual, short deadline
-            let late = capturer.counters.lateSignals
+            let sent = capturer.counters.signalsSent
             let stall = Stall(STALL_SPIN_MASKED)
             #expect(failure(capturer.capture(stall)) == .signalBlocked)
             #expect(failure(capturer.capture(stall)) == .signalBlocked)
-            #expect(capturer.counters.lateSignals == late)
             stall.finish()  // unblocks
-            #expect(capturer.counters.lateSignals > late)
+            #expect(capturer.counters.signalsSent == sent)
             capturer.invalidate()
             let patient = try StackCapturer(deadline: .seconds(5))
             let other = Stall(STALL_SPIN)
@@ -65,13 +64,18 @@ extension CaptureTests {
             #expect(try patient.capture(other).get().isComplete)
         }
 
-        @Test("a stack pointer outside the bounds", arguments: [STALL_SPIN, STALL_READ])
+        @Test(
+            "bounds of another stack: its own is captured",
+            arguments: [STALL_SPIN, STALL_READ]
+        )
         func outside(kind: stall_kind) throws {
             let stall = Stall(kind)
             defer { stall.finish() }
             let wrong = [0..<UInt(4096), stall.stack.upperBound..<stall.stack.upperBound + 4096, 4096..<4096]
             for bounds in wrong {
-                #expect(failure(capturer.capture(threadID: stall.threadID, stack: bounds)) == .stackOutOfBounds)
+                let stack = try capturer.capture(threadID: stall.threadID, stack: bounds).get()
+                #expect(names(of: stack).contains("stall_descend"))
+                #expect(stack.isComplete)
             }
         }
 

@@ -42,7 +42,7 @@ extension ProcessTests {
         }
 
         @Test("a thread of the kernel", .enabled(if: ProcessFile("/proc/2/status")?.words(of: "Name") == ["kthreadd"]))
-        func kernel() { #expect(code(2) == .kernelThread) }
+        func kernel() { #expect(code(2) == .kernelProcess) }
 
         @Test("a traced process: what sleeps has a stack, what runs has a reason")
         func traced() throws {

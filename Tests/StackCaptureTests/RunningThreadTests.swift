@@ -89,7 +89,8 @@ extension CaptureTests {
                     let names = names(of: stack)
                     // The C runtime's own start and end code for modules comes without unwind tables.
                     let untabled = [
-                        "__do_global_dtors_aux", "register_tm_clones", "deregister_tm_clones", "frame_dummy",
+                        "__do_global_dtors_aux", "register_tm_clones", "deregister_tm_clones", "frame_dummy", "_init",
+                        "_fini",
                     ]
                     if stack.truncation == .noUnwindTable && !Set(untabled).isDisjoint(with: names) { continue }
                     #expect(stack.isComplete, "\(names) \(String(describing: stack.truncation))")

@@ -29,9 +29,10 @@ typedef enum stackcap_status {
     STACKCAP_OK = 0,
     STACKCAP_MOVED,          ///< The thread did not stay in the state it was seen in. Look again.
     STACKCAP_GONE,           ///< There is no such thread in this process, or it is exiting.
+    STACKCAP_KERNEL_ONLY,    ///< The thread runs in the kernel alone: io_uring's do.
     STACKCAP_NOT_DELIVERED,  ///< The signal's handler did not start in time; the request is withdrawn.
     STACKCAP_STUCK,          ///< A handler has started and not finished: the copy is its, not ours.
-    STACKCAP_OUT_OF_BOUNDS,  ///< The thread's stack pointer lies outside the range given.
+    STACKCAP_OUT_OF_BOUNDS,  ///< The thread's stack pointer lies outside the range given, where nothing can be read.
     STACKCAP_UNREADABLE,     ///< The stack's memory could not be read.
     STACKCAP_STATE_UNREADABLE,  ///< /proc does not say what the thread does.
     STACKCAP_UNWINDER,       ///< libunwind refused the first frame.
@@ -51,20 +52,21 @@ typedef struct stackcap_outcome {
 
 // Life
 
-/// Allocates everything a session will ever need (about 1.6 MiB, populated) and installs the handler with
-/// SA_SIGINFO | SA_RESTART | SA_ONSTACK. Signals that are not this session's go to the handler that was there before.
+/// Allocates everything a session will ever need (about 1.6 MiB, populated) and installs the handler with SA_SIGINFO | SA_RESTART |
+/// SA_ONSTACK; the last two as the handler has them that was there before, if there was one. Signals that are not this session's
+/// go there, with the mask that it asked for.
 ///
 /// Allocates; may take libunwind's own locks. A session's memory is never freed, since a late signal may still look at it: a
 /// later open for the same signal uses it again, so the cost is bounded by the number of signals.
 /// \param read_through_file reads memory through /proc/self/mem even where process_vm_readv works.
-/// \returns STACKCAP_IN_USE when a session for the signal is open, STACKCAP_FAILED with EINVAL, ENOMEM and the like.
+/// \returns STACKCAP_IN_USE when a session for the signal is open in this process (a fork's child opens its own),
+/// STACKCAP_UNREADABLE when there is no way to read memory, STACKCAP_FAILED with EINVAL, ENOMEM and the like.
 stackcap_outcome stackcap_open(int signal, bool read_through_file,
                                stackcap_session *_Nullable *_Nonnull session);
 
 /// Puts the previous handler back if the session's own is still the one installed, and discards what is still pending of its
-/// signals, so that none meets the default action (which ends the process).
-/// \returns whether the previous handler was put back.
-bool stackcap_close(stackcap_session *session);
+/// signals, so that none meets the default action (which ends the process). Below another handler ours stays, passing signals on.
+void stackcap_close(stackcap_session *session);
 
 // Look
 
@@ -88,20 +90,23 @@ typedef struct stackcap_look {
 /// Reads /proc/self/task/TID/schedstat and syscall: four to six system calls, no signal, no pause for the thread.
 stackcap_outcome stackcap_look_at(pid_t thread, stackcap_look *look);
 
-/// What tells a thread that computes from one that comes by between two sleeps, or has been woken and waits for a processor.
+/// What tells a thread that computes from one that comes by between two sleeps, or has been woken and waits for a processor; and
+/// whether a signal and its handler would work there.
 typedef struct stackcap_progress {
     uint64_t sleeps;  ///< Times it went to sleep: voluntary_ctxt_switches in /proc/self/task/TID/status.
     uint64_t cpu_ns;  ///< Time on a processor, up to now: pthread_getcpuclockid(3).
+    uint64_t blocked;  ///< Signal N has bit N − 1: SigBlk.
+    bool is_filtered;  ///< Its system calls pass a filter, which may end the process for one: Seccomp.
 } stackcap_progress;
 
 stackcap_outcome stackcap_read_progress(pid_t thread, stackcap_progress *progress);
 
-/// Whether the thread has the signal blocked just now (SigBlk in the same file). False if that cannot be read.
-bool stackcap_blocks_signal(pid_t thread, int signal);
-
 // Copy
 
 /// Copies the stack of a thread that sleeps in the kernel. The thread gets no signal and does not notice.
+///
+/// Here and below [low, high) is the thread's own stack. If it is on another one just now (an alternate signal stack, a coroutine's),
+/// that one is copied from the stack pointer on, and the outer part of its own one besides.
 /// \param seen what stackcap_look_at just said: STACKCAP_STATE_CALLING or STACKCAP_STATE_HALTED.
 /// \returns STACKCAP_MOVED when it ran while its stack was copied; the copy is then worthless.
 stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
@@ -109,11 +114,12 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
 
 /// Has a running thread copy its own registers and stack in a signal handler. Looks once more directly before the signal is
 /// sent, since a signal cuts short the sleep of a thread that has entered a system call.
+/// \param seen what stackcap_read_progress just said.
 /// \param deadline_ns on stackcap_now_ns's clock; not waited beyond.
-/// \returns STACKCAP_MOVED when the thread is no longer running; STACKCAP_IN_USE when another handler replaced ours: in both
-/// cases nothing was sent.
+/// \returns STACKCAP_MOVED when the thread is no longer running; STACKCAP_IN_USE when another handler replaced ours and has passed
+/// nothing on to it since: in both cases nothing was sent.
 stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
-                                       uint64_t deadline_ns);
+                                       const stackcap_progress *seen, uint64_t deadline_ns);
 
 // Unwind
 

@@ -7,6 +7,8 @@ struct Casebook {
     private(set) var stacks: [StallReport.Stack] = []
     private(set) var modules: [StallReport.Module] = []
     private(set) var culprit: StallReport.Culprit?
+    /// Why names or lines are missing.
+    private(set) var problems: [SymbolProblem] = []
     /// The frames from the culprit outwards.
     private(set) var culpritFrames: [StallReport.Frame] = []
 
@@ -22,17 +24,21 @@ struct Casebook {
         _ samples: [StackSample],
         thread: StallReport.Thread,
         clock: WallClockAnchor,
-        name: ([ResolvableAddress]) -> (frames: [SymbolicatedFrame], modules: [LoadedModule]),
+        name: ([ResolvableAddress]) -> Resolution,
         isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
     ) {
-        let (named, loaded) = name(samples.flatMap(\.stack.resolvableAddresses))
+        let resolution = name(samples.flatMap(\.stack.resolvableAddresses))
+        let (named, loaded) = (resolution.frames, resolution.modules)
+        problems = resolution.problems
         modules = loaded.map { .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase))) }
         var rest = named[...]
         let all = zip(samples, Self.spans(of: samples)).map { sample, span in
-            let frames = Array(rest.prefix(sample.stack.frames.count))
-            rest = rest.dropFirst(frames.count)
-            let own = frames.map { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
-            let stack = StallReport.Stack(sample.stack, frames, own: own, thread, clock.time(of: sample.time))
+            let names = rest.prefix(sample.stack.frames.count)
+            rest = rest.dropFirst(names.count)
+            let frames = zip(names, sample.stack.frames).flatMap { name, frame in
+                StallReport.Frame.calls(name, found: frame.found) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
+            }
+            let stack = StallReport.Stack(sample.stack, frames, thread, clock.time(of: sample.time))
             return TimedStack(stack: stack, span: span)
         }
         var distinct = Self.merged(all)
@@ -45,7 +51,9 @@ struct Casebook {
             culprit = .init(
                 function: frames[frame].function,
                 symbol: frames[frame].symbol,
-                module: named.first { $0.symbol == frames[frame].symbol }?.swiftModule,
+                module: frames[frame].symbol.flatMap(Demangler.swiftModule),
+                file: frames[frame].file,
+                line: frames[frame].line,
                 stack: place,
                 frame: frame
             )
@@ -109,8 +117,7 @@ extension CapturedStack {
 extension StallReport.Stack {
     fileprivate init(
         _ capture: CapturedStack,
-        _ frames: [SymbolicatedFrame],
-        own: [Bool],
+        _ frames: [StallReport.Frame],
         _ thread: StallReport.Thread,
         _ time: Timestamp
     ) {
@@ -119,7 +126,7 @@ extension StallReport.Stack {
             capturedAt: time,
             method: capture.method == .quiet ? .quiet : .signal,
             complete: capture.isComplete,
-            frames: frames.indices.map { .init(frames[$0], found: capture.frames[$0].found, own: own[$0]) },
+            frames: frames,
             error: capture.truncation?.sentence
         )
     }
@@ -127,7 +134,7 @@ extension StallReport.Stack {
     /// The frames that may be to blame, innermost first: own ones, but for those that a library calls through a protocol of the
     /// standard library (a `Decodable`'s `init(from:)`, a `Comparable`'s `<`), once for each of its values. Where nothing is own,
     /// all that have a name.
-    fileprivate var suspects: [Int] {
+    var suspects: [Int] {
         let own = frames.indices.filter { frames[$0].own }
         guard !own.isEmpty else { return frames.indices.filter { frames[$0].function != nil } }
         let callers = own.filter { !frames[$0...].dropFirst().prefix(1).contains(where: \.isStandardWitness) }
@@ -136,19 +143,6 @@ extension StallReport.Stack {
 }
 
 extension StallReport.Frame {
-    fileprivate init(_ frame: SymbolicatedFrame, found: CapturedStack.Frame.Found, own: Bool) {
-        self.init(
-            address: Address(UInt64(frame.address)),
-            module: frame.moduleIndex,
-            offset: frame.moduleIndex.map { _ in Address(UInt64(frame.moduleOffset)) },
-            function: frame.symbol.map(Demangler.shortName),
-            symbol: frame.symbol,
-            functionOffset: frame.functionOffset.map { Address(UInt64($0)) },
-            own: own,
-            foundBy: found.origin
-        )
-    }
-
     /// What is the same of a function that is called twice.
     fileprivate var identity: String { symbol ?? "\(module ?? -1)+\(offset ?? address)" }
 

@@ -72,7 +72,7 @@ struct ReportComposer {
                 samples,
                 thread: report.thread,
                 clock: WallClockAnchor(),
-                name: symbolicator.resolve,
+                name: { symbolicator.resolve($0) },
                 isOwn: { ownCode.isOwn($0, module: $1, executable: run.process.executable ?? "") }
             )
         }
@@ -81,6 +81,7 @@ struct ReportComposer {
         report.culprit = book.culprit
         report.fingerprint = .make(kind: report.kind, frames: book.culpritFrames, modules: book.modules)
         report.monitor = cost(of: samples, naming: time)
+        report.monitor.symbolicationNote = book.problems.first(where: \.isOfBudget)?.description
     }
 
     private func missingStack(_ stall: StallObservation, _ report: StallReport) -> StallReport.Stack {

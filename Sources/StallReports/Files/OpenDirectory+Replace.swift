@@ -2,11 +2,14 @@
 
 extension OpenDirectory {
     /// Puts `bytes` where `name` is or will be. When this returns they are on the disk.
-    func replaceFile(_ name: String, with bytes: [UInt8]) throws(ReportError) {
+    ///
+    /// - Parameter owner: whose the file is to be, if not ours: an operator's command must not take a server's files away from it.
+    func replaceFile(_ name: String, with bytes: [UInt8], ownedAs owner: FileStatus? = nil) throws(ReportError) {
         let draft = Draft.newName()
         let file = try createFile(draft)
         do throws(ReportError) {
             _ = file.tryLock()
+            if let owner { try file.giveTo(owner) }
             try file.write(bytes)
             try file.synchronize()
             try rename(draft, to: name)

@@ -47,6 +47,15 @@ struct OpenFile: ~Copyable {
         return FileStatus(raw)
     }
 
+    /// Gives the file the other one's owner, group and mode. Throws `.permissionDenied` where that needs a privilege.
+    func giveTo(_ other: FileStatus) throws(ReportError) {
+        let mine = try status()
+        if mine.owner != other.owner || mine.group != other.group {
+            try systemCall(path: path) { fchown(descriptor, other.owner, other.group) }
+        }
+        if mine.mode != other.mode { try systemCall(path: path) { fchmod(descriptor, other.mode) } }
+    }
+
     /// Takes the file's lock if nobody holds it. It goes with the descriptor, so a dead process holds none (flock(2)).
     func tryLock() -> Bool {
         flock(descriptor, LOCK_EX | LOCK_NB) == 0

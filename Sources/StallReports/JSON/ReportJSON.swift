@@ -41,6 +41,20 @@ package enum ReportJSON {
         }
     }
 
+    /// Any JSON, within the same limits.
+    static func decodeTree(_ bytes: [UInt8]) throws(ReportError) -> JSONTree {
+        switch JSONShape(of: bytes, maximumDepth: maximumDepth) {
+        case .whole: break
+        case .cutOff: throw ReportError(.torn)
+        case .tooDeep: throw ReportError(.tooDeep)
+        }
+        do {
+            return try JSONDecoder().decode(JSONTree.self, from: Data(bytes))
+        } catch {
+            throw ReportError(.malformed, detail: (error as? DecodingError).map(text(for:)))
+        }
+    }
+
     private struct SchemaOnly: Decodable {
         let schema: String
     }

@@ -10,7 +10,8 @@ extension Fingerprint {
     /// 2. per frame, from the innermost, the first eight that are `own` (or, when none is, the first eight of all):
     ///    the base name of the module's file without a version (`libfoo.so.6.1` is `libfoo.so`), then the mangled symbol, or else
     ///    the demangled name, or else `BUILDID+OFFSET`;
-    ///    a frame that repeats the one before it (recursion) is left out.
+    ///    a frame that repeats the one before it (recursion) is left out, and so is an inlined call: whether there are any
+    ///    depends on debug information.
     ///
     /// No address, line, thread, host or time goes in. Without any frame the kind alone is left, so all stalls of that kind
     /// whose capture failed count as the same.
@@ -21,6 +22,7 @@ extension Fingerprint {
     ) -> Fingerprint {
         var hash = FNV1a()
         hash.add(kind.rawValue)
+        let frames = frames.filter { $0.kind != .inlined }
         let own = frames.filter(\.own)
         var last: [String] = []
         var taken = 0

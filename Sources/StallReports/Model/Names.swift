@@ -123,3 +123,17 @@ public struct FrameOrigin: OpenName {
     /// The chain of suspended async callers.
     public static let asyncContext = FrameOrigin(rawValue: "async_context")
 }
+
+/// What a frame stands for, where it is no call with a place of its own on the thread's stack.
+public struct FrameKind: OpenName {
+    /// As in JSON; unknown names are kept.
+    public let rawValue: String
+    /// Takes unknown names too.
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// A call that the compiler replaced by the function's body. The frame after it, or the next one that is not inlined, has the
+    /// same address.
+    public static let inlined = FrameKind(rawValue: "inlined")
+    /// An async function that waits for the one before it.
+    public static let awaiting = FrameKind(rawValue: "awaiting")
+}

@@ -42,6 +42,8 @@ extension StallReport {
 
     /// One call on a stack.
     public struct Frame: Codable, Hashable, Sendable {
+        /// Nil for a call with a frame of its own on the thread's stack.
+        public var kind: FrameKind?
         /// The program counter, or return address.
         public var address: Address
         /// Index into the report's `modules`.
@@ -54,6 +56,12 @@ extension StallReport {
         public var symbol: String?
         /// `address` from the function's start.
         public var functionOffset: Address?
+        /// The source file, as the compiler wrote it down: usually a path on the machine that built it. Nil without debug information.
+        public var file: String?
+        /// From 1: where `address` lies, for a return address the call, for an inlined function the next call inwards.
+        public var line: Int?
+        /// From 1, in bytes. Nil if the compiler gave none.
+        public var column: Int?
         /// Whether it is the server's own code, not a library's or the system's.
         public var own: Bool
         /// How far to trust `address`. Nil when the writer did not say.
@@ -61,24 +69,29 @@ extension StallReport {
 
         /// In no module, without a name, and not `own`, unless given.
         public init(
+            kind: FrameKind? = nil,
             address: Address,
             module: Int? = nil,
             offset: Address? = nil,
             function: String? = nil,
             symbol: String? = nil,
             functionOffset: Address? = nil,
+            file: String? = nil,
+            line: Int? = nil,
+            column: Int? = nil,
             own: Bool = false,
             foundBy: FrameOrigin? = nil
         ) {
-            (self.address, self.module, self.offset) = (address, module, offset)
+            (self.kind, self.address, self.module, self.offset) = (kind, address, module, offset)
             (self.function, self.symbol, self.functionOffset) = (function, symbol, functionOffset)
+            (self.file, self.line, self.column) = (file, line, column)
             (self.own, self.foundBy) = (own, foundBy)
         }
 
         private enum CodingKeys: String, CodingKey {
-            case address, module, offset, function, symbol
+            case kind, address, module, offset, function, symbol
             case functionOffset = "function_offset"
-            case own
+            case file, line, column, own
             case foundBy = "found_by"
         }
     }
@@ -112,14 +125,27 @@ extension StallReport {
         public var symbol: String?
         /// The Swift module whose source it stands in. Nil for other languages.
         public var module: String?
+        /// As in the frame pointed at.
+        public var file: String?
+        /// As in the frame pointed at.
+        public var line: Int?
         /// Index into the report's `stacks`.
         public var stack: Int
         /// Index into that stack's `frames`.
         public var frame: Int
 
         /// Without names unless given. That the indices fit the report is not checked.
-        public init(function: String? = nil, symbol: String? = nil, module: String? = nil, stack: Int, frame: Int) {
+        public init(
+            function: String? = nil,
+            symbol: String? = nil,
+            module: String? = nil,
+            file: String? = nil,
+            line: Int? = nil,
+            stack: Int,
+            frame: Int
+        ) {
             (self.function, self.symbol, self.module) = (function, symbol, module)
+            (self.file, self.line) = (file, line)
             (self.stack, self.frame) = (stack, frame)
         }
     }

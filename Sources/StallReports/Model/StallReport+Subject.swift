@@ -90,11 +90,20 @@ extension StallReport {
         public var symbolicationNs: Int64
         /// Bytes of stack copied.
         public var copiedBytes: Int64
+        /// One line for a person: why names or lines are missing that the budget for them did not permit. Nil if it did.
+        public var symbolicationNote: String?
 
         /// All zero unless given.
-        public init(heldNs: Int64 = 0, unwindNs: Int64 = 0, symbolicationNs: Int64 = 0, copiedBytes: Int64 = 0) {
+        public init(
+            heldNs: Int64 = 0,
+            unwindNs: Int64 = 0,
+            symbolicationNs: Int64 = 0,
+            copiedBytes: Int64 = 0,
+            symbolicationNote: String? = nil
+        ) {
             (self.heldNs, self.unwindNs) = (heldNs, unwindNs)
             (self.symbolicationNs, self.copiedBytes) = (symbolicationNs, copiedBytes)
+            self.symbolicationNote = symbolicationNote
         }
 
         private enum CodingKeys: String, CodingKey {
@@ -102,6 +111,7 @@ extension StallReport {
             case unwindNs = "unwind_ns"
             case symbolicationNs = "symbolication_ns"
             case copiedBytes = "copied_bytes"
+            case symbolicationNote = "symbolication_note"
         }
     }
 }

@@ -1,6 +1,8 @@
 #if Command
     import ArgumentParser
+    import StallMonitor
     import StallReports
+    import Symbolication
 
     struct ShowCommand: ParsableCommand {
         static let configuration = CommandConfiguration(
@@ -12,7 +14,8 @@
                   stall-monitor show 01M7YF7P /var/lib/shop/stalls --full
                   stall-monitor show latest --format json | jq .stacks
 
-                Own frames are marked with ▶.
+                Own frames are marked with ▶. Functions and lines that the report lacks are looked for as 'stall-monitor symbolicate' \
+                does, in ten seconds at most; the report's file stays as it is.
                 """
         )
 
@@ -29,6 +32,12 @@
             completion: .directory
         )
         var reports: String?
+
+        @Option(
+            help: ArgumentHelp("A directory of symbol files, or one such file.", valueName: "dir"),
+            completion: .directory
+        )
+        var symbols: [String] = []
 
         @Flag(help: "Show every frame, also the libraries'.")
         var full = false
@@ -47,11 +56,25 @@
 
         func run() throws {
             guard let choice = StallChoice(id) else { throw CommandFailure("no such stall") }
-            let report = try load(choice)
+            let report = named(try load(choice))
             switch format {
             case .json: try Output.write(JSONText.of(report) + "\n")
             case .text: try Output.write(StallPage(report: report, showsAllFrames: full).lines, on: .current())
             }
+        }
+
+        /// With names as far as they are to be had now. That a library has no symbols is nothing to note: it is so for most.
+        private func named(_ report: StallReport) -> StallReport {
+            let search = SymbolSearch(directories: symbols, server: DebugInfoServer(patience: .seconds(5)))
+            let budget = SymbolicationBudget(time: .seconds(10), memory: 1 << 30, inflates: true)
+            let findings = ReportNaming(symbolicator: Symbolicator(search: search)).findings(
+                for: report,
+                budget: budget
+            )
+            for problem in findings.problems where ![.missingFile, .noLines, .noBuildID].contains(problem.code) {
+                Output.note(problem.description)
+            }
+            return findings.amendment.applied(to: report)
         }
 
         private func load(_ choice: StallChoice) throws(CommandFailure) -> StallReport {

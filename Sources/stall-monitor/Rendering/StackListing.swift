@@ -23,28 +23,33 @@
         enum Part: Hashable {
             case frame(Int)
             case folded(Int)
+            /// How often the frames right before come again.
+            case repeated(Int)
             /// Frames beyond the limit.
             case cut(Int)
         }
 
         /// What is shown: own frames, what each of them called, and the innermost; with none of its own, the first ten.
-        /// A single frame is never folded.
+        /// A single frame is never folded. Recursion is told once.
         var parts: [Part] {
             let hasOwn = stack.frames.contains(where: \.own)
-            let shown = stack.frames.indices.map { hasOwn ? isShown($0) : showsAllFrames || $0 < 10 }
+            let recursions = Recursion.all(in: stack.frames)
             var parts: [Part] = []
             var index = 0
-            while index < min(shown.count, Self.limit) {
-                let hidden = shown[index...].prefix { !$0 }.count
-                if hidden > 1 {
-                    parts.append(.folded(hidden))
-                    index += hidden
-                } else {
-                    parts.append(.frame(index))
-                    index += 1
+            while index < stack.frames.count, parts.count < Self.limit {
+                if let recursion = recursions[index] {
+                    parts.append(.repeated(recursion.count))
+                    index += recursion.count * recursion.period
+                    continue
                 }
+                let rest = stack.frames.indices[index...]
+                let hidden = rest.prefix {
+                    recursions[$0] == nil && !(hasOwn ? isShown($0) : showsAllFrames || $0 < 10)
+                }
+                parts.append(hidden.count > 1 ? .folded(hidden.count) : .frame(index))
+                index += max(1, hidden.count)
             }
-            return index < shown.count ? parts + [.cut(shown.count - index)] : parts
+            return index < stack.frames.count ? parts + [.cut(stack.frames.count - index)] : parts
         }
 
         private func isShown(_ index: Int) -> Bool {
@@ -70,13 +75,15 @@
         private func line(_ part: Part) -> StyledText {
             switch part {
             case .folded(let count): return "       \("… \(count) library frames (--full shows them)", .dim)"
+            case .repeated(let count): return "       \("↑ repeated \(count) times", .dim)"
             case .cut(let count): return "       \("… \(count) more frames (--format json shows them)", .dim)"
             case .frame(let index):
                 let frame = stack.frames[index]
                 let number = StyledText(String(repeating: " ", count: max(0, 4 - "\(index)".count)) + "\(index)")
                 let mark: StyledText = frame.own ? "\("▶", .bold)" : " "
                 let name = StyledText(Self.name(of: frame), frame.own ? .bold : nil)
-                return "  \(mark)\(number)  \(name)\(Self.offset(of: frame))  \(moduleName(of: frame), .dim)"
+                let kind: StyledText = frame.kind.map { " \("(\($0))", .dim)" } ?? ""
+                return "  \(mark)\(number)  \(name)\(kind)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
             }
         }
 
@@ -84,7 +91,11 @@
             frame.function ?? frame.symbol ?? "\(frame.address)"
         }
 
-        private static func offset(of frame: StallReport.Frame) -> StyledText {
+        /// The line, or without one how far into the function.
+        private static func place(in frame: StallReport.Frame) -> StyledText {
+            if let file = frame.file, let line = frame.line {
+                return "  \(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
+            }
             guard let offset = frame.functionOffset else { return "" }
             return " \("+ \(offset)", .dim)"
         }

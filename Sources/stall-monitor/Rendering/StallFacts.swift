@@ -18,7 +18,8 @@
 
         private var culprit: StyledText {
             let module = report.culprit?.module.map { " (\($0))" } ?? ""
-            return "\(report.culpritText, .bold)\(module)"
+            let place = report.culprit?.place.map { " at \($0)" } ?? ""
+            return "\(report.culpritText, .bold)\(place)\(module)"
         }
 
         private var verdict: StyledText {

@@ -28,6 +28,14 @@
         }
     }
 
+    extension StallReport.Culprit {
+        /// `Stalls.swift:17`, nil without a line.
+        var place: String? {
+            guard let file, let line else { return nil }
+            return "\(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
+        }
+    }
+
     extension StallReport.Thread {
         /// `4711 main`
         var numberAndName: String { ["\(id)", name].compactMap { $0 }.joined(separator: " ") }

@@ -7,7 +7,7 @@
     struct SampleNames {
         private let processID: Int32
         private var symbolicator: Symbolicator
-        private var known: [CapturedStack.Frame: StallReport.Frame] = [:]
+        private var known: [CapturedStack.Frame: [StallReport.Frame]] = [:]
         private(set) var modules: [StallReport.Module] = []
 
         init(processID: Int32) {
@@ -23,18 +23,19 @@
 
         mutating func frames(of stack: CapturedStack) -> [StallReport.Frame] {
             resolve(stack.frames.filter { known[$0] == nil })
-            return stack.frames.compactMap { known[$0] }
+            return stack.frames.flatMap { known[$0] ?? [] }
         }
 
         private mutating func resolve(_ frames: [CapturedStack.Frame]) {
             guard !frames.isEmpty else { return }
             let resolved = symbolicator.resolve(
-                frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
+                frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) },
+                budget: .tool
             )
             let places = resolved.modules.map { place(of: StallReport.Module($0)) }
             for (frame, named) in zip(frames, resolved.frames) {
                 let module = named.moduleIndex.map { places[$0] }
-                known[frame] = StallReport.Frame(named, module: module, found: frame.found)
+                known[frame] = StallReport.Frame.calls(named, module: module, found: frame.found)
             }
         }
 

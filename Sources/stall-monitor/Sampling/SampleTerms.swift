@@ -24,8 +24,24 @@
     }
 
     extension StallReport.Frame {
+        /// An address's calls: the inlined ones, the innermost first, then the one whose address it is.
+        ///
         /// - Parameter module: its place in the document.
-        init(_ frame: SymbolicatedFrame, module: Int?, found: CapturedStack.Frame.Found) {
+        static func calls(_ frame: SymbolicatedFrame, module: Int?, found: CapturedStack.Frame.Found) -> [Self] {
+            let call = Self(frame, module: module, found: found)
+            let inlined = frame.inlined.map { inlined in
+                var copy = call
+                (copy.kind, copy.functionOffset, copy.symbol) = (.inlined, nil, inlined.symbol)
+                copy.function = inlined.symbol.map(Demangler.shortName) ?? inlined.function
+                (copy.file, copy.line, copy.column) = (
+                    inlined.location?.file, inlined.location?.line, inlined.location?.column
+                )
+                return copy
+            }
+            return inlined + [call]
+        }
+
+        private init(_ frame: SymbolicatedFrame, module: Int?, found: CapturedStack.Frame.Found) {
             self.init(
                 address: Address(UInt64(frame.address)),
                 module: module,
@@ -33,6 +49,9 @@
                 function: frame.symbol.map(Demangler.shortName),
                 symbol: frame.symbol,
                 functionOffset: frame.functionOffset.map { Address(UInt64($0)) },
+                file: frame.location?.file,
+                line: frame.location?.line,
+                column: frame.location?.column,
                 foundBy: FrameOrigin(found)
             )
         }

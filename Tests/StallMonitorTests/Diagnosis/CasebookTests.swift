@@ -27,14 +27,43 @@ struct CasebookTests {
             thread: .init(id: 1),
             clock: WallClockAnchor(),
             name: { addresses in
-                (
-                    zip(addresses, names).map {
-                        SymbolicatedFrame(address: $0.address, moduleOffset: 0, symbol: $1, function: $1)
-                    }, []
+                Resolution(
+                    frames: zip(addresses, names).map { Self.frame($0.address, $1) },
+                    modules: []
                 )
             },
             isOwn: { frame, _ in frame.symbol == frame.symbol?.uppercased() }
         )
+    }
+
+    /// `inner<outer` for a call that was inlined.
+    private static func frame(_ address: UInt, _ name: String) -> SymbolicatedFrame {
+        let names = name.split(separator: "<").map(String.init)
+        var frame = SymbolicatedFrame(address: address, moduleOffset: 0, symbol: names.last, function: names.last)
+        frame.location = SourcePosition(file: "/src/\(names[names.count - 1]).swift", line: 7)
+        frame.inlined = names.dropLast().map {
+            InlinedCall(symbol: $0, function: $0, location: SourcePosition(file: "/src/\($0).swift", line: 42))
+        }
+        return frame
+    }
+
+    @Test("An own function that was inlined into a library's is to blame, with its own line")
+    func inlined() throws {
+        let book = casebook([["read", "PARSE<map", "HANDLE", "main"]])
+        let culprit = try #require(book.culprit)
+        #expect(culprit.function == "PARSE" && culprit.file == "/src/PARSE.swift" && culprit.line == 42)
+        #expect(book.stacks[0].frames.map(\.kind) == [nil, .inlined, nil, nil, nil])
+        #expect(book.stacks[0].frames[culprit.frame].symbol == "PARSE")
+        #expect(Set(book.stacks[0].frames.map(\.address)) == [1])
+    }
+
+    @Test("The fingerprint is the same with and without debug information, and whatever the line")
+    func fingerprint() {
+        func make(_ stack: [String]) -> Fingerprint {
+            .make(kind: .blocked, frames: casebook([stack]).culpritFrames, modules: [])
+        }
+        #expect(make(["read", "INNER<PARSE", "HANDLE"]) == make(["read", "PARSE", "HANDLE"]))
+        #expect(make(["read", "PARSE<map", "HANDLE"]) == make(["read", "map", "HANDLE"]))
     }
 
     private func culprit(_ stacks: [String]...) -> String? { casebook(stacks).culprit?.function }

@@ -1,0 +1,79 @@
+/// The application's own use of the signal: the handler that was there before ours gets what is not ours, as if we were not there.
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static bool is_same(const struct sigaction *a, const struct sigaction *b) {
+    // Handlers share their place; masks are compared as the kernel has them.
+    return a->sa_flags == b->sa_flags && a->sa_sigaction == b->sa_sigaction &&
+           memcmp(&a->sa_mask, &b->sa_mask, sizeof(uint64_t)) == 0;
+}
+
+void stackcap_previous_keep(struct stackcap_previous *previous, const struct sigaction *action) {
+    const struct sigaction *current = atomic_load_explicit(&previous->action, memory_order_relaxed);
+    // A handler that is still running may be looking at the one kept last: that is written neither when nothing changes, nor when
+    // something does.
+    if (!current || !is_same(current, action)) {
+        struct sigaction *other = current == &previous->kept[0] ? &previous->kept[1] : &previous->kept[0];
+        *other = *action;
+        atomic_store_explicit(&previous->action, other, memory_order_release);
+    }
+    atomic_store(&previous->is_spent, false);
+}
+
+void stackcap_previous_restore(const struct stackcap_previous *previous, struct sigaction *action) {
+    *action = *atomic_load_explicit(&previous->action, memory_order_acquire);
+    if (!atomic_load(&previous->is_spent))
+        return;
+    memset(action, 0, sizeof *action);
+    action->sa_handler = SIG_DFL;
+}
+
+int stackcap_flags_over(const struct sigaction *action) {
+    bool is_function = (action->sa_flags & SA_SIGINFO) || (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
+    return is_function ? action->sa_flags & (SA_RESTART | SA_ONSTACK | SA_NOCLDSTOP | SA_NOCLDWAIT)
+                       : (SA_RESTART | SA_ONSTACK) | (action->sa_flags & (SA_NOCLDSTOP | SA_NOCLDWAIT));
+}
+
+/// signal(7). Those that stop the process are not among them.
+static bool default_is_nothing(int signal) {
+    return signal == SIGCHLD || signal == SIGURG || signal == SIGWINCH || signal == SIGCONT;
+}
+
+static void act_by_default(int number) {
+    if (default_is_nothing(number))
+        return;
+    signal(number, SIG_DFL);
+    syscall(SYS_tgkill, getpid(), stackcap_own_thread(), number);  // delivered when our handler returns
+}
+
+/// The mask that the kernel would have set for it: that of the code it interrupts, what it asked for, and its own signal.
+static sigset_t mask_for(const struct sigaction *action, int signal, const ucontext_t *context) {
+    sigset_t mask;
+    sigemptyset(&mask);
+    memcpy(&mask, &context->uc_sigmask, sizeof(uint64_t));  // the kernel's has one word, whatever the C library's
+    sigorset(&mask, &mask, &action->sa_mask);
+    if (!(action->sa_flags & SA_NODEFER))
+        sigaddset(&mask, signal);
+    return mask;
+}
+
+void stackcap_previous_call(struct stackcap_previous *previous, int signal, siginfo_t *info, void *context) {
+    const struct sigaction *action = atomic_load_explicit(&previous->action, memory_order_acquire);
+    bool takes_info = action->sa_flags & SA_SIGINFO;
+    if (!takes_info && action->sa_handler == SIG_IGN)
+        return;
+    bool is_once = action->sa_flags & (int)SA_RESETHAND;
+    if ((!takes_info && action->sa_handler == SIG_DFL) || (is_once && atomic_exchange(&previous->is_spent, true)))
+        return act_by_default(signal);
+    sigset_t mask = mask_for(action, signal, context), ours;
+    sigprocmask(SIG_SETMASK, &mask, &ours);
+    if (takes_info)
+        action->sa_sigaction(signal, info, context);
+    else
+        action->sa_handler(signal);
+    sigprocmask(SIG_SETMASK, &ours, NULL);
+}

@@ -1,0 +1,94 @@
+/// What is found out later about a report's frames. Nothing of the report is taken away.
+public struct ReportAmendment: Hashable, Sendable {
+    /// What becomes of one frame.
+    public struct Frame: Hashable, Sendable {
+        /// Goes before it.
+        public var inlined: [StallReport.Frame]
+        /// Takes its place: the same, with more known of it.
+        public var frame: StallReport.Frame
+
+        /// Nothing is checked.
+        public init(inlined: [StallReport.Frame] = [], frame: StallReport.Frame) {
+            (self.inlined, self.frame) = (inlined, frame)
+        }
+    }
+
+    /// For each of the report's stacks, one per frame.
+    public var stacks: [[Frame]]
+    /// With the place it then has.
+    public var culprit: StallReport.Culprit?
+
+    /// That they fit the report is not checked.
+    public init(stacks: [[Frame]], culprit: StallReport.Culprit?) {
+        (self.stacks, self.culprit) = (stacks, culprit)
+    }
+
+    /// The report with it.
+    public func applied(to report: StallReport) -> StallReport {
+        var report = report
+        for (index, frames) in zip(report.stacks.indices, stacks) {
+            report.stacks[index].frames = frames.flatMap { $0.inlined + [$0.frame] }
+        }
+        report.culprit = culprit
+        return report
+    }
+}
+
+extension ReportDirectory {
+    /// What became of a report that was to be amended.
+    public enum AmendmentOutcome: Hashable, Sendable {
+        /// Written, whole.
+        case written
+        /// There was nothing to add; the file was not touched.
+        case unchanged
+        /// The stall lasts, so its process will write the file again; it was not touched.
+        case ongoing
+        /// Somebody else wrote the file meanwhile; it was not touched.
+        case overtaken
+    }
+
+    /// Adds to a finished report what was found out later. The file is replaced as a whole or not at all, and keeps what this version
+    /// does not know of; the directory's limits are left alone.
+    ///
+    /// - Parameter amend: given the report; nil for nothing to add.
+    public func amend(
+        _ id: ULID,
+        liveness: ProcessLiveness = ProcessLiveness(),
+        by amend: (StallReport) -> ReportAmendment?
+    ) throws(ReportError) -> AmendmentOutcome {
+        let name = ReportFileName(.stall, id)
+        let directory = try OpenDirectory(path: path)
+        let before = directory.status(of: name.description)
+        let report: StallReport = try ReportReader(path: path, liveness: liveness).load(name, in: directory)
+        guard report.state != .ongoing else { return .ongoing }
+        guard let amendment = amend(report), amendment.applied(to: report) != report else { return .unchanged }
+        let bytes = try directory.openFile(name.description).readAll(limit: ReportReader.maximumFileSize)
+        let amended = try amendment.bytes(of: bytes)
+        guard amended.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
+        // What is written is read back first: a report that could not be read any more would be lost.
+        guard try StallReport(json: amended).id == id else { throw ReportError(.malformed, path: path) }
+        guard directory.status(of: name.description) == before else { return .overtaken }
+        try directory.replaceFile(name.description, with: amended, ownedAs: before)
+        return .written
+    }
+}
+
+extension ReportAmendment {
+    /// The document's text with the amendment, and with all keys that this version does not know.
+    fileprivate func bytes(of document: [UInt8]) throws(ReportError) -> [UInt8] {
+        var tree = try JSONTree(document)
+        for (index, frames) in stacks.enumerated() {
+            guard case .array(let old) = tree["stacks"][index]["frames"], old.count == frames.count else {
+                throw ReportError(.malformed, detail: "stacks[\(index)] has changed")
+            }
+            var new: [JSONTree] = []
+            for (frame, known) in zip(frames, old) {
+                for inlined in frame.inlined { new.append(try JSONTree(encoding: inlined)) }
+                new.append(known.merging(try JSONTree(encoding: frame.frame)))
+            }
+            tree["stacks"][index]["frames"] = .array(new)
+        }
+        if let culprit { tree["culprit"] = tree["culprit"].merging(try JSONTree(encoding: culprit)) }
+        return try ReportJSON.encode(tree)
+    }
+}

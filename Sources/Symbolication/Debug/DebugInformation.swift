@@ -1,0 +1,169 @@
+import CElfUtils
+
+/// Lines and inlined calls of one file, out of its DWARF.
+///
+/// libdw's own look-up by address goes by `.debug_aranges`, which Swift's compiler does not write, so units are indexed here by the
+/// ranges that they give themselves. A unit's functions and lines are read when an address lies in it, and then kept.
+@safe final class DebugInformation {
+    let file: ELFFile
+    let dwarf: OpaquePointer
+    private let sections: Sections
+    private var units: [DebugUnit] = []
+    /// By address.
+    private var ranges: [UnitRange] = []
+
+    private struct UnitRange {
+        var low: UInt64
+        var high: UInt64
+        var unit: Int32
+    }
+
+    /// What libdw and this hold, besides the file's image. libdw does not tell: by the sizes of its structures.
+    var byteCount: Int {
+        units.reduce(sections.inflated) { $0 + $1.byteCount } + ranges.count * MemoryLayout<UnitRange>.stride
+    }
+
+    /// Nil for a file without debug information.
+    init?(_ file: ELFFile, _ allowance: Allowance) throws(SymbolProblem) {
+        guard file.hasDebugInformation else { return nil }
+        self.file = file
+        sections = try Sections(of: file, allowance)
+        guard let dwarf = unsafe dwarf_begin_elf(file.elf, DWARF_C_READ, nil) else {
+            throw SymbolProblem(.damaged, path: file.image.path)
+        }
+        unsafe self.dwarf = unsafe dwarf
+        try readUnits(allowance)
+    }
+
+    deinit {
+        unsafe _ = dwarf_end(dwarf)
+    }
+
+    /// - Returns: the calls that the address stands for, the innermost first, the function itself last; empty if no unit has it.
+    func calls(at address: UInt64, _ allowance: Allowance) throws(SymbolProblem) -> [DebugCall] {
+        guard let index = unit(at: address) else { return [] }
+        let reader = DebugReader(self, sections.info, allowance)
+        try units[index].read(reader, sections.line)
+        return try units[index].calls(at: address, reader)
+    }
+
+    private func unit(at address: UInt64) -> Int? {
+        var low = 0
+        var high = ranges.count
+        while low < high {
+            let middle = (low + high) / 2
+            if ranges[middle].low <= address { low = middle + 1 } else { high = middle }
+        }
+        guard low > 0, address < ranges[low - 1].high else { return nil }
+        return Int(ranges[low - 1].unit)
+    }
+
+    /// The unit that holds an entry of another one: a function that was inlined across units.
+    func unitRange(around offset: Int) -> Range<Int>? {
+        var low = 0
+        var high = units.count
+        while low < high {
+            let middle = (low + high) / 2
+            if units[middle].range.upperBound <= offset { low = middle + 1 } else { high = middle }
+        }
+        return low < units.count && units[low].range.contains(offset) ? units[low].range : nil
+    }
+}
+
+// Units
+
+extension DebugInformation {
+    private func readUnits(_ allowance: Allowance) throws(SymbolProblem) {
+        let code = file.codeRanges
+        let reader = DebugReader(self, sections.info, allowance)
+        var previous: OpaquePointer?
+        var start = sections.info?.lowerBound ?? 0
+        while true {
+            try allowance.step()
+            let end = try unitEnd(start, allowance)
+            var unit: OpaquePointer?
+            var entry = unsafe Dwarf_Die()
+            var version: Dwarf_Half = 0
+            let result = unsafe dwarf_get_units(dwarf, previous, &unit, &version, nil, &entry, nil)
+            guard result == 0 else { break }
+            let range = start..<max(start, end)
+            unsafe units.append(DebugUnit(entry, range))
+            try allowance.spend(DebugUnit.cost)
+            for next in unsafe try reader.unitRanges(of: entry, version: version, sections.ranges)
+            where code.isEmpty || code.contains(where: { $0.contains(next.lowerBound) }) {
+                ranges.append(UnitRange(low: next.lowerBound, high: next.upperBound, unit: Int32(units.count - 1)))
+            }
+            unsafe previous = unsafe unit
+            start = range.upperBound
+        }
+        ranges.sort { $0.low < $1.low }
+        try allowance.spend(ranges.count * MemoryLayout<UnitRange>.stride)
+    }
+
+    /// Loads a unit's header and first entry.
+    private func unitEnd(_ start: Int, _ allowance: Allowance) throws(SymbolProblem) -> Int {
+        guard let info = sections.info else { return start }
+        try file.image.load(start..<min(start + 1024, info.upperBound), allowance)
+        return min(try file.image.endOfContribution(at: start, allowance) ?? info.upperBound, info.upperBound)
+    }
+}
+
+extension FileImage {
+    /// A unit and a line program begin with their length: DWARF 5, 7.4.
+    func endOfContribution(at start: Int, _ allowance: Allowance) throws(SymbolProblem) -> Int? {
+        guard let short = try value(UInt32.self, at: start, allowance) else { return nil }
+        guard short == 0xffff_ffff else { return start + 4 + Int(short) }
+        guard let long = try value(UInt64.self, at: start + 4, allowance) else { return nil }
+        let (end, isOver) = (start + 12).addingReportingOverflow(Int(clamping: long))
+        return isOver ? nil : end
+    }
+}
+
+/// The sections that are read. Nil where libdw inflates a section into memory of its own: then all of it is there.
+private struct Sections {
+    let info: Range<Int>?
+    let line: Range<Int>?
+    let ranges: Range<Int>?
+    /// Bytes that libdw keeps of compressed sections.
+    let inflated: Int
+
+    /// Small or read at unforeseeable places: loaded as a whole.
+    private static let whole = ["abbrev", "str_offsets", "addr", "ranges", "rnglists", "line_str"]
+    /// Loaded piece by piece.
+    private static let piecewise = ["info", "line", "str"]
+
+    init(of file: ELFFile, _ allowance: Allowance) throws(SymbolProblem) {
+        var inflated = 0
+        for section in file.sections where Self.name(section, isIn: Self.whole + Self.piecewise) {
+            if section.isCompressed {
+                guard allowance.inflates else { throw SymbolProblem(.compressed, path: file.image.path) }
+                inflated += try Self.inflatedSize(section, file, allowance)
+            } else if Self.name(section, isIn: Self.piecewise) {
+                continue
+            }
+            // libdw passes over a compressed section that it cannot inflate: those that are not loaded.
+            try file.image.load(section.range, allowance)
+        }
+        try allowance.spend(inflated)
+        self.inflated = inflated
+        let plain = { (name: String) in file.section(name).flatMap { $0.isCompressed ? nil : $0.range } }
+        (info, line, ranges) = (plain(".debug_info"), plain(".debug_line"), plain(".debug_ranges"))
+    }
+
+    private static func name(_ section: ELFFile.Section, isIn names: [String]) -> Bool {
+        names.contains { section.name == ".debug_\($0)" || section.name == ".zdebug_\($0)" }
+    }
+
+    /// As the section's header claims: `Elf64_Chdr`, or `ZLIB` and eight bytes, the highest first.
+    private static func inflatedSize(
+        _ section: ELFFile.Section,
+        _ file: ELFFile,
+        _ allowance: Allowance
+    ) throws(SymbolProblem) -> Int {
+        let start = section.range.lowerBound
+        if section.flags & UInt64(SHF_COMPRESSED) != 0 {
+            return Int(clamping: try file.image.value(Elf64_Chdr.self, at: start, allowance)?.ch_size ?? 0)
+        }
+        return Int(clamping: try file.image.value(UInt64.self, at: start + 4, allowance)?.bigEndian ?? 0)
+    }
+}

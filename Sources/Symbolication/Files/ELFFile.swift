@@ -1,0 +1,132 @@
+import CElfUtils
+
+/// An ELF file: a module or its symbol file. 64 bits, little-endian, of any processor.
+@safe final class ELFFile {
+    struct Section: Hashable {
+        var name: String
+        var type: UInt32
+        var flags: UInt64
+        var address: UInt64
+        /// In the file. Empty for a section without content there.
+        var range: Range<Int>
+        var size: UInt64
+        var link: Int
+
+        var isCompressed: Bool { flags & UInt64(SHF_COMPRESSED) != 0 || name.hasPrefix(".zdebug") }
+    }
+
+    let image: FileImage
+    /// libelf's handle on the image.
+    let elf: OpaquePointer
+    private(set) var sections: [Section] = []
+    private(set) var buildID: String?
+
+    init(_ image: FileImage, _ allowance: Allowance) throws(SymbolProblem) {
+        self.image = image
+        let damaged = SymbolProblem(.notELF, path: image.path)
+        guard let header = try image.value(Elf64_Ehdr.self, at: 0, allowance),
+            header.e_ident.0 == 0x7f, header.e_ident.1 == 0x45, header.e_ident.2 == 0x4c, header.e_ident.3 == 0x46,
+            header.e_ident.4 == UInt8(ELFCLASS64), header.e_ident.5 == UInt8(ELFDATA2LSB)
+        else { throw damaged }
+        try Self.loadTables(header, of: image, allowance)
+        guard elf_version(UInt32(EV_CURRENT)) != UInt32(EV_NONE) else { throw damaged }
+        let start = unsafe image.base.assumingMemoryBound(to: CChar.self)
+        guard let elf = unsafe elf_memory(start, image.size) else { throw damaged }
+        unsafe self.elf = unsafe elf
+        guard unsafe elf_kind(elf) == ELF_K_ELF else { throw damaged }
+        try readSections(allowance)
+        buildID = try readBuildID(header, allowance)
+    }
+
+    deinit {
+        unsafe _ = elf_end(elf)
+    }
+
+    convenience init(path: String, _ allowance: Allowance) throws(SymbolProblem) {
+        try self.init(FileImage(path: path), allowance)
+    }
+
+    func section(_ name: String) -> Section? { sections.first { $0.name == name } }
+
+    /// Whether it has lines or inlined functions to tell.
+    var hasDebugInformation: Bool {
+        [".debug_info", ".zdebug_info"].contains { section($0).map { !$0.range.isEmpty } == true }
+    }
+
+    /// Where code lies, in the file's terms.
+    var codeRanges: [Range<UInt64>] {
+        sections.filter { $0.flags & UInt64(SHF_EXECINSTR) != 0 && $0.address > 0 }
+            .map { $0.address..<max($0.address, $0.address &+ $0.size) }
+    }
+
+    /// The headers that libelf goes through by itself.
+    private static func loadTables(
+        _ header: Elf64_Ehdr,
+        of image: FileImage,
+        _ allowance: Allowance
+    ) throws(SymbolProblem) {
+        let segments = Int(clamping: header.e_phoff)
+        try image.load(segments..<clamped(segments, Int(header.e_phnum) * MemoryLayout<Elf64_Phdr>.size), allowance)
+        let table = Int(clamping: header.e_shoff)
+        // Of more than 65,279 sections the number stands in the first one: elf(5).
+        let first = header.e_shnum == 0 ? try image.value(Elf64_Shdr.self, at: table, allowance) : nil
+        let count = min(first.map { Int(clamping: $0.sh_size) } ?? Int(header.e_shnum), 1 << 20)
+        try image.load(table..<clamped(table, count * MemoryLayout<Elf64_Shdr>.size), allowance)
+    }
+
+    private static func clamped(_ start: Int, _ count: Int) -> Int {
+        let (end, isOver) = start.addingReportingOverflow(max(0, count))
+        return isOver ? Int.max : end
+    }
+
+    private func readSections(_ allowance: Allowance) throws(SymbolProblem) {
+        var headers: [Elf64_Shdr] = [Elf64_Shdr()]
+        var section = unsafe elf_nextscn(elf, nil)
+        while let next = unsafe section {
+            var header = GElf_Shdr()
+            guard unsafe gelf_getshdr(next, &header) != nil else { break }
+            headers.append(header)
+            unsafe section = elf_nextscn(elf, next)
+        }
+        var names = 0
+        guard unsafe elf_getshdrstrndx(elf, &names) == 0, headers.indices.contains(names) else { return }
+        let strings = Int(clamping: headers[names].sh_offset)
+        for header in headers {
+            try allowance.step()
+            let start = min(Int(clamping: header.sh_offset), image.size)
+            let count = header.sh_type == UInt32(SHT_NOBITS) ? 0 : Int(clamping: header.sh_size)
+            let name = try image.text(at: Self.clamped(strings, Int(header.sh_name)), allowance) ?? ""
+            sections.append(
+                Section(
+                    name: name,
+                    type: header.sh_type,
+                    flags: header.sh_flags,
+                    address: header.sh_addr,
+                    range: start..<min(image.size, Self.clamped(start, count)),
+                    size: header.sh_size,
+                    link: Int(header.sh_link)
+                )
+            )
+        }
+    }
+
+    /// From the sections; from the segments where there are none. A symbol file's segments may point anywhere.
+    private func readBuildID(_ header: Elf64_Ehdr, _ allowance: Allowance) throws(SymbolProblem) -> String? {
+        var notes = sections.filter { $0.type == UInt32(SHT_NOTE) }.map(\.range)
+        if notes.isEmpty {
+            for index in 0..<Int(header.e_phnum) {
+                let place = Self.clamped(Int(clamping: header.e_phoff), index * MemoryLayout<Elf64_Phdr>.size)
+                guard let segment = try image.value(Elf64_Phdr.self, at: place, allowance) else { break }
+                guard segment.p_type == UInt32(PT_NOTE) else { continue }
+                let start = Int(clamping: segment.p_offset)
+                notes.append(start..<Self.clamped(start, Int(clamping: segment.p_filesz)))
+            }
+        }
+        for range in notes {
+            let end = min(range.upperBound, Self.clamped(range.lowerBound, 65_536))
+            let bytes = try image.bytes(range.lowerBound..<end, allowance)
+            if let found = Symbolication.buildID(inNotes: bytes) { return found }
+        }
+        return nil
+    }
+}

@@ -1,0 +1,190 @@
+import Glibc
+
+/// A file's bytes in memory of our own, read as they are asked for.
+///
+/// libelf and libdw are given memory of the whole file's length. Only what was loaded holds the file's bytes, the rest reads as zeroes
+/// and takes no memory. So an answer out of a file of a hundred megabytes costs the few that it needs, and what it costs is known;
+/// and a file that is cut short meanwhile gives a reason, where one that is mapped would kill the process.
+@safe final class FileImage {
+    static let pageSize = 4096
+    /// Larger files are refused. A server's executable has some hundred megabytes.
+    static let sizeLimit = 16 << 30
+
+    let path: String
+    let size: Int
+    /// A page longer than the file, so that text at its end ends.
+    let base: UnsafeMutableRawPointer
+    /// What has been loaded.
+    private(set) var byteCount = 0
+    /// Nil for what was memory from the start.
+    private let stamp: FileStamp?
+    private var isLoaded: [Bool]
+    private var descriptor: Int32 = -1
+
+    init(path: String) throws(SymbolProblem) {
+        self.path = path
+        descriptor = try Self.open(path)
+        guard let stamp = FileStamp(descriptor: descriptor), stamp.isRegular else {
+            close(descriptor)
+            throw SymbolProblem(.notAFile, path: path)
+        }
+        guard stamp.size > 0, stamp.size <= Self.sizeLimit, let base = unsafe Self.reserve(Int(stamp.size)) else {
+            close(descriptor)
+            throw SymbolProblem(.notELF, path: path)
+        }
+        unsafe self.base = unsafe base
+        self.stamp = stamp
+        size = Int(stamp.size)
+        isLoaded = Array(repeating: false, count: (size + Self.pageSize - 1) / Self.pageSize)
+    }
+
+    /// Nil without memory.
+    init?(bytes: [UInt8], name: String) {
+        guard !bytes.isEmpty, let base = unsafe Self.reserve(bytes.count) else { return nil }
+        path = name
+        size = bytes.count
+        unsafe self.base = unsafe base
+        unsafe bytes.withUnsafeBytes { unsafe base.copyMemory(from: $0.baseAddress!, byteCount: $0.count) }
+        byteCount = size
+        stamp = nil
+        isLoaded = Array(repeating: true, count: (size + Self.pageSize - 1) / Self.pageSize)
+    }
+
+    deinit {
+        release()
+        unsafe munmap(base, Self.mappedLength(size))
+    }
+
+    /// Closes the file until it is needed again: a host's descriptors are its own.
+    func release() {
+        if descriptor >= 0 { close(descriptor) }
+        descriptor = -1
+    }
+
+    /// Reads what is missing of the range; what lies behind the file's end is passed over.
+    func load(_ range: Range<Int>, _ allowance: Allowance) throws(SymbolProblem) {
+        let wanted = range.clamped(to: 0..<size)
+        guard !wanted.isEmpty else { return }
+        var page = wanted.lowerBound / Self.pageSize
+        let last = (wanted.upperBound - 1) / Self.pageSize
+        while page <= last {
+            guard !isLoaded[page] else {
+                page += 1
+                continue
+            }
+            // A quarter of a megabyte at a time, so that the clock is looked at.
+            let run = isLoaded[page...min(last, page + 63)].prefix { !$0 }.count
+            try read(page..<page + run, allowance)
+            page += run
+        }
+    }
+
+    private func read(_ pages: Range<Int>, _ allowance: Allowance) throws(SymbolProblem) {
+        try allowance.checkTime()
+        let start = pages.lowerBound * Self.pageSize
+        let end = min(pages.upperBound * Self.pageSize, size)
+        try allowance.spend(end - start)
+        try reopen()
+        var at = start
+        while at < end {
+            let count = unsafe pread(descriptor, base + at, end - at, off_t(at))
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw SymbolProblem(count == 0 ? .changed : .unreadable, path: path) }
+            at += count
+        }
+        for page in pages { isLoaded[page] = true }
+        byteCount += end - start
+    }
+
+    private func reopen() throws(SymbolProblem) {
+        guard descriptor < 0, let stamp else { return }
+        descriptor = try Self.open(path)
+        if FileStamp(descriptor: descriptor) != stamp {
+            release()
+            throw SymbolProblem(.changed, path: path)
+        }
+    }
+
+    /// A planted pipe does not hold us, and a terminal does not become ours.
+    static func open(_ path: String) throws(SymbolProblem) -> Int32 {
+        // Looked at first: to open a device can do something to it.
+        if let stamp = FileStamp(path), !stamp.isRegular { throw SymbolProblem(.notAFile, path: path) }
+        let descriptor = unsafe Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+        if descriptor >= 0 { return descriptor }
+        let isMissing = errno == ENOENT || errno == ENOTDIR
+        throw SymbolProblem(isMissing ? .missingFile : .unreadable, path: path)
+    }
+
+    private static func mappedLength(_ size: Int) -> Int { (size / pageSize + 2) * pageSize }
+
+    private static func reserve(_ size: Int) -> UnsafeMutableRawPointer? {
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
+        let memory = unsafe mmap(nil, mappedLength(size), PROT_READ | PROT_WRITE, flags, -1, 0)
+        return unsafe memory == MAP_FAILED ? nil : memory
+    }
+}
+
+// Values
+
+extension FileImage {
+    /// - Returns: fewer bytes at the file's end.
+    func bytes(_ range: Range<Int>, _ allowance: Allowance) throws(SymbolProblem) -> [UInt8] {
+        let range = range.clamped(to: 0..<size)
+        try load(range, allowance)
+        return unsafe Array(UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count))
+    }
+
+    /// As ``bytes(_:_:)``, but nothing of it stays in the image.
+    func passingBytes(_ range: Range<Int>, _ allowance: Allowance) throws(SymbolProblem) -> [UInt8] {
+        guard stamp != nil else { return try bytes(range, allowance) }
+        let range = range.clamped(to: 0..<size)
+        try allowance.checkTime()
+        try reopen()
+        var bytes = [UInt8](repeating: 0, count: range.count)
+        var filled = 0
+        while filled < range.count {
+            let count = unsafe bytes[filled...].withUnsafeMutableBytes { rest in
+                unsafe pread(descriptor, rest.baseAddress, rest.count, off_t(range.lowerBound + filled))
+            }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw SymbolProblem(count == 0 ? .changed : .unreadable, path: path) }
+            filled += count
+        }
+        return bytes
+    }
+
+    /// - Returns: nil if the value does not lie wholly in the file.
+    func value<T: BitwiseCopyable>(
+        _ type: T.Type,
+        at offset: Int,
+        _ allowance: Allowance
+    ) throws(SymbolProblem) -> T? {
+        guard offset >= 0, offset <= size - MemoryLayout<T>.size else { return nil }
+        try load(offset..<offset + MemoryLayout<T>.size, allowance)
+        return unsafe (base + offset).loadUnaligned(as: type)
+    }
+
+    /// Text up to a zero byte. The longest names of templates have some ten thousand bytes; what is longer is cut.
+    func text(at offset: Int, _ allowance: Allowance) throws(SymbolProblem) -> String? {
+        guard offset >= 0, offset < size else { return nil }
+        let limit = min(size, offset + 65_536)
+        var end = offset
+        while end < limit {
+            try load(end..<end + 1, allowance)
+            let next = min(limit, (end / Self.pageSize + 1) * Self.pageSize)
+            let part = unsafe UnsafeRawBufferPointer(start: base + end, count: next - end)
+            if let zero = unsafe part.firstIndex(of: 0) {
+                end += zero
+                break
+            }
+            end = next
+        }
+        return unsafe String(decoding: UnsafeRawBufferPointer(start: base + offset, count: end - offset), as: UTF8.self)
+    }
+
+    /// Where in the file memory lies that a library points to. Nil for memory of the library's own.
+    func offset(of pointer: UnsafeRawPointer) -> Int? {
+        let distance = unsafe Int(bitPattern: pointer) &- Int(bitPattern: base)
+        return distance >= 0 && distance < size ? distance : nil
+    }
+}

@@ -1,0 +1,142 @@
+/// All names of one module: its functions, and its lines where there are any.
+final class ModuleSymbols {
+    /// What is known of an address.
+    struct Answer: Hashable {
+        var symbol: SymbolIndex.Match?
+        /// The innermost first, the function itself last. Empty without lines.
+        var calls: [NamedCall] = []
+        /// The function itself.
+        var function: NamedCall?
+        /// Why lines are missing that another budget may give.
+        var isWithoutLines: SymbolProblem?
+    }
+
+    private let index: SymbolIndex?
+    private let module: ELFFile?
+    private let symbolFile: ELFFile?
+    private var debug: DebugInformation?
+    private var isDebugRead = false
+    private var answers: [UInt64: Answer] = [:]
+    /// Why something is missing, for as long as this is kept.
+    private(set) var problems: [SymbolProblem]
+
+    private static let answerLimit = 4096
+    /// About what an answer with its strings takes up.
+    private static let answerCost = 400
+
+    init(_ sought: SoughtModule, _ search: SymbolSearch, _ allowance: Allowance) throws(SymbolProblem) {
+        var problems: [SymbolProblem] = []
+        module = try search.module(sought, allowance, &problems)
+        let own = try module.flatMap { module throws(SymbolProblem) in try SymbolIndex(module, allowance) }
+        if let module, module.hasDebugInformation {
+            symbolFile = nil
+        } else {
+            symbolFile = try search.symbolFile(for: sought, module, allowance, &problems)
+        }
+        let separate =
+            own?.isFull == true
+            ? nil : try symbolFile.flatMap { file throws(SymbolProblem) in try SymbolIndex(file, allowance) }
+        index = separate ?? own
+        self.problems = problems
+        if module == nil, symbolFile == nil, problems.isEmpty {
+            self.problems.append(SymbolProblem(.missingFile, path: sought.path))
+        } else if (symbolFile ?? module)?.hasDebugInformation != true, module != nil || symbolFile != nil {
+            self.problems.append(SymbolProblem(.noLines, path: sought.path))
+        }
+        release()
+    }
+
+    /// A module whose image is given: the kernel's own.
+    init?(image: FileImage, _ allowance: Allowance) {
+        guard let file = try? ELFFile(image, allowance), let index = try? SymbolIndex(file, allowance) else {
+            return nil
+        }
+        self.index = index
+        (module, symbolFile, problems, isDebugRead) = (file, nil, [], true)
+    }
+
+    /// Whether it is worth keeping: a file may still come.
+    var isEmpty: Bool { index == nil && module == nil && symbolFile == nil }
+
+    var byteCount: Int {
+        let images = [module, symbolFile].reduce(0) { $0 + ($1?.image.byteCount ?? 0) }
+        return images + (index?.byteCount ?? 0) + (debug?.byteCount ?? 0) + answers.count * Self.answerCost
+    }
+
+    /// Closes the files.
+    func release() {
+        module?.image.release()
+        symbolFile?.image.release()
+    }
+
+    /// - Parameter address: in the file's terms.
+    /// - Returns: what is known; with what the budget or a damaged file left out added to `problems`.
+    func answer(_ address: UInt64, _ allowance: Allowance, _ problems: inout [SymbolProblem]) -> Answer {
+        if let known = answers[address], known.isWithoutLines == nil || !allowance.inflates {
+            if let problem = known.isWithoutLines { problems.append(problem) }
+            return known
+        }
+        var answer = Answer()
+        do throws(SymbolProblem) {
+            answer.symbol = try index?.match(address, allowance)
+            answer.function = answer.symbol.map { NamedCall(DebugCall(name: $0.name, location: nil)) }
+            do throws(SymbolProblem) {
+                try addCalls(&answer, at: address, allowance)
+            } catch {
+                guard error.code == .compressed else { throw error }
+                answer.isWithoutLines = error
+                problems.append(error)
+            }
+            if answers.count >= Self.answerLimit { answers.removeAll() }
+            answers[address] = answer
+        } catch {
+            problems.append(SymbolProblem(error.code, path: error.path ?? module?.image.path, detail: error.detail))
+        }
+        return answer
+    }
+
+    private func addCalls(_ answer: inout Answer, at address: UInt64, _ allowance: Allowance) throws(SymbolProblem) {
+        guard let calls = try debugInformation(allowance)?.calls(at: address, allowance), let last = calls.last else {
+            return
+        }
+        answer.calls = calls.dropLast().map(NamedCall.init)
+        // The symbol table's name is the one that other tools show, and that stripped builds show too.
+        var function = answer.function ?? NamedCall(last)
+        function.location = last.location
+        answer.function = function
+    }
+
+    private func debugInformation(_ allowance: Allowance) throws(SymbolProblem) -> DebugInformation? {
+        guard !isDebugRead, let file = symbolFile ?? module else { return debug }
+        do throws(SymbolProblem) {
+            debug = try DebugInformation(file, allowance)
+        } catch {
+            // With another budget it may come out better; a damaged file stays so.
+            isDebugRead = !error.isOfBudget
+            if isDebugRead { problems.append(error) }
+            throw error
+        }
+        isDebugRead = true
+        return debug
+    }
+}
+
+/// A call with its name for people.
+struct NamedCall: Hashable {
+    /// As linkers know it.
+    var symbol: String?
+    var function: String?
+    var swiftModule: String?
+    var language: SymbolicatedFrame.Language?
+    var location: SourcePosition?
+
+    init(_ call: DebugCall) {
+        location = call.location
+        guard let name = call.name else { return }
+        symbol = name
+        language = Demangler.language(of: name)
+        let demangled = Demangler.demangle(name)
+        function = demangled
+        swiftModule = language == .swift ? Demangler.swiftModule(ofDemangled: demangled) : nil
+    }
+}

@@ -1,0 +1,111 @@
+import Glibc
+
+/// Debuginfod servers, asked through elfutils' own client, libdebuginfod. It is loaded at the first question, so whoever never asks has
+/// neither it nor its network library in the process.
+///
+/// Never asked unless given to a ``SymbolSearch``: meant for tools. The client keeps what it was given in a cache of its own
+/// (`$DEBUGINFOD_CACHE_PATH`, or `~/.cache/debuginfod_client`).
+public struct DebugInfoServer: Sendable {
+    /// The longest that one question may take.
+    public var patience: Duration
+
+    /// - Parameter patience: 20 seconds unless given.
+    /// - Returns: nil if `$DEBUGINFOD_URLS` names no server. Reads the environment, as the client itself does at each question.
+    public init?(patience: Duration = .seconds(20)) {
+        guard let urls = unsafe getenv("DEBUGINFOD_URLS"), unsafe urls.pointee != 0 else { return nil }
+        self.patience = patience
+    }
+
+    /// - Returns: the path of a file that the server gave for this build; whether it is one has still to be checked.
+    func symbolFile(buildID: String, within time: Duration) throws(SymbolProblem) -> String {
+        guard let client = unsafe Client.shared else {
+            throw SymbolProblem(.download, detail: "libdebuginfod.so.1 is not installed")
+        }
+        let deadline = ContinuousClock.now + min(time, patience)
+        do throws(SymbolProblem) {
+            return unsafe try client.find(client.findDebugInformation, buildID, deadline)
+        } catch {
+            // A module that was not stripped has no symbol file besides itself.
+            guard unsafe error.detail == Client.notFound else { throw error }
+            return unsafe try client.find(client.findExecutable, buildID, deadline)
+        }
+    }
+}
+
+/// The functions of libdebuginfod.so.1 that are used: debuginfod_find_debuginfo(3).
+@unsafe private struct Client {
+    typealias Handle = OpaquePointer
+    typealias Find =
+        @convention(c) (
+            Handle, UnsafePointer<UInt8>?, CInt, UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
+        ) -> CInt
+    typealias Progress = @convention(c) (Handle, CLong, CLong) -> CInt
+
+    let begin: @convention(c) () -> Handle?
+    let end: @convention(c) (Handle?) -> Void
+    let setProgress: @convention(c) (Handle, Progress) -> Void
+    let setUserData: @convention(c) (Handle, UnsafeMutableRawPointer?) -> Void
+    let userData: @convention(c) (Handle) -> UnsafeMutableRawPointer?
+    let findDebugInformation: Find
+    let findExecutable: Find
+
+    static let notFound = "it has none"
+    /// Loaded once and for good. Nil where it is not installed.
+    static let shared: Client? = unsafe Client()
+
+    private init?() {
+        guard let library = unsafe dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL),
+            let begin = unsafe dlsym(library, "debuginfod_begin"), let end = unsafe dlsym(library, "debuginfod_end"),
+            let progress = unsafe dlsym(library, "debuginfod_set_progressfn"),
+            let data = unsafe dlsym(library, "debuginfod_set_user_data"),
+            let getData = unsafe dlsym(library, "debuginfod_get_user_data"),
+            let debug = unsafe dlsym(library, "debuginfod_find_debuginfo"),
+            let executable = unsafe dlsym(library, "debuginfod_find_executable")
+        else { return nil }
+        unsafe self.begin = unsafe unsafeBitCast(begin, to: (@convention(c) () -> Handle?).self)
+        unsafe self.end = unsafe unsafeBitCast(end, to: (@convention(c) (Handle?) -> Void).self)
+        unsafe setProgress = unsafe unsafeBitCast(progress, to: (@convention(c) (Handle, Progress) -> Void).self)
+        unsafe setUserData = unsafe unsafeBitCast(
+            data,
+            to: (@convention(c) (Handle, UnsafeMutableRawPointer?) -> Void).self
+        )
+        unsafe userData = unsafe unsafeBitCast(
+            getData,
+            to: (@convention(c) (Handle) -> UnsafeMutableRawPointer?).self
+        )
+        unsafe findDebugInformation = unsafe unsafeBitCast(debug, to: Find.self)
+        unsafe findExecutable = unsafe unsafeBitCast(executable, to: Find.self)
+    }
+
+    func find(_ find: Find, _ buildID: String, _ deadline: ContinuousClock.Instant) throws(SymbolProblem) -> String {
+        guard let handle = unsafe begin() else { throw SymbolProblem(.download, detail: "its client has no memory") }
+        defer { unsafe end(handle) }
+        var limit = deadline
+        var path: UnsafeMutablePointer<CChar>?
+        // The client calls back about once a second at least, and gives up at anything but zero.
+        let result = unsafe withUnsafeMutablePointer(to: &limit) { limit in
+            unsafe setUserData(handle, limit)
+            unsafe setProgress(handle) { handle, _, _ in
+                guard let client = unsafe Client.shared, let limit = unsafe client.userData(handle) else { return 1 }
+                return unsafe ContinuousClock.now > limit.load(as: ContinuousClock.Instant.self) ? 1 : 0
+            }
+            // A length of zero: the id is given in hexadecimal.
+            return unsafe buildID.withCString { text in
+                unsafe text.withMemoryRebound(to: UInt8.self, capacity: buildID.utf8.count + 1) {
+                    unsafe find(handle, $0, 0, &path)
+                }
+            }
+        }
+        if result >= 0 { close(result) }
+        defer { unsafe free(path) }
+        guard result >= 0, let path = unsafe path else {
+            throw SymbolProblem(.download, detail: unsafe Self.reason(-result, deadline))
+        }
+        return unsafe String(cString: path)
+    }
+
+    private static func reason(_ number: CInt, _ deadline: ContinuousClock.Instant) -> String {
+        if ContinuousClock.now >= deadline { return "no answer in time" }
+        return unsafe number == ENOENT ? notFound : String(cString: strerror(number))
+    }
+}

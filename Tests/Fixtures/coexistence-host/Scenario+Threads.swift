@@ -1,0 +1,174 @@
+import CCoexistence
+import Glibc
+import StackCapture
+import Synchronization
+
+extension Scenario {
+    /// Threads that are not on their own stack.
+    static let stacks: [Scenario] = [
+        Scenario("alternate-stack-running") { trial in
+            let capturer = try StackCapturer.patient()
+            trial.captures(Subject(COEXIST_SPIN_ON_ALTERNATE_STACK), capturer, method: .signal)
+        },
+        Scenario("alternate-stack-blocked") { trial in
+            let capturer = try StackCapturer.patient()
+            trial.captures(Subject(COEXIST_WAIT_ON_ALTERNATE_STACK), capturer, method: .quiet)
+        },
+        Scenario("alternate-stack-nested") { trial in
+            let capturer = try StackCapturer.patient()
+            trial.captures(Subject(COEXIST_SPIN_NESTED), capturer, method: .signal)
+        },
+        Scenario("alternate-stack-deep") { trial in
+            let capturer = try StackCapturer.patient()
+            let subject = Subject(COEXIST_SPIN_DEEP_BELOW_ALTERNATE)
+            for _ in 0..<30 {
+                guard case .success(let stack) = trial.capture(subject, capturer) else { continue }
+                trial.expect(stack.truncation == .copyLimit, "\(stack.truncation.map { "\($0)" } ?? "none")")
+                trial.expect(stack.frames.count > 3, "\(stack.frames.count) frames")
+            }
+        },
+        Scenario("coroutine-running") { trial in
+            let capturer = try StackCapturer.patient()
+            trial.captures(Subject(COEXIST_SPIN_ON_COROUTINE), capturer, method: .signal, isComplete: nil)
+        },
+        Scenario("coroutine-blocked") { trial in
+            let capturer = try StackCapturer.patient()
+            trial.captures(Subject(COEXIST_WAIT_ON_COROUTINE), capturer, method: .quiet, isComplete: nil)
+        },
+        Scenario("coroutines-switching") { trial in
+            let capturer = try StackCapturer.patient()
+            trial.captures(Subject(COEXIST_SWITCH_COROUTINES), capturer, times: 300, isComplete: nil)
+        },
+    ]
+
+    /// The kernel's waits that are unlike others.
+    static let waits: [Scenario] = [
+        Scenario("vfork") { trial in
+            let capturer = try StackCapturer.patient()
+            let subject = Subject(COEXIST_VFORK)
+            trial.captures(subject, capturer, times: 200, method: .quiet)
+            trial.expect(!subject.hasReturned, "vfork returned early")
+            subject.finish()
+            trial.expect(subject.hasReturned, "vfork did not return")
+        },
+        Scenario("posix-spawn") { trial in
+            let capturer = try StackCapturer.patient()
+            let subject = Subject(COEXIST_POSIX_SPAWN)
+            usleep(20_000)
+            trial.captures(subject, capturer, times: 200, method: .quiet)
+            trial.expect(!subject.hasReturned, "posix_spawn returned early")
+            subject.finish()
+            trial.expect(subject.hasReturned, "posix_spawn did not return")
+        },
+        Scenario("io-uring-wait") { trial in
+            let capturer = try StackCapturer.patient()
+            let subject = Subject(COEXIST_URING_WAIT)
+            usleep(20_000)
+            guard case .success(let stack) = trial.capture(subject, capturer),
+                stack.systemCall?.name == "io_uring_enter"
+            else { return trial.skip("no io_uring here") }
+            trial.captures(subject, capturer, times: 200, method: .quiet)
+            trial.expect(!subject.hasReturned, "io_uring_enter returned early")
+        },
+        Scenario("io-uring-poller") { trial in
+            let capturer = try StackCapturer()
+            let poller = coexist_uring_poller()
+            if poller == 0 { return trial.skip("no io_uring here") }
+            // As long as it polls it runs, with every signal blocked.
+            for _ in 0..<10 {
+                switch capturer.capture(threadID: poller, stack: 0..<0) {
+                case .success: trial.complain("a thread of the kernel has no stack of ours")
+                case .failure(let error):
+                    let allowed = Trial.noise.union([.kernelThread, .signalBlocked])
+                    trial.expect(allowed.contains(error.code), error.description)
+                }
+            }
+            trial.expect(capturer.counters.signalsSent == 0, "a signal was sent to a thread of the kernel")
+        },
+    ]
+
+    /// Threads and processes that come and go, or stop.
+    static let lives: [Scenario] = [
+        Scenario("thread-exits") { trial in
+            let capturer = try StackCapturer.patient()
+            for _ in 0..<500 {
+                let subject = Subject(COEXIST_EXIT_SOON)
+                let result = trial.capture(subject, capturer)
+                subject.finish()
+                guard case .failure(let error) = result else { continue }
+                let expected: Set<CaptureError.Code> = [.threadGone, .stackOutOfBounds, .memoryUnreadable]
+                trial.expect(expected.union(Trial.noise).contains(error.code), error.description)
+            }
+        },
+        Scenario("thread-traced") { trial in
+            let capturer = try StackCapturer.patient()
+            let subject = Subject(COEXIST_SPIN)
+            let sleeper = Subject(COEXIST_WAIT)
+            guard coexist_trace(subject.threadID) else { return trial.skip("no ptrace here") }
+            trial.captures(subject, capturer, method: .quiet)
+            trial.captures(sleeper, capturer, method: .quiet)
+        },
+        Scenario("process-stopped") { trial in
+            let capturer = try StackCapturer.patient()
+            let subject = Subject(COEXIST_SPIN)
+            let stopper = coexist_stop_now_and_then()
+            trial.captures(subject, capturer, times: 200)
+            coexist_end_child(stopper)
+            kill(getpid(), SIGCONT)
+        },
+        Scenario("fork-child") { trial in
+            let capturer = try StackCapturer.patient()
+            let subject = Subject(COEXIST_SPIN)
+            trial.captures(subject, capturer, method: .signal)
+            Forks.capturer.withLock { $0 = capturer }
+            for _ in 0..<20 {
+                let status = unsafe coexist_in_child({ _ in Forks.checkChild() }, nil)
+                trial.expect(status == 0, "in the child: status \(status)")
+            }
+            trial.captures(subject, capturer, method: .signal)
+        },
+        Scenario("fork-in-mid-capture") { trial in
+            let capturer = try StackCapturer.patient()
+            let subject = Subject(COEXIST_SPIN)
+            let (number, stack) = (subject.threadID, subject.stack)
+            Forks.capturer.withLock { $0 = capturer }
+            Background.forever { _ = capturer.capture(threadID: number, stack: stack) }
+            for _ in 0..<50 {
+                let status = unsafe coexist_in_child({ _ in Forks.checkChild() }, nil)
+                trial.expect(status == 0, "in the child: status \(status)")
+            }
+        },
+        Scenario("late-signals") { trial in
+            // They take turns on one processor: many a handler comes when its request is withdrawn, or the capturer another one.
+            let subjects = (0..<3).map { _ in Subject(COEXIST_SPIN_PINNED) }
+            var late: UInt64 = 0
+            for round in 0..<400 {
+                let capturer = try StackCapturer(deadline: .microseconds(1000 + round % 10 * 500))
+                trial.captures(subjects[round % 3], capturer, times: 1, method: .signal, atLeast: 0)
+                capturer.invalidate()
+                late = capturer.counters.lateSignals
+            }
+            trial.note("\(late) signals were late")
+            trial.expect(coexist_handler_is_default(SIGPROF), "the default was not put back")
+            trial.captures(subjects[0], try StackCapturer(deadline: .seconds(5)))
+        },
+    ]
+}
+
+/// What a fork's child finds of its parent's capturer.
+enum Forks {
+    static let capturer = Mutex<StackCapturer?>(nil)
+
+    /// In the child. 0 if all is well.
+    static func checkChild() -> Int32 {
+        let subject = Subject(COEXIST_SPIN)
+        let inherited = capturer.withLock { $0 }
+        guard case .failure(let error) = inherited?.capture(threadID: subject.threadID, stack: subject.stack),
+            error.code == .forked
+        else { return 1 }
+        inherited?.invalidate()
+        guard let own = try? StackCapturer(deadline: .seconds(5)) else { return 2 }
+        guard case .success(let stack) = own.capture(threadID: subject.threadID, stack: subject.stack) else { return 3 }
+        return stack.isComplete && stack.method == .signal ? 0 : 4
+    }
+}

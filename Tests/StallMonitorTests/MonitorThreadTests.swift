@@ -1,0 +1,29 @@
+import Foundation
+import RunLoopKit
+import Synchronization
+import Testing
+
+@testable import StallMonitor
+
+@Suite("The monitor's own threads", .timeLimit(.minutes(1)))
+struct MonitorThreadTests {
+    /// A handler of the host's that ran on the watchdog would keep it from its work, and might wait for what it has stalled.
+    @Test("take no signals of the host's, but those a thread brings upon itself")
+    func signals() throws {
+        let mask = Mutex<UInt64?>(nil)
+        let thread = try MonitorThread(name: "masked") {
+            mask.withLock { $0 = Self.blockedSignals() }
+        }
+        #expect(thread.join(by: MonotonicInstant.now.advanced(by: .seconds(30))))
+        let blocked = try #require(mask.withLock { $0 })
+        let isBlocked = { (signal: Int32) in blocked >> UInt64(signal - 1) & 1 != 0 }
+        #expect([SIGPROF, SIGALRM, SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGUSR1, SIGUSR2, 34, 64].allSatisfy(isBlocked))
+        #expect(![SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP].contains(where: isBlocked))
+    }
+
+    private static func blockedSignals() -> UInt64? {
+        let status = try? String(contentsOfFile: "/proc/thread-self/status", encoding: .utf8)
+        let line = status?.split(separator: "\n").first { $0.hasPrefix("SigBlk:") }
+        return line.flatMap { UInt64($0.dropFirst(7).trimmingPrefix("\t"), radix: 16) }
+    }
+}

@@ -1,0 +1,183 @@
+import Foundation
+import StallReports
+import Symbolication
+import Testing
+
+@testable import StallMonitor
+
+/// Reports of a stripped program, named later from its symbol file.
+@Suite("Names for a report that was written without", .timeLimit(.minutes(2)))
+struct ReportNamingTests {
+    private let program: StrippedProgram
+    private let naming: ReportNaming
+
+    init() throws {
+        program = try StrippedProgram()
+        naming = ReportNaming(
+            symbolicator: Symbolicator(search: .init(directories: [program.folder.path], systemDirectories: []))
+        )
+    }
+
+    /// `read` called by `outer`, with two calls inlined where the call stands; the culprit is `outer` or nobody.
+    private func report(hasCulprit: Bool = true, state: StallState = .recovered) -> StallReport {
+        let frames = [
+            StallReport.Frame(address: 0x9000, module: 1, offset: 0x10, function: "read", symbol: "read", line: 3),
+            StallReport.Frame(
+                address: Address(0x5000_0000 + program.place),
+                module: 0,
+                offset: Address(program.place + 1),
+                own: true,
+                foundBy: .unwindTable
+            ),
+            StallReport.Frame(address: 0x7777),
+        ]
+        return StallReport(
+            kind: .blocked,
+            state: state,
+            startedAt: .now(),
+            detectedAt: .now(),
+            endedAt: .now(),
+            durationNs: 1,
+            rule: .init(name: .blocked, tickNs: 1, ticks: 1),
+            host: .current(),
+            process: .current(),
+            watched: .init(label: "main"),
+            thread: .init(id: 1),
+            stacks: [.init(thread: .init(id: 1), capturedAt: .now(), method: .quiet, frames: frames)],
+            culprit: hasCulprit ? .init(stack: 0, frame: 1) : nil,
+            modules: [
+                .init(path: "/srv/no such/program", buildID: program.buildID, loadBase: 0x5000_0000),
+                .init(path: "/srv/no such/libc.so.6", buildID: "0123456789abcdef", loadBase: 0),
+            ],
+            fingerprint: .make(kind: .blocked, frames: frames, modules: [])
+        )
+    }
+
+    @Test("has functions, lines, inlined calls of their own, and the culprit at its new place")
+    func named() throws {
+        let old = report()
+        let new = naming.findings(for: old).amendment.applied(to: old)
+        let frames = new.stacks[0].frames
+        #expect(frames.map(\.function) == ["read", "innermost", "middle", "outer", nil])
+        #expect(frames.map(\.line) == [3, 2, 5, 8, nil])
+        #expect(frames.map(\.kind) == [nil, .inlined, .inlined, nil, nil])
+        #expect(Set(frames[1...3].map(\.address)).count == 1 && Set(frames[1...3].map(\.offset)).count == 1)
+        #expect(frames[3].own && frames[3].functionOffset != nil)
+        let culprit = try #require(new.culprit)
+        #expect(culprit.frame == 3 && culprit.function == "outer" && culprit.line == 8)
+        #expect(new.fingerprint == old.fingerprint)
+    }
+
+    @Test("has a culprit if it had none for want of names")
+    func culprit() {
+        let old = report(hasCulprit: false)
+        #expect(naming.findings(for: old).amendment.applied(to: old).culprit?.function == "outer")
+    }
+
+    @Test("is the same after a second time")
+    func twice() {
+        let once = naming.findings(for: report()).amendment.applied(to: report())
+        #expect(naming.findings(for: once).amendment.applied(to: once).stacks == once.stacks)
+    }
+
+    @Test("says why the rest has none, once a module")
+    func problems() {
+        let problems = naming.findings(for: report()).problems
+        #expect(problems.isEmpty, "libc's frame lacked nothing")
+        var lacking = report()
+        lacking.stacks[0].frames[0].line = nil
+        lacking.stacks.append(lacking.stacks[0])
+        #expect(naming.findings(for: lacking).problems.map(\.code) == [.missingFile])
+    }
+
+    @Test("keeps on disk what this version does not know, and is written once")
+    func written() throws {
+        let folder = TemporaryDirectory()
+        let directory = ReportDirectory(path: folder.path)
+        let report = report()
+        try directory.write(report)
+        let file = folder.path + "/\(ReportFileName(.stall, report.id))"
+        let text = try String(contentsOfFile: file, encoding: .utf8)
+            .replacing(
+                "\"symbol\":\"read\"",
+                with: "\"novel\":[1.5,{\"big\":18446744073709551615}],\"symbol\":\"read\""
+            )
+            .replacing("\"kind\":\"blocked\"", with: "\"future\":null,\"kind\":\"blocked\"")
+        try text.write(toFile: file, atomically: false, encoding: .utf8)
+        #expect(try directory.amend(report.id) { naming.findings(for: $0).amendment } == .written)
+        let written = try String(contentsOfFile: file, encoding: .utf8)
+        #expect(written.contains("\"novel\":[1.5,{\"big\":18446744073709551615}]"))
+        #expect(written.contains("\"future\":null"))
+        #expect(try ReportReader(path: folder.path).report(report.id).stacks[0].frames.count == 5)
+        #expect(try directory.amend(report.id) { naming.findings(for: $0).amendment } == .unchanged)
+        #expect(try String(contentsOfFile: file, encoding: .utf8) == written)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).count == 1)
+    }
+
+    @Test("is left alone while the stall lasts, and when somebody else writes it meanwhile")
+    func untouched() throws {
+        let folder = TemporaryDirectory()
+        let directory = ReportDirectory(path: folder.path)
+        let ongoing = report(state: .ongoing)
+        try directory.write(ongoing)
+        #expect(try directory.amend(ongoing.id) { naming.findings(for: $0).amendment } == .ongoing)
+        #expect(try ReportReader(path: folder.path).report(ongoing.id) == ongoing)
+        var report = report()
+        try directory.write(report)
+        report.suppressed = 7
+        let outcome = try directory.amend(report.id) { old in
+            _ = try? directory.write(report)
+            return naming.findings(for: old).amendment
+        }
+        #expect(outcome == .overtaken)
+        #expect(try ReportReader(path: folder.path).report(report.id) == report)
+    }
+}
+
+/// A program without symbols, its symbol file `program.debug`, and a place in it with two inlined calls.
+private struct StrippedProgram {
+    let folder = TemporaryDirectory()
+    let buildID: String
+    let place: UInt64
+
+    init() throws {
+        let source = """
+            static inline __attribute__((always_inline)) int innermost(volatile int *x) {
+                return *x * 3;
+            }
+            static inline __attribute__((always_inline)) int middle(volatile int *x) {
+                return innermost(x) + 1;
+            }
+            __attribute__((noinline)) int outer(volatile int *x) {
+                return middle(x) + 2;
+            }
+            int main(void) { volatile int x = 1; return outer(&x); }
+            """
+        try source.write(toFile: folder.path + "/program.c", atomically: true, encoding: .utf8)
+        let script = """
+            gcc -g -O2 -Wl,--build-id=0x0123456789abcdef0123 -o whole program.c && nm whole | grep ' outer$' | cut -d' ' -f1 \
+            && objcopy --only-keep-debug whole program.debug && rm whole program.c
+            """
+        let shell = Process()
+        shell.executableURL = URL(filePath: "/bin/sh")
+        shell.arguments = ["-c", script]
+        shell.currentDirectoryURL = URL(filePath: folder.path)
+        let output = folder.path + "/output"
+        _ = FileManager.default.createFile(atPath: output, contents: nil)
+        shell.standardOutput = try FileHandle(forWritingTo: URL(filePath: output))
+        try shell.run()
+        shell.waitUntilExit()
+        let text = try String(contentsOfFile: output, encoding: .utf8).trimmingCharacters(in: .whitespacesAndNewlines)
+        let start = try #require(UInt64(text, radix: 16))
+        buildID = "0123456789abcdef0123"
+        let id = buildID
+        let symbolicator = Symbolicator(search: .init(directories: [folder.path], systemDirectories: []))
+        let offsets = (0..<64).map { start + $0 }
+        let result = symbolicator.resolve(
+            offsets.map { ModulePlace(module: 0, offset: UInt($0), isReturnAddress: false) },
+            in: [LoadedModule(path: "/nowhere/program", buildID: id, loadBase: 0)],
+            budget: .tool
+        )
+        place = UInt64(try #require(result.frames.first { $0.inlined.count == 2 }).moduleOffset)
+    }
+}

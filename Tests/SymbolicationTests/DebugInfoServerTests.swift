@@ -1,0 +1,111 @@
+import Foundation
+import Testing
+
+@testable import Symbolication
+
+/// Against Debian's debuginfod on the loopback interface. The benchmark program asks, because the client goes by its environment.
+@Suite("A debuginfod server", .timeLimit(.minutes(3)))
+struct DebugInfoServerTests {
+    @Test("Gives functions, lines and inlined calls for a stripped program, by its build id")
+    func found() throws {
+        let workshop = try Workshop()
+        try workshop.makeProgram()
+        let place = try workshop.innermostPlace(of: "program")
+        let id = try #require(try workshop.buildID(of: "program"))
+        try workshop.run("mkdir", ["served"])
+        try workshop.run("objcopy", ["--only-keep-debug", "program", "served/program.debug"])
+        try workshop.run("strip", ["program"])
+        let server = try DebuginfodProcess(serving: "served", in: workshop)
+        let request = "\(workshop.path("program")),\(id),\(String(place, radix: 16))"
+        let output = try ask([request], server.url, workshop)
+        #expect(output.contains("inlined\tinnermost"))
+        #expect(output.contains("program.c:2"))
+        #expect(try ask([request], nil, workshop).contains("no symbol file was found"))
+    }
+
+    @Test(
+        "That has nothing, does not exist or does not answer is a reason, in time",
+        arguments: ["none", "closed", "silent"]
+    )
+    func missing(kind: String) throws {
+        let workshop = try Workshop()
+        try workshop.makeProgram()
+        let id = try #require(try workshop.buildID(of: "program"))
+        try workshop.run("strip", ["program"])
+        try workshop.run("mkdir", ["served"])
+        let server = kind == "none" ? try DebuginfodProcess(serving: "served", in: workshop) : nil
+        let silent = kind == "silent" ? try SilentServer() : nil
+        let url = server?.url ?? silent?.url ?? "http://127.0.0.1:9"
+        let output = try ask(["\(workshop.path("program")),\(id),1139"], url, workshop, patience: "2")
+        #expect(output.contains("could not be had from the debuginfod server"))
+        if kind == "silent" { #expect(output.contains("no answer in time")) }
+        _ = silent
+    }
+
+    private func ask(_ requests: [String], _ url: String?, _ workshop: Workshop, patience: String = "20") throws
+        -> String
+    {
+        let program = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+            .appending(path: "SymbolBenchmark").path
+        var environment = ["DEBUGINFOD_CACHE_PATH": workshop.path("cache"), "PATIENCE": patience]
+        environment["DEBUGINFOD_URLS"] = url ?? ""
+        return try workshop.run(program, requests, environment: environment)
+    }
+}
+
+/// debuginfod(8) over one folder, ended with the test.
+private final class DebuginfodProcess {
+    let url: String
+    private let process = Process()
+
+    init(serving folder: String, in workshop: Workshop) throws {
+        let port = Int.random(in: 20_000..<30_000)
+        url = "http://127.0.0.1:\(port)"
+        process.executableURL = URL(filePath: "/usr/bin/debuginfod")
+        process.arguments = [
+            "-F", "-p", "\(port)", "-d", workshop.path("index.sqlite"), "-t", "1", workshop.path(folder),
+        ]
+        process.standardOutput = FileHandle.nullDevice
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        // It serves as soon as its counters say that a scan is done.
+        let isScanned = "thread_work_total{role=\"scan\"}"
+        for _ in 0..<300 {
+            let metrics = (try? workshop.run("curl", ["-s", url + "/metrics"])) ?? ""
+            if metrics.contains(isScanned), !metrics.contains("thread_work_pending{role=\"scan\"} 1") { break }
+            usleep(100_000)
+        }
+        try #require(process.isRunning)
+    }
+
+    deinit {
+        // Not SIGTERM: the test's thread blocks most signals, and a child inherits that.
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+    }
+}
+
+/// Takes connections and says nothing.
+private final class SilentServer {
+    let url: String
+    private let descriptor: Int32
+
+    init() throws {
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let descriptor = self.descriptor
+        let result = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                unsafe bind(descriptor, address, length) | listen(descriptor, 8)
+                    | getsockname(descriptor, address, &length)
+            }
+        }
+        url = "http://127.0.0.1:\(UInt16(bigEndian: address.sin_port))"
+        try #require(result == 0)
+    }
+
+    deinit { close(descriptor) }
+}

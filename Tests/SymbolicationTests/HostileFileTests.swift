@@ -1,0 +1,125 @@
+import Foundation
+import Testing
+
+@testable import Symbolication
+
+/// Whatever lies where a symbol file is looked for: a reason, and neither a crash nor a wait.
+@Suite("Hostile symbol files", .timeLimit(.minutes(4)))
+struct HostileFileTests {
+    private func problems(_ workshop: Workshop, _ id: String) throws -> [SymbolProblem.Code] {
+        let search = SymbolSearch(directories: [workshop.path("file")], systemDirectories: [])
+        let result = try workshop.resolve("file", [0x1139], buildID: id, path: "/nowhere/program", search: search)
+        #expect(result.frames[0].symbol == nil && result.frames[0].location == nil)
+        return result.problems.map(\.code)
+    }
+
+    private static let id = String(repeating: "ab", count: 20)
+
+    @Test("A pipe, a directory, a device, nothing")
+    func noFile() throws {
+        let workshop = try Workshop()
+        #expect(try problems(workshop, Self.id) == [.missingFile])
+        try workshop.run("mkfifo", ["file"])
+        #expect(try problems(workshop, Self.id) == [.missingFile], "it is passed over like a directory")
+        #expect(throws: SymbolProblem(.notAFile, path: workshop.path("file"))) {
+            try FileImage(path: workshop.path("file"))
+        }
+        #expect(throws: SymbolProblem(.notAFile, path: "/dev/zero")) { try FileImage(path: "/dev/zero") }
+        #expect(throws: SymbolProblem(.notAFile, path: "/tmp")) { try FileImage(path: "/tmp") }
+    }
+
+    @Test("Empty, text, and sparse as a thousand gigabytes")
+    func notELF() throws {
+        let workshop = try Workshop()
+        for content in ["", "#!/bin/sh\n", "\u{7f}ELF"] {
+            try workshop.write(content, to: "file")
+            #expect(try problems(workshop, Self.id) == [.notELF])
+        }
+        try workshop.run("truncate", ["-s", "1T", "file"])
+        #expect(try problems(workshop, Self.id) == [.notELF])
+        try workshop.run("truncate", ["-s", "8G", "file"])
+        #expect(try problems(workshop, Self.id) == [.notELF])
+    }
+
+    @Test("Cut off anywhere")
+    func truncated() throws {
+        let workshop = try Workshop()
+        try workshop.makeProgram()
+        let whole = try Data(contentsOf: URL(filePath: workshop.path("program")))
+        let places = (0..<64).map { UInt(0x1000 + $0 * 16) }
+        let id = try workshop.buildID(of: "program")
+        for count in stride(from: 0, to: whole.count, by: whole.count / 60) {
+            try whole.prefix(count).write(to: URL(filePath: workshop.path("cut")))
+            let result = try workshop.resolve("cut", places, buildID: id)
+            #expect(result.frames.count == places.count)
+            #expect(!result.problems.isEmpty)
+        }
+    }
+
+    @Test("Cut off or gone while it is read")
+    func changedMeanwhile() throws {
+        let workshop = try Workshop()
+        try workshop.makeProgram()
+        let image = try FileImage(path: workshop.path("program"))
+        let allowance = Allowance(.tool)
+        try image.load(0..<100, allowance)
+        try workshop.run("truncate", ["-s", "4096", "program"])
+        #expect(throws: SymbolProblem(.changed, path: image.path)) { try image.load(8192..<8200, allowance) }
+        image.release()
+        #expect(throws: SymbolProblem(.changed, path: image.path)) { try image.load(8192..<8200, allowance) }
+        try workshop.run("rm", ["program"])
+        #expect(throws: SymbolProblem(.missingFile, path: image.path)) { try image.load(8192..<8200, allowance) }
+        #expect(throws: Never.self) { try image.load(0..<100, allowance) }
+    }
+
+    /// The build id is left alone, so that the damage is met and not refused.
+    @Test("With bytes changed at random: in any place, and in the debug information", arguments: ["gcc", "clang"])
+    func mutated(compiler: String) throws {
+        let workshop = try Workshop()
+        try workshop.makeProgram(compiler: compiler)
+        let whole = try Data(contentsOf: URL(filePath: workshop.path("program")))
+        let file = try ELFFile(path: workshop.path("program"), Allowance(.tool))
+        let sections = file.sections.filter { $0.name.hasPrefix(".debug") || $0.name.hasPrefix(".symtab") }.map(\.range)
+        let functions = try workshop.functions(of: "program")
+        let places = functions.flatMap { Array(stride(from: $0.start, to: $0.start + $0.size, by: 5)) }
+        let budget = SymbolicationBudget(time: .seconds(20), memory: 1 << 28, inflates: true)
+        var random = Seeded(seed: 0x5eed)
+        for round in 0..<(Int(ProcessInfo.processInfo.environment["FUZZ_ROUNDS"] ?? "") ?? 150) {
+            var bytes = whole
+            for _ in 0..<Int.random(in: 1...12, using: &random) {
+                let range = round % 3 == 0 ? 0..<bytes.count : sections.randomElement(using: &random) ?? 0..<bytes.count
+                guard !range.isEmpty else { continue }
+                bytes[Int.random(in: range, using: &random)] = .random(in: 0...255, using: &random)
+            }
+            try bytes.write(to: URL(filePath: workshop.path("mutant")))
+            let result = try workshop.resolve("mutant", places, buildID: file.buildID, budget: budget)
+            #expect(result.frames.count == places.count)
+        }
+    }
+
+    @Test("A build id out of a report leads to no other file")
+    func hostileBuildID() throws {
+        let workshop = try Workshop()
+        try workshop.makeProgram()
+        for id in ["../../../../etc/passwd", "zz", "", String(repeating: "a", count: 5000)] {
+            let search = SymbolSearch(directories: ["/"], systemDirectories: ["/"])
+            let result = try workshop.resolve("program", [0x1139], buildID: id, search: search)
+            #expect(result.frames[0].symbol == nil)
+            #expect(result.problems.map(\.code).first == .otherBuild)
+        }
+    }
+}
+
+/// The same numbers in each run: xorshift64*.
+private struct Seeded: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state ^= state >> 12
+        state ^= state << 25
+        state ^= state >> 27
+        return state &* 0x2545_F491_4F6C_DD1D
+    }
+}

@@ -1,0 +1,154 @@
+import Foundation
+import Testing
+
+@testable import Symbolication
+
+@Suite("Symbol files", .timeLimit(.minutes(2)))
+struct SymbolFileTests {
+    /// A stripped program `program`, its symbol file `program.debug`, and a place with two inlined calls.
+    private func stripped(flags: [String] = ["-g", "-O2"]) throws -> (workshop: Workshop, place: UInt, id: String) {
+        let workshop = try Workshop()
+        try workshop.makeProgram(flags: flags)
+        let place = try workshop.innermostPlace(of: "program")
+        let id = try #require(try workshop.buildID(of: "program"))
+        try workshop.run("objcopy", ["--only-keep-debug", "program", "program.debug"])
+        try workshop.run("strip", ["program"])
+        return (workshop, place, id)
+    }
+
+    private static let chain = ["innermost", "middle", "outer"]
+
+    @Test("Without one a stripped module gives module and offset, and a reason")
+    func none() throws {
+        let (workshop, place, _) = try stripped()
+        try FileManager.default.removeItem(atPath: workshop.path("program.debug"))
+        let result = try workshop.resolve("program", [place])
+        #expect(result.frames[0].symbol == nil && result.frames[0].location == nil)
+        #expect(result.frames[0].moduleIndex == 0 && result.frames[0].moduleOffset == place)
+        #expect(result.problems.map(\.code) == [.noLines])
+    }
+
+    @Test("Are found by build id below a given directory, and where a distribution keeps them")
+    func byBuildID() throws {
+        let (workshop, place, id) = try stripped()
+        let folder = workshop.path("symbols/.build-id/\(id.prefix(2))")
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        try FileManager.default.moveItem(
+            atPath: workshop.path("program.debug"),
+            toPath: "\(folder)/\(id.dropFirst(2)).debug"
+        )
+        let root = workshop.path("symbols")
+        for search in [
+            SymbolSearch(directories: [root], systemDirectories: []), SymbolSearch(systemDirectories: [root]),
+        ] {
+            let frame = try workshop.resolve("program", [place], search: search).frames[0]
+            #expect(frame.callNames == Self.chain)
+            #expect(frame.callLines == [2, 5, 8])
+        }
+    }
+
+    @Test("Are found by the module's name, or given as a file, even when the module itself is not there")
+    func byName() throws {
+        let (workshop, place, id) = try stripped()
+        try FileManager.default.removeItem(atPath: workshop.path("program"))
+        for directory in [workshop.folder, workshop.path("program.debug")] {
+            let search = SymbolSearch(directories: [directory], systemDirectories: [])
+            let result = try workshop.resolve("program", [place], buildID: id, path: "/srv/program", search: search)
+            #expect(result.frames[0].callNames == Self.chain)
+        }
+    }
+
+    @Test(
+        "Are found by .gnu_debuglink: beside the module, in .debug, and below the system's directory",
+        arguments: 0..<3
+    )
+    func byLink(place folder: Int) throws {
+        let (workshop, place, _) = try stripped()
+        try workshop.run("objcopy", ["--add-gnu-debuglink=program.debug", "program"])
+        let target = ["", ".debug/", "system" + workshop.folder + "/"][folder]
+        try FileManager.default.createDirectory(atPath: workshop.path(target), withIntermediateDirectories: true)
+        try workshop.run("mv", ["program.debug", target + "moved"])
+        try workshop.run("mv", [target + "moved", target + "program.debug"])
+        let search = SymbolSearch(systemDirectories: [workshop.path("system")])
+        #expect(try workshop.resolve("program", [place], search: search).frames[0].callNames == Self.chain)
+    }
+
+    @Test("That .gnu_debuglink names are refused with another checksum")
+    func checksum() throws {
+        let (workshop, place, _) = try stripped()
+        try workshop.run("objcopy", ["--add-gnu-debuglink=program.debug", "program"])
+        let file = try FileHandle(forWritingTo: URL(filePath: workshop.path("program.debug")))
+        try file.seekToEnd()
+        try file.write(contentsOf: Data([1]))
+        try file.close()
+        let result = try workshop.resolve("program", [place])
+        #expect(result.frames[0].symbol == nil)
+        #expect(result.problems.map(\.code) == [.checksum, .noLines])
+    }
+
+    @Test("And modules of another build are refused, and that is said once")
+    func otherBuild() throws {
+        let (workshop, place, id) = try stripped()
+        try workshop.makeProgram("other", flags: ["-g", "-O1"])
+        try workshop.run("mv", ["other", "program.debug"])
+        try workshop.run("mv", ["program.debug", "program"])
+        let search = SymbolSearch(directories: [workshop.path("program")], systemDirectories: [])
+        let result = try workshop.resolve("program", [place, place + 1], buildID: id, search: search)
+        #expect(result.frames.allSatisfy { $0.symbol == nil && $0.location == nil })
+        #expect(result.problems == [SymbolProblem(.otherBuild, path: workshop.path("program"))])
+    }
+
+    @Test("Need a build id: without one nothing ties them to the code")
+    func noBuildID() {
+        let result = Symbolicator().resolve(
+            [ModulePlace(module: 0, offset: 1, isReturnAddress: false)],
+            in: [LoadedModule(path: "/usr/bin/env", buildID: nil, loadBase: 0)],
+            budget: .tool
+        )
+        #expect(result.problems.map(\.code) == [.noBuildID])
+    }
+
+    @Test("Over the budget leave module and offset, and a later call may have more")
+    func budget() throws {
+        let (workshop, place, id) = try stripped()
+        let search = SymbolSearch(directories: [workshop.folder], systemDirectories: [])
+        let symbolicator = Symbolicator(search: search)
+        let module = LoadedModule(path: workshop.path("program"), buildID: id, loadBase: 0)
+        let places = [ModulePlace(module: 0, offset: place, isReturnAddress: false)]
+        let poor = SymbolicationBudget(time: .seconds(60), memory: 1000, inflates: true)
+        let first = symbolicator.resolve(places, in: [module], budget: poor)
+        #expect(first.frames[0].symbol == nil && first.frames[0].moduleOffset == place)
+        #expect(first.problems.map(\.code) == [.outOfMemory])
+        let late = SymbolicationBudget(time: .zero, memory: 1 << 30, inflates: true)
+        #expect(symbolicator.resolve(places, in: [module], budget: late).problems.map(\.code) == [.outOfTime])
+        #expect(symbolicator.resolve(places, in: [module], budget: .tool).frames[0].callNames == Self.chain)
+    }
+
+    @Test("That are compressed are inflated by a tool; a server has the names at least, and says why")
+    func compressed() throws {
+        let (workshop, place, id) = try stripped(flags: ["-g", "-O2", "-gz"])
+        let search = SymbolSearch(directories: [workshop.folder], systemDirectories: [])
+        let symbolicator = Symbolicator(search: search)
+        let module = LoadedModule(path: workshop.path("program"), buildID: id, loadBase: 0)
+        let places = [ModulePlace(module: 0, offset: place, isReturnAddress: false)]
+        for _ in 0..<2 {
+            let server = symbolicator.resolve(places, in: [module], budget: .server)
+            #expect(server.frames[0].callNames == ["outer"] && server.problems.map(\.code) == [.compressed])
+        }
+        #expect(symbolicator.resolve(places, in: [module], budget: .tool).frames[0].callNames == Self.chain)
+    }
+
+    @Test("Of this process: lines of the test itself, within a server's budget")
+    func own() throws {
+        var addresses = [UInt](repeating: 0, count: 64)
+        let (count, line) = (unsafe backtrace(&addresses, 64), #line)
+        let wanted = addresses.prefix(Int(count)).map { ResolvableAddress(address: $0, isReturnAddress: true) }
+        let result = Symbolicator(cacheLimit: 1 << 30).resolve(wanted)
+        let own = result.frames.first { $0.location?.file.hasSuffix("/SymbolFileTests.swift") == true }
+        #expect(own?.location?.line == line)
+    }
+}
+
+/// execinfo.h, backtrace(3).
+@_silgen_name("backtrace")
+private func backtrace(_ addresses: UnsafeMutablePointer<UInt>, _ count: CInt) -> CInt
