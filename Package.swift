@@ -89,6 +89,7 @@ let package = Package(
                 "StallReports",
                 "StallGate",
                 "StallMonitor",
+                "StackCapture",
                 "Symbolication",
                 .product(name: "ArgumentParser", package: "swift-argument-parser", condition: command),
                 .product(name: "Hummingbird", package: "hummingbird", condition: command),
@@ -196,6 +197,11 @@ let package = Package(
             path: "Tests/Fixtures/capture-host",
             swiftSettings: swift
         ),
+        .executableTarget(
+            name: "sample-target",
+            path: "Tests/Fixtures/SampleTarget",
+            cSettings: c + [.define("_GNU_SOURCE")]
+        ),
         .target(
             name: "CCoexistence",
             path: "Tests/Fixtures/CCoexistence",
@@ -209,7 +215,10 @@ let package = Package(
         ),
         .testTarget(
             name: "StackCaptureTests",
-            dependencies: ["CStalls", "capture-host", "coexistence-host", "StackCapture", "Symbolication", "TestSupport"],
+            dependencies: [
+                "CStalls", "capture-host", "coexistence-host", "sample-target", "StackCapture", "Symbolication",
+                "TestSupport",
+            ],
             swiftSettings: swift
         ),
         .executableTarget(
@@ -244,7 +253,7 @@ let package = Package(
         ),
         .testTarget(
             name: "CommandTests",
-            dependencies: ["stall-monitor", "StallReports", "StallGate"],
+            dependencies: ["stall-monitor", "sample-target", "StallReports", "StallGate", "TestSupport"],
             swiftSettings: swift
         ),
     ]

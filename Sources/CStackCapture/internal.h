@@ -2,7 +2,9 @@
 #pragma once
 
 #include "CStackCapture.h"
+#include "CStackCaptureProcess.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 
@@ -88,6 +90,13 @@ struct stackcap_walk {
 
 // unwinder.c
 
+/// A thread asleep: /proc/PID/task, its number, and where it was seen.
+struct stackcap_sleeper {
+    int tasks;  ///< AT_FDCWD for our own process.
+    pid_t thread;
+    stackcap_look seen;
+};
+
 /// A stack that is being unwound: its copy, the memory around it, and where the walk stands. How the copy came about is its
 /// owner's business.
 typedef struct stackcap_unwinder {
@@ -95,13 +104,15 @@ typedef struct stackcap_unwinder {
     struct stackcap_reader reader;
     struct stackcap_page_cache pages;
     struct stackcap_registers registers;  ///< Where the walk starts.
-    bool registers_are_guessed;           ///< Only program counter and stack pointer are known.
+    bool registers_are_guessed;           ///< Only program counter and stack pointer are known: of a thread asleep,
+    struct stackcap_sleeper sleeper;      ///< … this one.
     struct stackcap_rows rows;
     struct stackcap_registers resumed;    ///< Where it went on behind code without an unwind table.
     bool is_resumed;
     stackcap_found return_found;  ///< How the second frame was found, if that is known better than by the walk; else 0.
     uint64_t gap_record;  ///< The frame record to go on from where the return address is unknown, or 0.
     int address_bias;  ///< To be added to the cursor's address: see stackcap_step.
+    struct stackcap_modules *_Nullable modules;  ///< Another process's. NULL: those of this one, as the loader knows them.
 
     unw_addr_space_t space;
     bool lacked_table;  ///< Since last cleared: an address had no unwind table.
@@ -122,6 +133,78 @@ typedef struct stackcap_unwinder {
 /// Allocates the buffers, populated, and makes libunwind initialise itself. \returns 0 or an error number; then finish it.
 int stackcap_unwinder_prepare(stackcap_unwinder *unwinder);
 void stackcap_unwinder_finish(stackcap_unwinder *unwinder);
+
+// look.c. `tasks` is an open /proc/PID/task, or AT_FDCWD for this process's.
+
+stackcap_outcome stackcap_look_in(int tasks, pid_t thread, stackcap_look *look);
+stackcap_outcome stackcap_count_sleeps(int tasks, pid_t thread, uint64_t *sleeps);
+
+/// Copies the stack of a thread that sleeps, by an unwinder whose reader is prepared. See stackcap_copy_blocked.
+stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pid_t thread, uint64_t low, uint64_t high,
+                                      const stackcap_look *seen);
+
+// modules.c
+
+/// Where a module lies, and its .eh_frame_hdr; 0 if it has none.
+struct stackcap_module {
+    uint64_t start, end, table;
+};
+
+/// What is mapped in another process, as /proc/PID/maps said when it was last read.
+struct stackcap_modules {
+    int directory;  ///< /proc/PID.
+    char *_Nullable text;
+    size_t length, capacity;
+    struct stackcap_mapping *_Nullable mappings;  ///< By address.
+    size_t count, mapping_capacity;
+    uint64_t read_at_ns, read_cost_ns;
+};
+
+/// Reads the maps. Allocates. \returns 0 or an error number: ESRCH for a process that has ended.
+int stackcap_modules_read(struct stackcap_modules *modules);
+void stackcap_modules_finish(struct stackcap_modules *modules);
+
+/// Reads the maps again, but never more than 5 % of the time: those of a large process take milliseconds.
+int stackcap_modules_keep_up(struct stackcap_modules *modules);
+
+/// Finds the module around the address, by the headers that stand in its memory.
+bool stackcap_modules_find(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_module *module);
+
+/// The bounds of the mapping around the address. \returns false for none.
+bool stackcap_modules_bounds(const struct stackcap_modules *modules, uint64_t address, uint64_t *low, uint64_t *high);
+
+// process.c, stop.c
+
+/// The one thread that may stop threads of the other process. The kernel ties a stopped thread to the thread that stopped it, and
+/// lets it go when that one ends: however a stop goes wrong, ending the thread sets it right.
+struct stackcap_tracer {
+    pthread_t handle;
+    bool exists;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    enum { TRACER_RESTS, TRACER_WANTED, TRACER_ANSWERED, TRACER_DISMISSED } turn;
+    bool leaves;  ///< With this answer, and lets go of what it still holds.
+    pid_t thread;
+    uint64_t deadline_ns;
+    stackcap_outcome outcome;
+};
+
+struct stackcap_process {
+    pid_t process;
+    int directory;  ///< /proc/PID: stays this process's, whoever gets its number later.
+    int tasks;      ///< /proc/PID/task.
+    int memory;     ///< /proc/PID/mem. Stays the program's that ran when it was opened: reads nothing once another one does.
+    bool read_through_file;
+    stackcap_unwinder unwinder;
+    struct stackcap_modules modules;
+    struct stackcap_tracer tracer;
+    stackcap_process_counters counters;
+};
+
+/// Stops, copies and lets go, on the tracer's thread. See stackcap_process_copy_stopped.
+stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, uint64_t deadline_ns);
+void stackcap_tracer_prepare(struct stackcap_tracer *tracer);
+void stackcap_tracer_finish(struct stackcap_tracer *tracer);
 
 // request.c
 
@@ -168,8 +251,6 @@ struct stackcap_session {
     struct stackcap_previous previous;
 
     struct stackcap_request request;
-    pid_t sleeper;         ///< Whose stack was copied last without a signal.
-    stackcap_look asleep;  ///< Where it slept.
     stackcap_unwinder unwinder;
 
     _Atomic uint64_t sent, arrived, late, chained, calls_cut_short;
@@ -194,13 +275,15 @@ bool stackcap_is_filtered(void);
 void stackcap_thread_name(pid_t thread, char name[_Nonnull 16]);
 
 /// Whether the thread that was last copied without a signal has not run since.
-bool stackcap_sleeps_on(const stackcap_session *session);
+bool stackcap_sleeps_on(const stackcap_unwinder *unwinder);
 
 // memory.c
 
 /// Chooses process_vm_readv, or /proc/self/mem where a sandbox refuses it. A sandbox may as well end a process for the call: where
 /// there is one, the call is not tried.
 int stackcap_reader_prepare(struct stackcap_reader *reader, bool through_file);
+/// The same for another process: by process_vm_readv if that may read `probe`, or else through the open /proc/PID/mem.
+void stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process, int memory, bool through_file, uint64_t probe);
 
 /// Again before each capture: after a fork, or once a sandbox has been put up, or the application has closed the file.
 int stackcap_reader_refresh(struct stackcap_reader *reader, bool is_filtered);
@@ -272,6 +355,9 @@ bool stackcap_in_module(stackcap_unwinder *unwinder, uint64_t address);
 
 /// Creates libunwind's address space and makes it initialise itself. Allocates. \returns 0 or an error number.
 int stackcap_space_prepare(stackcap_unwinder *unwinder);
+
+/// Unwinds the last copy. See stackcap_unwind.
+stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwound *unwound);
 
 /// Unwinds from the registers into the frames. \returns whether the first frame was found.
 bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder);

@@ -10,11 +10,12 @@
 
 enum { LOOKS_AT_REST = 16 };
 
-/// Reads a file of a thread of ours into `text`, ended by a zero. \returns 0 or an error number.
-static int read_file(pid_t thread, const char *name, char *text, size_t size) {
+/// Reads a file of a thread into `text`, ended by a zero. \returns 0 or an error number.
+static int read_file(int tasks, pid_t thread, const char *name, char *text, size_t size) {
     char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/%s", thread, name);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    const char *own = tasks == AT_FDCWD ? "/proc/self/task/" : "";
+    snprintf(path, sizeof path, "%s%d/%s", own, thread, name);
+    int file = openat(tasks, path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return errno;
     ssize_t count = read(file, text, size - 1);
@@ -66,13 +67,17 @@ static stackcap_outcome outcome_of(int error) {
 }
 
 stackcap_outcome stackcap_look_at(pid_t thread, stackcap_look *look) {
+    return stackcap_look_in(AT_FDCWD, thread, look);
+}
+
+stackcap_outcome stackcap_look_in(int tasks, pid_t thread, stackcap_look *look) {
     char text[256];
     memset(look, 0, sizeof *look);
-    int error = read_file(thread, "schedstat", text, sizeof text);
+    int error = read_file(tasks, thread, "schedstat", text, sizeof text);
     if (!error && take_numbers(text, look->schedule, 3) != 3)
         error = ENOTSUP;
     if (!error)
-        error = read_file(thread, "syscall", text, sizeof text);
+        error = read_file(tasks, thread, "syscall", text, sizeof text);
     if (error)
         return outcome_of(error);
     if (!parse_syscall(text, look))
@@ -91,8 +96,8 @@ struct status {
     char text[16384];
 };
 
-static int read_status(pid_t thread, struct status *status) {
-    return read_file(thread, "status", status->text, sizeof status->text);
+static int read_status(int tasks, pid_t thread, struct status *status) {
+    return read_file(tasks, thread, "status", status->text, sizeof status->text);
 }
 
 /// Finds the number behind "name:". \returns whether it is there.
@@ -116,7 +121,7 @@ bool stackcap_is_filtered(void) {
     uint64_t now = stackcap_now_ns();
     if (looked_ns == 0 || now - looked_ns > GOOD_FOR_NS) {
         struct status status;
-        filtered = read_status(stackcap_own_thread(), &status) != 0 || is_filtered(&status);
+        filtered = read_status(AT_FDCWD, stackcap_own_thread(), &status) != 0 || is_filtered(&status);
         looked_ns = now;
     }
     return filtered;
@@ -124,7 +129,7 @@ bool stackcap_is_filtered(void) {
 
 void stackcap_thread_name(pid_t thread, char name[16]) {
     char text[32];
-    if (read_file(thread, "comm", text, sizeof text) != 0)
+    if (read_file(AT_FDCWD, thread, "comm", text, sizeof text) != 0)
         text[0] = 0;
     text[strcspn(text, "\n")] = 0;
     strncpy(name, text, 15);
@@ -143,13 +148,21 @@ stackcap_outcome stackcap_read_progress(pid_t thread, stackcap_progress *progres
         return outcome_of(ESRCH);  // EINVAL: no such thread
     progress->cpu_ns = (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
     struct status status;
-    int error = read_status(thread, &status);
+    int error = read_status(AT_FDCWD, thread, &status);
     bool complete = !error && number_in(&status, "\nSigBlk:", 16, &progress->blocked) &&
                     number_in(&status, "\nvoluntary_ctxt_switches:", 10, &progress->sleeps);
     if (!complete)
         return outcome_of(error ? error : ENOTSUP);
     progress->is_filtered = is_filtered(&status);
     return (stackcap_outcome){STACKCAP_OK, 0};
+}
+
+stackcap_outcome stackcap_count_sleeps(int tasks, pid_t thread, uint64_t *sleeps) {
+    struct status status;
+    int error = read_status(tasks, thread, &status);
+    if (!error && !number_in(&status, "\nvoluntary_ctxt_switches:", 10, sleeps))
+        error = ENOTSUP;
+    return error ? outcome_of(error) : (stackcap_outcome){STACKCAP_OK, 0};
 }
 
 static bool is_same_place(const stackcap_look *a, const stackcap_look *b) {
@@ -162,40 +175,59 @@ static bool has_run(const stackcap_look *since, const stackcap_look *now) {
 }
 
 /// Looks until the thread is asleep again, but not for long.
-static stackcap_outcome look_at_rest(pid_t thread, stackcap_look *look) {
+static stackcap_outcome look_at_rest(int tasks, pid_t thread, stackcap_look *look) {
     stackcap_outcome outcome;
     int looks = 0;
     do
-        outcome = stackcap_look_at(thread, look);
+        outcome = stackcap_look_in(tasks, thread, look);
     while (outcome.status == STACKCAP_OK && look->state == STACKCAP_STATE_RUNNING && ++looks < LOOKS_AT_REST);
     return outcome;
 }
 
 /// The quick answer for most: who has not run since is where it was. A kernel that does not count time slices cannot tell.
-static bool has_not_run(pid_t thread, const stackcap_look *since) {
+static bool has_not_run(int tasks, pid_t thread, const stackcap_look *since) {
     char text[256];
     uint64_t schedule[3];
-    return since->schedule[2] != 0 && read_file(thread, "schedstat", text, sizeof text) == 0 &&
+    return since->schedule[2] != 0 && read_file(tasks, thread, "schedstat", text, sizeof text) == 0 &&
            take_numbers(text, schedule, 3) == 3 && memcmp(since->schedule, schedule, sizeof schedule) == 0;
 }
 
 /// Whether the thread stood still, or only ran inside the kernel, as fsync and large reads do while they sleep and wake. The second
 /// is believed if the whole stack, read again, is what it was, and the thread is in the same call before and after that.
-static stackcap_outcome confirm_copy(const stackcap_session *session, pid_t thread, const stackcap_look *seen) {
-    if (has_not_run(thread, seen))
+static stackcap_outcome confirm_copy(const stackcap_unwinder *unwinder, int tasks, pid_t thread, const stackcap_look *seen) {
+    if (has_not_run(tasks, thread, seen))
         return (stackcap_outcome){STACKCAP_OK, 0};
     stackcap_look again;
-    stackcap_outcome outcome = look_at_rest(thread, &again);
+    stackcap_outcome outcome = look_at_rest(tasks, thread, &again);
     if (outcome.status != STACKCAP_OK)
         return outcome;
     if (is_same_place(seen, &again) && !has_run(seen, &again))
         return (stackcap_outcome){STACKCAP_OK, 0};
-    if (!is_same_place(seen, &again) || again.state != STACKCAP_STATE_CALLING || !stackcap_copy_holds(&session->unwinder))
+    if (!is_same_place(seen, &again) || again.state != STACKCAP_STATE_CALLING || !stackcap_copy_holds(unwinder))
         return (stackcap_outcome){STACKCAP_MOVED, 0};
-    outcome = look_at_rest(thread, &again);
+    outcome = look_at_rest(tasks, thread, &again);
     if (outcome.status == STACKCAP_OK && !is_same_place(seen, &again))
         outcome.status = STACKCAP_MOVED;
     return outcome;
+}
+
+stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pid_t thread, uint64_t low, uint64_t high,
+                                      const stackcap_look *seen) {
+    bool is_foreign = seen->stack_pointer < low || seen->stack_pointer >= high;
+    int copy_error = is_foreign ? stackcap_copy_foreign_stack(unwinder, seen->stack_pointer, low, high)
+                                : stackcap_copy_stack(unwinder, seen->stack_pointer, low, high);
+    stackcap_outcome outcome = confirm_copy(unwinder, tasks, thread, seen);
+    if (outcome.status != STACKCAP_OK)
+        return outcome;
+    if (copy_error)
+        return (stackcap_outcome){is_foreign ? STACKCAP_OUT_OF_BOUNDS : STACKCAP_UNREADABLE, copy_error};
+    stackcap_registers_unknown(&unwinder->registers, seen->program_counter, seen->stack_pointer);
+    if (seen->state == STACKCAP_STATE_CALLING)
+        stackcap_registers_add_arguments(&unwinder->registers, seen->arguments);
+    unwinder->registers_are_guessed = true;
+    unwinder->sleeper = (struct stackcap_sleeper){tasks, thread, *seen};
+    unwinder->copy.held_ns = 0;
+    return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
 stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
@@ -203,26 +235,12 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
     int error = stackcap_reader_refresh(&session->unwinder.reader, false);
     if (error)
         return (stackcap_outcome){STACKCAP_UNREADABLE, error};
-    bool is_foreign = seen->stack_pointer < low || seen->stack_pointer >= high;
-    int copy_error = is_foreign ? stackcap_copy_foreign_stack(&session->unwinder, seen->stack_pointer, low, high)
-                                : stackcap_copy_stack(&session->unwinder, seen->stack_pointer, low, high);
-    stackcap_outcome outcome = confirm_copy(session, thread, seen);
-    if (outcome.status != STACKCAP_OK)
-        return outcome;
-    if (copy_error)
-        return (stackcap_outcome){is_foreign ? STACKCAP_OUT_OF_BOUNDS : STACKCAP_UNREADABLE, copy_error};
-    stackcap_registers_unknown(&session->unwinder.registers, seen->program_counter, seen->stack_pointer);
-    if (seen->state == STACKCAP_STATE_CALLING)
-        stackcap_registers_add_arguments(&session->unwinder.registers, seen->arguments);
-    session->unwinder.registers_are_guessed = true;
-    session->sleeper = thread;
-    session->asleep = *seen;
-    session->unwinder.copy.held_ns = 0;
-    return (stackcap_outcome){STACKCAP_OK, 0};
+    return stackcap_copy_asleep(&session->unwinder, AT_FDCWD, thread, low, high, seen);
 }
 
-bool stackcap_sleeps_on(const stackcap_session *session) {
+bool stackcap_sleeps_on(const stackcap_unwinder *unwinder) {
+    const struct stackcap_sleeper *sleeper = &unwinder->sleeper;
     stackcap_look again;
-    return stackcap_look_at(session->sleeper, &again).status == STACKCAP_OK && is_same_place(&session->asleep, &again) &&
-           !has_run(&session->asleep, &again);
+    return stackcap_look_in(sleeper->tasks, sleeper->thread, &again).status == STACKCAP_OK &&
+           is_same_place(&sleeper->seen, &again) && !has_run(&sleeper->seen, &again);
 }

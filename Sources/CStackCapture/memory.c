@@ -58,6 +58,15 @@ int stackcap_reader_refresh(struct stackcap_reader *reader, bool is_filtered) {
     return stackcap_reader_prepare(reader, through_file || is_filtered);
 }
 
+void stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process, int memory, bool through_file,
+                                   uint64_t probe) {
+    stackcap_reader_finish(reader);
+    reader->process = process;
+    char byte;
+    if (through_file || read_by_call(reader, probe, &byte, 1) != 1)
+        reader->file = fcntl(memory, F_DUPFD_CLOEXEC, 0);
+}
+
 void stackcap_reader_finish(struct stackcap_reader *reader) {
     if (reader->file >= 0 && is_file(reader->file, reader->file_identity))
         close(reader->file);

@@ -2,6 +2,7 @@
 /// One implementation per architecture: the files *_x86_64.c and *_aarch64.c.
 #pragma once
 
+#include <elf.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <ucontext.h>
@@ -19,6 +20,7 @@ enum {
     RETURN_ADDRESS_BYTES = 8,  ///< It lies directly within the caller's frame.
     RED_ZONE = 128,  ///< Below the stack pointer, and still the program's (System V ABI for x86-64, 3.2.2).
     SYSTEM_CALL_LENGTH = 2,
+    ELF_MACHINE = EM_X86_64,
 };
 #elif defined(__aarch64__)
 enum {
@@ -32,10 +34,14 @@ enum {
     REGISTER_PROGRAM_COUNTER = 32,
     RED_ZONE = 0,  ///< Nothing below the stack pointer is the program's (AAPCS64, 6.4.5.1).
     SYSTEM_CALL_LENGTH = 4,
+    ELF_MACHINE = EM_AARCH64,
 };
 #else
 #error "Stack capture knows x86-64 and aarch64 only."
 #endif
+
+/// A stopped thread's registers: PTRACE_GETREGSET, NT_PRSTATUS.
+typedef struct user_regs_struct stackcap_user_registers;
 
 struct stackcap_registers {
     uint64_t value[REGISTER_COUNT];
@@ -43,6 +49,14 @@ struct stackcap_registers {
 
 /// Takes the registers out of a signal handler's context. Async-signal-safe.
 void stackcap_registers_from_context(struct stackcap_registers *registers, const ucontext_t *context);
+
+/// Takes the registers out of what ptrace(2) says of a stopped thread.
+void stackcap_registers_from_user(struct stackcap_registers *registers, const stackcap_user_registers *user);
+
+/// Some system calls return EINTR for a stop, although no signal is to be handled: epoll_wait and others of signal(7). Changes the
+/// result to the one by which the kernel starts the call again, unless a handler runs: as all others do by themselves.
+/// \returns whether the registers are to be written back.
+bool stackcap_mend_cut_call(stackcap_user_registers *user);
 
 /// Registers of which only two are known. The others hold recognisable nonsense.
 void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t program_counter, uint64_t stack_pointer);

@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include <string.h>
+#include <sys/user.h>
 
 _Static_assert(REGISTER_FRAME_POINTER == UNW_AARCH64_X29 && REGISTER_RETURN_ADDRESS == UNW_AARCH64_X30 &&
                    REGISTER_STACK_POINTER == UNW_AARCH64_SP && REGISTER_PROGRAM_COUNTER == UNW_AARCH64_PC,
@@ -14,6 +15,20 @@ void stackcap_registers_from_context(struct stackcap_registers *registers, const
     registers->value[REGISTER_RETURN_ADDRESS] = stackcap_plain_return_address(context->uc_mcontext.regs[30]);
     registers->value[REGISTER_STACK_POINTER] = context->uc_mcontext.sp;
     registers->value[REGISTER_PROGRAM_COUNTER] = context->uc_mcontext.pc;
+}
+
+void stackcap_registers_from_user(struct stackcap_registers *registers, const stackcap_user_registers *user) {
+    for (int i = 0; i <= REGISTER_RETURN_ADDRESS; i++)
+        registers->value[i] = user->regs[i];
+    registers->value[REGISTER_RETURN_ADDRESS] = stackcap_plain_return_address(user->regs[30]);
+    registers->value[REGISTER_STACK_POINTER] = user->sp;
+    registers->value[REGISTER_PROGRAM_COUNTER] = user->pc;
+}
+
+/// Here the kernel has decided before the stop, and does not look at the result again.
+bool stackcap_mend_cut_call(stackcap_user_registers *user) {
+    (void)user;
+    return false;
 }
 
 /// Nothing can be mapped there, even where the kernel ignores the top byte: what is left, with bit 55 set, is no user address.

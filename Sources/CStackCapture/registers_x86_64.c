@@ -2,7 +2,10 @@
 
 #include "internal.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
 
 _Static_assert(REGISTER_FRAME_POINTER == UNW_X86_64_RBP && REGISTER_STACK_POINTER == UNW_X86_64_RSP &&
                    REGISTER_PROGRAM_COUNTER == UNW_X86_64_RIP,
@@ -20,6 +23,38 @@ static const int context_index[REGISTER_COUNT] = {
 void stackcap_registers_from_context(struct stackcap_registers *registers, const ucontext_t *context) {
     for (int i = 0; i < REGISTER_COUNT; i++)
         registers->value[i] = (uint64_t)context->uc_mcontext.gregs[context_index[i]];
+}
+
+void stackcap_registers_from_user(struct stackcap_registers *registers, const stackcap_user_registers *user) {
+    uint64_t *value = registers->value;
+    value[UNW_X86_64_RAX] = user->rax, value[UNW_X86_64_RDX] = user->rdx, value[UNW_X86_64_RCX] = user->rcx;
+    value[UNW_X86_64_RBX] = user->rbx, value[UNW_X86_64_RSI] = user->rsi, value[UNW_X86_64_RDI] = user->rdi;
+    value[UNW_X86_64_RBP] = user->rbp, value[UNW_X86_64_RSP] = user->rsp, value[UNW_X86_64_R8] = user->r8;
+    value[UNW_X86_64_R9] = user->r9, value[UNW_X86_64_R10] = user->r10, value[UNW_X86_64_R11] = user->r11;
+    value[UNW_X86_64_R12] = user->r12, value[UNW_X86_64_R13] = user->r13, value[UNW_X86_64_R14] = user->r14;
+    value[UNW_X86_64_R15] = user->r15, value[UNW_X86_64_RIP] = user->rip;
+}
+
+/// Calls that return EINTR for a stop, measured, and by it say that nothing has happened yet: they can be made again as they were.
+/// Sockets do so if they have a timeout. Not among them: connect and close, which have begun; a write that is cut in half.
+static const uint16_t repeatable[] = {
+    SYS_epoll_wait, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_semop,        SYS_semtimedop,    SYS_rt_sigtimedwait, SYS_recvfrom,
+    SYS_recvmsg,    SYS_accept,      SYS_accept4,      SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter,
+};
+
+static bool is_repeatable(uint64_t call) {
+    for (size_t i = 0; i < sizeof repeatable / sizeof *repeatable; i++)
+        if (repeatable[i] == call)
+            return true;
+    return false;
+}
+
+bool stackcap_mend_cut_call(stackcap_user_registers *user) {
+    enum { RESTART_UNLESS_HANDLED = 514 };  // the kernel's ERESTARTNOHAND
+    if ((int64_t)user->rax != -EINTR || !is_repeatable(user->orig_rax))
+        return false;
+    user->rax = (unsigned long long)-RESTART_UNLESS_HANDLED;
+    return true;
 }
 
 /// Not a canonical address, so nothing can be mapped there, and far enough apart that offsets do not mix the registers up.

@@ -25,16 +25,13 @@ static bool is_searchable(const struct table_header *header) {
            header->table_encoding == 0x3b;
 }
 
-/// Where a module lies, and its .eh_frame_hdr; 0 if it has none.
-struct module {
-    uint64_t start, end, table;
-};
-
-static bool find_module(uint64_t address, struct module *module) {
+static bool find_module(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_module *module) {
+    if (unwinder->modules)
+        return stackcap_modules_find(unwinder, address, module);
     struct dl_find_object object;
     if (_dl_find_object((void *)(uintptr_t)address, &object) != 0)
         return false;
-    *module = (struct module){
+    *module = (struct stackcap_module){
         .start = (uintptr_t)object.dlfo_map_start,
         .end = (uintptr_t)object.dlfo_map_end,
         .table = (uintptr_t)object.dlfo_eh_frame,
@@ -42,10 +39,18 @@ static bool find_module(uint64_t address, struct module *module) {
     return true;
 }
 
+/// A module that another process may have loaded since its maps were read.
+static bool find_new_module(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_module *module) {
+    return unwinder->modules && stackcap_modules_keep_up(unwinder->modules) == 0 &&
+           stackcap_modules_find(unwinder, address, module);
+}
+
 static bool find_table(stackcap_unwinder *unwinder, unw_word_t address, unw_dyn_info_t *table) {
-    struct module module;
+    struct stackcap_module module;
     struct table_header header;
-    if (!find_module(address, &module) || module.table == 0 ||
+    if (!find_module(unwinder, address, &module) && !find_new_module(unwinder, address, &module))
+        return false;
+    if (module.table == 0 ||
         !stackcap_peek(unwinder, module.table, &header, sizeof header) || !is_searchable(&header))
         return false;
     memset(table, 0, sizeof *table);
@@ -75,7 +80,6 @@ uint64_t stackcap_function_start(stackcap_unwinder *unwinder, uint64_t address) 
 }
 
 bool stackcap_in_module(stackcap_unwinder *unwinder, uint64_t address) {
-    (void)unwinder;
-    struct module module;
-    return find_module(address, &module);
+    struct stackcap_module module;
+    return find_module(unwinder, address, &module);
 }

@@ -273,13 +273,12 @@ static bool is_still_there(stackcap_unwinder *unwinder) {
 }
 
 /// Walks the stack. What was not copied between the two ends of a large one is read as it is now, and then that must have been right.
-static bool walk(stackcap_session *session) {
-    stackcap_unwinder *unwinder = &session->unwinder;
+static bool walk(stackcap_unwinder *unwinder) {
     bool found = walk_once(unwinder, true);
     if (!found || !unwinder->read_middle)
         return found;
     bool is_quiet = unwinder->registers_are_guessed;
-    if (has_arrived(unwinder) && (is_quiet ? stackcap_sleeps_on(session) : is_still_there(unwinder)))
+    if (has_arrived(unwinder) && (is_quiet ? stackcap_sleeps_on(unwinder) : is_still_there(unwinder)))
         return true;
     return walk_once(unwinder, false);
 }
@@ -297,10 +296,13 @@ static size_t order_frames(stackcap_unwinder *unwinder) {
 }
 
 stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *unwound) {
-    stackcap_unwinder *unwinder = &session->unwinder;
+    return stackcap_unwind_copy(&session->unwinder, unwound);
+}
+
+stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwound *unwound) {
     uint64_t began = stackcap_now_ns();
     unwinder->rows.walk++;
-    bool found = walk(session);
+    bool found = walk(unwinder);
     size_t left_out = order_frames(unwinder);
     *unwound = (stackcap_unwound){
         .frames = unwinder->frames,

@@ -6,8 +6,16 @@ extension CapturedStack {
         _ handle: OpaquePointer,
         _ copied: Attempt.Copied
     ) -> Result<CapturedStack, CaptureError> {
+        unsafe unwinding(copied) { unsafe stackcap_unwind(handle, $0) }
+    }
+
+    /// - Parameter unwind: unwinds the copy.
+    @unsafe static func unwinding(
+        _ copied: Attempt.Copied,
+        by unwind: (UnsafeMutablePointer<stackcap_unwound>) -> stackcap_outcome
+    ) -> Result<CapturedStack, CaptureError> {
         var unwound = unsafe stackcap_unwound()
-        let outcome = unsafe stackcap_unwind(handle, &unwound)
+        let outcome = unsafe unwind(&unwound)
         if let error = CaptureError(outcome) { return .failure(error) }
         let frames = unsafe UnsafeBufferPointer(start: unwound.frames, count: unwound.count)
         let cost = unsafe Cost(

@@ -1,4 +1,4 @@
-/// One thread's stack at one moment, as addresses of this process. Names are found later, from these and the process's modules.
+/// One thread's stack at one moment, as addresses of its process. Names are found later, from these and the process's modules.
 public struct CapturedStack: Sendable {
     /// How the stack was copied.
     public enum Method: Sendable, Hashable {
@@ -6,6 +6,8 @@ public struct CapturedStack: Sendable {
         case quiet
         /// By the thread itself, in a signal handler, while it ran.
         case signal
+        /// From outside, while the thread was stopped for it. Only in another process.
+        case stopped
     }
 
     /// One activation of a function.
@@ -63,7 +65,8 @@ public struct CapturedStack: Sendable {
 
     /// What the capture cost.
     public struct Cost: Sendable, Hashable {
-        /// How long the thread was kept in the signal handler; the kernel's delivery comes on top, about 7 µs. 0 for `quiet`.
+        /// How long the thread was kept in the signal handler; the kernel's delivery comes on top, about 7 µs. 0 for `quiet`. For
+        /// `stopped` how long it stood, seen from outside.
         public var heldNanoseconds: UInt64
         /// How long the capturing thread spent on unwinding. The target runs on meanwhile.
         public var unwindNanoseconds: UInt64
@@ -83,7 +86,7 @@ public struct CapturedStack: Sendable {
     /// What is missing between the two ends of a deep stack. Where `truncation` has a reason, the outer of the ends is as far as the
     /// walk came.
     public var leftOut: LeftOut?
-    /// Also says what the thread noticed: nothing if `quiet`, a signal handler if `signal`.
+    /// Also says what the thread noticed: nothing if `quiet`, a signal handler if `signal`, a pause if `stopped`.
     public var method: Method
     /// Why frames are missing at the outer end, or nil when the last frame is the thread's first.
     public var truncation: Truncation?

@@ -72,7 +72,7 @@ struct Target {
 
 extension Duration {
     /// Whole nanoseconds, 0 for a negative duration, and never more than a century.
-    fileprivate var nanoseconds: UInt64 {
+    var nanoseconds: UInt64 {
         let (seconds, attoseconds) = components
         guard seconds >= 0, attoseconds >= 0 else { return 0 }
         return UInt64(min(seconds, 3_000_000_000)) * 1_000_000_000 + UInt64(attoseconds / 1_000_000_000)
@@ -94,6 +94,10 @@ extension CaptureError {
         case STACKCAP_STATE_UNREADABLE: code = .stateUnreadable
         case STACKCAP_UNWINDER: code = .unwinderFailed
         case STACKCAP_IN_USE: code = .signalInUse
+        case STACKCAP_REFUSED: code = .accessRefused
+        case STACKCAP_NOT_STOPPED: code = .notStopped
+        case STACKCAP_REPLACED: code = .processReplaced
+        case STACKCAP_OTHER_ARCHITECTURE: code = .otherArchitecture
         default: code = .systemCallFailed
         }
         self.init(code, underlying: outcome.error == 0 ? nil : outcome.error)

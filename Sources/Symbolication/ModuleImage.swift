@@ -13,7 +13,7 @@ struct ModuleImage: Sendable, Hashable {
     let end: UInt
 
     /// Nil if this is no ELF module of this machine's kind, or has just been unmapped.
-    init?(at start: UInt, in memory: borrowing OwnMemory) {
+    init?(at start: UInt, in memory: borrowing ProcessMemory) {
         guard let page = memory.read(start, count: Self.pageSize), let headers = programHeaders(in: page),
             let first = headers.first(where: { $0.p_type == UInt32(PT_LOAD) && $0.p_offset == 0 })
         else { return nil }

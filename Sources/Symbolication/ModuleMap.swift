@@ -1,6 +1,6 @@
 import Glibc
 
-/// What is mapped where, from `/proc/self/maps` at one moment. Not from the loader: a stalled thread may hold its lock.
+/// What is mapped where, from `/proc/PID/maps` at one moment. Not from the loader: a stalled thread may hold its lock.
 struct ModuleMap: Sendable {
     struct Mapping: Sendable, Hashable {
         var range: Range<UInt>
@@ -17,9 +17,9 @@ struct ModuleMap: Sendable {
         mappings = text.split(separator: UInt8(ascii: "\n")).compactMap(Mapping.init)
     }
 
-    /// Empty without `/proc`.
-    static func ofThisProcess() -> ModuleMap {
-        ModuleMap(parsing: readWholeFile("/proc/self/maps") ?? [])
+    /// Empty if it cannot be read.
+    init(of process: ProcessDirectory) {
+        self.init(parsing: readWholeFile(process.path + "/maps") ?? [])
     }
 
     /// - Returns: the mapping with the start of the file, its ELF header, that belongs to the mapping around the address.
@@ -61,23 +61,15 @@ extension ModuleMap.Mapping {
     var plainPath: String { path.hasSuffix(Self.deletedMark) ? String(path.dropLast(Self.deletedMark.count)) : path }
 
     /// Where the file may be found: it may have been replaced under its name since it was loaded, which the caller has to check.
-    var candidatePaths: [String] {
+    func candidatePaths(in process: ProcessDirectory) -> [String] {
+        if path == process.executable { return [process.path + "/exe"] }
         let bounds = "\(String(range.lowerBound, radix: 16))-\(String(range.upperBound, radix: 16))"
-        let exact = "/proc/self/map_files/\(bounds)"  // needs a privilege
-        return path == executableLink() ? ["/proc/self/exe"] : [plainPath, exact]
+        let exact = "\(process.path)/map_files/\(bounds)"  // needs a privilege
+        // A process below another root directory of our own tree has its paths from our root.
+        return process == .own ? [plainPath, exact] : [process.file(plainPath), plainPath, exact]
     }
 }
 
 private func hexadecimal(_ digits: ArraySlice<UInt8>) -> UInt? {
     UInt(String(decoding: digits, as: UTF8.self), radix: 16)
-}
-
-/// What the kernel calls the running executable, with its mark if it has been deleted.
-private func executableLink() -> String? {
-    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) { buffer, initialized in
-        initialized = unsafe buffer.withMemoryRebound(to: CChar.self) {
-            unsafe max(0, readlink("/proc/self/exe", $0.baseAddress!, $0.count))
-        }
-    }
-    return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
 }

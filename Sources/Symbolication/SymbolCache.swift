@@ -11,23 +11,24 @@ struct SymbolCache {
 
     let search: SymbolSearch
     private let limit: Int
+    private let process: ProcessDirectory
     private var modules: [Key: (symbols: ModuleSymbols, lastUse: UInt64)] = [:]
     private var uses: UInt64 = 0
 
-    init(search: SymbolSearch, limit: Int) {
-        (self.search, self.limit) = (search, limit)
+    init(search: SymbolSearch, limit: Int, process: ProcessDirectory = .own) {
+        (self.search, self.limit, self.process) = (search, limit, process)
     }
 
     /// - Returns: a module's symbols; nil if its file is gone or replaced. That is not remembered: the file may come.
     mutating func symbols(
         of image: ModuleImage,
         at mapping: ModuleMap.Mapping,
-        _ memory: borrowing OwnMemory,
+        _ memory: borrowing ProcessMemory,
         _ allowance: Allowance,
         _ problems: inout [SymbolProblem]
     ) -> ModuleSymbols? {
         if mapping.isVDSO { return vdso(image, mapping, memory, allowance) }
-        var candidates = mapping.candidatePaths
+        var candidates = mapping.candidatePaths(in: process)
         var stamp: FileStamp?
         if image.buildID == nil {
             // Only the inode says that this is the file that was loaded.
@@ -80,7 +81,7 @@ struct SymbolCache {
     private mutating func vdso(
         _ image: ModuleImage,
         _ mapping: ModuleMap.Mapping,
-        _ memory: borrowing OwnMemory,
+        _ memory: borrowing ProcessMemory,
         _ allowance: Allowance
     ) -> ModuleSymbols? {
         let key = Key(path: mapping.path, firstPage: image.firstPage)

@@ -1,11 +1,12 @@
 import Synchronization
 
-/// Names for addresses: module, build id, function, line, inlined calls.
+/// Names for addresses, by default of this process: module, build id, function, line, inlined calls.
 ///
-/// Reads `/proc/self/maps`, memory through `/proc/self/mem`, the modules' files and their symbol files. Never takes the loader's lock,
+/// Reads `/proc/PID/maps`, memory through `/proc/PID/mem`, the modules' files and their symbol files. Never takes the loader's lock,
 /// so it may be used while a stalled thread holds it. Not for the hot path: it allocates, and a module's first address costs reading its
 /// symbol table and an index of its debug information. Any thread may call; calls are serialised.
 public final class Symbolicator: Sendable {
+    private let process: ProcessDirectory
     private let cache: Mutex<SymbolCache>
 
     /// Reads nothing yet.
@@ -15,21 +16,29 @@ public final class Symbolicator: Sendable {
 
     /// - Parameter cacheLimit: bytes that symbols may take up together between calls; those used longest ago go first.
     public init(search: SymbolSearch = SymbolSearch(), cacheLimit: Int) {
+        process = .own
         cache = Mutex(SymbolCache(search: search, limit: cacheLimit))
+    }
+
+    /// For any process whose memory may be read; of others nothing gets a name. Finds its files also if it runs in a container.
+    /// Reads nothing yet.
+    public init(processID: Int32, search: SymbolSearch = SymbolSearch()) {
+        process = ProcessDirectory(processID: processID)
+        cache = Mutex(SymbolCache(search: search, limit: 64 << 20, process: process))
     }
 
     /// Names what can be named of this process, as things are loaded now: a module that is gone leaves its frames without one.
     ///
     /// - Parameter budget: what is over it leaves frames with module and offset, and a problem that says so.
     public func resolve(_ addresses: [ResolvableAddress], budget: SymbolicationBudget = .server) -> Resolution {
-        guard let memory = OwnMemory() else {
+        guard let memory = ProcessMemory(of: process) else {
             return Resolution(
                 frames: addresses.map { SymbolicatedFrame(address: $0.address, moduleOffset: $0.address) },
                 modules: []
             )
         }
         return cache.withLock { cache in
-            var work = OwnResolution(map: .ofThisProcess(), allowance: Allowance(budget))
+            var work = OwnResolution(map: ModuleMap(of: process), allowance: Allowance(budget))
             for address in addresses { work.add(address, memory, &cache) }
             cache.trim()
             return Resolution(frames: work.frames, modules: work.modules, problems: work.problems.unique)
@@ -89,7 +98,7 @@ private struct OwnResolution {
         (self.map, self.allowance) = (map, allowance)
     }
 
-    mutating func add(_ address: ResolvableAddress, _ memory: borrowing OwnMemory, _ cache: inout SymbolCache) {
+    mutating func add(_ address: ResolvableAddress, _ memory: borrowing ProcessMemory, _ cache: inout SymbolCache) {
         let place = address.isReturnAddress ? address.address &- 1 : address.address
         guard let mapping = map.headerMapping(around: place),
             let module = module(at: mapping, memory, &cache), place < module.image.end
@@ -105,7 +114,7 @@ private struct OwnResolution {
 
     private mutating func module(
         at mapping: ModuleMap.Mapping,
-        _ memory: borrowing OwnMemory,
+        _ memory: borrowing ProcessMemory,
         _ cache: inout SymbolCache
     ) -> Module? {
         if let module = known[mapping] { return module }

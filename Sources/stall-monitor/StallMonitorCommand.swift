@@ -8,8 +8,8 @@
             commandName: "stall-monitor",
             abstract: "Shows and judges what a stall monitor reported.",
             discussion: """
-                A monitored process writes its reports into a directory. Every subcommand looks for them in the directory it is \
-                given, or else in $STALL_MONITOR_DIRECTORY, or else in ./stall-reports.
+                A monitored process writes its reports into a directory. Every subcommand that reads them looks in the directory \
+                it is given, or else in $STALL_MONITOR_DIRECTORY, or else in ./stall-reports. 'sample' needs no reports.
 
                 Data goes to standard output, everything else to standard error. Colours are used on a terminal only, and not \
                 when $NO_COLOR is set. Times are UTC.
@@ -24,6 +24,7 @@
             version: "0.1.0",
             subcommands: [
                 TailCommand.self, ListCommand.self, ShowCommand.self, SymbolicateCommand.self, GateCommand.self,
+                SampleCommand.self,
                 DemoCommand.self,
             ]
         )

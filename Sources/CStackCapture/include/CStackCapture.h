@@ -42,6 +42,10 @@ typedef enum stackcap_status {
     STACKCAP_UNWINDER,       ///< libunwind refused the first frame.
     STACKCAP_IN_USE,         ///< The signal belongs to someone else.
     STACKCAP_FAILED,         ///< A system call failed; the error number says why.
+    STACKCAP_REFUSED,        ///< The kernel does not allow it: another user's process, a traced one, …
+    STACKCAP_NOT_STOPPED,    ///< The thread did not stop in time, and runs on.
+    STACKCAP_REPLACED,       ///< The process runs another program than before: execve(2). The copy is worthless.
+    STACKCAP_OTHER_ARCHITECTURE,  ///< The process is not of our word length or processor.
 } stackcap_status;
 
 /// A status with the error number behind it, 0 where there is none.

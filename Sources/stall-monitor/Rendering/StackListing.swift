@@ -11,7 +11,12 @@
         static let limit = 1024
 
         var lines: [StyledText] {
-            [header] + parts.map(line) + notes
+            [header] + frameLines
+        }
+
+        /// Without a heading.
+        var frameLines: [StyledText] {
+            parts.map(line) + notes
         }
 
         /// A frame to print, or how many were folded.

@@ -1,0 +1,187 @@
+/// The modules of another process: from /proc/PID/maps, and the ELF headers as they stand in its memory.
+#include "internal.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_PROGRAM_HEADERS = 64 };
+
+struct stackcap_mapping {
+    uint64_t start, end, offset, device, inode;
+    bool is_module;
+    /// Of the mapping with the ELF header: what that says, once it has been asked for.
+    bool is_known;
+    struct stackcap_module module;
+};
+
+// Reading the maps.
+
+/// Makes room for at least one more element. \returns 0 or an error number.
+static int grow(void *_Nullable *_Nonnull array, size_t *capacity, size_t needed, size_t size) {
+    if (needed <= *capacity)
+        return 0;
+    size_t wanted = needed < 2 * *capacity ? 2 * *capacity : needed;
+    void *larger = realloc(*array, wanted * size);
+    if (!larger)
+        return ENOMEM;
+    *array = larger;
+    *capacity = wanted;
+    return 0;
+}
+
+static int read_all(struct stackcap_modules *modules, int file) {
+    enum { PART = 64 * 1024 };
+    modules->length = 0;
+    for (;;) {
+        int error = grow((void **)&modules->text, &modules->capacity, modules->length + PART + 1, 1);
+        if (error)
+            return error;
+        ssize_t count = read(file, modules->text + modules->length, PART);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return errno;
+        modules->text[modules->length + (size_t)count] = 0;
+        if (count == 0)
+            return modules->length > 0 ? 0 : ESRCH;  // a process that has ended has no memory
+        modules->length += (size_t)count;
+    }
+}
+
+/// A line is `start-end permissions offset major:minor inode path`: proc(5).
+static bool parse_line(const char *line, struct stackcap_mapping *mapping) {
+    char *at;
+    memset(mapping, 0, sizeof *mapping);
+    mapping->start = strtoull(line, &at, 16);
+    if (*at != '-')
+        return false;
+    mapping->end = strtoull(at + 1, &at, 16);
+    if (*at != ' ' || strlen(at) < 6)
+        return false;
+    mapping->offset = strtoull(at + 6, &at, 16);
+    mapping->device = strtoull(at, &at, 16) << 32;
+    if (*at == ':')
+        mapping->device |= strtoull(at + 1, &at, 16);
+    mapping->inode = strtoull(at, &at, 10);
+    at += strspn(at, " ");
+    mapping->is_module = *at == '/' || strncmp(at, "[vdso]", 6) == 0;
+    return mapping->start < mapping->end;
+}
+
+static int parse(struct stackcap_modules *modules) {
+    modules->count = 0;
+    char *line = modules->text;
+    while (line && *line) {
+        int error = grow((void **)&modules->mappings, &modules->mapping_capacity, modules->count + 1, sizeof *modules->mappings);
+        if (error)
+            return error;
+        char *end = strchr(line, '\n');
+        if (end)
+            *end = 0;
+        if (parse_line(line, &modules->mappings[modules->count]))
+            modules->count++;
+        line = end ? end + 1 : NULL;
+    }
+    return 0;
+}
+
+int stackcap_modules_read(struct stackcap_modules *modules) {
+    uint64_t began = stackcap_now_ns();
+    modules->count = 0;
+    int file = openat(modules->directory, "maps", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return errno;
+    int error = read_all(modules, file);
+    close(file);
+    if (!error)
+        error = parse(modules);
+    modules->read_at_ns = stackcap_now_ns();
+    modules->read_cost_ns = modules->read_at_ns - began;
+    return error;
+}
+
+int stackcap_modules_keep_up(struct stackcap_modules *modules) {
+    bool is_recent = stackcap_now_ns() - modules->read_at_ns < 20 * modules->read_cost_ns;
+    return modules->count > 0 && is_recent ? 0 : stackcap_modules_read(modules);
+}
+
+void stackcap_modules_finish(struct stackcap_modules *modules) {
+    free(modules->text);
+    free(modules->mappings);
+    memset(modules, 0, sizeof *modules);
+}
+
+// Looking up.
+
+static struct stackcap_mapping *_Nullable mapping_around(const struct stackcap_modules *modules, uint64_t address) {
+    size_t low = 0, high = modules->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (modules->mappings[middle].end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < modules->count && modules->mappings[low].start <= address ? &modules->mappings[low] : NULL;
+}
+
+bool stackcap_modules_bounds(const struct stackcap_modules *modules, uint64_t address, uint64_t *low, uint64_t *high) {
+    const struct stackcap_mapping *mapping = mapping_around(modules, address);
+    if (!mapping)
+        return false;
+    *low = mapping->start;
+    *high = mapping->end;
+    return true;
+}
+
+/// The mapping with the start of the same file, that lies closest below: there is one for each time that it is loaded.
+static struct stackcap_mapping *_Nullable header_of(const struct stackcap_modules *modules, struct stackcap_mapping *mapping) {
+    if (!mapping->is_module)
+        return NULL;
+    for (struct stackcap_mapping *at = mapping; at >= modules->mappings; at--)
+        if (at->is_module && at->offset == 0 && at->inode == mapping->inode && at->device == mapping->device)
+            return at;
+    return NULL;
+}
+
+/// Reads where the module lies. Without ELF headers its end stays 0.
+static void read_headers(stackcap_unwinder *unwinder, uint64_t at, struct stackcap_module *module) {
+    Elf64_Ehdr header;
+    Elf64_Phdr parts[MAX_PROGRAM_HEADERS];
+    *module = (struct stackcap_module){0, 0, 0};
+    if (!stackcap_peek(unwinder, at, &header, sizeof header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof *parts || header.e_phnum > MAX_PROGRAM_HEADERS ||
+        !stackcap_peek(unwinder, at + header.e_phoff, parts, header.e_phnum * sizeof *parts))
+        return;
+    uint64_t base = at, low = UINT64_MAX, high = 0, table = 0;
+    for (int i = 0; i < header.e_phnum; i++) {
+        const Elf64_Phdr *part = &parts[i];
+        if (part->p_type == PT_GNU_EH_FRAME)
+            table = part->p_vaddr;
+        if (part->p_type != PT_LOAD)
+            continue;
+        if (part->p_offset == 0)
+            base = at - part->p_vaddr;
+        low = part->p_vaddr < low ? part->p_vaddr : low;
+        high = part->p_vaddr + part->p_memsz > high ? part->p_vaddr + part->p_memsz : high;
+    }
+    if (low < high)
+        *module = (struct stackcap_module){base + low, base + high, table ? base + table : 0};
+}
+
+bool stackcap_modules_find(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_module *module) {
+    struct stackcap_mapping *mapping = mapping_around(unwinder->modules, address);
+    struct stackcap_mapping *header = mapping ? header_of(unwinder->modules, mapping) : NULL;
+    if (!header)
+        return false;
+    if (!header->is_known) {
+        read_headers(unwinder, header->start, &header->module);
+        header->is_known = header->module.end != 0;
+    }
+    *module = header->module;
+    return address >= module->start && address < module->end;
+}

@@ -1,0 +1,166 @@
+/// Another process, seen through its files in /proc.
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static stackcap_outcome ok(void) {
+    return (stackcap_outcome){STACKCAP_OK, 0};
+}
+
+static stackcap_outcome outcome_of(int error) {
+    switch (error) {
+    case 0:
+        return ok();
+    case ENOENT:
+    case ESRCH:
+        return (stackcap_outcome){STACKCAP_GONE, error};
+    case EPERM:
+    case EACCES:
+        return (stackcap_outcome){STACKCAP_REFUSED, error};
+    default:
+        return (stackcap_outcome){STACKCAP_FAILED, error};
+    }
+}
+
+// Opening. What is open by then is closed by the caller if a step fails.
+
+/// \returns 0 or an error number.
+static int open_in(int directory, const char *name, int flags, int *file) {
+    *file = openat(directory, name, flags | O_CLOEXEC);
+    return *file < 0 ? errno : 0;
+}
+
+/// Whether the program is one for this processor, in our word length.
+static stackcap_outcome check_program(const stackcap_process *process) {
+    Elf64_Ehdr header;
+    int file;
+    int error = open_in(process->directory, "exe", O_RDONLY, &file);
+    if (error)
+        return outcome_of(error);
+    ssize_t count = pread(file, &header, sizeof header, 0);
+    close(file);
+    bool fits = count == sizeof header && header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_machine == ELF_MACHINE;
+    return fits ? ok() : (stackcap_outcome){STACKCAP_OTHER_ARCHITECTURE, 0};
+}
+
+/// Opens the memory of the program that runs now, and reads what is mapped in it.
+static stackcap_outcome take_program(stackcap_process *process) {
+    if (process->memory >= 0)
+        close(process->memory);
+    process->counters.programs++;
+    int error = open_in(process->directory, "mem", O_RDONLY, &process->memory);
+    if (!error)
+        error = stackcap_modules_read(&process->modules);
+    if (error)
+        return outcome_of(error);
+    uint64_t probe = process->modules.count > 0 ? *(const uint64_t *)process->modules.mappings : 0;
+    stackcap_reader_prepare_other(&process->unwinder.reader, process->process, process->memory, process->read_through_file, probe);
+    return check_program(process);
+}
+
+static stackcap_outcome open_files(stackcap_process *process) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d", process->process);
+    int error = open_in(AT_FDCWD, path, O_PATH | O_DIRECTORY, &process->directory);
+    if (!error)
+        error = open_in(process->directory, "task", O_PATH | O_DIRECTORY, &process->tasks);
+    if (error)
+        return outcome_of(error);
+    process->modules.directory = process->directory;
+    return take_program(process);
+}
+
+stackcap_outcome stackcap_process_open(pid_t pid, bool read_through_file, stackcap_process **opened) {
+    *opened = NULL;
+    stackcap_process *process = calloc(1, sizeof *process);
+    if (!process)
+        return outcome_of(ENOMEM);
+    process->process = pid;
+    process->directory = process->tasks = process->memory = -1;
+    process->read_through_file = read_through_file;
+    stackcap_tracer_prepare(&process->tracer);
+    stackcap_outcome outcome = outcome_of(stackcap_unwinder_prepare(&process->unwinder));
+    process->unwinder.modules = &process->modules;
+    if (outcome.status == STACKCAP_OK)
+        outcome = open_files(process);
+    if (outcome.status == STACKCAP_OK)
+        *opened = process;
+    else
+        stackcap_process_close(process);
+    return outcome;
+}
+
+void stackcap_process_close(stackcap_process *process) {
+    stackcap_tracer_finish(&process->tracer);
+    stackcap_unwinder_finish(&process->unwinder);
+    stackcap_modules_finish(&process->modules);
+    int files[] = {process->directory, process->tasks, process->memory};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (files[i] >= 0)
+            close(files[i]);
+    free(process);
+}
+
+int stackcap_process_directory(const stackcap_process *process) {
+    return process->directory;
+}
+
+// Keeping up with it.
+
+/// Whether the memory opened is still in use. A read from memory that is no longer any process's gives nothing, whereas an
+/// address that is not mapped is an error.
+static bool is_same_program(const stackcap_process *process) {
+    char byte;
+    return pread(process->memory, &byte, 1, 0) != 0;
+}
+
+stackcap_outcome stackcap_process_refresh(stackcap_process *process) {
+    if (!is_same_program(process))
+        return take_program(process);
+    return outcome_of(stackcap_modules_keep_up(&process->modules));
+}
+
+// Capturing.
+
+stackcap_outcome stackcap_process_look(stackcap_process *process, pid_t thread, stackcap_look *look) {
+    return stackcap_look_in(process->tasks, thread, look);
+}
+
+stackcap_outcome stackcap_process_count_sleeps(stackcap_process *process, pid_t thread, uint64_t *sleeps) {
+    return stackcap_count_sleeps(process->tasks, thread, sleeps);
+}
+
+/// The stack around the stack pointer, with another look at the maps where it is not there: a stack may be new, or have grown.
+static bool find_stack(stackcap_process *process, uint64_t stack_pointer, uint64_t *low, uint64_t *high) {
+    if (stackcap_modules_bounds(&process->modules, stack_pointer, low, high))
+        return true;
+    return stackcap_modules_read(&process->modules) == 0 && stackcap_modules_bounds(&process->modules, stack_pointer, low, high);
+}
+
+stackcap_outcome stackcap_process_copy_blocked(stackcap_process *process, pid_t thread, const stackcap_look *seen) {
+    uint64_t low, high;
+    if (!find_stack(process, seen->stack_pointer, &low, &high))
+        return (stackcap_outcome){STACKCAP_OUT_OF_BOUNDS, 0};
+    return stackcap_copy_asleep(&process->unwinder, process->tasks, thread, low, high, seen);
+}
+
+stackcap_outcome stackcap_process_copy_stopped(stackcap_process *process, pid_t thread, uint64_t deadline_ns) {
+    stackcap_outcome outcome = stackcap_tracer_copy(process, thread, deadline_ns);
+    if (outcome.status != STACKCAP_OUT_OF_BOUNDS || stackcap_modules_read(&process->modules) != 0)
+        return outcome;  // else: a stack may be new, or have grown
+    return stackcap_tracer_copy(process, thread, deadline_ns);
+}
+
+stackcap_outcome stackcap_process_unwind(stackcap_process *process, stackcap_unwound *unwound) {
+    stackcap_outcome outcome = stackcap_unwind_copy(&process->unwinder, unwound);
+    return is_same_program(process) ? outcome : (stackcap_outcome){STACKCAP_REPLACED, 0};
+}
+
+stackcap_process_counters stackcap_process_read_counters(const stackcap_process *process) {
+    return process->counters;
+}

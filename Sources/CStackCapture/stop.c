@@ -1,0 +1,211 @@
+/// A running thread of another process is stopped, copied, and let go.
+///
+///     capturer                     tracer (a thread of ours)                          the thread
+///     RESTS ──> WANTED ──────────> PTRACE_SEIZE: does not stop it                      runs on
+///                                  look once more: asleep? ── yes ──> end, which lets it go
+///                                  PTRACE_INTERRUPT ─────────────────────────────────> stops
+///                                  wait; registers, stack → the copy
+///                                  PTRACE_DETACH ────────────────────────────────────> runs on
+///     <──────────── ANSWERED ────  rest; or end, if the thread is not free by now
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static stackcap_outcome status_only(stackcap_status status) {
+    return (stackcap_outcome){status, 0};
+}
+
+// The tracer's side.
+
+/// \param file the thread's /proc/PID/task/TID/syscall, open so that the look takes no longer than it must.
+static bool is_running(int file) {
+    static const char running[] = "running";
+    char text[sizeof running];
+    ssize_t count = pread(file, text, sizeof running - 1, 0);
+    return count == sizeof running - 1 && memcmp(text, running, sizeof running - 1) == 0;
+}
+
+/// Whether the thread has stopped or ended by now. Takes nothing away: the end of a child of ours is its waiter's to collect.
+/// \returns 0 or an error number.
+static int peek_state(pid_t thread, siginfo_t *info) {
+    info->si_pid = 0;
+    int options = WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL | __WNOTHREAD;
+    return waitid(P_PID, (id_t)thread, info, options) == 0 || errno == EINTR ? 0 : errno;
+}
+
+/// Polls, at first without rest: the thread stands until the stop is noticed.
+static stackcap_status wait_for_stop(pid_t thread, uint64_t deadline_ns, siginfo_t *info) {
+    uint64_t began = stackcap_now_ns();
+    for (long rest_ns = 10000;;) {
+        // An error: it has become its process's only thread by execve(2), under another number.
+        if (peek_state(thread, info) != 0)
+            return STACKCAP_GONE;
+        if (info->si_pid == thread)
+            return info->si_code == CLD_TRAPPED ? STACKCAP_OK : STACKCAP_GONE;
+        uint64_t now = stackcap_now_ns();
+        if (now >= deadline_ns)
+            return STACKCAP_NOT_STOPPED;
+        if (now - began < 30000)
+            continue;
+        struct timespec rest = {0, rest_ns};
+        nanosleep(&rest, NULL);
+        rest_ns = rest_ns < 320000 ? rest_ns * 2 : rest_ns;
+    }
+}
+
+/// Of the stopped thread.
+static stackcap_outcome copy_stopped(stackcap_process *process, pid_t thread) {
+    stackcap_user_registers user;
+    struct iovec place = {&user, sizeof user};
+    if (ptrace(PTRACE_GETREGSET, thread, (void *)NT_PRSTATUS, &place) != 0)
+        return status_only(STACKCAP_GONE);
+    if (place.iov_len != sizeof user)
+        return status_only(STACKCAP_OTHER_ARCHITECTURE);
+    stackcap_unwinder *unwinder = &process->unwinder;
+    stackcap_registers_from_user(&unwinder->registers, &user);
+    unwinder->registers_are_guessed = false;
+    if (stackcap_mend_cut_call(&user) && ptrace(PTRACE_SETREGSET, thread, (void *)NT_PRSTATUS, &place) == 0)
+        process->counters.calls_mended++;
+    uint64_t stack_pointer = unwinder->registers.value[REGISTER_STACK_POINTER], low, high;
+    if (!stackcap_modules_bounds(&process->modules, stack_pointer, &low, &high))
+        return status_only(STACKCAP_OUT_OF_BOUNDS);
+    int error = stackcap_copy_stack(unwinder, stack_pointer, low, high);
+    return (stackcap_outcome){error ? STACKCAP_UNREADABLE : STACKCAP_OK, error};
+}
+
+static void count_stop(stackcap_process *process, uint64_t held_ns) {
+    stackcap_process_counters *counters = &process->counters;
+    process->unwinder.copy.held_ns = held_ns;
+    counters->stops++;
+    counters->held_ns += held_ns;
+    counters->longest_held_ns = held_ns > counters->longest_held_ns ? held_ns : counters->longest_held_ns;
+}
+
+/// \returns whether the thread is free; if not, the end of the tracer's thread frees it.
+static bool stop_and_copy(stackcap_process *process, pid_t thread, uint64_t deadline_ns, stackcap_outcome *outcome) {
+    uint64_t began = stackcap_now_ns();
+    siginfo_t info;
+    *outcome = status_only(STACKCAP_GONE);
+    if (ptrace(PTRACE_INTERRUPT, thread, 0, 0) != 0)
+        return false;
+    outcome->status = wait_for_stop(thread, deadline_ns, &info);
+    process->counters.given_up += outcome->status == STACKCAP_NOT_STOPPED;
+    if (outcome->status != STACKCAP_OK)
+        return false;
+    *outcome = copy_stopped(process, thread);
+    // A signal on its way to the thread may have stopped it, instead of our event: then it has to go on there.
+    long signal = info.si_status >> 8 == 0 ? info.si_status : 0;
+    bool is_free = ptrace(PTRACE_DETACH, thread, 0, signal) == 0;
+    count_stop(process, stackcap_now_ns() - began);
+    return is_free;
+}
+
+static bool serve(stackcap_process *process) {
+    struct stackcap_tracer *tracer = &process->tracer;
+    char path[48];
+    snprintf(path, sizeof path, "%d/syscall", tracer->thread);
+    int file = openat(process->tasks, path, O_RDONLY | O_CLOEXEC);
+    bool is_free = true;
+    if (file < 0)
+        tracer->outcome = status_only(STACKCAP_GONE);
+    else if (ptrace(PTRACE_SEIZE, tracer->thread, 0, 0) != 0)
+        tracer->outcome = (stackcap_outcome){errno == ESRCH ? STACKCAP_GONE : STACKCAP_REFUSED, errno};
+    else if (is_running(file))
+        is_free = stop_and_copy(process, tracer->thread, tracer->deadline_ns, &tracer->outcome);
+    else {
+        tracer->outcome = status_only(STACKCAP_MOVED);
+        is_free = false;
+    }
+    if (file >= 0)
+        close(file);
+    return is_free;
+}
+
+/// While a thread stands still for us, we must not wait for a processor. Where that is not permitted it stays as it is.
+static void become_prompt(void) {
+    struct sched_param lowest = {.sched_priority = 1};
+    sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest);
+    prctl(PR_SET_TIMERSLACK, 1UL);
+}
+
+static void *_Nullable trace(void *argument) {
+    stackcap_process *process = argument;
+    struct stackcap_tracer *tracer = &process->tracer;
+    become_prompt();
+    pthread_mutex_lock(&tracer->lock);
+    for (;;) {
+        while (tracer->turn != TRACER_WANTED && tracer->turn != TRACER_DISMISSED)
+            pthread_cond_wait(&tracer->changed, &tracer->lock);
+        tracer->leaves = tracer->turn == TRACER_DISMISSED || !serve(process);
+        tracer->turn = TRACER_ANSWERED;
+        pthread_cond_broadcast(&tracer->changed);
+        if (tracer->leaves)
+            break;
+    }
+    pthread_mutex_unlock(&tracer->lock);
+    return NULL;
+}
+
+// The capturer's side.
+
+void stackcap_tracer_prepare(struct stackcap_tracer *tracer) {
+    pthread_mutex_init(&tracer->lock, NULL);
+    pthread_cond_init(&tracer->changed, NULL);
+}
+
+/// With all signals blocked: none of the application's handlers runs there. \returns 0 or an error number.
+static int start(stackcap_process *process) {
+    if (process->tracer.exists)
+        return 0;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    process->tracer.turn = TRACER_RESTS;
+    int error = pthread_create(&process->tracer.handle, NULL, trace, process);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    process->tracer.exists = error == 0;
+    return error;
+}
+
+/// Asks, waits for the answer, and joins a thread that leaves with it.
+static void ask(struct stackcap_tracer *tracer, int turn) {
+    pthread_mutex_lock(&tracer->lock);
+    tracer->turn = turn;
+    pthread_cond_broadcast(&tracer->changed);
+    while (tracer->turn != TRACER_ANSWERED)
+        pthread_cond_wait(&tracer->changed, &tracer->lock);
+    pthread_mutex_unlock(&tracer->lock);
+    if (!tracer->leaves)
+        return;
+    pthread_join(tracer->handle, NULL);
+    tracer->exists = false;
+}
+
+stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, uint64_t deadline_ns) {
+    struct stackcap_tracer *tracer = &process->tracer;
+    int error = start(process);
+    if (error)
+        return (stackcap_outcome){STACKCAP_FAILED, error};
+    tracer->thread = thread;
+    tracer->deadline_ns = deadline_ns;
+    ask(tracer, TRACER_WANTED);
+    return tracer->outcome;
+}
+
+void stackcap_tracer_finish(struct stackcap_tracer *tracer) {
+    if (tracer->exists)
+        ask(tracer, TRACER_DISMISSED);
+    pthread_cond_destroy(&tracer->changed);
+    pthread_mutex_destroy(&tracer->lock);
+}

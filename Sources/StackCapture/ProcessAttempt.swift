@@ -1,0 +1,58 @@
+import CStackCapture
+import Glibc
+
+/// The way to a consistent copy of a stack in another process: look what the thread does, copy it accordingly, look again if it moved.
+@unsafe struct ProcessAttempt {
+    /// A process of which the caller has exclusive use.
+    let handle: OpaquePointer
+    let threadID: Int32
+    /// On `stackcap_now_ns`'s clock.
+    let deadline: UInt64
+
+    /// Looks and copies until a copy holds or the time is up.
+    func copy() -> Result<Attempt.Copied, CaptureError> {
+        var look = stackcap_look()
+        var sleeps: UInt64?
+        repeat {
+            let outcome = unsafe stackcap_process_look(handle, threadID, &look)
+            if let error = CaptureError(outcome) { return .failure(error) }
+            if look.state != STACKCAP_STATE_RUNNING {
+                if let result = unsafe copyBlocked(look) { return result }
+                sleeps = nil
+            } else if let result = unsafe copyRunning(since: &sleeps) {
+                return result
+            }
+        } while unsafe stackcap_now_ns() < deadline
+        // Too few looks in the time there was to say that it computes: this machine had no processor for us.
+        return .failure(CaptureError(look.state == STACKCAP_STATE_RUNNING ? .notStopped : .threadKeptMoving))
+    }
+
+    /// - Returns: nil if the thread ran meanwhile.
+    private func copyBlocked(_ look: stackcap_look) -> Result<Attempt.Copied, CaptureError>? {
+        let outcome = unsafe withUnsafePointer(to: look) { look in
+            unsafe stackcap_process_copy_blocked(handle, threadID, look)
+        }
+        if let error = CaptureError(outcome) { return .failure(error) }
+        return outcome.status == STACKCAP_MOVED ? nil : .success(Attempt.Copied(method: .quiet, look: look))
+    }
+
+    /// Stops the thread only if it has been running for a while: one that comes by between two sleeps might be in the next one when
+    /// the stop comes, and a stop ends some calls.
+    ///
+    /// - Parameter sleeps: times it had gone to sleep when it was first seen like this.
+    /// - Returns: nil if the thread sleeps, or may be about to.
+    private func copyRunning(since sleeps: inout UInt64?) -> Result<Attempt.Copied, CaptureError>? {
+        var now: UInt64 = 0
+        let read = unsafe stackcap_process_count_sleeps(handle, threadID, &now)
+        if let error = CaptureError(read) { return .failure(error) }
+        guard sleeps == now else {
+            sleeps = now
+            var time = timespec(tv_sec: 0, tv_nsec: 50_000)
+            unsafe nanosleep(&time, nil)
+            return nil
+        }
+        let outcome = unsafe stackcap_process_copy_stopped(handle, threadID, deadline)
+        if let error = CaptureError(outcome) { return .failure(error) }
+        return outcome.status == STACKCAP_MOVED ? nil : .success(Attempt.Copied(method: .stopped))
+    }
+}

@@ -1,0 +1,251 @@
+/// A process to be sampled: one that blocks in a call, computes, or does what makes sampling difficult.
+#include "target.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static atomic_bool is_ended;
+static _Atomic uint64_t signals;
+
+static void end(int signal) {
+    (void)signal;
+    is_ended = true;
+}
+
+static void count(int signal) {
+    (void)signal;
+    signals++;
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void ready(void) {
+    puts("READY");
+    fflush(stdout);
+}
+
+// Computing at a known depth, and how long it stood still, by its own clock.
+
+enum { MAX_GAPS = 1 << 20 };
+static uint32_t gaps[MAX_GAPS];
+static size_t gap_count;
+
+/// Everything above what an iteration takes at most is a gap.
+__attribute__((noinline)) static uint64_t spin(void) {
+    uint64_t before = now_ns(), rounds = 0;
+    ready();
+    while (!is_ended) {
+        uint64_t now = now_ns();
+        if (now - before > 5000 && gap_count < MAX_GAPS)
+            gaps[gap_count++] = (uint32_t)(now - before);
+        before = now;
+        rounds++;
+    }
+    return rounds;
+}
+
+__attribute__((noinline)) static uint64_t descend(int depth) {
+    uint64_t rounds = depth > 0 ? descend(depth - 1) : spin();
+    __asm__ volatile("" ::: "memory");  // no tail call
+    return rounds + 1;
+}
+
+static int compare(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int compute(int depth) {
+    uint64_t rounds = descend(depth);
+    qsort(gaps, gap_count, sizeof *gaps, compare);
+    printf("ROUNDS %llu SIGNALS %llu GAPS %zu", (unsigned long long)rounds, (unsigned long long)signals, gap_count);
+    for (size_t i = 0; i < gap_count; i++)
+        printf(" %u", gaps[i]);
+    puts("");
+    return 0;
+}
+
+// Threads.
+
+static void *wait_forever(void *argument) {
+    (void)argument;
+    prctl(PR_SET_NAME, "waiter");
+    for (;;)
+        pause();
+}
+
+static void *live_briefly(void *argument) {
+    volatile int sum = 0;
+    for (int i = 0; i < 20000; i++)
+        sum += i;
+    return argument;
+}
+
+static int keep_threads(int number) {
+    pthread_t thread;
+    for (int i = 0; i < number; i++)
+        pthread_create(&thread, NULL, wait_forever, NULL);
+    usleep(50000);
+    ready();
+    while (!is_ended)
+        pause();
+    return 0;
+}
+
+static int churn_threads(void) {
+    ready();
+    while (!is_ended) {
+        pthread_t thread[4];
+        for (int i = 0; i < 4; i++)
+            pthread_create(&thread[i], NULL, live_briefly, NULL);
+        for (int i = 0; i < 4; i++)
+            pthread_join(thread[i], NULL);
+    }
+    return 0;
+}
+
+// Other programs.
+
+/// Replaces itself by itself, over and over, computing in between. The number of times left is the argument.
+static int replace(char **arguments) {
+    int left = atoi(arguments[2]);
+    if (!arguments[3])
+        ready();
+    uint64_t until = now_ns() + 3000000;
+    while (now_ns() < until)
+        continue;
+    if (left == 0)
+        return compute(5);
+    char text[16];
+    snprintf(text, sizeof text, "%d", left - 1);
+    execl("/proc/self/exe", arguments[0], "exec", text, "again", (char *)NULL);
+    return 1;
+}
+
+static int fork_over_and_over(void) {
+    ready();
+    while (!is_ended) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(0);
+        waitpid(child, NULL, 0);
+    }
+    return 0;
+}
+
+/// Counts what it is sent. Real-time signals queue, so none may get lost.
+static int count_signals(void) {
+    struct sigaction action = {.sa_handler = count};
+    sigaction(SIGRTMIN, &action, NULL);
+    return compute(5);
+}
+
+/// A library that comes late: its code is in no module that was there at the start.
+static int load_late(const char *path) {
+    ready();
+    getchar();
+    void *library = dlopen(path, RTLD_NOW);
+    uint64_t (*run)(uint64_t (*)(void)) = library ? (uint64_t (*)(uint64_t (*)(void)))dlsym(library, "plugin_spin") : NULL;
+    return run && run(spin) ? 0 : 1;
+}
+
+/// Computes for a short while and waits for a shorter one, over and over: what a stop can hit at the wrong moment.
+static int wait_often(void) {
+    unsigned long waits = 0, cut = 0;
+    int queue = epoll_create1(0);
+    struct epoll_event event;
+    ready();
+    while (!is_ended) {
+        uint64_t until = now_ns() + 200000;
+        while (now_ns() < until)
+            continue;
+        cut += epoll_wait(queue, &event, 1, 1) < 0 && !is_ended;
+        waits++;
+    }
+    printf("WAITS %lu CUT %lu\n", waits, cut);
+    return 0;
+}
+
+/// Has a child that computes, or sleeps, and is being traced.
+static int trace_child(bool computes) {
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (computes)
+            continue;
+        for (;;)
+            pause();
+    }
+    usleep(20000);
+    if (ptrace(PTRACE_SEIZE, child, 0, 0) != 0)
+        return 1;
+    printf("READY %d\n", child);
+    fflush(stdout);
+    while (!is_ended)
+        pause();
+    kill(child, SIGKILL);
+    return 0;
+}
+
+static int leave_zombie(void) {
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    printf("READY %d\n", child);
+    fflush(stdout);
+    while (!is_ended)
+        pause();
+    return 0;
+}
+
+int main(int count_of_arguments, char **arguments) {
+    const char *what = count_of_arguments > 1 ? arguments[1] : "";
+    const char *more = count_of_arguments > 2 ? arguments[2] : "0";
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGTERM, end);
+    if (strcmp(what, "list") == 0)
+        return list_calls(), 0;
+    if (strcmp(what, "call") == 0 && count_of_arguments > 3)
+        return block_in(more, atof(arguments[3]));
+    if (strcmp(what, "compute") == 0)
+        return compute(atoi(more));
+    if (strcmp(what, "threads") == 0)
+        return keep_threads(atoi(more));
+    if (strcmp(what, "churn") == 0)
+        return churn_threads();
+    if (strcmp(what, "exec") == 0)
+        return replace(arguments);
+    if (strcmp(what, "fork") == 0)
+        return fork_over_and_over();
+    if (strcmp(what, "signals") == 0)
+        return count_signals();
+    if (strcmp(what, "load") == 0)
+        return load_late(more);
+    if (strcmp(what, "waits") == 0)
+        return wait_often();
+    if (strcmp(what, "traced") == 0)
+        return trace_child(strcmp(more, "computing") == 0);
+    if (strcmp(what, "zombie") == 0)
+        return leave_zombie();
+    if (strcmp(what, "protected") == 0)
+        return prctl(PR_SET_DUMPABLE, 0), keep_threads(0);
+    return 64;
+}

@@ -1,0 +1,8 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/// Prints READY, makes the call, and prints WHOLE or CUT, its result, its error number, and how many seconds it took.
+int block_in(const char *name, double seconds);
+void list_calls(void);

@@ -1,0 +1,87 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import StackCapture
+
+extension ProcessTests {
+    @Suite("What is in the way is named")
+    struct ProcessErrorTests {
+        private func code(_ processID: Int32) -> CaptureError.Code? {
+            do {
+                _ = try ProcessSampler(processID: processID)
+                return nil
+            } catch {
+                return error.code
+            }
+        }
+
+        @Test("no such process")
+        func nobody() {
+            #expect(code(Int32.max - 1) == .noSuchProcess)
+            #expect(code(0) == .noSuchProcess)
+            #expect(code(-1) == .noSuchProcess)
+        }
+
+        @Test("the calling process")
+        func own() { #expect(code(getpid()) == .ownProcess) }
+
+        @Test("a thread's number")
+        func thread() throws {
+            let target = try TargetProcess("threads", "1")
+            let second = try #require(try ProcessSampler(processID: target.processID).threads().last?.threadID)
+            #expect(code(second) == .notAProcess)
+        }
+
+        @Test("a zombie")
+        func zombie() throws {
+            let parent = try TargetProcess("zombie")
+            let child = try #require(Int32(parent.announced))
+            while ProcessThread(threadID: child, ofProcess: child).state != "Z" { usleep(1000) }
+            #expect(code(child) == .zombie)
+        }
+
+        @Test("a thread of the kernel", .enabled(if: ProcessFile("/proc/2/status")?.words(of: "Name") == ["kthreadd"]))
+        func kernel() { #expect(code(2) == .kernelProcess) }
+
+        @Test("a traced process: what sleeps has a stack, what runs has a reason")
+        func traced() throws {
+            let sleeping = try TargetProcess("traced", "sleeping")
+            let asleep = try #require(Int32(sleeping.announced))
+            #expect(try ProcessSampler(processID: asleep).capture().get().method == .quiet)
+            let computing = try TargetProcess("traced", "computing")
+            let running = try #require(Int32(computing.announced))
+            let sampler = try ProcessSampler(processID: running, deadline: .seconds(5))
+            #expect(throws: CaptureError(.alreadyTraced, underlying: EPERM)) { try sampler.capture().get() }
+        }
+
+        @Test("a 32-bit program")
+        func otherArchitecture() throws {
+            let file = FileManager.default.temporaryDirectory.appending(path: "i386-\(UUID())")
+            defer { try? FileManager.default.removeItem(at: file) }
+            try Data(Self.program).write(to: file)
+            try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: file.path)
+            let process = Process()
+            process.executableURL = file
+            try? process.run()
+            guard process.isRunning else { return }  // the kernel runs no such programs
+            defer {
+                kill(process.processIdentifier, SIGKILL)
+                process.waitUntilExit()
+            }
+            #expect(code(process.processIdentifier) == .otherArchitecture)
+        }
+
+        /// An i386 ELF file that waits for signals: `mov $29, %eax; int $0x80; jmp .-9`.
+        private static var program: [UInt8] {
+            func words(_ values: UInt32...) -> [UInt8] {
+                values.flatMap { value in (0..<4).map { UInt8(truncatingIfNeeded: value >> (8 * $0)) } }
+            }
+            let base: UInt32 = 0x0804_8000
+            let code: [UInt8] = [0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7]
+            let start: [UInt8] = [0x7f, 0x45, 0x4c, 0x46, 1, 1, 1] + Array(repeating: 0, count: 9) + [2, 0, 3, 0]
+            let header = start + words(1, base + 84, 52, 0, 0) + [52, 0, 32, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+            return header + words(1, 0, base, base, 93, 93, 5, 4096) + code
+        }
+    }
+}

@@ -1,0 +1,149 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import StackCapture
+
+@Suite("Another process", .serialized, .timeLimit(.minutes(10)))
+enum ProcessTests {
+    @Suite("Its threads")
+    struct ProcessSamplerTests {
+        @Test(
+            "asleep in a call are read quietly, with the call and every frame",
+            arguments: ["poll", "futex", "vfork"]
+        )
+        func asleep(_ call: String) throws {
+            let target = try TargetProcess("call", call, "5")
+            let sampler = try ProcessSampler(processID: target.processID)
+            var stack = try sampler.capture().get()
+            while stack.systemCall?.name != call { stack = try sampler.capture().get() }
+            #expect(stack.method == .quiet)
+            #expect(stack.isComplete)
+            #expect(stack.cost.heldNanoseconds == 0)
+            let names = sampler.names(of: stack)
+            #expect(names.contains(["call_\(call)", "block_in", "main"]), "\(names)")
+            #expect(names.last == "_start")
+        }
+
+        @Test("that run are stopped for a moment, a thousand times, and every stack is right")
+        func running() throws {
+            let target = try TargetProcess("compute", "50")
+            let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
+            var held: [UInt64] = []
+            var unwound: [UInt64] = []
+            for _ in 0..<1000 {
+                let stack = try sampler.capture().get()
+                // The last function of its own does not sleep, so this is the only way.
+                try #require(stack.method == .stopped)
+                held.append(stack.cost.heldNanoseconds)
+                unwound.append(stack.cost.unwindNanoseconds)
+                guard held.count % 10 == 0 else { continue }
+                let names = sampler.names(of: stack)
+                #expect(stack.isComplete)
+                #expect(names.count { $0 == "descend" } == 51, "\(names)")
+                #expect(names.contains(["spin", "descend"]), "\(names)")
+                #expect(names.contains(["descend", "compute", "main"]), "\(names)")
+            }
+            #expect(sampler.cost.stops == 1000)
+            #expect(sampler.cost.heldNanoseconds == held.reduce(0, +))
+            #expect(sampler.cost.longestHeldNanoseconds == held.max())
+            let end = target.finish().split(separator: " ")
+            #expect(end.first == "ROUNDS")
+            let gaps = end.drop { $0 != "GAPS" }.dropFirst(2).compactMap { UInt64($0) }.suffix(1000)
+            print(
+                "stopped: held from outside \(held.percentiles) µs, longest pauses by its own clock \(Array(gaps).percentiles) µs"
+            )
+            print("stopped: unwinding \(unwound.percentiles) µs (50/90/99 %)")
+        }
+
+        @Test("are all listed, named and captured")
+        func all() throws {
+            let target = try TargetProcess("threads", "20")
+            let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
+            let captures = try sampler.captureAll()
+            #expect(captures.count == 21)
+            #expect(captures.first?.thread.threadID == target.processID)
+            #expect(captures.count { $0.thread.name == "waiter" } == 20)
+            for capture in captures {
+                let stack = try capture.result.get()
+                #expect(stack.systemCall?.name == "pause")
+                #expect(stack.isComplete)
+            }
+            #expect(
+                sampler.cost
+                    == SamplingCost(
+                        stops: 0,
+                        heldNanoseconds: 0,
+                        longestHeldNanoseconds: 0,
+                        callsRestarted: 0,
+                        stopsGivenUp: 0
+                    )
+            )
+        }
+
+        @Test("are read through /proc/PID/mem where process_vm_readv is refused")
+        func throughFile() throws {
+            let target = try TargetProcess("compute", "3")
+            let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5), readsThroughFile: true)
+            let stack = try sampler.capture().get()
+            #expect(stack.isComplete)
+            #expect(sampler.names(of: stack).count { $0 == "descend" } == 4)
+        }
+
+        @Test("that were stopped by a signal stay so, and have stacks")
+        func stopped() throws {
+            let target = try TargetProcess("compute", "3")
+            target.send(SIGSTOP)
+            while target.state != "T" { usleep(1000) }
+            let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
+            for _ in 0..<20 {
+                let stack = try sampler.capture().get()
+                #expect(stack.method == .quiet)
+                #expect(sampler.names(of: stack).contains("main"))
+            }
+            #expect(target.state == "T")
+            target.send(SIGCONT)
+            #expect(target.finish().hasPrefix("ROUNDS"))
+        }
+
+        @Test("have gdb's stacks", .enabled(if: Debugger.isInstalled, "gdb is not installed"))
+        func debugger() throws {
+            var compared = 0
+            for round in 0..<10 {
+                let target = try TargetProcess("compute", "\(round * 5)")
+                let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
+                target.send(SIGSTOP)
+                while target.state != "T" { usleep(1000) }
+                let ours = try sampler.capture().get().frames.map { String($0.address, radix: 16) }
+                let theirs = try Debugger.frames(of: target.processID, thread: "\(target.processID)").map(\.address)
+                #expect(ours == theirs)
+                compared += theirs.count
+            }
+            print("gdb: \(compared) frames of a stopped process compared")
+        }
+
+        @Test("of a program without symbols have stacks all the same")
+        func stripped() throws {
+            let stripped = FileManager.default.temporaryDirectory.appending(path: "stripped-\(UUID())")
+            defer { try? FileManager.default.removeItem(at: stripped) }
+            let strip = try Process.run(
+                URL(filePath: "/usr/bin/strip"),
+                arguments: ["-o", stripped.path, TargetProcess.executable.path]
+            )
+            strip.waitUntilExit()
+            let target = try TargetProcess("compute", "20", executable: stripped)
+            let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
+            let stack = try sampler.capture().get()
+            #expect(stack.isComplete)
+            #expect(stack.frames.count >= 25)
+            #expect(stack.frames.dropFirst().allSatisfy { $0.found == .unwindTable })
+        }
+    }
+}
+
+extension [String] {
+    /// Whether these names follow each other somewhere, parts that the compiler split off set aside.
+    func contains(_ names: [String]) -> Bool {
+        indices.contains { self[$0...].prefix(names.count).elementsEqual(names) }
+    }
+}

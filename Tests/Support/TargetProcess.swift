@@ -1,0 +1,73 @@
+package import Foundation
+
+/// A running `sample-target`. It ends with this process at the latest.
+package final class TargetProcess {
+    private let process = Process()
+    private let output = Pipe()
+    private let input = Pipe()
+    /// What stood behind READY: another process's number, for some.
+    package let announced: String
+
+    package static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
+        .deletingLastPathComponent()
+        .appending(path: "sample-target")
+
+    /// Starts it and waits until it is ready.
+    package convenience init(_ arguments: String..., executable: URL = TargetProcess.executable) throws {
+        try self.init(arguments: arguments, executable: executable)
+    }
+
+    package init(arguments: [String], executable: URL) throws {
+        process.executableURL = executable
+        process.arguments = arguments
+        process.standardOutput = output
+        process.standardInput = input
+        try process.run()
+        announced = Self.line(of: output.fileHandleForReading).split(separator: " ").dropFirst().joined()
+    }
+
+    package var processID: Int32 { process.processIdentifier }
+
+    package func send(_ signal: Int32) { kill(process.processIdentifier, signal) }
+
+    /// Lets it go on where it waits for that.
+    package func proceed() throws { try input.fileHandleForWriting.write(contentsOf: Data("\n".utf8)) }
+
+    /// - Returns: what it printed at its end.
+    package func finish() -> String {
+        send(SIGTERM)
+        return rest()
+    }
+
+    /// Waits for its end without asking for it.
+    package func rest() -> String {
+        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        return text.trimmingCharacters(in: .newlines)
+    }
+
+    /// The kernel's letter: `R`, `S`, `T`, `t` … Nil if it has ended.
+    package var state: Character? { field("State").first }
+
+    /// Who traces it, `0` for nobody.
+    package var tracer: String { field("TracerPid") }
+
+    /// Of its `/proc/PID/status`.
+    private func field(_ name: String) -> String {
+        let status = (try? String(contentsOfFile: "/proc/\(processID)/status", encoding: .utf8)) ?? ""
+        let line = status.split(separator: "\n").first { $0.hasPrefix(name + ":") }
+        return line.map { $0.dropFirst(name.count + 1).trimmingCharacters(in: .whitespaces) } ?? ""
+    }
+
+    deinit {
+        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+    }
+
+    private static func line(of file: FileHandle) -> String {
+        var line = ""
+        while !line.hasSuffix("\n"), let byte = try? file.read(upToCount: 1), !byte.isEmpty {
+            line += String(decoding: byte, as: UTF8.self)
+        }
+        return line.trimmingCharacters(in: .newlines)
+    }
+}
