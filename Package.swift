@@ -207,9 +207,19 @@ let package = Package(
             path: "Tests/Fixtures/coexistence-host",
             swiftSettings: swift
         ),
+        .target(name: "CTrials", path: "Tests/Fixtures/CTrials", cSettings: c + [.define("_GNU_SOURCE")]),
+        .executableTarget(
+            name: "capture-trials",
+            dependencies: ["CTrials", "StackCapture", "Symbolication"],
+            path: "Tests/Fixtures/capture-trials",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "StackCaptureTests",
-            dependencies: ["CStalls", "capture-host", "coexistence-host", "StackCapture", "Symbolication", "TestSupport"],
+            dependencies: [
+                "CStalls", "capture-host", "capture-trials", "coexistence-host", "StackCapture", "Symbolication",
+                "TestSupport",
+            ],
             swiftSettings: swift
         ),
         .executableTarget(
