@@ -7,7 +7,9 @@ struct CaptureTrials {
     static func main() async {
         trial_buffer_lines()
         guard let part = Part(CommandLine.arguments) else {
-            print("usage: capture-trials \(Part.Name.allCases.map(\.rawValue).joined(separator: "|")) [--short] [NAME...]")
+            print(
+                "usage: capture-trials \(Part.Name.allCases.map(\.rawValue).joined(separator: "|")) [--short] [NAME...]"
+            )
             exit(64)
         }
         var findings = Findings(part: part.name.rawValue)

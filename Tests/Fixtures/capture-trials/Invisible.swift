@@ -51,7 +51,8 @@ struct Invisible {
         return nil
     }
 
-    private func judge(_ name: String, _ captures: Watched.Captures, _ end: trial_block_end, _ findings: inout Findings) {
+    private func judge(_ name: String, _ captures: Watched.Captures, _ end: trial_block_end, _ findings: inout Findings)
+    {
         print(
             "  \(column(name, 28))\(column(captures.count, 4, right: true)) captures, \(captures.quiet) quiet, "
                 + "\(captures.named) named, \(captures.complete) complete, \(captures.signals) signals, "
