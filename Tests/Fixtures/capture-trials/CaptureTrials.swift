@@ -16,6 +16,9 @@ struct CaptureTrials {
         switch part.name {
         case .invisible: Invisible(part).run(&findings)
         case .race: Race(part).run(&findings)
+        case .pause: Pause(part).run(&findings)
+        case .cost: Cost(part).run(&findings)
+        case .stand: Stand.run()
         }
         findings.conclude()
     }
@@ -24,7 +27,9 @@ struct CaptureTrials {
 /// Which part to run, and how much of it.
 struct Part {
     enum Name: String, CaseIterable {
-        case invisible, race
+        case invisible, race, pause, cost
+        /// Only to be looked at.
+        case stand
     }
 
     var name: Name

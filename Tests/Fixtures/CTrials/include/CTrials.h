@@ -78,6 +78,48 @@ uint64_t trial_caller_calls(const trial_caller *caller);
 uint64_t trial_caller_cut_short(const trial_caller *caller);
 void trial_caller_finish(trial_caller *caller);
 
+// A thread that watches its own clock (clock_reader.c)
+
+typedef struct trial_clock_reader trial_clock_reader;
+
+/// Starts a thread that reads the clock, `frames` calls deep, and does nothing else. It stays on the given processor.
+trial_clock_reader *trial_clock_reader_start(int frames, int processor);
+trial_thread trial_clock_reader_thread(const trial_clock_reader *reader);
+/// The longest time between two readings since the last call of this. Forgets it.
+uint64_t trial_clock_reader_take_gap(trial_clock_reader *reader);
+/// Waits until the thread has read the clock twice more.
+void trial_clock_reader_await(const trial_clock_reader *reader);
+/// Times the thread lost its processor to another one.
+uint64_t trial_clock_reader_preemptions(const trial_clock_reader *reader);
+void trial_clock_reader_finish(trial_clock_reader *reader);
+
+/// Starts a thread that sleeps, `frames` calls deep, for good.
+trial_thread trial_sleeper_start(int frames);
+/// Run time, wait time and time slices of a thread: unchanged if it has not run.
+void trial_schedule_of(pid_t thread, uint64_t numbers[_Nonnull 3]);
+
+/// Keeps the calling thread on one processor.
+void trial_stay_on(int processor);
+
+// What a signal's handler may do (handlers.c)
+
+/// In the handler, from the interrupted context.
+typedef void (*trial_handler)(void *context);
+
+void trial_handler_nothing(void *context);
+/// Unwinds with libunwind's unw_step. Never where the thread may hold a lock.
+void trial_handler_step(void *context);
+/// Frames that trial_handler_step found when it ran last.
+int trial_handler_step_frames(void);
+/// \returns false without libunwind.so.8.
+bool trial_handler_step_prepare(void);
+
+/// Has a thread run a handler of SIGUSR2, and waits until it has.
+void trial_interrupt(pid_t thread, trial_handler handler);
+
+/// Runs a program without its output. \returns its exit status, −1 if it does not start.
+int trial_run_program(const char *_Nullable const *_Nonnull arguments, uint64_t *wall_ns, uint64_t *cpu_ns);
+
 #pragma clang assume_nonnull end
 
 #ifdef __cplusplus
