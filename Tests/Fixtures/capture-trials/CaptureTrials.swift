@@ -18,6 +18,7 @@ struct CaptureTrials {
         case .race: Race(part).run(&findings)
         case .pause: Pause(part).run(&findings)
         case .cost: Cost(part).run(&findings)
+        case .storm: Storm(part).run(&findings)
         case .stand: Stand.run()
         }
         findings.conclude()
@@ -27,7 +28,7 @@ struct CaptureTrials {
 /// Which part to run, and how much of it.
 struct Part {
     enum Name: String, CaseIterable {
-        case invisible, race, pause, cost
+        case invisible, race, pause, cost, storm
         /// Only to be looked at.
         case stand
     }

@@ -120,6 +120,45 @@ void trial_interrupt(pid_t thread, trial_handler handler);
 /// Runs a program without its output. \returns its exit status, −1 if it does not start.
 int trial_run_program(const char *_Nullable const *_Nonnull arguments, uint64_t *wall_ns, uint64_t *cpu_ns);
 
+// Loads under which captures are taken (storms*.c)
+
+/// What the storm's threads do, over and over, below TRIAL_STORM_DEPTH calls of trial_storm_descend. The function that does it has
+/// a name with `load_` in it.
+typedef enum trial_load {
+    TRIAL_LOAD_MALLOC,
+    TRIAL_LOAD_RELOAD,   ///< dlopen and dlclose of plugin0…3.so in the folder, at the same address.
+    TRIAL_LOAD_ITERATE,  ///< dl_iterate_phdr.
+    TRIAL_LOAD_THROW,    ///< C++ exceptions through five frames.
+    TRIAL_LOAD_STDIO,
+    TRIAL_LOAD_LOCKS,    ///< One mutex between all threads.
+    TRIAL_LOAD_FORK,
+    TRIAL_LOAD_SIGNALS,  ///< The application's own signals, SIGPROF among them.
+    TRIAL_LOAD_DOZE,     ///< Short sleeps at changing depths.
+    TRIAL_LOAD_CHURN,    ///< Threads that end as soon as they have begun.
+    TRIAL_LOAD_CUSTOM,   ///< The given function.
+} trial_load;
+
+enum { TRIAL_STORM_DEPTH = 6, TRIAL_STORM_THREADS = 2 };
+
+typedef struct trial_storm trial_storm;
+
+/// Returns soon; called again until the storm is over.
+typedef void (*trial_work)(void);
+
+trial_storm *trial_storm_start(trial_load load, const char *folder, trial_work _Nullable work);
+/// Of TRIAL_LOAD_CHURN: one that lived just now.
+trial_thread trial_storm_thread(trial_storm *storm, int index);
+uint64_t trial_storm_rounds(const trial_storm *storm);
+void trial_storm_finish(trial_storm *storm);
+
+/// The application's handler of SIGPROF, as one that was there before the capturer's.
+void trial_handle_prof(void);
+void trial_throw_once(void);
+
+/// Ends the process with a word and status 3 if trial_watchdog_feed is not called for that long.
+void trial_watchdog_start(uint64_t patience_ns);
+void trial_watchdog_feed(void);
+
 #pragma clang assume_nonnull end
 
 #ifdef __cplusplus
