@@ -212,6 +212,7 @@ let package = Package(
             name: "capture-trials",
             dependencies: ["CTrials", "StackCapture", "Symbolication"],
             path: "Tests/Fixtures/capture-trials",
+            exclude: ["compare_stacks.py"],
             swiftSettings: swift
         ),
         .testTarget(

@@ -58,6 +58,17 @@ static bool is_call(const struct blocking_call *call, int64_t number) {
 }
 bool trial_block_is_call(size_t index, int64_t number) { return is_call(call_at(index), number); }
 
+static int depth_wanted;
+void trial_block_set_depth(int depth) { depth_wanted = depth; }
+
+/// Frames of different sizes, known only at run time.
+__attribute__((noinline)) static int64_t block_below(trial_block *block, int depth) {
+    volatile char frame[16 + depth % 5 * 48];
+    frame[0] = (char)depth;
+    int64_t result = depth == 0 ? block->call->run(block) : block_below(block, depth - 1);
+    return frame[0] == (char)depth ? result : -1;
+}
+
 __attribute__((noinline)) static void *trial_block_thread_main(void *context) {
     trial_block *block = context;
     block->thread = trial_own_thread();
@@ -66,7 +77,7 @@ __attribute__((noinline)) static void *trial_block_thread_main(void *context) {
     pthread_sigmask(SIG_UNBLOCK, &all, NULL);
     block->began_ns = trial_now_ns();
     atomic_store(&block->started, true);
-    block->result = block->call->run(block);
+    block->result = block_below(block, depth_wanted);
     block->ended_ns = trial_now_ns();
     atomic_store(&block->returned, true);
     return NULL;

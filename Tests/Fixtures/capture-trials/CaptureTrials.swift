@@ -12,6 +12,7 @@ struct CaptureTrials {
             )
             exit(64)
         }
+        if part.name == .exact { await Exact.runBeside(part) }
         var findings = Findings(part: part.name.rawValue)
         switch part.name {
         case .invisible: Invisible(part).run(&findings)
@@ -19,6 +20,7 @@ struct CaptureTrials {
         case .pause: Pause(part).run(&findings)
         case .cost: Cost(part).run(&findings)
         case .storm: Storm(part).run(&findings)
+        case .exact: break
         case .stand: Stand.run()
         }
         findings.conclude()
@@ -28,7 +30,7 @@ struct CaptureTrials {
 /// Which part to run, and how much of it.
 struct Part {
     enum Name: String, CaseIterable {
-        case invisible, race, pause, cost, storm
+        case invisible, race, pause, cost, storm, exact
         /// Only to be looked at.
         case stand
     }

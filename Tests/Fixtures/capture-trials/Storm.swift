@@ -26,8 +26,8 @@ struct Storm {
         Load(name: "stdio", kind: TRIAL_LOAD_STDIO), Load(name: "locks", kind: TRIAL_LOAD_LOCKS),
         Load(name: "fork", kind: TRIAL_LOAD_FORK), Load(name: "signals", kind: TRIAL_LOAD_SIGNALS),
         Load(name: "doze", kind: TRIAL_LOAD_DOZE), Load(name: "churn", kind: TRIAL_LOAD_CHURN),
-        Load(name: "JSON", kind: TRIAL_LOAD_CUSTOM, work: { load_decodeJSON() }),
-        Load(name: "collections", kind: TRIAL_LOAD_CUSTOM, work: { load_churnCollections() }),
+        Load(name: "JSON", kind: TRIAL_LOAD_CUSTOM, work: { decodeJSON() }),
+        Load(name: "collections", kind: TRIAL_LOAD_CUSTOM, work: { churnCollections() }),
     ]
 
     func run(_ findings: inout Findings) {
@@ -84,7 +84,7 @@ struct Storm {
 }
 
 @inline(never)
-private func load_decodeJSON() {
+private func decodeJSON() {
     struct Item: Codable {
         var id: Int
         var name: String
@@ -96,7 +96,7 @@ private func load_decodeJSON() {
 }
 
 @inline(never)
-private func load_churnCollections() {
+private func churnCollections() {
     var counts: [String: [Int]] = [:]
     for number in 0..<500 { counts["key \(number % 37)", default: []].append(number) }
     let total = counts.values.map { $0.reduce(0, +) }.sorted().reduce(0, &+)

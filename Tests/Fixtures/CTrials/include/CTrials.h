@@ -52,6 +52,8 @@ bool trial_block_is_page_fault(size_t index);
 
 /// Starts the thread. \returns NULL, with the reason in `error`, where the kernel or a sandbox does not offer the call.
 trial_block *_Nullable trial_block_start(size_t index, uint64_t time_ns, int *error);
+/// As many more frames below the call, of different sizes. For the next start.
+void trial_block_set_depth(int depth);
 trial_thread trial_block_thread(const trial_block *block);
 /// Waits until /proc shows the thread asleep in its call. \returns false at the deadline.
 bool trial_block_await(trial_block *block, uint64_t deadline_ns);
@@ -158,6 +160,39 @@ void trial_throw_once(void);
 /// Ends the process with a word and status 3 if trial_watchdog_feed is not called for that long.
 void trial_watchdog_start(uint64_t patience_ns);
 void trial_watchdog_feed(void);
+
+// A captured stack for a debugger to compare (exact.c, compare_stacks.py)
+
+enum { TRIAL_PUBLISHED_FRAMES = 2048 };
+
+/// Fills the stack that the debugger reads, by its offsets; see exact.c.
+void trial_publish_begin(pid_t thread, int round, bool is_frozen, bool is_complete, const char *scene);
+/// There is no stack. \param is_named: for the reason that the thread is on another stack than the one given.
+void trial_publish_refusal(bool is_named);
+void trial_publish_frame(uint64_t address, bool by_frame_pointer);
+
+/// Makes a running thread spin in a handler of SIGUSR1, wherever it is just now, and waits until it does.
+/// \returns false where it does not, for a second.
+bool trial_freeze(pid_t thread);
+/// On the thread itself, once: libdispatch's threads, and those that they start, block most signals.
+void trial_let_freeze(void);
+void trial_thaw(void);
+/// Stops the process for its debugger, by SIGTRAP.
+void trial_call_debugger(void);
+
+// What a running thread can be in the middle of (exact_*.c, exact.cpp). Each returns soon.
+
+typedef struct trial_scene {
+    const char *name;
+    void (*run)(void);
+} trial_scene;
+
+extern const trial_scene trial_c_scenes[], trial_cpp_scenes[];
+extern const size_t trial_c_scene_count, trial_cpp_scene_count;
+/// \param language: 0 for C, 1 for C++.
+trial_scene trial_scene_at(int language, size_t index);
+/// For trial_c_scenes that load a module.
+void trial_set_plugin_folder(const char *folder);
 
 #pragma clang assume_nonnull end
 

@@ -1,0 +1,113 @@
+"""Run by gdb, which runs `capture-trials exact`: compares each stack that the program has captured with what gdb sees of the same
+thread, standing where it stood. Frames that a compiler inlined or left by a tail call are set aside: they have no place on the stack.
+
+    gdb -batch -nx -x compare_stacks.py --args capture-trials exact [--short] [SCENE...]
+"""
+
+import collections
+import struct
+
+import gdb
+
+FRAMES = 2048
+SET_ASIDE = (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME)
+
+
+class Ours:
+    """What the program has published: see exact.c."""
+
+    def __init__(self, memory, at):
+        header = struct.unpack("6i64s", memory.read_memory(at, 88).tobytes())
+        self.thread, self.round, count, self.frozen, self.complete, self.refused = header[:6]
+        self.scene = header[6].split(b"\0")[0].decode()
+        self.frames = list(struct.unpack("%dQ" % count, memory.read_memory(at + 88, count * 8).tobytes())) if count else []
+        found = memory.read_memory(at + 88 + FRAMES * 8, count).tobytes() if count else b""
+        self.hiding = sum(found)
+
+
+def name_at(address):
+    text = gdb.execute("info symbol 0x%x" % address, to_string=True)
+    return text.split(" in section")[0].strip() if " in section" in text else "?"
+
+
+def theirs_of(thread_number):
+    thread = next((t for t in gdb.selected_inferior().threads() if t.ptid[1] == thread_number), None)
+    if thread is None:
+        return [], "no such thread"
+    thread.switch()
+    frames = []
+    frame = gdb.newest_frame()
+    reason = ""
+    while frame is not None:
+        if frame.type() not in SET_ASIDE:
+            frames.append(frame.pc())
+        try:
+            older = frame.older()
+        except gdb.error as error:
+            older, reason = None, str(error)
+        if older is None and not reason:
+            reason = gdb.frame_stop_reason_string(frame.unwind_stop_reason())
+        frame = older
+    return frames, reason
+
+
+def judge(ours, theirs):
+    """In one word: equal, hidden, lost (gdb), refused, or unequal."""
+    if ours.refused:
+        return "refused" if ours.refused == 1 else "unequal"
+    # A frozen thread goes round in its handler, from one instruction to the next.
+    mine, other = (ours.frames[1:], theirs[1:]) if ours.frozen else (ours.frames, theirs)
+    if mine == other and mine:
+        return "equal"
+    missing = [address for address in other if address not in mine]
+    if ours.hiding and len(missing) <= ours.hiding and mine == [a for a in other if a in mine]:
+        return "hidden"
+    ends_alike = mine and other and mine[-1] == other[-1]
+    return "lost" if ours.complete and not ends_alike else "unequal"
+
+
+def show(verdict, ours, theirs, reason):
+    print("%s: %s, round %d, ours %s, gdb: %s" % (verdict, ours.scene, ours.round, "complete" if ours.complete else "cut", reason))
+    for index in range(max(len(ours.frames), len(theirs))):
+        mine = ours.frames[index] if index < len(ours.frames) else None
+        other = theirs[index] if index < len(theirs) else None
+        if index > 30 and mine == other:
+            continue
+        text = ["%x %s" % (a, name_at(a)[:44]) if a is not None else "" for a in (mine, other)]
+        print("  %s %-62s %s" % (" " if mine == other else "≠", text[0], text[1]))
+
+
+def main():
+    for setting in ("pagination off", "confirm off", "backtrace past-main on", "backtrace limit 2000", "print inferior-events off",
+                    "print thread-events off", "debuginfod enabled off", "follow-fork-mode parent", "detach-on-fork on",
+                    "environment SWIFT_BACKTRACE enable=no", "style enabled off", "width 0"):
+        gdb.execute("set " + setting, to_string=True)
+    gdb.execute("handle all nostop noprint pass", to_string=True)
+    gdb.execute("handle SIGTRAP stop print nopass", to_string=True)
+    gdb.execute("run", to_string=True)
+    verdicts, frames, scenes = collections.Counter(), 0, {}
+    at = None
+    while gdb.selected_inferior().pid:
+        if at is None:
+            at = int(gdb.parse_and_eval("(unsigned long)&trial_published_stack"))
+        ours = Ours(gdb.selected_inferior(), at)
+        theirs, reason = theirs_of(ours.thread)
+        verdict = judge(ours, theirs)
+        verdicts[verdict] += 1
+        scenes.setdefault(ours.scene, collections.Counter())[verdict] += 1
+        frames += len(ours.frames)
+        if verdict not in ("equal", "refused") and scenes[ours.scene][verdict] <= 2:
+            show(verdict, ours, theirs, reason)
+        gdb.execute("continue", to_string=True)
+    for scene, counts in scenes.items():
+        print("  %-40s %s" % (scene, ", ".join("%d %s" % (count, verdict) for verdict, count in counts.items())))
+    total = sum(verdicts.values())
+    print("EXACT %d scenes, %d captures, %d frames: %d equal, %d with a hidden caller that is marked, %d where gdb lost its way, "
+          "%d refused by name, %d unequal" % (len(scenes), total, frames, verdicts["equal"], verdicts["hidden"], verdicts["lost"],
+                                             verdicts["refused"], verdicts["unequal"]))
+    met = total > 0 and verdicts["unequal"] == 0
+    print("RESULT exact: %s" % ("met" if met else "not met"))
+    gdb.execute("quit %d" % (0 if met else 1))
+
+
+main()
