@@ -215,8 +215,9 @@ SCENE scene_handler(void) {
 }
 static void on_alternate_stack(int signal) { work(100000 + signal); }
 SCENE scene_alternate_stack(void) {
-    static _Thread_local char memory[65536];
-    stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory}, off = {.ss_flags = SS_DISABLE};
+    stack_t stack = {.ss_size = 65536}, off = {.ss_flags = SS_DISABLE};
+    stack.ss_sp = mmap(NULL, stack.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    require(stack.ss_sp != MAP_FAILED);
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_alternate_stack;
@@ -225,6 +226,7 @@ SCENE scene_alternate_stack(void) {
     sigaltstack(&stack, NULL);
     raise(SIGUSR2);
     sigaltstack(&off, NULL);
+    munmap(stack.ss_sp, stack.ss_size);
     done = 0;
 }
 

@@ -10,6 +10,7 @@ import struct
 import gdb
 
 FRAMES = 2048
+BEGINNINGS = ("clone3", "__clone3", "clone", "_start")
 SET_ASIDE = (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME)
 
 
@@ -51,19 +52,35 @@ def theirs_of(thread_number):
     return frames, reason
 
 
+def below_freezing(frames):
+    for index, address in enumerate(frames[:8]):
+        if name_at(address).startswith("trial_frozen"):
+            return frames[index + 1:]
+    return frames
+
+
+def is_within(part, whole):
+    """Whether `part` is left of `whole` when some elements are taken out."""
+    rest = iter(whole)
+    return bool(part) and all(element in rest for element in part)
+
+
 def judge(ours, theirs):
-    """In one word: equal, hidden, lost (gdb), refused, or unequal."""
+    """In one word. Equal; hidden: ours says that a caller may be missing, and one is; lost: only gdb does not come to the thread's
+    beginning; astray: neither does, and both say so; refused: ours names the reason why there is no stack; unequal: all else."""
     if ours.refused:
         return "refused" if ours.refused == 1 else "unequal"
-    # A frozen thread goes round in its handler, from one instruction to the next.
-    mine, other = (ours.frames[1:], theirs[1:]) if ours.frozen else (ours.frames, theirs)
+    # A frozen thread goes round in its handler, from one instruction to the next, and may still be on its way out of the capture's.
+    mine, other = (below_freezing(ours.frames), below_freezing(theirs)) if ours.frozen else (ours.frames, theirs)
     if mine == other and mine:
         return "equal"
-    missing = [address for address in other if address not in mine]
-    if ours.hiding and len(missing) <= ours.hiding and mine == [a for a in other if a in mine]:
+    if ours.hiding and len(other) - len(mine) <= ours.hiding and is_within(mine, other):
         return "hidden"
-    ends_alike = mine and other and mine[-1] == other[-1]
-    return "lost" if ours.complete and not ends_alike else "unequal"
+    found = other and name_at(other[-1]).split(" ")[0] in BEGINNINGS
+    if ours.complete:
+        return "unequal" if found else "lost"
+    # A wrong table led gdb through frames that are none, and by chance out of them again.
+    return "unequal" if found and all(name_at(address) != "?" for address in other) else "astray"
 
 
 def show(verdict, ours, theirs, reason):
@@ -103,9 +120,12 @@ def main():
         print("  %-40s %s" % (scene, ", ".join("%d %s" % (count, verdict) for verdict, count in counts.items())))
     total = sum(verdicts.values())
     print("EXACT %d scenes, %d captures, %d frames: %d equal, %d with a hidden caller that is marked, %d where gdb lost its way, "
-          "%d refused by name, %d unequal" % (len(scenes), total, frames, verdicts["equal"], verdicts["hidden"], verdicts["lost"],
-                                             verdicts["refused"], verdicts["unequal"]))
-    met = total > 0 and verdicts["unequal"] == 0
+          "%d where neither found it and both say so, %d refused by name, %d unequal" % (len(scenes), total, frames, verdicts["equal"], verdicts["hidden"], verdicts["lost"],
+                                             verdicts["astray"], verdicts["refused"], verdicts["unequal"]))
+    ended = str(gdb.parse_and_eval("$_exitcode")) == "0"
+    if not ended:
+        print("  the program did not come to its end")
+    met = total > 0 and ended and verdicts["unequal"] == 0
     print("RESULT exact: %s" % ("met" if met else "not met"))
     gdb.execute("quit %d" % (0 if met else 1))
 

@@ -180,6 +180,9 @@ void trial_thaw(void);
 /// Stops the process for its debugger, by SIGTRAP.
 void trial_call_debugger(void);
 
+/// What a command prints; to be freed.
+char *_Nullable trial_output_of(const char *command);
+
 // What a running thread can be in the middle of (exact_*.c, exact.cpp). Each returns soon.
 
 typedef struct trial_scene {
