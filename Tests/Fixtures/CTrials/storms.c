@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -123,6 +124,26 @@ LOAD load_churn(struct storm_thread *t) {
     for (volatile uint64_t i = t->rounds % 7 * 400000; i > 0; i--) {}
 }
 
+/// What the runtime's libraries have many of: functions that cannot throw, for which their compiler made no table.
+LOAD load_untabled(struct storm_thread *t) {
+#if defined(__x86_64__)
+    // push %rbp; mov %rsp, %rbp; pop %rbp; ret
+    static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3};
+    static _Atomic(void *) made;
+    if (!atomic_load(&made)) {
+        void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        require(page != MAP_FAILED);
+        memcpy(page, code, sizeof code);
+        mprotect(page, 4096, PROT_READ | PROT_EXEC);
+        atomic_store(&made, page);
+    }
+    void (*call)(void) = (void (*)(void))(uintptr_t)atomic_load(&made);
+    for (int i = 0; i < 5000; i++)
+        call();
+#endif
+    t->rounds += 0;
+}
+
 LOAD load_custom(struct storm_thread *t) {
     t->storm->work();
     t->rounds += 0;
@@ -132,7 +153,8 @@ static void (*const loads[])(struct storm_thread *) = {
     [TRIAL_LOAD_MALLOC] = load_malloc,   [TRIAL_LOAD_RELOAD] = load_reload, [TRIAL_LOAD_ITERATE] = load_iterate,
     [TRIAL_LOAD_THROW] = load_throw,     [TRIAL_LOAD_STDIO] = load_stdio,   [TRIAL_LOAD_LOCKS] = load_locks,
     [TRIAL_LOAD_FORK] = load_fork,       [TRIAL_LOAD_SIGNALS] = load_signals, [TRIAL_LOAD_DOZE] = load_doze,
-    [TRIAL_LOAD_CHURN] = load_churn,     [TRIAL_LOAD_CUSTOM] = load_custom,
+    [TRIAL_LOAD_CHURN] = load_churn,     [TRIAL_LOAD_UNTABLED] = load_untabled,
+    [TRIAL_LOAD_CUSTOM] = load_custom,
 };
 
 // Their threads. One call site for all loads, so that the frames from here outwards are the same in every capture.

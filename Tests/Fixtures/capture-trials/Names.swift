@@ -2,11 +2,11 @@ import StackCapture
 import Symbolication
 
 enum Names {
-  /// Linker names, innermost first; `?` for what has none.
-  static func of(_ stack: CapturedStack) -> [String] {
-    let addresses = stack.frames.enumerated().map {
-      ResolvableAddress(address: $1.address, isReturnAddress: $0 > 0)
+    /// Linker names, innermost first; `?` for what has none.
+    static func of(_ stack: CapturedStack) -> [String] {
+        let addresses = stack.frames.enumerated().map {
+            ResolvableAddress(address: $1.address, isReturnAddress: $0 > 0)
+        }
+        return Symbolicator().resolve(addresses).frames.map { $0.symbol ?? "?" }
     }
-    return Symbolicator().resolve(addresses).frames.map { $0.symbol ?? "?" }
-  }
 }

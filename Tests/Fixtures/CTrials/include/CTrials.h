@@ -137,6 +137,7 @@ typedef enum trial_load {
     TRIAL_LOAD_SIGNALS,  ///< The application's own signals, SIGPROF among them.
     TRIAL_LOAD_DOZE,     ///< Short sleeps at changing depths.
     TRIAL_LOAD_CHURN,    ///< Threads that end as soon as they have begun.
+    TRIAL_LOAD_UNTABLED, ///< Calls of code that has no unwind table, and is little more than its first and last instructions.
     TRIAL_LOAD_CUSTOM,   ///< The given function.
 } trial_load;
 
