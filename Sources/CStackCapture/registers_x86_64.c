@@ -151,11 +151,6 @@ bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t funct
     return true;
 }
 
-int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
-    (void)unwinder;
-    return unw_step(cursor);  // falls back to the frame pointer by itself
-}
-
 void stackcap_guess_return_address(stackcap_unwinder *unwinder) {
     (void)unwinder;  // it is never in a register alone
 }
