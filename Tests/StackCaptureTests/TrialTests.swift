@@ -25,10 +25,10 @@ struct TrialTests {
     }
 
     @Test(
-        "of a thread that computes and calls a hundred thousand times a second cut no call short, but at worst a few"
+        "of a thread that computes and calls a hundred thousand times a second cut none of the calls short"
     )
     func race() async throws {
-        try await expectMet(Trial.program, "race", "--short", "read", "epoll", "sleep")
+        try await expectMet(Trial.program, "race", "--short")
     }
 
     @Test(

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/select.h>
 
 struct trial_caller {
     trial_caller_kind kind;
@@ -20,13 +21,16 @@ struct trial_caller {
 static int64_t call_once(trial_caller *caller) {
     struct pollfd wanted = {caller->file[2], POLLIN, 0};
     struct epoll_event event;
-    struct timespec time = {0, 1000};
+    struct timespec time = {0, 1000}, none = {0, 0};
+    struct timeval nothing = {0, 0};
     char byte = 0;
     switch (caller->kind) {
     case TRIAL_CALLS_POLL: return poll(&wanted, 1, 0);
     case TRIAL_CALLS_READ: return write(caller->file[1], &byte, 1) == 1 ? read(caller->file[0], &byte, 1) : -1;
     case TRIAL_CALLS_SLEEP: return nanosleep(&time, NULL);
     case TRIAL_CALLS_EPOLL: return epoll_wait(caller->file[2], &event, 1, 0);
+    case TRIAL_CALLS_PPOLL: return ppoll(&wanted, 1, &none, NULL);
+    case TRIAL_CALLS_SELECT: return select(0, NULL, NULL, NULL, &nothing);
     }
     return 0;
 }

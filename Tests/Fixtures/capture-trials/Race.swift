@@ -10,8 +10,8 @@ struct Race {
     init(_ part: Part) { self.part = part }
 
     private static let kinds: [(String, trial_caller_kind)] = [
-        ("poll", TRIAL_CALLS_POLL), ("epoll", TRIAL_CALLS_EPOLL), ("read", TRIAL_CALLS_READ),
-        ("sleep", TRIAL_CALLS_SLEEP),
+        ("poll", TRIAL_CALLS_POLL), ("ppoll", TRIAL_CALLS_PPOLL), ("select", TRIAL_CALLS_SELECT),
+        ("epoll", TRIAL_CALLS_EPOLL), ("read", TRIAL_CALLS_READ), ("sleep", TRIAL_CALLS_SLEEP),
     ]
 
     func run(_ findings: inout Findings) {

@@ -68,6 +68,8 @@ typedef enum trial_caller_kind {
     TRIAL_CALLS_READ,   ///< read of a byte that is there.
     TRIAL_CALLS_SLEEP,  ///< nanosleep of a microsecond, with the least timer slack.
     TRIAL_CALLS_EPOLL,  ///< epoll_wait with no time.
+    TRIAL_CALLS_PPOLL,  ///< ppoll with no time.
+    TRIAL_CALLS_SELECT, ///< select with no time.
 } trial_caller_kind;
 
 typedef struct trial_caller trial_caller;
