@@ -97,6 +97,7 @@ struct Invisible {
         var complete = 0
         var signals: UInt64 = 0
         var problem: String?
+        var whole: [UInt] = []
     }
 
     let block: OpaquePointer
@@ -138,12 +139,22 @@ struct Invisible {
             captures.count += 1
             captures.quiet += stack.method == .quiet ? 1 : 0
             captures.named += isNamed(stack) ? 1 : 0
-            let names = Names.of(stack)
-            let isWhole = stack.isComplete && names.contains("trial_block_thread_main")
-            captures.complete += isWhole ? 1 : 0
-            if !isWhole { captures.problem = "\(names)" }
+            captures.complete += isWhole(stack, &captures) ? 1 : 0
             return true
         }
+    }
+
+    /// Finding names takes much longer than the capture: a stack that is as one before is as whole.
+    private func isWhole(_ stack: CapturedStack, _ captures: inout Captures) -> Bool {
+        let addresses = stack.frames.map(\.address)
+        if addresses == captures.whole { return stack.isComplete }
+        let names = Names.of(stack)
+        guard stack.isComplete, names.contains("trial_block_thread_main") else {
+            captures.problem = "\(names)"
+            return false
+        }
+        captures.whole = addresses
+        return true
     }
 
     private func isNamed(_ stack: CapturedStack) -> Bool {

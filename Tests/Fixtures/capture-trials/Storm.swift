@@ -9,7 +9,7 @@ struct Storm {
 
     init(_ part: Part) {
         self.part = part
-        captures = part.isShort ? 6_000 : 1_000_000
+        captures = part.isShort ? 2_000 : 1_000_000
     }
 
     private struct Load {
@@ -48,7 +48,7 @@ struct Storm {
             "Storm: \(captures) captures, MALLOC_ARENA_MAX=\(ProcessInfo.processInfo.environment["MALLOC_ARENA_MAX"] ?? "")"
         )
         // What stays afterwards is no leak.
-        for load in loads { _ = weather(load, 50, plugins, capturer) }
+        for load in loads { _ = weather(load, part.isShort ? 10 : 50, plugins, capturer) }
         let before = Holdings.now()
         let whole = loads.reduce(0) { $0 + $1.weight }
         for load in loads {
