@@ -78,7 +78,9 @@ def judge(ours, theirs, stack):
     if ours.hiding and len(other) - len(mine) <= ours.hiding and is_within(mine, other):
         return "hidden"
     if ours.hiding and len(mine) == len(other) + 1 and is_within(other, mine):
-        return "lost"  # gdb reads a function's first instructions too, but not its last ones
+        # gdb reads a function's first instructions too, but not its last ones. A frame of ours that is there twice is ours alone.
+        at = next((i for i, address in enumerate(other) if mine[i] != address), len(other))
+        return "unequal" if at > 0 and mine[at] == mine[at - 1] else "lost"
     if not all(is_code(address, stack) for address in other):
         # A wrong table: __mpn_addmul_1 and its like in glibc push registers and do not say so. gdb may come out of it by chance.
         return "lost" if ours.complete and all(is_code(address, stack) for address in mine) else "astray"
