@@ -213,10 +213,19 @@ let package = Package(
             path: "Tests/Fixtures/coexistence-host",
             swiftSettings: swift
         ),
+        .target(name: "CTrials", path: "Tests/Fixtures/CTrials", cSettings: c + [.define("_GNU_SOURCE")]),
+        .executableTarget(
+            name: "capture-trials",
+            dependencies: ["CTrials", "StackCapture", "Symbolication"],
+            path: "Tests/Fixtures/capture-trials",
+            exclude: ["compare_stacks.py"],
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "StackCaptureTests",
             dependencies: [
-                "CStalls", "capture-host", "coexistence-host", "sample-target", "StackCapture", "Symbolication",
+                "CStalls", "capture-host", "capture-trials", "coexistence-host", "sample-target", "StackCapture",
+                "Symbolication",
                 "TestSupport",
             ],
             swiftSettings: swift

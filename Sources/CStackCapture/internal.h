@@ -415,4 +415,9 @@ void stackcap_guess_return_address(stackcap_unwinder *unwinder);
 /// \returns false for a function that sets its frame up in another way than compilers usually do.
 bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t function, uint64_t *distance);
 
+/// Has a call that our signal has cut short begin again when the handler returns, if it is one that only looks and never waits: poll and
+/// select without time, as event loops make them. Even these return EINTR when a signal is pending. A call that waits is left alone:
+/// a signal of the application's own may have been meant to end it. Async-signal-safe; changes errno.
+void stackcap_restart_looking_call(const struct stackcap_reader *reader, ucontext_t *context);
+
 #pragma clang assume_nonnull end

@@ -95,4 +95,8 @@ bool stackcap_is_signal_return(stackcap_unwinder *unwinder, uint64_t address) {
     return stackcap_peek(unwinder, address, code, sizeof code) && code[0] == trampoline[0] && code[1] == trampoline[1];
 }
 
+void stackcap_restart_looking_call(const struct stackcap_reader *reader, ucontext_t *context) {
+    (void)reader, (void)context;  // The call's first argument, which its result has replaced, is not in the context.
+}
+
 #endif

@@ -207,13 +207,36 @@ bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t funct
     return true;
 }
 
-int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
-    (void)unwinder;
-    return unw_step(cursor);  // falls back to the frame pointer by itself
-}
-
 void stackcap_guess_return_address(stackcap_unwinder *unwinder) {
     (void)unwinder;  // it is never in a register alone
+}
+
+/// Whether the call is one that looks whether something is ready, and has no time to wait for it.
+static bool only_looks(const struct stackcap_reader *reader, uint32_t number, const greg_t *registers) {
+    greg_t place = number == SYS_ppoll ? registers[REG_RDX] : registers[REG_R8];
+    uint64_t time[2];  // a timespec or a timeval
+    if (number == SYS_poll)
+        return (int32_t)registers[REG_RDX] == 0;
+    if ((number != SYS_ppoll && number != SYS_select && number != SYS_pselect6) || place == 0)
+        return false;
+    return stackcap_read_live(reader, (uint64_t)place, time, sizeof time) == sizeof time && time[0] == 0 && time[1] == 0;
+}
+
+void stackcap_restart_looking_call(const struct stackcap_reader *reader, ucontext_t *context) {
+    greg_t *registers = context->uc_mcontext.gregs;
+    uint8_t code[7];  // mov $NUMBER, %eax; syscall
+    uint32_t number;
+    if (registers[REG_RAX] != -EINTR)
+        return;
+    if (stackcap_read_live(reader, (uint64_t)registers[REG_RIP] - sizeof code, code, sizeof code) != sizeof code)
+        return;
+    if (code[0] != 0xb8 || code[5] != 0x0f || code[6] != 0x05)
+        return;
+    memcpy(&number, code + 1, sizeof number);
+    if (!only_looks(reader, number, registers))
+        return;
+    registers[REG_RAX] = number;
+    registers[REG_RIP] -= 2;
 }
 
 #endif

@@ -76,6 +76,8 @@ static void on_signal(int signal, siginfo_t *info, void *context) {
     int saved_errno = errno;
     stackcap_session *session = atomic_load_explicit(&sessions[signal], memory_order_acquire);
     bool ours = is_marked(session, info) || lost_its_mark(session, info);
+    if (ours)
+        stackcap_restart_looking_call(&session->unwinder.reader, context);
     bool served = serve(session, context);
     if (ours) {
         atomic_fetch_add_explicit(&session->arrived, 1, memory_order_relaxed);

@@ -185,6 +185,7 @@ static int enter_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk)
         return 0;
     // libunwind takes the address that it starts with for one where the thread itself stands, not for a return address.
     walk->registers.value[REGISTER_PROGRAM_COUNTER] = walk->lookup;
+    unwinder->is_resumed = false;
     int result = unw_init_remote(&walk->cursor, unwinder->space, unwinder);
     walk->in_cursor = result == 0;
     return result;

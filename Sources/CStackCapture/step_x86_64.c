@@ -1,0 +1,75 @@
+/// The step where there is no unwind table. libunwind goes by the frame pointer there; in a function's first and last instructions
+/// that is still, or again, its caller's, and leads past the caller.
+#if defined(__x86_64__)
+
+#include "internal.h"
+
+#include <string.h>
+
+/// How far the return address lies above the stack pointer, −1 unless the instructions around tell.
+static int return_address_distance(uint8_t before, const uint8_t *next) {
+    static const uint8_t start[4] = {0x55, 0x48, 0x89, 0xe5};  // push %rbp; mov %rsp, %rbp
+    static const uint8_t landing_pad[4] = {0xf3, 0x0f, 0x1e, 0xfa};  // endbr64
+    enum { PUSH_FRAME_POINTER = 0x55, POP_FRAME_POINTER = 0x5d, RETURN = 0xc3, JUMP = 0xe9, JUMP_SHORT = 0xeb };
+    bool at_start = memcmp(next, start, sizeof start) == 0 || memcmp(next, landing_pad, sizeof landing_pad) == 0;
+    if (at_start || next[0] == RETURN)
+        return 0;
+    if (before == PUSH_FRAME_POINTER && memcmp(next, start + 1, sizeof start - 1) == 0)
+        return 8;
+    bool jumps = next[0] == JUMP || next[0] == JUMP_SHORT || (next[0] == 0xff && (next[1] >> 3 & 7) == 4);
+    return before == POP_FRAME_POINTER && jumps ? 0 : -1;  // a tail call
+}
+
+/// Takes the registers to the caller. \returns false where the instructions do not show the way.
+static bool leave(stackcap_unwinder *unwinder, struct stackcap_registers *registers) {
+    uint8_t code[5];
+    uint64_t saved[2], *value = registers->value;
+    if (!stackcap_peek(unwinder, value[REGISTER_PROGRAM_COUNTER] - 1, code, sizeof code))
+        return false;
+    int distance = return_address_distance(code[0], code + 1);
+    size_t length = distance < 0 ? 0 : (size_t)distance + sizeof saved[0];
+    if (length == 0 || !stackcap_peek(unwinder, value[REGISTER_STACK_POINTER], saved, length))
+        return false;
+    uint64_t return_address = saved[distance / 8];
+    if (stackcap_call_before(unwinder, return_address, 0) == CALL_NONE)
+        return false;
+    if (distance > 0)
+        value[REGISTER_FRAME_POINTER] = saved[0];
+    value[REGISTER_PROGRAM_COUNTER] = return_address - 1;  // in the call: libunwind cannot be told that it is a return address
+    value[REGISTER_STACK_POINTER] += length;
+    return true;
+}
+
+/// Whether the cursor stands where a signal struck, with all registers known: not at a return address.
+static bool is_interrupted(stackcap_unwinder *unwinder) {
+    size_t count = unwinder->frame_count;
+    return count == 1 ? !unwinder->registers_are_guessed
+                      : stackcap_is_signal_return(unwinder, stackcap_frame_at(unwinder, count - 2)->address);
+}
+
+static bool resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
+    struct stackcap_registers registers;
+    if (stackcap_function_start(unwinder, stackcap_frame_at(unwinder, unwinder->frame_count - 1)->address) != 0)
+        return false;
+    for (int i = 0; i < REGISTER_COUNT; i++)
+        if (unw_get_reg(cursor, i, &registers.value[i]) < 0)
+            registers.value[i] = unwinder->registers.value[i];
+    if (!leave(unwinder, &registers))
+        return false;
+    unwinder->resumed = registers;
+    unwinder->is_resumed = true;
+    unwinder->address_bias = 1;
+    return unw_init_remote(cursor, unwinder->space, unwinder) >= 0;
+}
+
+int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
+    if (is_interrupted(unwinder) && resume_at_caller(unwinder, cursor)) {
+        unwinder->lacked_table = true;
+        return 1;
+    }
+    unwinder->lacked_table = false;
+    unwinder->address_bias = 0;
+    return unw_step(cursor);
+}
+
+#endif

@@ -1,0 +1,12 @@
+import StackCapture
+import Symbolication
+
+enum Names {
+    /// Linker names, innermost first; `?` for what has none.
+    static func of(_ stack: CapturedStack) -> [String] {
+        let addresses = stack.frames.enumerated().map {
+            ResolvableAddress(address: $1.address, isReturnAddress: $0 > 0)
+        }
+        return Symbolicator().resolve(addresses).frames.map { $0.symbol ?? "?" }
+    }
+}

@@ -1,0 +1,116 @@
+import Foundation
+import Testing
+
+/// The trials' short forms; `scripts/trials` runs the long ones. They run in a process of their own: they need the signal, and judge
+/// descriptors, memory and threads of the whole process.
+@Suite("Captures on trial", .serialized, .timeLimit(.minutes(10)))
+struct TrialTests {
+    @Test("leave every kind of blocking call undisturbed")
+    func invisible() async throws {
+        try await expectMet(Trial.program, "invisible", "--short")
+    }
+
+    @Test(
+        "under twelve loads neither hang nor leak nor show a frame that is not there",
+        arguments: ["", "1"]
+    )
+    func storm(arenas: String) async throws {
+        try await expectMet(
+            "/usr/bin/env",
+            "MALLOC_ARENA_MAX=\(arenas)",
+            Trial.program,
+            "storm",
+            "--short"
+        )
+    }
+
+    @Test(
+        "of a thread that computes and calls a hundred thousand times a second cut none of the calls short"
+    )
+    func race() async throws {
+        try await expectMet(Trial.program, "race", "--short")
+    }
+
+    @Test(
+        "do not make a sleeping thread run, and are whole at 60 frames",
+        arguments: ["pause", "cost"]
+    )
+    func measured(part: String) async throws {
+        try await expectMet(Trial.program, part, "--short")
+    }
+
+    @Test(
+        "are gdb's stacks, in over a hundred places",
+        .enabled(
+            if: FileManager.default.isExecutableFile(atPath: "/usr/bin/gdb"),
+            "gdb is not installed"
+        )
+    )
+    func exact() async throws {
+        let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+            .appendingPathComponent("../Fixtures/capture-trials/compare_stacks.py").standardizedFileURL
+            .path
+        try await expectMet(
+            "/usr/bin/env",
+            "SHELL=/bin/sh",
+            "/usr/bin/gdb",
+            "-batch",
+            "-nx",
+            "-x",
+            script,
+            "--args",
+            Trial.program,
+            "exact",
+            "--short"
+        )
+    }
+
+    private func expectMet(_ command: String...) async throws {
+        let (status, output) = try await Trial.run(command)
+        let lines = output.split(separator: "\n")
+        let told = lines.filter { line in
+            line.hasPrefix("  ") || ["RESULT", "EXACT", "unequal"].contains { line.hasPrefix($0) }
+        }
+        #expect(status == 0, "\(command): \(told.joined(separator: "\n"))")
+        #expect(lines.contains { $0.hasPrefix("RESULT ") && $0.hasSuffix(": met") })
+    }
+}
+
+private enum Trial {
+    static var program: String {
+        let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
+            .deletingLastPathComponent()
+        return products.appendingPathComponent("capture-trials").path
+    }
+
+    /// Waits without one of Swift's threads: there are only a few of those.
+    static func run(_ command: [String]) async throws -> (status: Int32, output: String) {
+        try await withCheckedThrowingContinuation { continuation in
+            Thread.detachNewThread {
+                unblockSignals()
+                continuation.resume(with: Result { try runBlocking(command) })
+            }
+        }
+    }
+
+    private static func runBlocking(_ command: [String]) throws -> (status: Int32, output: String) {
+        let process = Process()
+        let pipe = Pipe()
+        process.executableURL = URL(fileURLWithPath: command[0])
+        process.arguments = Array(command.dropFirst())
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = pipe
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        return (process.terminationReason == .exit ? process.terminationStatus : 128, output)
+    }
+
+    /// Tests run on dispatch threads, which block most signals, and a child inherits that: gdb does not work without SIGCHLD.
+    private static func unblockSignals() {
+        var all = sigset_t()
+        unsafe sigfillset(&all)
+        unsafe pthread_sigmask(SIG_UNBLOCK, &all, nil)
+    }
+}
