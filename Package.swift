@@ -118,6 +118,12 @@ let package = Package(
             swiftSettings: swift
         ),
         .executableTarget(
+            name: "async-callers",
+            dependencies: ["StackCapture", "Symbolication"],
+            path: "Tests/Fixtures/async-callers",
+            swiftSettings: swift
+        ),
+        .executableTarget(
             name: "ConcurrencyFixture",
             dependencies: ["RunLoopKit"],
             path: "Tests/Fixtures/ConcurrencyFixture",

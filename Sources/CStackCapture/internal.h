@@ -47,6 +47,27 @@ struct stackcap_reader {
     uint64_t file_identity[2];  ///< Device and inode: the application may close all descriptors and use their numbers again.
 };
 
+// async.c
+
+enum { STACKCAP_ASYNC_SITES = 8 };
+
+/// A frame that was started as the Swift concurrency runtime starts jobs.
+struct stackcap_async_site {
+    size_t frame;
+    uint64_t low, high;  ///< Its part of the stack.
+    /// In the frame, and in the one that called it; 0 if unknown.
+    uint64_t frame_pointer, context, job;
+};
+
+/// What the walk sees of asynchronous functions, and what was made of it.
+struct stackcap_async {
+    struct stackcap_async_site sites[STACKCAP_ASYNC_SITES];  ///< Innermost first.
+    size_t site_count;
+    uint64_t awaiting[STACKCAP_MAX_AWAITING];
+    uint64_t contexts[STACKCAP_MAX_AWAITING];
+    stackcap_async_callers callers;
+};
+
 // unwinder.c
 
 /// A stack that is being unwound: its copy, the memory around it, and where the walk stands. How the copy came about is its
@@ -71,6 +92,7 @@ typedef struct stackcap_unwinder {
     size_t frame_count;
     stackcap_end end;
     int unwinder_error;
+    struct stackcap_async async;
 } stackcap_unwinder;
 
 /// Allocates the buffers, populated, and makes libunwind initialise itself. \returns 0 or an error number; then finish it.
@@ -123,6 +145,8 @@ struct stackcap_session {
 
     struct stackcap_request request;
     stackcap_unwinder unwinder;
+    pid_t blocked_thread;  ///< Whose stack the copy is, if it was asleep; else 0.
+    stackcap_look seen;    ///< … and where it was.
 
     _Atomic uint64_t sent, arrived, late, chained, calls_cut_short;
 };
@@ -139,6 +163,11 @@ void stackcap_request_forget(struct stackcap_session *session);
 
 /// Whether the calling thread's system calls pass a filter (seccomp(2)). Looked up anew every 10 ms.
 bool stackcap_is_filtered(void);
+
+// look.c
+
+/// Whether the thread whose copy this is has slept on since. False for a running one.
+bool stackcap_sleeps_on(const struct stackcap_session *session);
 
 // memory.c
 
@@ -189,6 +218,9 @@ int stackcap_find_procedure(stackcap_unwinder *unwinder, unw_word_t address, unw
 /// Where the function around `address` starts, 0 if no unwind table says.
 uint64_t stackcap_function_start(stackcap_unwinder *unwinder, uint64_t address);
 
+/// Whether an unwind table has a function that starts here, or has none around here where one may start.
+bool stackcap_may_start_function(stackcap_unwinder *unwinder, uint64_t address);
+
 /// Whether the address lies in a module.
 bool stackcap_in_module(stackcap_unwinder *unwinder, uint64_t address);
 
@@ -199,6 +231,31 @@ int stackcap_space_prepare(stackcap_unwinder *unwinder);
 
 /// Unwinds from the registers into the frames. \returns whether the first frame was found.
 bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder);
+
+// async.c
+
+/// Forgets what an earlier walk saw.
+void stackcap_async_begin(stackcap_unwinder *unwinder);
+/// Looks at the walk's latest frame: whether it started the one before it as a job. Reads a few bytes of code.
+void stackcap_async_notice(stackcap_unwinder *unwinder, unw_cursor_t *callee, unw_cursor_t *caller);
+/// Follows the contexts of the innermost asynchronous frame into async.callers. Reads the live heap; never faults.
+void stackcap_async_read(stackcap_unwinder *unwinder);
+/// Whether chain and frame still are what was read.
+bool stackcap_async_holds(const stackcap_unwinder *unwinder);
+/// Gives up the chain, but not the frame.
+void stackcap_async_doubt(stackcap_unwinder *unwinder);
+
+// job_call.c
+
+enum { STACKCAP_JOB_CALL_BYTES = 32 };
+/// The register that holds the job, in DWARF's numbers, if the bytes before a return address are the call of a job's function; or −1.
+int stackcap_job_register_x86_64(const uint8_t before[_Nonnull STACKCAP_JOB_CALL_BYTES]);
+int stackcap_job_register_aarch64(const uint8_t before[_Nonnull STACKCAP_JOB_CALL_BYTES]);
+#if defined(__x86_64__)
+#define stackcap_job_register stackcap_job_register_x86_64
+#else
+#define stackcap_job_register stackcap_job_register_aarch64
+#endif
 
 // guess.c
 

@@ -179,6 +179,12 @@ static stackcap_outcome confirm_copy(const stackcap_session *session, pid_t thre
     return outcome;
 }
 
+bool stackcap_sleeps_on(const stackcap_session *session) {
+    stackcap_look now;
+    return session->blocked_thread != 0 && stackcap_look_at(session->blocked_thread, &now).status == STACKCAP_OK &&
+           is_same_place(&session->seen, &now) && !has_run(&session->seen, &now);
+}
+
 stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                        const stackcap_look *seen) {
     int error = stackcap_reader_refresh(&session->unwinder.reader, false);
@@ -196,6 +202,8 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
     if (seen->state == STACKCAP_STATE_CALLING)
         stackcap_registers_add_arguments(&session->unwinder.registers, seen->arguments);
     session->unwinder.registers_are_guessed = true;
+    session->blocked_thread = thread;
+    session->seen = *seen;
     session->unwinder.copy.held_ns = 0;
     return (stackcap_outcome){STACKCAP_OK, 0};
 }

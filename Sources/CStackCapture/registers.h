@@ -14,6 +14,7 @@ enum {
     REGISTER_FRAME_POINTER = 6,
     REGISTER_STACK_POINTER = 7,
     REGISTER_PROGRAM_COUNTER = 16,
+    REGISTER_ASYNC_CONTEXT = 14,  ///< Swift's asynchronous functions get their context in it.
     RED_ZONE = 128,  ///< Below the stack pointer, and still the program's (System V ABI for x86-64, 3.2.2).
     SYSTEM_CALL_LENGTH = 2,
 };

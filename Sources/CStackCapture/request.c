@@ -169,6 +169,7 @@ static stackcap_outcome take_answer(stackcap_session *session) {
         return (stackcap_outcome){request->is_foreign ? STACKCAP_OUT_OF_BOUNDS : STACKCAP_UNREADABLE, request->copy_error};
     session->unwinder.registers = request->registers;
     session->unwinder.registers_are_guessed = false;
+    session->blocked_thread = 0;
     stackcap_pages_forget(&session->unwinder.pages);
     count_call_cut_short(session);
     return (stackcap_outcome){STACKCAP_OK, 0};

@@ -137,7 +137,8 @@ static bool take_frame(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
 }
 
 bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
-    unw_cursor_t cursor;
+    unw_cursor_t cursor, callee;
+    stackcap_async_begin(unwinder);
     unwinder->frame_count = 0;
     unwinder->met_unknown = false;
     unwinder->lacked_table = false;
@@ -148,6 +149,9 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
     if (step < 0)
         return false;
     while (take_frame(unwinder, &cursor)) {
+        if (unwinder->frame_count > 1)
+            stackcap_async_notice(unwinder, &callee, &cursor);
+        callee = cursor;
         unwinder->lacked_table = false;
         unwinder->left_copy = false;
         step = stackcap_step(unwinder, &cursor);
@@ -160,11 +164,20 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
     return unwinder->frame_count > 0;
 }
 
+/// Reads the chain of awaiting functions, and doubts it if the thread may have gone elsewhere before it was read.
+static void read_async(stackcap_session *session) {
+    stackcap_unwinder *unwinder = &session->unwinder;
+    stackcap_async_read(unwinder);
+    if (unwinder->async.callers.end != STACKCAP_ASYNC_NONE && !stackcap_sleeps_on(session) && !stackcap_async_holds(unwinder))
+        stackcap_async_doubt(unwinder);
+}
+
 stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *unwound) {
     stackcap_unwinder *unwinder = &session->unwinder;
     uint64_t began = stackcap_now_ns();
     stackcap_pages_forget(&unwinder->pages);
     bool found = unwinder->registers_are_guessed ? stackcap_unwind_guessing(unwinder) : stackcap_unwind_from_registers(unwinder);
+    read_async(session);
     *unwound = (stackcap_unwound){
         .frames = unwinder->frames,
         .count = unwinder->frame_count,
@@ -173,6 +186,7 @@ stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *un
         .held_ns = unwinder->copy.held_ns,
         .unwind_ns = stackcap_now_ns() - began,
         .copied_bytes = unwinder->copy.length,
+        .async = unwinder->async.callers,
     };
     return (stackcap_outcome){found ? STACKCAP_OK : STACKCAP_UNWINDER, 0};
 }

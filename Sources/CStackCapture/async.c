@@ -1,0 +1,259 @@
+/// Who awaits the asynchronous function that stands on the stack. Such functions return by a jump, so their callers are not on the
+/// stack, but in a chain of contexts on the heap: {caller's context, function that resumes it}.
+///
+/// Names are not known here. What tells an asynchronous frame is the call that it was started by (job_call.c); what tells a chain from
+/// old memory is that every resume function is a function's start, and that the last context is the first one of a running task.
+///
+/// A context does not change, and lives until its function returns. A stalled thread's may be read at leisure; whether the thread
+/// stayed where it was copied is checked when the chain has been read.
+#include "internal.h"
+
+#include <string.h>
+
+enum {
+    MAX_CONTEXTS = 16 * 1024,      ///< Followed to the end, that is; STACKCAP_MAX_AWAITING are kept.
+    MAX_TASK_BYTES = 64 * 1024,    ///< From a task to its first context: the result lies between them.
+    SEARCH_BYTES = 4096,           ///< … if the task has to be searched for.
+    STACK_SEARCH_BYTES = 1024,     ///< How far beyond the call of a job the runtime keeps its address.
+    MAX_ALLOCATIONS = 16,
+};
+
+/// Layouts: swift/ABI/Task.h, known to the compiler, up to `context`; swift/stdlib/public/Concurrency/TaskPrivate.h from there on.
+struct job {
+    uint64_t metadata, references, scheduler[2];
+    uint32_t flags, number;
+    uint64_t voucher, reserved, resume, context, reserved_64;
+    uint64_t exclusivity[2];
+    uint32_t status, status_high;
+    uint64_t record, last_allocation;
+};
+_Static_assert(offsetof(struct job, flags) == 32 && offsetof(struct job, resume) == 56, "ABI");
+_Static_assert(offsetof(struct job, status) == 96 && offsetof(struct job, last_allocation) == 112, "of Swift 5.7 to 6.3");
+
+enum {
+    TASK_METADATA_KIND = 0x502,  // swift/ABI/MetadataKind.def
+    JOB_KIND_MASK = 0xff,        // 0: a task
+    FLAG_GROUP_CHILD = 1 << 26,  // swift/ABI/MetadataValues.h, JobFlags
+    FLAG_ASYNC_LET = 1 << 28,
+    STATUS_RUNNING = 0x800,
+};
+
+struct context {
+    uint64_t parent, resume;
+};
+
+/// A chain that has been followed to its end.
+struct chain {
+    uint64_t first, root, task;
+    size_t length;
+    bool is_cut;  ///< It goes on beyond MAX_CONTEXTS.
+};
+
+// What the walk sees
+
+static uint64_t register_of(unw_cursor_t *cursor, int number) {
+    unw_word_t value = 0;
+    return unw_get_reg(cursor, number, &value) == 0 && !stackcap_is_unknown(value) ? value : 0;
+}
+
+void stackcap_async_begin(stackcap_unwinder *unwinder) {
+    unwinder->async.site_count = 0;
+}
+
+void stackcap_async_notice(stackcap_unwinder *unwinder, unw_cursor_t *callee, unw_cursor_t *caller) {
+    struct stackcap_async *async = &unwinder->async;
+    size_t index = unwinder->frame_count - 1;
+    uint64_t address = unwinder->frames[index].address;
+    uint8_t before[STACKCAP_JOB_CALL_BYTES];
+    if (async->site_count == STACKCAP_ASYNC_SITES || address < sizeof before ||
+        !stackcap_peek(unwinder, address - sizeof before, before, sizeof before))
+        return;
+    int number = stackcap_job_register(before);
+    if (number < 0)
+        return;
+    async->sites[async->site_count++] = (struct stackcap_async_site){
+        .frame = index - 1,
+        .low = unwinder->frames[index - 1].stack_pointer,
+        .high = unwinder->frames[index].stack_pointer,
+        .frame_pointer = register_of(callee, REGISTER_FRAME_POINTER),
+        .context = register_of(callee, REGISTER_ASYNC_CONTEXT),
+        .job = register_of(caller, number),
+    };
+}
+
+// Tasks
+
+static bool read_task(stackcap_unwinder *unwinder, uint64_t address, struct job *task) {
+    uint64_t kind;
+    return address % 16 == 0 && address != 0 && stackcap_peek(unwinder, address, task, sizeof *task) &&
+           (task->flags & JOB_KIND_MASK) == 0 && task->metadata % 8 == 0 &&
+           stackcap_peek(unwinder, task->metadata, &kind, sizeof kind) && kind == TASK_METADATA_KIND;
+}
+
+static bool is_running(stackcap_unwinder *unwinder, uint64_t address) {
+    struct job task;
+    return read_task(unwinder, address, &task) && (task.status & STATUS_RUNNING);
+}
+
+/// A task's first context lies behind it, in the same allocation. \returns the running task, or 0.
+static uint64_t task_before(stackcap_unwinder *unwinder, uint64_t context) {
+    uint64_t start = context & ~UINT64_C(15);
+    for (uint64_t at = start - 16; start - at <= SEARCH_BYTES && at > SEARCH_BYTES; at -= 16)
+        if (is_running(unwinder, at))
+            return at;
+    return 0;
+}
+
+/// The running task whose address the runtime has left near its call. \returns 0 if there is none.
+static uint64_t task_on_stack(stackcap_unwinder *unwinder, const struct stackcap_async_site *site) {
+    for (uint64_t at = site->high; at < site->high + STACK_SEARCH_BYTES && stackcap_in_copy(unwinder, at, 8); at += 8) {
+        uint64_t value;
+        if (stackcap_peek(unwinder, at, &value, sizeof value) && is_running(unwinder, value))
+            return value;
+    }
+    return 0;
+}
+
+// Chains
+
+static void keep(struct stackcap_async *async, size_t index, uint64_t context, uint64_t resume) {
+    if (index < STACKCAP_MAX_AWAITING) {
+        async->awaiting[index] = resume;
+        async->contexts[index] = context;
+    }
+}
+
+/// Follows the contexts outwards. \returns whether all of them are contexts, as far as can be told from here.
+static bool follow(stackcap_unwinder *unwinder, uint64_t first, struct chain *chain) {
+    *chain = (struct chain){.first = first};
+    struct context context;
+    for (uint64_t at = first; chain->length < MAX_CONTEXTS; at = context.parent, chain->length++) {
+        if (at % 8 != 0 || at == 0 || !stackcap_peek(unwinder, at, &context, sizeof context) ||
+            !stackcap_may_start_function(unwinder, context.resume))
+            return false;
+        if (context.parent == 0) {
+            chain->root = at;
+            return true;
+        }
+        keep(&unwinder->async, chain->length, at, context.resume);
+    }
+    chain->is_cut = true;
+    return true;
+}
+
+/// Whether the chain is one of a running task: of the one given, unless that is 0.
+static bool belongs(stackcap_unwinder *unwinder, struct chain *chain, uint64_t task) {
+    if (chain->is_cut)
+        chain->task = task;
+    else if (task == 0)
+        chain->task = task_before(unwinder, chain->root);
+    else if (chain->root > task && chain->root - task < MAX_TASK_BYTES)
+        chain->task = task;
+    return chain->task != 0;
+}
+
+static bool try_context(stackcap_unwinder *unwinder, uint64_t context, uint64_t task, struct chain *chain) {
+    return context != 0 && follow(unwinder, context, chain) && belongs(unwinder, chain, task);
+}
+
+/// The word that functions with a frame pointer keep their context in.
+static bool try_frame(stackcap_unwinder *unwinder, const struct stackcap_async_site *site, uint64_t task, struct chain *chain) {
+    uint64_t slot = site->frame_pointer - 8, context;
+    bool is_inside = slot >= site->low && slot < site->high;
+    return is_inside && stackcap_peek(unwinder, slot, &context, sizeof context) && try_context(unwinder, context, task, chain);
+}
+
+/// The context is in no register that is known and in no fixed place, but it is the task's last allocation, or near it.
+static bool try_allocations(stackcap_unwinder *unwinder, uint64_t address, struct chain *chain) {
+    struct job task;
+    if (!read_task(unwinder, address, &task))
+        return false;
+    uint64_t allocation = task.last_allocation;
+    for (int count = 0; allocation != 0 && count < MAX_ALLOCATIONS; count++) {
+        if (try_context(unwinder, allocation + 16, address, chain))
+            return true;
+        if (!stackcap_peek(unwinder, allocation, &allocation, sizeof allocation))
+            return false;
+    }
+    return false;
+}
+
+static bool try_site(stackcap_unwinder *unwinder, const struct stackcap_async_site *site, struct chain *chain) {
+    struct job job;
+    if (site->job != 0 && !read_task(unwinder, site->job, &job))
+        return false;  // it was another kind of call
+    if (try_frame(unwinder, site, site->job, chain) || try_context(unwinder, site->context, site->job, chain))
+        return true;
+    uint64_t task = site->job ? site->job : task_on_stack(unwinder, site);
+    if (task == 0)
+        return false;
+    if (try_allocations(unwinder, task, chain))
+        return true;
+    *chain = (struct chain){.task = task};
+    return true;
+}
+
+static stackcap_async_end end_of(const struct chain *chain, uint32_t flags) {
+    if (chain->root == 0 && !chain->is_cut)
+        return STACKCAP_ASYNC_UNKNOWN;
+    if (chain->is_cut || chain->length > STACKCAP_MAX_AWAITING)
+        return STACKCAP_ASYNC_LIMIT;
+    return flags & FLAG_ASYNC_LET     ? STACKCAP_ASYNC_LET
+           : flags & FLAG_GROUP_CHILD ? STACKCAP_ASYNC_TASK_GROUP
+                                      : STACKCAP_ASYNC_TASK;
+}
+
+static void describe(stackcap_unwinder *unwinder, const struct stackcap_async_site *site, const struct chain *chain) {
+    struct stackcap_async *async = &unwinder->async;
+    struct job task;
+    if (!read_task(unwinder, chain->task, &task))
+        return;
+    async->callers = (stackcap_async_callers){
+        .awaiting = async->awaiting,
+        .count = chain->length < STACKCAP_MAX_AWAITING ? chain->length : STACKCAP_MAX_AWAITING,
+        .frame = site->frame,
+        .end = end_of(chain, task.flags),
+        .task_number = task.number,
+    };
+}
+
+void stackcap_async_read(stackcap_unwinder *unwinder) {
+    struct stackcap_async *async = &unwinder->async;
+    async->callers = (stackcap_async_callers){.end = STACKCAP_ASYNC_NONE};
+    struct chain chain;
+    for (size_t i = 0; i < async->site_count; i++)
+        if (try_site(unwinder, &async->sites[i], &chain)) {
+            describe(unwinder, &async->sites[i], &chain);
+            return;
+        }
+}
+
+/// The outer end of a frame, where the return address, the caller's frame pointer and the context are: as long as the function runs,
+/// these stay.
+static bool frame_holds(const stackcap_unwinder *unwinder, uint64_t low, uint64_t high) {
+    enum { FIXED_BYTES = 24 };
+    uint8_t now[FIXED_BYTES];
+    uint64_t start = high - low < sizeof now ? low : high - sizeof now;
+    if (!stackcap_in_copy(unwinder, start, high - start))
+        return false;
+    ssize_t count = stackcap_read_live(&unwinder->reader, start, now, high - start);
+    return count == (ssize_t)(high - start) &&
+           memcmp(now, unwinder->copy.bytes + (start - unwinder->copy.start), high - start) == 0;
+}
+
+bool stackcap_async_holds(const stackcap_unwinder *unwinder) {
+    const struct stackcap_async *async = &unwinder->async;
+    for (size_t i = 0; i < async->callers.count; i++) {
+        struct context context;
+        ssize_t count = stackcap_read_live(&unwinder->reader, async->contexts[i], &context, sizeof context);
+        if (count != (ssize_t)sizeof context || context.resume != async->awaiting[i])
+            return false;
+    }
+    size_t frame = async->callers.frame;
+    return frame_holds(unwinder, unwinder->frames[frame].stack_pointer, unwinder->frames[frame + 1].stack_pointer);
+}
+
+void stackcap_async_doubt(stackcap_unwinder *unwinder) {
+    unwinder->async.callers.count = 0;
+    unwinder->async.callers.end = STACKCAP_ASYNC_UNKNOWN;
+}

@@ -1,0 +1,60 @@
+import Foundation
+import StackCapture
+import Symbolication
+
+/// What awaiting functions are called, and the lines on which they await, by a tool of the system's.
+struct Names {
+    struct Place {
+        /// Without generic arguments.
+        var function: String
+        /// The Swift module it stands in, nil for what the compiler adds of its own accord.
+        var module: String?
+        var line: Int?
+
+        var isOwn: Bool { module == "async_callers" }
+    }
+
+    private(set) var places: [UInt: Place] = [:]
+
+    private let symbolicator = Symbolicator()
+
+    init(of all: [AsyncCallers]) {
+        let addresses = Array(Set(all.flatMap { $0.addresses }))
+        // A resume function's first instruction: not a return address.
+        let (frames, _) = symbolicator.resolve(
+            addresses.map { ResolvableAddress(address: $0, isReturnAddress: false) }
+        )
+        for frame in frames {
+            let name = frame.symbol.map(Demangler.shortName) ?? "?"
+            places[frame.address] = Place(function: Self.plain(name), module: frame.swiftModule)
+        }
+        let lines = Lines()
+        for frame in frames where frame.swiftModule == "async_callers" {
+            places[frame.address]?.line = lines.line(resumedAt: frame.moduleOffset) { [symbolicator] offset in
+                let base = frame.address - frame.moduleOffset
+                let place = ResolvableAddress(address: base + offset, isReturnAddress: false)
+                return symbolicator.resolve([place]).frames[0].functionOffset.map { offset - $0 }
+            }
+        }
+    }
+
+    /// `twice<A>(_:)` → `twice(_:)`, and `twice(_:) with closure #1 in run()` → `twice(_:)`.
+    private static func plain(_ name: String) -> String {
+        var plain = ""
+        var depth = 0
+        for character in name.components(separatedBy: " with ")[0] {
+            depth += character == "<" ? 1 : 0
+            if depth == 0 { plain.append(character) }
+            depth -= character == ">" ? 1 : 0
+        }
+        return plain
+    }
+
+    /// A stack's functions, innermost first.
+    func functions(of stack: CapturedStack) -> [String] {
+        let addresses = stack.frames.enumerated().map {
+            ResolvableAddress(address: $1.address, isReturnAddress: $0 > 0)
+        }
+        return symbolicator.resolve(addresses).frames.map { $0.symbol.map(Demangler.shortName) ?? "?" }
+    }
+}
