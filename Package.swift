@@ -215,7 +215,16 @@ let package = Package(
         ),
         .testTarget(
             name: "StackCaptureTests",
-            dependencies: ["CStalls", "capture-host", "coexistence-host", "StackCapture", "Symbolication", "TestSupport"],
+            dependencies: [
+                "CStackCapture",
+                "CStalls",
+                "async-callers",
+                "capture-host",
+                "coexistence-host",
+                "StackCapture",
+                "Symbolication",
+                "TestSupport",
+            ],
             swiftSettings: swift
         ),
         .executableTarget(

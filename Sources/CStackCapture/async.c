@@ -16,6 +16,7 @@ enum {
     SEARCH_BYTES = 4096,           ///< … if the task has to be searched for.
     STACK_SEARCH_BYTES = 1024,     ///< How far beyond the call of a job the runtime keeps its address.
     MAX_ALLOCATIONS = 16,
+    GLIMPSE_STACK_BYTES = 32 * 1024,  ///< How much of the stack is searched while the thread is held.
 };
 
 /// Layouts: swift/ABI/Task.h, known to the compiler, up to `context`; swift/stdlib/public/Concurrency/TaskPrivate.h from there on.
@@ -46,8 +47,79 @@ struct context {
 struct chain {
     uint64_t first, root, task;
     size_t length;
-    bool is_cut;  ///< It goes on beyond MAX_CONTEXTS.
+    bool is_cut;   ///< It goes on beyond MAX_CONTEXTS.
+    bool is_exact;  ///< All of it is as it was when the stack was copied.
 };
+
+// What is read at once
+
+static void glimpse_at(stackcap_unwinder *unwinder, uint64_t context, struct stackcap_glimpse *glimpse) {
+    uint64_t end = context + sizeof(struct context), wanted = STACKCAP_GLIMPSE_BYTES;
+    glimpse->length = 0;
+    if (context % 8 != 0 || context < STACKCAP_GLIMPSE_BYTES)
+        return;
+    // A task's contexts lie one behind the other. The first of them may lie at the start of a mapping.
+    ssize_t count = -1;
+    for (; count < (ssize_t)wanted && wanted >= sizeof(struct context); wanted = wanted > 64 ? 64 : wanted / 4) {
+        glimpse->start = end - wanted;
+        count = stackcap_read_live(&unwinder->reader, glimpse->start, glimpse->bytes, wanted);
+        if (count == (ssize_t)wanted)
+            break;
+    }
+    glimpse->length = count == (ssize_t)wanted ? wanted : 0;
+}
+
+/// Where the return address of the job's call lies in the copy, if it is where it was before. \returns 0 if it is not there.
+static uint64_t find_job_call(const stackcap_unwinder *unwinder) {
+    const struct stackcap_copy *copy = &unwinder->copy;
+    uint64_t word;
+    for (uint64_t at = 24; unwinder->async.job_call != 0 && at + 8 <= copy->length && at < GLIMPSE_STACK_BYTES; at += 8) {
+        memcpy(&word, copy->bytes + at, sizeof word);
+        if (word == unwinder->async.job_call)
+            return at;
+    }
+    return 0;
+}
+
+/// The last allocation of the task whose address the runtime has left near its call. 0 if there is none.
+static uint64_t likely_allocation(const stackcap_unwinder *unwinder, uint64_t call) {
+    const struct stackcap_copy *copy = &unwinder->copy;
+    for (uint64_t at = call + 8; at < call + 24 * 8 && at + 8 <= copy->length; at += 8) {
+        struct job task;
+        uint64_t address, kind;
+        memcpy(&address, copy->bytes + at, sizeof address);
+        bool is_heap = address % 16 == 0 && address > PAGE_SIZE && (address < copy->start || address >= copy->high);
+        if (is_heap && stackcap_read_live(&unwinder->reader, address, &task, sizeof task) == (ssize_t)sizeof task &&
+            stackcap_read_live(&unwinder->reader, task.metadata, &kind, sizeof kind) == (ssize_t)sizeof kind &&
+            kind == TASK_METADATA_KIND)
+            return task.last_allocation;
+    }
+    return 0;
+}
+
+void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_register) {
+    struct stackcap_async *async = &unwinder->async;
+    uint64_t call = find_job_call(unwinder), context = 0;
+    if (call != 0)  // where a function with a frame pointer has its context
+        memcpy(&context, unwinder->copy.bytes + call - 16, sizeof context);
+    glimpse_at(unwinder, context, &async->glimpses[0]);
+    glimpse_at(unwinder, context_register, &async->glimpses[1]);
+    uint64_t allocation = call != 0 ? likely_allocation(unwinder, call) : 0;
+    glimpse_at(unwinder, allocation != 0 ? allocation + 16 : 0, &async->glimpses[2]);
+    async->is_glimpsed = call != 0;
+}
+
+/// The context as it was when the stack was copied. \returns false where that was not read.
+static bool from_glimpse(const struct stackcap_async *async, uint64_t at, struct context *context) {
+    for (int i = 0; async->is_glimpsed && i < STACKCAP_GLIMPSES; i++) {
+        const struct stackcap_glimpse *glimpse = &async->glimpses[i];
+        if (glimpse->length < sizeof *context || at < glimpse->start || at - glimpse->start > glimpse->length - sizeof *context)
+            continue;
+        memcpy(context, glimpse->bytes + (at - glimpse->start), sizeof *context);
+        return true;
+    }
+    return false;
+}
 
 // What the walk sees
 
@@ -116,6 +188,15 @@ static uint64_t task_on_stack(stackcap_unwinder *unwinder, const struct stackcap
 
 // Chains
 
+static bool read_context(stackcap_unwinder *unwinder, uint64_t at, struct context *context, bool *is_exact) {
+    if (at % 8 != 0 || at == 0)
+        return false;
+    if (from_glimpse(&unwinder->async, at, context))
+        return true;
+    *is_exact = false;
+    return stackcap_peek(unwinder, at, context, sizeof *context);
+}
+
 static void keep(struct stackcap_async *async, size_t index, uint64_t context, uint64_t resume) {
     if (index < STACKCAP_MAX_AWAITING) {
         async->awaiting[index] = resume;
@@ -125,11 +206,10 @@ static void keep(struct stackcap_async *async, size_t index, uint64_t context, u
 
 /// Follows the contexts outwards. \returns whether all of them are contexts, as far as can be told from here.
 static bool follow(stackcap_unwinder *unwinder, uint64_t first, struct chain *chain) {
-    *chain = (struct chain){.first = first};
+    *chain = (struct chain){.first = first, .is_exact = true};
     struct context context;
     for (uint64_t at = first; chain->length < MAX_CONTEXTS; at = context.parent, chain->length++) {
-        if (at % 8 != 0 || at == 0 || !stackcap_peek(unwinder, at, &context, sizeof context) ||
-            !stackcap_may_start_function(unwinder, context.resume))
+        if (!read_context(unwinder, at, &context, &chain->is_exact) || !stackcap_may_start_function(unwinder, context.resume))
             return false;
         if (context.parent == 0) {
             chain->root = at;
@@ -208,6 +288,8 @@ static void describe(stackcap_unwinder *unwinder, const struct stackcap_async_si
     struct job task;
     if (!read_task(unwinder, chain->task, &task))
         return;
+    async->first = chain->first;
+    async->is_exact = chain->is_exact && chain->root != 0;
     async->callers = (stackcap_async_callers){
         .awaiting = async->awaiting,
         .count = chain->length < STACKCAP_MAX_AWAITING ? chain->length : STACKCAP_MAX_AWAITING,
@@ -224,6 +306,7 @@ void stackcap_async_read(stackcap_unwinder *unwinder) {
     for (size_t i = 0; i < async->site_count; i++)
         if (try_site(unwinder, &async->sites[i], &chain)) {
             describe(unwinder, &async->sites[i], &chain);
+            async->job_call = unwinder->frames[async->sites[i].frame + 1].address;
             return;
         }
 }
@@ -243,6 +326,12 @@ static bool frame_holds(const stackcap_unwinder *unwinder, uint64_t low, uint64_
 
 bool stackcap_async_holds(const stackcap_unwinder *unwinder) {
     const struct stackcap_async *async = &unwinder->async;
+    struct context glimpsed;
+    if (async->is_exact)
+        return true;
+    // A task's memory is used again for its next contexts, at the same addresses.
+    if (async->is_glimpsed && async->callers.count > 0 && !from_glimpse(async, async->first, &glimpsed))
+        return false;
     for (size_t i = 0; i < async->callers.count; i++) {
         struct context context;
         ssize_t count = stackcap_read_live(&unwinder->reader, async->contexts[i], &context, sizeof context);

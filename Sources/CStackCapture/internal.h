@@ -49,7 +49,17 @@ struct stackcap_reader {
 
 // async.c
 
-enum { STACKCAP_ASYNC_SITES = 8 };
+enum {
+    STACKCAP_ASYNC_SITES = 8,
+    STACKCAP_GLIMPSES = 3,
+    STACKCAP_GLIMPSE_BYTES = 2048,
+};
+
+/// The part of the heap that ends with a context, as it was right after the stack was copied.
+struct stackcap_glimpse {
+    uint64_t start, length;
+    uint8_t bytes[STACKCAP_GLIMPSE_BYTES];
+};
 
 /// A frame that was started as the Swift concurrency runtime starts jobs.
 struct stackcap_async_site {
@@ -65,6 +75,11 @@ struct stackcap_async {
     size_t site_count;
     uint64_t awaiting[STACKCAP_MAX_AWAITING];
     uint64_t contexts[STACKCAP_MAX_AWAITING];
+    uint64_t first;     ///< The context that the chain begins with.
+    uint64_t job_call;  ///< The return address of the last job's call. It is the same for nearly all.
+    bool is_glimpsed;   ///< … and was found in the copy.
+    bool is_exact;      ///< The chain is as it was then.
+    struct stackcap_glimpse glimpses[STACKCAP_GLIMPSES];
     stackcap_async_callers callers;
 };
 
@@ -234,6 +249,9 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder);
 
 // async.c
 
+/// Reads what is likely to be the innermost contexts of a running thread while it is held: when the stack has been unwound, they may
+/// be gone. At most ten system calls; nothing is believed of what they give. Async-signal-safe; changes errno.
+void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_register);
 /// Forgets what an earlier walk saw.
 void stackcap_async_begin(stackcap_unwinder *unwinder);
 /// Looks at the walk's latest frame: whether it started the one before it as a job. Reads a few bytes of code.
@@ -247,10 +265,6 @@ void stackcap_async_doubt(stackcap_unwinder *unwinder);
 
 // job_call.c
 
-enum { STACKCAP_JOB_CALL_BYTES = 32 };
-/// The register that holds the job, in DWARF's numbers, if the bytes before a return address are the call of a job's function; or −1.
-int stackcap_job_register_x86_64(const uint8_t before[_Nonnull STACKCAP_JOB_CALL_BYTES]);
-int stackcap_job_register_aarch64(const uint8_t before[_Nonnull STACKCAP_JOB_CALL_BYTES]);
 #if defined(__x86_64__)
 #define stackcap_job_register stackcap_job_register_x86_64
 #else

@@ -182,7 +182,8 @@ static stackcap_outcome confirm_copy(const stackcap_session *session, pid_t thre
 bool stackcap_sleeps_on(const stackcap_session *session) {
     stackcap_look now;
     return session->blocked_thread != 0 && stackcap_look_at(session->blocked_thread, &now).status == STACKCAP_OK &&
-           is_same_place(&session->seen, &now) && !has_run(&session->seen, &now);
+           is_same_place(&session->seen, &now) &&
+           (!has_run(&session->seen, &now) || stackcap_copy_holds(&session->unwinder));
 }
 
 stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
@@ -203,6 +204,7 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
         stackcap_registers_add_arguments(&session->unwinder.registers, seen->arguments);
     session->unwinder.registers_are_guessed = true;
     session->blocked_thread = thread;
+    session->unwinder.async.is_glimpsed = false;
     session->seen = *seen;
     session->unwinder.copy.held_ns = 0;
     return (stackcap_outcome){STACKCAP_OK, 0};

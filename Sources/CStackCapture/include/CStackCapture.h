@@ -178,6 +178,14 @@ typedef struct stackcap_unwound {
 /// Unwinds the last copy, by the target's unwind tables as they stand in memory. Reads never fault. The target plays no part.
 stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *unwound);
 
+/// As many bytes of code before a return address as tell the call of a job.
+#define STACKCAP_JOB_CALL_BYTES 32
+
+/// The register that holds the job, in DWARF's numbers, if the bytes before a return address are the Swift concurrency runtime's call of
+/// a job's function; or −1. Pure, for each architecture; async-signal-safe.
+int stackcap_job_register_x86_64(const uint8_t before[_Nonnull STACKCAP_JOB_CALL_BYTES]);
+int stackcap_job_register_aarch64(const uint8_t before[_Nonnull STACKCAP_JOB_CALL_BYTES]);
+
 // Counters, own thread, time
 
 /// Counts since the session was first opened. They only grow.

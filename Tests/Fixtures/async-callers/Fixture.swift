@@ -5,6 +5,7 @@ import Symbolication
 /// Stalls in every shape that functions can await each other in, captures itself, and compares what was found with what it knows.
 ///
 /// usage: async-callers --all | --list | NAME …   [--verbose]
+///        async-callers --churn COUNT | --bystanders COUNT
 /// Exits with 1 if a chain is not what it should be.
 @main
 struct Fixture {
@@ -15,6 +16,14 @@ struct Fixture {
         if arguments.contains("--list") {
             for shape in shapes { print(shape.name) }
             return
+        }
+        if let mode = arguments.first, let count = arguments.last.flatMap({ Int($0) }) {
+            Thread.detachNewThread {
+                exit(
+                    mode == "--churn" ? Churn(captures: count).run() ? 0 : 1 : Bystanders(captures: count).run() ? 0 : 1
+                )
+            }
+            await unsafe withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
         }
         guard arguments.contains("--all") || !names.isEmpty, !shapes.isEmpty else {
             print("usage: async-callers --all | --list | NAME … [--verbose]")

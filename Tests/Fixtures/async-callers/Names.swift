@@ -11,7 +11,17 @@ struct Names {
         var module: String?
         var line: Int?
 
-        var isOwn: Bool { module == "async_callers" }
+        /// A closure that the optimiser has built into it.
+        var builtIn: String?
+
+        init(_ name: String, module: String?) {
+            let parts = name.components(separatedBy: " with ")
+            function = Names.plain(parts[0])
+            builtIn = parts.count > 1 ? Names.plain(parts[1]) : nil
+            self.module = module
+        }
+
+        var isOwn: Bool { module == "async_callers" && !function.contains(".__allocating_init") }
     }
 
     private(set) var places: [UInt: Place] = [:]
@@ -25,8 +35,7 @@ struct Names {
             addresses.map { ResolvableAddress(address: $0, isReturnAddress: false) }
         )
         for frame in frames {
-            let name = frame.symbol.map(Demangler.shortName) ?? "?"
-            places[frame.address] = Place(function: Self.plain(name), module: frame.swiftModule)
+            places[frame.address] = Place(frame.symbol.map(Demangler.shortName) ?? "?", module: frame.swiftModule)
         }
         let lines = Lines()
         for frame in frames where frame.swiftModule == "async_callers" {
@@ -38,11 +47,11 @@ struct Names {
         }
     }
 
-    /// `twice<A>(_:)` → `twice(_:)`, and `twice(_:) with closure #1 in run()` → `twice(_:)`.
+    /// `twice<A>(_:)` → `twice(_:)`
     private static func plain(_ name: String) -> String {
         var plain = ""
         var depth = 0
-        for character in name.components(separatedBy: " with ")[0] {
+        for character in name {
             depth += character == "<" ? 1 : 0
             if depth == 0 { plain.append(character) }
             depth -= character == ">" ? 1 : 0

@@ -47,7 +47,7 @@ func asyncMap(_ number: Int) async -> Int {
         continuation.finish()
     }
     var sum = 0
-    let start = here("asyncMap(_:)", linesOn: 1)
+    let start = here("asyncMap(_:)", linesOn: 1, slack: 3)
     for await value in stream.map({ await leaf(here("closure #2 in asyncMap(_:)", with: number) &+ $0) }) {
         sum &+= value &+ start
     }
@@ -70,7 +70,7 @@ struct Countdown: AsyncSequence, AsyncIteratorProtocol {
 
 @inline(never)
 func ownSequence(_ number: Int) async -> Int {
-    var sum = here("ownSequence(_:)", linesOn: 1)
+    var sum = here("ownSequence(_:)", linesOn: 1, slack: 2)
     for await value in Countdown(left: 3) {
         sum &+= value
     }

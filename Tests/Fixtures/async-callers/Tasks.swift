@@ -49,7 +49,7 @@ func discardingTaskGroup(_ number: Int) async -> Int {
 
 @inline(never)
 func groupBody(_ number: Int) async -> Int {
-    let start = here("groupBody(_:)", linesOn: 1)
+    let start = here("groupBody(_:)", slack: 1)
     return await withTaskGroup(of: Int.self) { group in
         group.addTask { number }
         let first = await group.next() ?? 0

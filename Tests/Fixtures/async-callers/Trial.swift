@@ -8,6 +8,8 @@ struct Awaiting: Hashable {
     var line: Int
     /// The runtime's number of its task.
     var task: UInt64?
+    /// How many lines further on the optimiser may put the `await`.
+    var slack: Int
     /// What it awaits may be built into it: then it stands on the stack itself.
     var isOptional: Bool
 }
@@ -55,8 +57,14 @@ enum Trial {
         if state.withLock({ $0.standstill }) == .sleep { unsafe write(pipe.write, &byte, 1) }
     }
 
-    static func note(_ function: String, _ line: Int, isOptional: Bool) {
-        let awaiting = Awaiting(function: function, line: line, task: currentTask(), isOptional: isOptional)
+    static func note(_ function: String, _ line: Int, isOptional: Bool, slack: Int) {
+        let awaiting = Awaiting(
+            function: function,
+            line: line,
+            task: currentTask(),
+            slack: slack,
+            isOptional: isOptional
+        )
         state.withLock { $0.awaiting.insert(awaiting, at: 0) }
     }
 
@@ -100,10 +108,17 @@ private func taskNumber(ofJob job: UnsafeRawPointer) -> UInt64
 ///
 /// - Parameter number: the function's own argument, so that the optimiser keeps it.
 @inline(never)
-func here(_ function: String, with number: Int = 0, linesOn: Int = 0, isOptional: Bool = false, line: Int = #line)
+func here(
+    _ function: String,
+    with number: Int = 0,
+    linesOn: Int = 0,
+    isOptional: Bool = false,
+    slack: Int = 0,
+    line: Int = #line
+)
     -> Int
 {
-    Trial.note(function, line + linesOn, isOptional: isOptional)
+    Trial.note(function, line + linesOn, isOptional: isOptional, slack: slack)
     return number &+ line
 }
 

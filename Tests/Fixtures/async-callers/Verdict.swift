@@ -55,13 +55,19 @@ private struct Comparison {
         // What the libraries add, and the compiler, stands in nobody's source here.
         guard place.isOwn else { return }
         skipOptional(before: place)
-        if let next = expected.first, next.function == place.function, place.line == nil || next.line == place.line {
+        guard let next = expected.first else {
+            isAstray = isAstray || place.line != nil && place.function != last
+            return
+        }
+        if next.function == place.function, next.matches(place.line) {
             missingLines += place.line == nil ? 1 : 0
-            expected = expected.dropFirst()
-        } else if let next = expected.first, next.isClosure(in: place.function), next.line == place.line {
-            // The closure has been built into the function around it.
-            expected = expected.dropFirst()
-            if expected.first?.function == place.function { expected = expected.dropFirst() }
+            expected.removeFirst()
+        } else if next.function == place.builtIn || next.isClosure(in: place.function) {
+            // The closure has been built into the function that calls it, or that it stands in.
+            let around = expected.dropFirst().first { $0.function == place.function }
+            isAstray = isAstray || !(next.matches(place.line) || around?.matches(place.line) == true)
+            expected.removeFirst()
+            if expected.first == around { expected = expected.dropFirst() }
         } else if place.line != nil && place.function != last {
             isAstray = true
         }
@@ -76,6 +82,10 @@ private struct Comparison {
 }
 
 extension Awaiting {
+    fileprivate func matches(_ line: Int?) -> Bool {
+        line.map { (self.line...self.line + slack).contains($0) } ?? true
+    }
+
     fileprivate func isClosure(in function: String) -> Bool {
         self.function.hasPrefix("closure #") && self.function.hasSuffix(" in " + function)
     }
