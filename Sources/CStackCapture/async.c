@@ -99,14 +99,15 @@ static uint64_t likely_allocation(const stackcap_unwinder *unwinder, uint64_t ca
 
 void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_register) {
     struct stackcap_async *async = &unwinder->async;
-    uint64_t call = find_job_call(unwinder), context = 0;
-    if (call != 0)  // where a function with a frame pointer has its context
-        memcpy(&context, unwinder->copy.bytes + call - 16, sizeof context);
+    uint64_t call = find_job_call(unwinder), context;
+    async->is_glimpsed = call != 0;
+    if (!async->is_glimpsed)
+        return;  // a thread without an asynchronous function pays for no more than the search
+    memcpy(&context, unwinder->copy.bytes + call - 16, sizeof context);  // of a function with a frame pointer
     glimpse_at(unwinder, context, &async->glimpses[0]);
     glimpse_at(unwinder, context_register, &async->glimpses[1]);
-    uint64_t allocation = call != 0 ? likely_allocation(unwinder, call) : 0;
+    uint64_t allocation = likely_allocation(unwinder, call);
     glimpse_at(unwinder, allocation != 0 ? allocation + 16 : 0, &async->glimpses[2]);
-    async->is_glimpsed = call != 0;
 }
 
 /// The context as it was when the stack was copied. \returns false where that was not read.

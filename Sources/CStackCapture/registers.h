@@ -25,6 +25,7 @@ enum {
     REGISTER_RETURN_ADDRESS = 30,
     REGISTER_STACK_POINTER = 31,
     REGISTER_PROGRAM_COUNTER = 32,
+    REGISTER_ASYNC_CONTEXT = 22,
     RED_ZONE = 0,  ///< Nothing below the stack pointer is the program's (AAPCS64, 6.4.5.1).
     SYSTEM_CALL_LENGTH = 4,
 };

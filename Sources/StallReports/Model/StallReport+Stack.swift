@@ -17,6 +17,8 @@ extension StallReport {
         public var frames: [Frame]
         /// Why there is no stack, or why it ends early.
         public var error: String?
+        /// Who awaits the functions on it. Nil without an asynchronous function.
+        public var async: AsyncCallers?
 
         /// A complete stack of the stalled thread, captured once, without frames, unless said otherwise.
         public init(
@@ -27,16 +29,18 @@ extension StallReport {
             count: Int = 1,
             complete: Bool = true,
             frames: [Frame] = [],
-            error: String? = nil
+            error: String? = nil,
+            async: AsyncCallers? = nil
         ) {
             (self.role, self.thread, self.capturedAt, self.method) = (role, thread, capturedAt, method)
             (self.count, self.complete, self.frames, self.error) = (count, complete, frames, error)
+            self.async = async
         }
 
         private enum CodingKeys: String, CodingKey {
             case role, thread
             case capturedAt = "captured_at"
-            case method, count, complete, frames, error
+            case method, count, complete, frames, error, async
         }
     }
 

@@ -11,7 +11,41 @@
         static let limit = 1000
 
         var lines: [StyledText] {
-            [header] + parts.map(line) + notes
+            var lines = [header]
+            var next = 0
+            var rest = awaiting
+            for part in parts {
+                lines.append(line(part))
+                next += part.count
+                if let from = stack.async?.from, next > from {
+                    lines += rest
+                    rest = []
+                }
+            }
+            return lines + rest + notes
+        }
+
+        /// The awaiting functions stand below the frame that the first of them awaits; the executor's frames follow.
+        private var awaiting: [StyledText] {
+            guard let async = stack.async else { return [] }
+            let task = async.task.map { " (task \($0))" } ?? ""
+            return async.frames.map(awaitingLine) + ["          \(Self.end(async.ends) + task, .dim)"]
+        }
+
+        private func awaitingLine(_ frame: StallReport.Frame) -> StyledText {
+            let mark: StyledText = frame.own ? "\("▶", .bold)" : " "
+            let name = StyledText(Self.name(of: frame), frame.own ? .bold : nil)
+            return "  \(mark)   \("await", .dim)  \(name)  \(moduleName(of: frame), .dim)"
+        }
+
+        private static func end(_ end: AsyncEnd) -> String {
+            switch end {
+            case .task: "the task starts here"
+            case .asyncLet: "an async let starts here, in a task of its own"
+            case .taskGroup: "a child task of a task group starts here"
+            case .limit: "more functions await than a report holds"
+            default: "who awaits this is not known"
+            }
         }
 
         /// A frame to print, or how many were folded.
@@ -22,6 +56,14 @@
             case repeated(Int)
             /// Frames beyond the limit.
             case cut(Int)
+
+            /// Of the stack's frames.
+            var count: Int {
+                switch self {
+                case .frame: 1
+                case .folded(let count), .cut(let count): count
+                }
+            }
         }
 
         /// What is shown: own frames, what each of them called, and the innermost; with none of its own, the first ten.
