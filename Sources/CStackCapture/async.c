@@ -16,6 +16,7 @@ enum {
     SEARCH_BYTES = 4096,           ///< … if the task has to be searched for.
     STACK_SEARCH_BYTES = 1024,     ///< How far beyond the call of a job the runtime keeps its address.
     MAX_ALLOCATIONS = 16,
+    FRAME_RECORD_REACH = 512,
     GLIMPSE_STACK_BYTES = 32 * 1024,  ///< How much of the stack is searched while the thread is held.
 };
 
@@ -99,12 +100,18 @@ static uint64_t likely_allocation(const stackcap_unwinder *unwinder, uint64_t ca
 
 void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_register) {
     struct stackcap_async *async = &unwinder->async;
-    uint64_t call = find_job_call(unwinder), context;
+    uint64_t call = find_job_call(unwinder), context, frame_pointer;
     async->is_glimpsed = call != 0;
     if (!async->is_glimpsed)
         return;  // a thread without an asynchronous function pays for no more than the search
     memcpy(&context, unwinder->copy.bytes + call - 16, sizeof context);  // of a function with a frame pointer
+    memcpy(&frame_pointer, unwinder->copy.bytes + call - 8, sizeof frame_pointer);
     glimpse_at(unwinder, context, &async->glimpses[0]);
+    async->glimpses[1].length = async->glimpses[2].length = 0;
+    // The runtime keeps a frame pointer. Where its value is saved above its call, that is a frame record.
+    uint64_t place = unwinder->copy.start + call;
+    if (stackcap_plain_frame_pointer(frame_pointer) - place < FRAME_RECORD_REACH && async->glimpses[0].length > 0)
+        return;
     glimpse_at(unwinder, context_register, &async->glimpses[1]);
     uint64_t allocation = likely_allocation(unwinder, call);
     glimpse_at(unwinder, allocation != 0 ? allocation + 16 : 0, &async->glimpses[2]);

@@ -31,9 +31,9 @@ struct Names {
     init(of all: [AsyncCallers]) {
         let addresses = Array(Set(all.flatMap { $0.addresses }))
         // A resume function's first instruction: not a return address.
-        let (frames, _) = symbolicator.resolve(
+        let frames = symbolicator.resolve(
             addresses.map { ResolvableAddress(address: $0, isReturnAddress: false) }
-        )
+        ).frames
         for frame in frames {
             places[frame.address] = Place(frame.symbol.map(Demangler.shortName) ?? "?", module: frame.swiftModule)
         }
