@@ -119,6 +119,12 @@ let package = Package(
             swiftSettings: swift
         ),
         .executableTarget(
+            name: "async-callers",
+            dependencies: ["StackCapture", "Symbolication"],
+            path: "Tests/Fixtures/async-callers",
+            swiftSettings: swift
+        ),
+        .executableTarget(
             name: "ConcurrencyFixture",
             dependencies: ["RunLoopKit"],
             path: "Tests/Fixtures/ConcurrencyFixture",
@@ -224,7 +230,8 @@ let package = Package(
         .testTarget(
             name: "StackCaptureTests",
             dependencies: [
-                "CStalls", "capture-host", "capture-trials", "coexistence-host", "sample-target", "StackCapture",
+                "CStackCapture", "CStalls", "async-callers", "capture-host", "capture-trials", "coexistence-host",
+                "sample-target", "StackCapture",
                 "Symbolication",
                 "TestSupport",
             ],

@@ -88,6 +88,49 @@ struct stackcap_walk {
     bool in_registers;
 };
 
+// async.c
+
+enum {
+    STACKCAP_ASYNC_SITES = 8,
+    STACKCAP_GLIMPSES = 3,
+    STACKCAP_GLIMPSE_BYTES = 2048,
+};
+
+/// The part of the heap that ends with a context, as it was right after the stack was copied.
+struct stackcap_glimpse {
+    uint64_t start, length;
+    uint8_t bytes[STACKCAP_GLIMPSE_BYTES];
+};
+
+/// The registers of a frame by which its context may be found; 0 if unknown.
+struct stackcap_async_registers {
+    uint64_t frame_pointer, context;
+};
+
+/// A frame that was started as the Swift concurrency runtime starts jobs.
+struct stackcap_async_site {
+    size_t frame;
+    uint64_t low, high;       ///< Its part of the stack.
+    uint64_t return_address;  ///< Behind the job's call.
+    struct stackcap_async_registers registers;
+    uint64_t job;  ///< In the calling frame; 0 if unknown.
+};
+
+/// What the walk sees of asynchronous functions, and what was made of it.
+struct stackcap_async {
+    struct stackcap_async_site sites[STACKCAP_ASYNC_SITES];  ///< Innermost first.
+    size_t site_count;
+    uint64_t awaiting[STACKCAP_MAX_AWAITING];
+    uint64_t contexts[STACKCAP_MAX_AWAITING];
+    uint64_t first;     ///< The context that the chain begins with.
+    uint64_t low, high; ///< The part of the stack of the frame that it is awaited from.
+    uint64_t job_call;  ///< The return address of the last job's call. It is the same for nearly all.
+    bool is_glimpsed;   ///< … and was found in the copy.
+    bool is_exact;      ///< The chain is as it was then.
+    struct stackcap_glimpse glimpses[STACKCAP_GLIMPSES];
+    stackcap_async_callers callers;
+};
+
 // unwinder.c
 
 /// A thread asleep: /proc/PID/task, its number, and where it was seen.
@@ -128,6 +171,7 @@ typedef struct stackcap_unwinder {
     size_t frame_count;      ///< Also of those that fell out of the ring.
     stackcap_end end;
     int unwinder_error;
+    struct stackcap_async async;
 } stackcap_unwinder;
 
 /// Allocates the buffers, populated, and makes libunwind initialise itself. \returns 0 or an error number; then finish it.
@@ -348,6 +392,9 @@ int stackcap_find_procedure(stackcap_unwinder *unwinder, unw_word_t address, unw
 /// Where the function around `address` starts, 0 if no unwind table says.
 uint64_t stackcap_function_start(stackcap_unwinder *unwinder, uint64_t address);
 
+/// Whether an unwind table has a function that starts here, or has none around here where one may start.
+bool stackcap_may_start_function(stackcap_unwinder *unwinder, uint64_t address);
+
 /// Whether the address lies in a module.
 bool stackcap_in_module(stackcap_unwinder *unwinder, uint64_t address);
 
@@ -365,6 +412,9 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder);
 /// Reads a word for the unwinder; what looks like a frame pointer loses Swift's mark. met_unknown and first_unknown say if the
 /// address cannot be known.
 bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t *value);
+
+/// \returns a register as the frame had it that the walk stands on; 0 if that is not known.
+uint64_t stackcap_walk_register(struct stackcap_walk *walk, int number);
 
 /// Takes the cursor's registers over into the walk's.
 void stackcap_walk_leave_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk);
@@ -389,6 +439,31 @@ struct stackcap_lesson {
 };
 void stackcap_row_watch(stackcap_unwinder *unwinder, struct stackcap_walk *walk, struct stackcap_lesson *lesson);
 void stackcap_row_learn(stackcap_unwinder *unwinder, struct stackcap_walk *walk, const struct stackcap_lesson *lesson);
+
+// async.c
+
+/// Reads what is likely to be the innermost contexts of a running thread while it is held: when the stack has been unwound, they may
+/// be gone. At most ten system calls; nothing is believed of what they give. Async-signal-safe; changes errno.
+void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_register);
+/// Forgets what an earlier walk saw.
+void stackcap_async_begin(stackcap_unwinder *unwinder);
+/// Looks at the walk's latest frame: whether it started the one before it as a job. Reads a few bytes of code.
+void stackcap_async_notice(stackcap_unwinder *unwinder, const struct stackcap_async_registers *callee,
+                           struct stackcap_walk *caller);
+/// Follows the contexts of the innermost asynchronous frame into async.callers. Reads the live heap; never faults.
+void stackcap_async_read(stackcap_unwinder *unwinder);
+/// Whether chain and frame still are what was read.
+bool stackcap_async_holds(const stackcap_unwinder *unwinder);
+/// Gives up the chain, but not the frame.
+void stackcap_async_doubt(stackcap_unwinder *unwinder);
+
+// job_call.c
+
+#if defined(__x86_64__)
+#define stackcap_job_register stackcap_job_register_x86_64
+#else
+#define stackcap_job_register stackcap_job_register_aarch64
+#endif
 
 // guess.c
 

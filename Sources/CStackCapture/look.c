@@ -225,6 +225,7 @@ stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pi
     if (seen->state == STACKCAP_STATE_CALLING)
         stackcap_registers_add_arguments(&unwinder->registers, seen->arguments);
     unwinder->registers_are_guessed = true;
+    unwinder->async.is_glimpsed = false;
     unwinder->sleeper = (struct stackcap_sleeper){tasks, thread, *seen};
     unwinder->copy.held_ns = 0;
     return (stackcap_outcome){STACKCAP_OK, 0};

@@ -18,6 +18,7 @@ enum {
     ROWS_ARE_LEARNT = 1,  ///< See rows.c.
     KEPT_REGISTERS = 6,  ///< Those that a function hands back as it got them.
     RETURN_ADDRESS_BYTES = 8,  ///< It lies directly within the caller's frame.
+    REGISTER_ASYNC_CONTEXT = 14,  ///< Swift's asynchronous functions get their context in it.
     RED_ZONE = 128,  ///< Below the stack pointer, and still the program's (System V ABI for x86-64, 3.2.2).
     SYSTEM_CALL_LENGTH = 2,
     ELF_MACHINE = EM_X86_64,
@@ -32,6 +33,7 @@ enum {
     RETURN_ADDRESS_BYTES = 8,
     REGISTER_STACK_POINTER = 31,
     REGISTER_PROGRAM_COUNTER = 32,
+    REGISTER_ASYNC_CONTEXT = 22,
     RED_ZONE = 0,  ///< Nothing below the stack pointer is the program's (AAPCS64, 6.4.5.1).
     SYSTEM_CALL_LENGTH = 4,
     ELF_MACHINE = EM_AARCH64,

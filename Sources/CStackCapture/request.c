@@ -52,6 +52,8 @@ static void copy_own_stack(stackcap_session *session, const ucontext_t *context)
     request->is_foreign = stack_pointer < request->low || stack_pointer >= request->high;
     request->copy_error = (request->is_foreign ? stackcap_copy_foreign_stack : stackcap_copy_stack)(
         &session->unwinder, stack_pointer, request->low, request->high);
+    if (!request->copy_error)
+        stackcap_async_glimpse(&session->unwinder, request->registers.value[REGISTER_ASYNC_CONTEXT]);
     session->unwinder.copy.held_ns = stackcap_now_ns() - began;
 }
 

@@ -81,6 +81,8 @@ static stackcap_outcome copy_stopped(stackcap_process *process, pid_t thread) {
     if (!stackcap_modules_bounds(&process->modules, stack_pointer, &low, &high))
         return status_only(STACKCAP_OUT_OF_BOUNDS);
     int error = stackcap_copy_stack(unwinder, stack_pointer, low, high);
+    if (!error)
+        stackcap_async_glimpse(unwinder, unwinder->registers.value[REGISTER_ASYNC_CONTEXT]);
     return (stackcap_outcome){error ? STACKCAP_UNREADABLE : STACKCAP_OK, error};
 }
 

@@ -79,6 +79,43 @@ uint64_t stackcap_function_start(stackcap_unwinder *unwinder, uint64_t address) 
     return stackcap_find_procedure(unwinder, address, &procedure, 0) == 0 ? procedure.start_ip : 0;
 }
 
+/// A row of the binary search table, relative to its header.
+struct table_row {
+    int32_t start, entry;
+};
+
+/// How many functions of the table start at or before the address, and whether the last of these starts right there.
+static uint64_t count_starts(stackcap_unwinder *unwinder, const unw_dyn_info_t *table, uint64_t address, bool *is_start) {
+    int64_t wanted = (int64_t)(address - table->u.rti.segbase);
+    uint64_t low = 0, high = table->u.rti.table_len;
+    *is_start = false;
+    while (low < high) {
+        struct table_row row;
+        uint64_t middle = low + (high - low) / 2;
+        if (!stackcap_peek(unwinder, table->u.rti.table_data + middle * sizeof row, &row, sizeof row))
+            return 0;
+        *is_start |= row.start == wanted;
+        if (row.start <= wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool stackcap_may_start_function(stackcap_unwinder *unwinder, uint64_t address) {
+    unw_dyn_info_t table;
+    bool is_start;
+    if (!find_table(unwinder, address, &table))
+        return false;
+    uint64_t count = count_starts(unwinder, &table, address, &is_start);
+    if (is_start)
+        return true;
+    // In the Swift runtime's own libraries some functions have no entry. They lie between others that have one.
+    bool is_inside = count > 0 && count < table.u.rti.table_len;
+    return is_inside && address % 16 == 0 && stackcap_function_start(unwinder, address) == 0;
+}
+
 bool stackcap_in_module(stackcap_unwinder *unwinder, uint64_t address) {
     struct stackcap_module module;
     return find_module(unwinder, address, &module);

@@ -165,6 +165,13 @@ static bool take_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *
     return false;
 }
 
+uint64_t stackcap_walk_register(struct stackcap_walk *walk, int number) {
+    unw_word_t value = walk->registers.value[number];
+    if (!walk->in_registers && unw_get_reg(&walk->cursor, number, &value) != 0)
+        return 0;
+    return stackcap_is_unknown(value) ? 0 : value;
+}
+
 void stackcap_walk_leave_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
     (void)unwinder;
     struct stackcap_registers registers;
@@ -236,7 +243,13 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
     struct stackcap_walk walk = begin(unwinder);
     unwinder->current = &walk.registers;
     int step = 1;
+    struct stackcap_async_registers callee;
+    stackcap_async_begin(unwinder);
     while (take_frame(unwinder, &walk)) {
+        if (unwinder->frame_count > 1)
+            stackcap_async_notice(unwinder, &callee, &walk);
+        callee.frame_pointer = stackcap_walk_register(&walk, REGISTER_FRAME_POINTER);
+        callee.context = stackcap_walk_register(&walk, REGISTER_ASYNC_CONTEXT);
         unwinder->lacked_table = false;
         unwinder->left_copy = false;
         if (stackcap_row_step(unwinder, &walk))
@@ -284,6 +297,24 @@ static bool walk(stackcap_unwinder *unwinder) {
     return walk_once(unwinder, false);
 }
 
+/// Reads the chain of awaiting functions, and doubts it if the thread may have gone elsewhere before it was read.
+static void read_async(stackcap_unwinder *unwinder) {
+    stackcap_async_read(unwinder);
+    if (unwinder->async.callers.end == STACKCAP_ASYNC_NONE)
+        return;
+    bool sleeps_on = unwinder->registers_are_guessed && stackcap_sleeps_on(unwinder);
+    if (!sleeps_on && !stackcap_async_holds(unwinder))
+        stackcap_async_doubt(unwinder);
+}
+
+/// Where a frame stands once those in the middle have been left out; one of these counts as the last before them.
+static size_t index_of(size_t frame, size_t left_out) {
+    enum { HALF = STACKCAP_MAX_FRAMES / 2 };
+    if (left_out == 0 || frame < HALF)
+        return frame;
+    return frame < HALF + left_out ? HALF - 1 : frame - left_out;
+}
+
 /// Turns the ring so that the innermost of the frames in it comes first. \returns how many fell out of it.
 static size_t order_frames(stackcap_unwinder *unwinder) {
     enum { HALF = STACKCAP_MAX_FRAMES / 2 };
@@ -304,7 +335,9 @@ stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwo
     uint64_t began = stackcap_now_ns();
     unwinder->rows.walk++;
     bool found = walk(unwinder);
+    read_async(unwinder);
     size_t left_out = order_frames(unwinder);
+    unwinder->async.callers.frame = index_of(unwinder->async.callers.frame, left_out);
     *unwound = (stackcap_unwound){
         .frames = unwinder->frames,
         .count = unwinder->frame_count - left_out,
@@ -315,6 +348,7 @@ stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwo
         .held_ns = unwinder->copy.held_ns,
         .unwind_ns = stackcap_now_ns() - began,
         .copied_bytes = unwinder->copy.inner.length + unwinder->copy.outer.length,
+        .async = unwinder->async.callers,
     };
     return (stackcap_outcome){found ? STACKCAP_OK : STACKCAP_UNWINDER, 0};
 }

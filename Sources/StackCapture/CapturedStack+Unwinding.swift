@@ -29,6 +29,7 @@ extension CapturedStack {
             method: copied.method,
             truncation: Truncation(unwound.end),
             systemCall: copied.look.flatMap(SystemCall.init),
+            asyncCallers: unsafe AsyncCallers(unwound.async),
             cost: cost
         )
         return .success(stack)
@@ -68,6 +69,29 @@ extension CapturedStack.Truncation {
         case STACKCAP_END_COPY_LIMIT: self = .copyLimit
         case STACKCAP_END_NO_TABLE: self = .noUnwindTable
         default: self = .badFrame
+        }
+    }
+}
+
+extension AsyncCallers {
+    /// Nil for a stack without an asynchronous function.
+    fileprivate init?(_ callers: stackcap_async_callers) {
+        guard let end = unsafe End(callers.end) else { return nil }
+        let addresses = unsafe UnsafeBufferPointer(start: callers.awaiting, count: callers.count).map(UInt.init)
+        let task = unsafe callers.task_number
+        self.init(addresses: addresses, frame: unsafe callers.frame, end: end, taskNumber: task == 0 ? nil : task)
+    }
+}
+
+extension AsyncCallers.End {
+    fileprivate init?(_ end: stackcap_async_end) {
+        switch end {
+        case STACKCAP_ASYNC_NONE: return nil
+        case STACKCAP_ASYNC_TASK: self = .task
+        case STACKCAP_ASYNC_LET: self = .asyncLet
+        case STACKCAP_ASYNC_TASK_GROUP: self = .taskGroup
+        case STACKCAP_ASYNC_LIMIT: self = .limit
+        default: self = .unknown
         }
     }
 }

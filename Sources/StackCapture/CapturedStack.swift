@@ -92,6 +92,8 @@ public struct CapturedStack: Sendable {
     public var truncation: Truncation?
     /// The system call that the thread sleeps in. Nil for a running thread, and for one that sleeps in a page fault.
     public var systemCall: SystemCall?
+    /// Who awaits the functions on the stack. Nil if no asynchronous function is on it.
+    public var asyncCallers: AsyncCallers?
     /// Of this capture alone. Finding names comes on top.
     public var cost: Cost
 
@@ -105,6 +107,7 @@ public struct CapturedStack: Sendable {
         method: Method,
         truncation: Truncation? = nil,
         systemCall: SystemCall? = nil,
+        asyncCallers: AsyncCallers? = nil,
         cost: Cost
     ) {
         self.frames = frames
@@ -112,6 +115,7 @@ public struct CapturedStack: Sendable {
         self.method = method
         self.truncation = truncation
         self.systemCall = systemCall
+        self.asyncCallers = asyncCallers
         self.cost = cost
     }
 }

@@ -18,6 +18,8 @@ extern "C" {
 
 /// The most frames that one capture keeps: of a deeper stack, half of them from each end.
 #define STACKCAP_MAX_FRAMES 1024
+/// The most awaiting functions that one capture keeps.
+#define STACKCAP_MAX_AWAITING 256
 /// The most bytes of a stack that one capture copies: of a larger one, all but 64 KiB from its innermost end.
 #define STACKCAP_MAX_COPY (512 * 1024)
 
@@ -150,6 +152,25 @@ typedef enum stackcap_end {
     STACKCAP_END_BAD_FRAME,     ///< The next frame makes no sense: a damaged stack, or a wrong table.
 } stackcap_end;
 
+/// Where a chain of awaiting functions ends.
+typedef enum stackcap_async_end {
+    STACKCAP_ASYNC_NONE = 0,    ///< No asynchronous function is on the stack.
+    STACKCAP_ASYNC_TASK,        ///< At the first function of a task that is nobody's child.
+    STACKCAP_ASYNC_LET,         ///< … of an `async let`.
+    STACKCAP_ASYNC_TASK_GROUP,  ///< … of a child task in a task group.
+    STACKCAP_ASYNC_LIMIT,       ///< STACKCAP_MAX_AWAITING.
+    STACKCAP_ASYNC_UNKNOWN,     ///< The chain was not found, or the thread went on before it had been read.
+} stackcap_async_end;
+
+/// The functions that wait for the innermost asynchronous one on the stack.
+typedef struct stackcap_async_callers {
+    const uint64_t *_Nullable awaiting;  ///< Where each will go on, innermost first: a function's start.
+    size_t count;
+    size_t frame;  ///< Index of the frame that they continue.
+    stackcap_async_end end;
+    uint32_t task_number;  ///< The lower half of the task's number, as the runtime counts them.
+} stackcap_async_callers;
+
 /// What the last copy gave. All pointers are the session's and hold until the next copy.
 typedef struct stackcap_unwound {
     const stackcap_frame *_Nullable frames;
@@ -161,6 +182,7 @@ typedef struct stackcap_unwound {
     uint64_t held_ns;    ///< Inside the signal handler; 0 for a blocked thread.
     uint64_t unwind_ns;
     uint64_t copied_bytes;
+    stackcap_async_callers async;
 } stackcap_unwound;
 
 /// Unwinds the last copy, by the target's unwind tables as they stand in memory. Reads never fault. The target plays no part.
@@ -220,6 +242,14 @@ int64_t stackcap_arena_keep(stackcap_arena *arena, const stackcap_unwound *unwou
 
 /// Reads the name of a thread that is listed, unless it is known. Stays empty if there is no such thread any more.
 void stackcap_arena_read_name(stackcap_arena *arena, size_t index);
+
+/// As many bytes of code before a return address as tell the call of a job.
+#define STACKCAP_JOB_CALL_BYTES 32
+
+/// The register that holds the job, in DWARF's numbers, if the bytes before a return address are the Swift concurrency runtime's call of
+/// a job's function; or −1. Pure, for each architecture; async-signal-safe.
+int stackcap_job_register_x86_64(const uint8_t before[_Nonnull STACKCAP_JOB_CALL_BYTES]);
+int stackcap_job_register_aarch64(const uint8_t before[_Nonnull STACKCAP_JOB_CALL_BYTES]);
 
 // Counters, own thread, time
 

@@ -33,12 +33,15 @@ struct Casebook {
         modules = loaded.map { .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase))) }
         var rest = named[...]
         let all = zip(samples, Self.spans(of: samples)).map { sample, span in
-            let names = rest.prefix(sample.stack.frames.count)
+            let names = rest.prefix(sample.stack.resolvableAddresses.count)
             rest = rest.dropFirst(names.count)
-            let frames = zip(names, sample.stack.frames).flatMap { name, frame in
+            let calls = zip(names, sample.stack.frames).map { name, frame in
                 StallReport.Frame.calls(name, found: frame.found) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
             }
-            let stack = StallReport.Stack(sample.stack, frames, thread, clock.time(of: sample.time))
+            let awaiting = names.dropFirst(calls.count).map { name in
+                StallReport.Frame(awaiting: name, own: isOwn(name, name.moduleIndex.map { loaded[$0] }))
+            }
+            let stack = StallReport.Stack(sample.stack, calls, awaiting, thread, clock.time(of: sample.time))
             return TimedStack(stack: stack, span: span)
         }
         var distinct = Self.merged(all)
@@ -73,8 +76,8 @@ struct Casebook {
     private static func merged(_ all: [TimedStack]) -> [TimedStack] {
         var distinct: [TimedStack] = []
         for next in all {
-            let identity = next.stack.frames.map(\.identity)
-            if let index = distinct.firstIndex(where: { $0.stack.frames.map(\.identity) == identity }) {
+            let identity = next.stack.identity
+            if let index = distinct.firstIndex(where: { $0.stack.identity == identity }) {
                 distinct[index].stack.count += 1
                 distinct[index].span += next.span
             } else {
@@ -109,15 +112,22 @@ private struct TimedStack {
 }
 
 extension CapturedStack {
+    /// The frames' own, then those of the awaiting functions.
     fileprivate var resolvableAddresses: [ResolvableAddress] {
         frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
+            + awaiting.map { ResolvableAddress(address: $0, isReturnAddress: false) }
     }
+
+    fileprivate var awaiting: [UInt] { asyncCallers?.addresses ?? [] }
 }
 
 extension StallReport.Stack {
+    /// - Parameters:
+    ///   - calls: of each frame of the stack.
     fileprivate init(
         _ capture: CapturedStack,
-        _ frames: [StallReport.Frame],
+        _ calls: [[StallReport.Frame]],
+        _ awaiting: [StallReport.Frame],
         _ thread: StallReport.Thread,
         _ time: Timestamp
     ) {
@@ -126,11 +136,22 @@ extension StallReport.Stack {
             capturedAt: time,
             method: capture.method == .quiet ? .quiet : .signal,
             complete: capture.isComplete,
-            frames: frames,
-            leftOut: capture.leftOut.map { .init(after: $0.after, count: $0.count) },
-            error: capture.truncation?.sentence
+            frames: Array(calls.joined()),
+            leftOut: capture.leftOut.map { .init(after: calls.prefix($0.after).joined().count, count: $0.count) },
+            error: capture.truncation?.sentence,
+            async: capture.asyncCallers.map { callers in
+                .init(
+                    from: calls.prefix(callers.frame + 1).joined().count - 1,
+                    frames: awaiting,
+                    ends: callers.end.reportName,
+                    task: callers.taskNumber.map(UInt64.init)
+                )
+            }
         )
     }
+
+    /// What is the same of two captures of one stall.
+    fileprivate var identity: [String] { frames.map(\.identity) + (async?.frames ?? []).map(\.identity) }
 
     /// The frames that may be to blame, innermost first: own ones, but for those that a library calls through a protocol of the
     /// standard library (a `Decodable`'s `init(from:)`, a `Comparable`'s `<`), once for each of its values. Where nothing is own,
@@ -144,6 +165,12 @@ extension StallReport.Stack {
 }
 
 extension StallReport.Frame {
+    /// An async function that waits, at the place where it will go on.
+    fileprivate init(awaiting name: SymbolicatedFrame, own: Bool) {
+        self.init(name, own: own)
+        (kind, foundBy) = (.awaiting, .asyncContext)
+    }
+
     /// What is the same of a function that is called twice.
     fileprivate var identity: String { symbol ?? "\(module ?? -1)+\(offset ?? address)" }
 

@@ -53,6 +53,18 @@ extension CapturedStack.Frame.Found {
     }
 }
 
+extension AsyncCallers.End {
+    var reportName: AsyncEnd {
+        switch self {
+        case .task: .task
+        case .asyncLet: .asyncLet
+        case .taskGroup: .taskGroup
+        case .limit: .limit
+        case .unknown: .unknown
+        }
+    }
+}
+
 extension CapturedStack.Truncation {
     /// Why the outer frames are missing, for people.
     var sentence: String {

@@ -19,6 +19,8 @@ extension StallReport {
         public var leftOut: LeftOut?
         /// Why there is no stack, or why it ends early.
         public var error: String?
+        /// Who awaits the functions on it. Nil without an asynchronous function.
+        public var async: AsyncCallers?
 
         /// A complete stack of the stalled thread, captured once, without frames, unless said otherwise.
         public init(
@@ -30,11 +32,12 @@ extension StallReport {
             complete: Bool = true,
             frames: [Frame] = [],
             leftOut: LeftOut? = nil,
-            error: String? = nil
+            error: String? = nil,
+            async: AsyncCallers? = nil
         ) {
             (self.role, self.thread, self.capturedAt, self.method) = (role, thread, capturedAt, method)
             (self.count, self.complete, self.frames, self.error) = (count, complete, frames, error)
-            self.leftOut = leftOut
+            (self.leftOut, self.async) = (leftOut, async)
         }
 
         private enum CodingKeys: String, CodingKey {
@@ -42,7 +45,7 @@ extension StallReport {
             case capturedAt = "captured_at"
             case method, count, complete, frames
             case leftOut = "left_out"
-            case error
+            case error, async
         }
     }
 

@@ -16,7 +16,41 @@
 
         /// Without a heading.
         var frameLines: [StyledText] {
-            parts.map(line) + notes
+            var lines: [StyledText] = []
+            var next = 0
+            var rest = awaiting
+            for part in parts {
+                lines.append(line(part))
+                next += part.count
+                if let from = stack.async?.from, next > from {
+                    lines += rest
+                    rest = []
+                }
+            }
+            return lines + rest + notes
+        }
+
+        /// The awaiting functions stand below the frame that the first of them awaits; the executor's frames follow.
+        private var awaiting: [StyledText] {
+            guard let async = stack.async else { return [] }
+            let task = async.task.map { " (task \($0))" } ?? ""
+            return async.frames.map(awaitingLine) + ["          \(Self.end(async.ends) + task, .dim)"]
+        }
+
+        private func awaitingLine(_ frame: StallReport.Frame) -> StyledText {
+            let mark: StyledText = frame.own ? "\("▶", .bold)" : " "
+            let name = StyledText(Self.name(of: frame), frame.own ? .bold : nil)
+            return "  \(mark)   \("await", .dim)  \(name)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
+        }
+
+        private static func end(_ end: AsyncEnd) -> String {
+            switch end {
+            case .task: "the task starts here"
+            case .asyncLet: "an async let starts here, in a task of its own"
+            case .taskGroup: "a child task of a task group starts here"
+            case .limit: "more functions await than a report holds"
+            default: "who awaits this is not known"
+            }
         }
 
         /// A frame to print, or how many were folded.
@@ -24,11 +58,21 @@
             case frame(Int)
             case folded(Int)
             /// How often the frames right before come again.
-            case repeated(Int)
+            case repeated(Recursion)
             /// Frames beyond the limit.
             case cut(Int)
             /// Frames that the report does not have.
             case leftOut(Int)
+
+            /// Of the stack's frames.
+            var count: Int {
+                switch self {
+                case .frame: 1
+                case .folded(let count), .cut(let count): count
+                case .repeated(let recursion): recursion.count * recursion.period
+                case .leftOut: 0
+                }
+            }
         }
 
         /// What is shown: own frames, what each of them called, and the innermost; with none of its own, the first ten.
@@ -45,7 +89,7 @@
                     gap = nil
                 }
                 if let recursion = recursions[index] {
-                    parts.append(.repeated(recursion.count))
+                    parts.append(.repeated(recursion))
                     index += recursion.count * recursion.period
                     continue
                 }
@@ -82,7 +126,7 @@
         private func line(_ part: Part) -> StyledText {
             switch part {
             case .folded(let count): return "       \("… \(count) library frames (--full shows them)", .dim)"
-            case .repeated(let count): return "       \("↑ repeated \(count) times", .dim)"
+            case .repeated(let recursion): return "       \("↑ repeated \(recursion.count) times", .dim)"
             case .cut(let count): return "       \("… \(count) more frames (--format json shows them)", .dim)"
             case .leftOut(let count): return "       \("… \(Self.grouped(count)) frames left out …", .dim)"
             case .frame(let index):

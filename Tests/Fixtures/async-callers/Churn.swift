@@ -1,0 +1,97 @@
+import Foundation
+import StackCapture
+import Symbolication
+import Synchronization
+
+/// Short tasks one after the other on the main actor, whose functions say by their last letter who calls whom: a chain that was read
+/// when the thread had gone on shows by letters that do not fit.
+struct Churn {
+    var captures: Int
+
+    private static let main = Mutex<ThreadIdentity?>(nil)
+    static let isOver = Atomic(false)
+
+    /// Whether no capture found a chain that does not belong to its frame.
+    func run() -> Bool {
+        Task { @MainActor in
+            Self.main.withLock { $0 = ThreadIdentity.current() }
+            while !Self.isOver.load(ordering: .relaxed) {
+                await outerA(1)
+                await outerB(2)
+                await outerC(3)
+            }
+        }
+        while Self.main.withLock({ $0 == nil }) { usleep(1000) }
+        guard let identity = Self.main.withLock({ $0 }), let capturer = try? StackCapturer() else { return false }
+        var stacks: [CapturedStack] = []
+        while stacks.count < captures {
+            let result = capturer.capture(threadID: identity.threadID, stack: identity.stack)
+            if case .success(let stack) = result { stacks.append(stack) }
+            usleep(20)
+        }
+        Self.isOver.store(true, ordering: .relaxed)
+        return judge(stacks)
+    }
+
+    private func judge(_ stacks: [CapturedStack]) -> Bool {
+        print(
+            "held: median \(stacks.map(\.cost.heldNanoseconds).sorted()[stacks.count / 2]) ns, unwinding: \(stacks.map(\.cost.unwindNanoseconds).sorted()[stacks.count / 2]) ns"
+        )
+        let names = Names(of: stacks.compactMap(\.asyncCallers))
+        var counts = ["no async frame": 0, "unknown": 0, "fits": 0, "WRONG": 0]
+        for stack in stacks {
+            guard let callers = stack.asyncCallers else {
+                counts["no async frame", default: 0] += 1
+                continue
+            }
+            let places = callers.addresses.compactMap { names.places[$0]?.function }.compactMap(Self.letter)
+            let frames = names.functions(of: stack).prefix(callers.frame + 1).compactMap(Self.letter)
+            guard callers.end != .unknown else {
+                counts["unknown", default: 0] += 1
+                continue
+            }
+            let fits = Set(places + frames).count <= 1
+            counts[fits ? "fits" : "WRONG", default: 0] += 1
+            if !fits { print(frames, places) }
+        }
+        print(counts.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }.joined(separator: ", "))
+        return counts["WRONG"] == 0
+    }
+
+    /// `middleA(_:)` → A
+    private static func letter(_ function: String) -> Character? {
+        let name = function.prefix { $0 != "(" }
+        return ["outer", "middle", "inner"].contains { name.hasPrefix($0) && name.count == $0.count + 1 }
+            ? name.last : nil
+    }
+}
+
+@MainActor @inline(never) func outerA(_ number: Int) async { consume(await middleA(number &+ 40) &+ 41) }
+@MainActor @inline(never) func middleA(_ number: Int) async -> Int { await innerA(number &* 43) &+ 42 }
+@MainActor @inline(never) func innerA(_ number: Int) async -> Int {
+    let first = grind(number, 40)
+    await Task.yield()
+    return grind(first, 40) &+ 40
+}
+
+@MainActor @inline(never) func outerB(_ number: Int) async { consume(await middleB(number &+ 400) &+ 401) }
+@MainActor @inline(never) func middleB(_ number: Int) async -> Int { await innerB(number &* 403) &+ 402 }
+@MainActor @inline(never) func innerB(_ number: Int) async -> Int {
+    let first = grind(number, 400)
+    await Task.yield()
+    return grind(first, 400) &+ 400
+}
+
+@MainActor @inline(never) func outerC(_ number: Int) async { consume(await middleC(number &+ 4000) &+ 4001) }
+@MainActor @inline(never) func middleC(_ number: Int) async -> Int { await innerC(number &* 4003) &+ 4002 }
+@MainActor @inline(never) func innerC(_ number: Int) async -> Int {
+    let first = grind(number, 4000)
+    await Task.yield()
+    return grind(first, 4000) &+ 4000
+}
+
+@inline(never) func grind(_ number: Int, _ rounds: Int) -> Int { (0..<rounds * pace).reduce(number) { mix($0 ^ $1) } }
+
+@inline(never) func consume(_ number: Int) { _ = mix(number) }
+
+private let pace = _isDebugAssertConfiguration() ? 1 : 50

@@ -1,0 +1,39 @@
+import Foundation
+import StackCapture
+import Symbolication
+
+/// Stalls in every shape that functions can await each other in, captures itself, and compares what was found with what it knows.
+///
+/// usage: async-callers --all | --list | NAME …   [--verbose]
+///        async-callers --churn COUNT | --bystanders COUNT
+/// Exits with 1 if a chain is not what it should be.
+@main
+struct Fixture {
+    static func main() async {
+        let arguments = CommandLine.arguments.dropFirst()
+        let names = arguments.filter { !$0.hasPrefix("--") }
+        let shapes = Shape.all.filter { names.isEmpty || names.contains($0.name) }
+        if arguments.contains("--list") {
+            for shape in shapes { print(shape.name) }
+            return
+        }
+        if let mode = arguments.first, let count = arguments.last.flatMap({ Int($0) }) {
+            Thread.detachNewThread {
+                exit(
+                    mode == "--churn" ? Churn(captures: count).run() ? 0 : 1 : Bystanders(captures: count).run() ? 0 : 1
+                )
+            }
+            await unsafe withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
+        }
+        guard arguments.contains("--all") || !names.isEmpty, !shapes.isEmpty else {
+            print("usage: async-callers --all | --list | NAME … [--verbose]")
+            exit(64)
+        }
+        let isVerbose = arguments.contains("--verbose")
+        // The main thread has to stay free for the main actor.
+        Thread.detachNewThread {
+            exit(Judge(isVerbose: isVerbose).judge(shapes) ? 0 : 1)
+        }
+        await unsafe withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
+    }
+}
