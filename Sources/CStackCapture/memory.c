@@ -26,12 +26,11 @@ static bool is_file(int file, const uint64_t identity[2]) {
     return fstat(file, &found) == 0 && found.st_dev == identity[0] && found.st_ino == identity[1];
 }
 
-static int open_file(struct stackcap_reader *reader) {
+/// \param file −1 with errno if it could not be opened.
+static int take_file(struct stackcap_reader *reader, int file) {
     struct stat opened;
-    int file = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-    if (file < 0)
+    if (file < 0 || fstat(file, &opened) != 0)
         return errno;
-    fstat(file, &opened);
     reader->file_identity[0] = opened.st_dev;
     reader->file_identity[1] = opened.st_ino;
     reader->file = file;
@@ -44,7 +43,7 @@ int stackcap_reader_prepare(struct stackcap_reader *reader, bool through_file) {
     char from = 1, to = 0;
     if (!through_file && !stackcap_is_filtered() && read_by_call(reader, (uintptr_t)&from, &to, 1) == 1 && to == from)
         return 0;
-    int error = open_file(reader);
+    int error = take_file(reader, open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
     if (error)
         reader->process = 0;
     return error;
@@ -64,7 +63,7 @@ void stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process
     reader->process = process;
     char byte;
     if (through_file || read_by_call(reader, probe, &byte, 1) != 1)
-        reader->file = fcntl(memory, F_DUPFD_CLOEXEC, 0);
+        take_file(reader, fcntl(memory, F_DUPFD_CLOEXEC, 0));
 }
 
 void stackcap_reader_finish(struct stackcap_reader *reader) {

@@ -272,18 +272,12 @@ static bool walk_once(stackcap_unwinder *unwinder, bool reads_middle) {
     return unwinder->registers_are_guessed ? stackcap_unwind_guessing(unwinder) : stackcap_unwind_from_registers(unwinder);
 }
 
-/// Whether a walk that went through memory as it is now came from one copied end to the other.
-static bool has_arrived(const stackcap_unwinder *unwinder) {
-    uint64_t last = stackcap_frame_at(unwinder, unwinder->frame_count - 1)->stack_pointer;
-    return unwinder->end == STACKCAP_END_COMPLETE && stackcap_in_outer_copy(unwinder, last, 0);
-}
-
 /// Whether a running thread is still where it was copied, as far as can be told: it may have gone away and come back by another way,
 /// so two walks must see the same, and what was copied next to the middle must be in its place after each.
 static bool is_still_there(stackcap_unwinder *unwinder) {
     uint64_t seen = unwinder->trail;
-    return stackcap_middle_holds(unwinder) && walk_once(unwinder, true) && unwinder->trail == seen && has_arrived(unwinder) &&
-           stackcap_middle_holds(unwinder);
+    return stackcap_middle_holds(unwinder) && walk_once(unwinder, true) && unwinder->trail == seen &&
+           unwinder->end == STACKCAP_END_COMPLETE && stackcap_middle_holds(unwinder);
 }
 
 /// Walks the stack. What was not copied between the two ends of a large one is read as it is now, and then that must have been right.
@@ -292,7 +286,7 @@ static bool walk(stackcap_unwinder *unwinder) {
     if (!found || !unwinder->read_middle)
         return found;
     bool is_quiet = unwinder->registers_are_guessed;
-    if (has_arrived(unwinder) && (is_quiet ? stackcap_sleeps_on(unwinder) : is_still_there(unwinder)))
+    if (unwinder->end == STACKCAP_END_COMPLETE && (is_quiet ? stackcap_sleeps_on(unwinder) : is_still_there(unwinder)))
         return true;
     return walk_once(unwinder, false);
 }

