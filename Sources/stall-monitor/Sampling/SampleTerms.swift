@@ -82,8 +82,8 @@
         /// Why the outer frames are missing.
         var reason: String {
             switch self {
-            case .frameLimit: "there are more frames than are kept"
-            case .copyLimit: "the stack is larger than what is copied"
+            case .timeLimit: "there are too many frames to follow them all"
+            case .copyLimit: "the stack is larger than what is copied, and changed meanwhile"
             case .noUnwindTable: "code without an unwind table is in the way"
             case .badFrame: "the next frame makes no sense"
             }
