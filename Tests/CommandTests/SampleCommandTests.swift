@@ -69,7 +69,8 @@
             #expect(run.output.contains("×  Thread \(target.processID) sample-target, running, paused for "))
             let last = try #require(run.output.split(separator: "\n").last)
             #expect(
-                last.wholeMatch(of: /Cost to the process: \d+ stops, \S+ together, the longest \S+/) != nil,
+                last.wholeMatch(of: /Cost to the process: (1 stop of \S+|\d+ stops, \S+ together, the longest \S+)/)
+                    != nil,
                 "\(last)"
             )
         }

@@ -74,11 +74,10 @@ struct FaultTests {
 
     @Test("R58: a main queue that cannot be watched is served all the same, and is watched when that is possible again")
     func mainQueueUnwatched() throws {
-        #expect(
-            try scenario("main-queue-unwatched") == [
-                "refused: true", "unwatched, served: true", "sleeps again: true", "watched",
-            ]
-        )
+        // The fault is told by the number that the eventfd will have. If something else gets that number, nothing was tried.
+        var seen: [String] = []
+        for _ in 0..<3 where seen.first != "refused: true" { seen = try scenario("main-queue-unwatched") }
+        #expect(seen == ["refused: true", "unwatched, served: true", "sleeps again: true", "watched"])
     }
 
     @Test("R34: a source that the kernel refuses is added nowhere; one that a new set cannot take yet is not lost")

@@ -5,7 +5,8 @@ extension ProcessSampler {
     /// The function of each frame, innermost first.
     func names(of stack: CapturedStack) -> [String] {
         Symbolicator(processID: processID).resolve(
-            stack.frames.enumerated().map { ResolvableAddress(address: $1.address, isReturnAddress: $0 > 0) }
+            stack.frames.enumerated().map { ResolvableAddress(address: $1.address, isReturnAddress: $0 > 0) },
+            budget: .tool
         ).frames.map { $0.symbol ?? "?" }
     }
 

@@ -87,7 +87,10 @@
             let times = [cost.heldNs, cost.longestHeldNs].map { DurationText(nanoseconds: $0).short }
             let restarted = cost.callsRestarted > 0 ? ", \(cost.callsRestarted) system calls started again" : ""
             let givenUp = cost.stopsGivenUp > 0 ? ", \(cost.stopsGivenUp) stops given up" : ""
-            let text = "\(cost.stops) stops, \(times[0]) together, the longest \(times[1])\(restarted)\(givenUp)"
+            let stops =
+                cost.stops == 1
+                ? "1 stop of \(times[0])" : "\(cost.stops) stops, \(times[0]) together, the longest \(times[1])"
+            let text = "\(stops)\(restarted)\(givenUp)"
             return "\("Cost to the process: \(text)", .dim)"
         }
     }

@@ -134,7 +134,7 @@ enum Observer {
             let addresses = stack.frames.enumerated().map {
                 ResolvableAddress(address: $1.address, isReturnAddress: $0 > 0)
             }
-            for frame in Symbolicator().resolve(addresses).frames {
+            for frame in Symbolicator().resolve(addresses, budget: .tool).frames {
                 print("FRAME \(String(frame.address, radix: 16)) \(frame.symbol ?? "?")")
             }
             print("UNTABLED \(stack.frames.count { $0.found == .framePointer })")

@@ -7,6 +7,6 @@ enum Names {
         let addresses = stack.frames.enumerated().map {
             ResolvableAddress(address: $1.address, isReturnAddress: $0 > 0)
         }
-        return Symbolicator().resolve(addresses).frames.map { $0.symbol ?? "?" }
+        return Symbolicator().resolve(addresses, budget: .tool).frames.map { $0.symbol ?? "?" }
     }
 }

@@ -99,7 +99,7 @@ struct Tally: CustomStringConvertible {
     private mutating func name(of address: UInt, isInnermost: Bool) -> String {
         if let known = knownNames[address] { return known }
         let resolvable = ResolvableAddress(address: address, isReturnAddress: !isInnermost)
-        let name = Symbolicator().resolve([resolvable]).frames.first?.symbol ?? "?"
+        let name = Symbolicator().resolve([resolvable], budget: .tool).frames.first?.symbol ?? "?"
         knownNames[address] = name
         return name
     }
