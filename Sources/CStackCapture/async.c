@@ -12,10 +12,12 @@
 
 enum {
     MAX_CONTEXTS = 16 * 1024,      ///< Followed to the end, that is; STACKCAP_MAX_AWAITING are kept.
+    MAX_CONTEXTS_TRIED = 4 * MAX_CONTEXTS,  ///< In all of one capture's tries: old memory may go round in circles.
     MAX_TASK_BYTES = 64 * 1024,    ///< From a task to its first context: the result lies between them.
     SEARCH_BYTES = 4096,           ///< … if the task has to be searched for.
     STACK_SEARCH_BYTES = 1024,     ///< How far beyond the call of a job the runtime keeps its address.
     MAX_ALLOCATIONS = 16,
+    MAX_TASKS_TRIED = 8,
     FRAME_RECORD_REACH = 512,
     GLIMPSE_STACK_BYTES = 32 * 1024,  ///< How much of the stack is searched while the thread is held.
 };
@@ -55,19 +57,17 @@ struct chain {
 // What is read at once
 
 static void glimpse_at(stackcap_unwinder *unwinder, uint64_t context, struct stackcap_glimpse *glimpse) {
-    uint64_t end = context + sizeof(struct context), wanted = STACKCAP_GLIMPSE_BYTES;
+    uint64_t end = context + sizeof(struct context);
     glimpse->length = 0;
     if (context % 8 != 0 || context < STACKCAP_GLIMPSE_BYTES)
         return;
     // A task's contexts lie one behind the other. The first of them may lie at the start of a mapping.
-    ssize_t count = -1;
-    for (; count < (ssize_t)wanted && wanted >= sizeof(struct context); wanted = wanted > 64 ? 64 : wanted / 4) {
-        glimpse->start = end - wanted;
-        count = stackcap_read_live(&unwinder->reader, glimpse->start, glimpse->bytes, wanted);
-        if (count == (ssize_t)wanted)
-            break;
+    static const uint16_t sizes[] = {STACKCAP_GLIMPSE_BYTES, 64, sizeof(struct context)};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && glimpse->length == 0; i++) {
+        glimpse->start = end - sizes[i];
+        if (stackcap_read_live(&unwinder->reader, glimpse->start, glimpse->bytes, sizes[i]) == sizes[i])
+            glimpse->length = sizes[i];
     }
-    glimpse->length = count == (ssize_t)wanted ? wanted : 0;
 }
 
 /// Where the return address of the job's call lies in the copy, if it is where it was before. \returns 0 if it is not there.
@@ -85,11 +85,13 @@ static uint64_t find_job_call(const stackcap_unwinder *unwinder) {
 /// The last allocation of the task whose address the runtime has left near its call. 0 if there is none.
 static uint64_t likely_allocation(const stackcap_unwinder *unwinder, uint64_t call) {
     const struct stackcap_part *copy = &unwinder->copy.inner;
-    for (uint64_t at = call + 8; at < call + 24 * 8 && at + 8 <= copy->length; at += 8) {
+    int tried = 0;
+    for (uint64_t at = call + 8; tried < MAX_TASKS_TRIED && at < call + 24 * 8 && at + 8 <= copy->length; at += 8) {
         struct job task;
         uint64_t address, kind;
         memcpy(&address, copy->bytes + at, sizeof address);
         bool is_heap = address % 16 == 0 && address > PAGE_SIZE && (address < copy->start || address >= unwinder->copy.high);
+        tried += is_heap;
         if (is_heap && stackcap_read_live(&unwinder->reader, address, &task, sizeof task) == (ssize_t)sizeof task &&
             stackcap_read_live(&unwinder->reader, task.metadata, &kind, sizeof kind) == (ssize_t)sizeof kind &&
             kind == TASK_METADATA_KIND)
@@ -213,6 +215,8 @@ static bool follow(stackcap_unwinder *unwinder, uint64_t first, struct chain *ch
     *chain = (struct chain){.first = first, .is_exact = true};
     struct context context;
     for (uint64_t at = first; chain->length < MAX_CONTEXTS; at = context.parent, chain->length++) {
+        if (unwinder->async.contexts_left-- <= 0)
+            return false;
         if (!read_context(unwinder, at, &context, &chain->is_exact) || !stackcap_may_start_function(unwinder, context.resume))
             return false;
         if (context.parent == 0) {
@@ -308,6 +312,7 @@ static void describe(stackcap_unwinder *unwinder, const struct stackcap_async_si
 void stackcap_async_read(stackcap_unwinder *unwinder) {
     struct stackcap_async *async = &unwinder->async;
     async->callers = (stackcap_async_callers){.end = STACKCAP_ASYNC_NONE};
+    async->contexts_left = MAX_CONTEXTS_TRIED;
     struct chain chain;
     for (size_t i = 0; i < async->site_count; i++)
         if (try_site(unwinder, &async->sites[i], &chain)) {

@@ -129,9 +129,9 @@ bool stackcap_leads_home(const stackcap_unwinder *unwinder, uint64_t from, uint6
     return lies_at_home(unwinder, to, 1) && !lies_at_home(unwinder, from, 1);
 }
 
-bool stackcap_is_beyond_foreign_copy(const stackcap_unwinder *unwinder, uint64_t stack_pointer) {
+bool stackcap_is_off_stack(const stackcap_unwinder *unwinder, uint64_t stack_pointer) {
     const struct stackcap_copy *copy = &unwinder->copy;
-    return copy->is_foreign && stack_pointer >= copy->high && !lies_at_home(unwinder, stack_pointer, 1);
+    return stack_pointer - copy->inner.start > copy->high - copy->inner.start && !lies_at_home(unwinder, stack_pointer, 1);
 }
 
 enum stackcap_place stackcap_copy_read(const stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length) {

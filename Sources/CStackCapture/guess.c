@@ -8,7 +8,6 @@
 enum {
     SEARCH_BYTES = 16 * 1024,  ///< No frame that sleeps is larger in practice.
     MAX_CANDIDATES = 12,
-    MAX_ROUNDS = 4,
 };
 
 struct candidates {
@@ -73,6 +72,7 @@ static bool settle(stackcap_unwinder *unwinder, size_t stuck_count) {
     uint64_t *frame_pointer = &unwinder->registers.value[REGISTER_FRAME_POINTER];
     uint64_t unknown = *frame_pointer, best = unknown;
     size_t best_count = stuck_count, tried = 0;
+    unwinder->scanned[unwinder->scanned_count++] = stuck_count;  // what comes behind the stuck frame
     for (int class = BY_PROLOGUE; class > CALL_NONE; class--) {
         add_candidates(unwinder, &stuck, function, class, &found);
         for (; tried < found.count; tried++) {
@@ -87,6 +87,7 @@ static bool settle(stackcap_unwinder *unwinder, size_t stuck_count) {
         }
     }
     *frame_pointer = best;
+    unwinder->scanned_count -= best == unknown ? 1 : 0;
     stackcap_unwind_from_registers(unwinder);
     return best != unknown;
 }
@@ -95,13 +96,9 @@ bool stackcap_unwind_guessing(stackcap_unwinder *unwinder) {
     bool found = stackcap_unwind_from_registers(unwinder);
     if (found && !is_settled(unwinder) && unwinder->frame_count == 1)
         stackcap_guess_return_address(unwinder);
-    for (int round = 0; found && round < MAX_ROUNDS && !is_settled(unwinder); round++) {
-        size_t stuck = unwinder->frame_count;
-        if (!settle(unwinder, stuck))
+    while (found && unwinder->scanned_count < MAX_SCANS && !is_settled(unwinder))
+        if (!settle(unwinder, unwinder->frame_count))
             break;
-        if (unwinder->frame_count > stuck && stuck < STACKCAP_MAX_FRAMES / 2)
-            stackcap_frame_at(unwinder, stuck)->found = STACKCAP_FOUND_SCAN;
-    }
     unwinder->gap_record = 0;
     unwinder->return_found = 0;
     return found;

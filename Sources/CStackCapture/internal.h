@@ -27,8 +27,8 @@ struct stackcap_part {
 struct stackcap_copy {
     uint8_t *bytes;  ///< STACKCAP_MAX_COPY of them, for both parts.
     struct stackcap_part inner;  ///< From the stack pointer on.
-    /// The outer end of a stack that is larger than the buffer; or, of a thread on a foreign stack, that of its own, to where the way
-    /// out of a signal's handler leads.
+    /// The outer end of a stack that is larger than the buffer; or the outer end of the thread's own stack, when it is on a foreign one:
+    /// the way out of a signal's handler leads there.
     struct stackcap_part outer;
     uint64_t high;  ///< The outer end of the stack that the thread was on. What was not copied up to here may have changed since.
     bool is_foreign;  ///< The thread was on a stack not its own: an alternate signal stack, a coroutine's.
@@ -127,11 +127,15 @@ struct stackcap_async {
     uint64_t job_call;  ///< The return address of the last job's call. It is the same for nearly all.
     bool is_glimpsed;   ///< … and was found in the copy.
     bool is_exact;      ///< The chain is as it was then.
+    int contexts_left;  ///< How many may still be looked at.
     struct stackcap_glimpse glimpses[STACKCAP_GLIMPSES];
     stackcap_async_callers callers;
 };
 
 // unwinder.c
+
+/// How often one walk is helped on by a search of the stack.
+enum { MAX_SCANS = 4 };
 
 /// A thread asleep: /proc/PID/task, its number, and where it was seen.
 struct stackcap_sleeper {
@@ -146,13 +150,15 @@ typedef struct stackcap_unwinder {
     struct stackcap_copy copy;
     struct stackcap_reader reader;
     struct stackcap_page_cache pages;
-    struct stackcap_registers registers;  ///< Where the walk starts.
+    struct stackcap_registers registers;  ///< Where the walk starts,
+    struct stackcap_registers start;      ///< … before guesses were put into them.
     bool registers_are_guessed;           ///< Only program counter and stack pointer are known: of a thread asleep,
     struct stackcap_sleeper sleeper;      ///< … this one.
     struct stackcap_rows rows;
     struct stackcap_registers resumed;    ///< Where it went on behind code without an unwind table.
-    bool is_resumed;
     stackcap_found return_found;  ///< How the second frame was found, if that is known better than by the walk; else 0.
+    size_t scanned[MAX_SCANS];    ///< The frames that were found by a search of the stack.
+    size_t scanned_count;
     uint64_t gap_record;  ///< The frame record to go on from where the return address is unknown, or 0.
     int address_bias;  ///< To be added to the cursor's address: see stackcap_step.
     struct stackcap_modules *_Nullable modules;  ///< Another process's. NULL: those of this one, as the loader knows them.
@@ -215,6 +221,9 @@ int stackcap_modules_keep_up(struct stackcap_modules *modules);
 bool stackcap_modules_find(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_module *module);
 
 /// The bounds of the mapping around the address. \returns false for none.
+/// The first address that is mapped, 0 if none is.
+uint64_t stackcap_modules_start(const struct stackcap_modules *modules);
+
 bool stackcap_modules_bounds(const struct stackcap_modules *modules, uint64_t address, uint64_t *low, uint64_t *high);
 
 // process.c, stop.c
@@ -327,7 +336,7 @@ bool stackcap_sleeps_on(const stackcap_unwinder *unwinder);
 /// there is one, the call is not tried.
 int stackcap_reader_prepare(struct stackcap_reader *reader, bool through_file);
 /// The same for another process: by process_vm_readv if that may read `probe`, or else through the open /proc/PID/mem.
-void stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process, int memory, bool through_file, uint64_t probe);
+int stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process, int memory, bool through_file, uint64_t probe);
 
 /// Again before each capture: after a fork, or once a sandbox has been put up, or the application has closed the file.
 int stackcap_reader_refresh(struct stackcap_reader *reader, bool is_filtered);
@@ -337,8 +346,9 @@ void stackcap_reader_finish(struct stackcap_reader *reader);
 /// \returns the bytes read from the start, or −errno.
 ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length);
 
-/// Forgets all cached pages.
+/// Forgets all cached pages but those that last.
 void stackcap_pages_forget(struct stackcap_page_cache *pages);
+void stackcap_pages_forget_all(struct stackcap_page_cache *pages);
 
 /// Reads from the copy, or else from memory that is not the stack, through the page cache. Not in the handler.
 bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length);
@@ -370,8 +380,8 @@ bool stackcap_in_outer_copy(const stackcap_unwinder *unwinder, uint64_t address,
 /// Whether the way from one frame to the next is that from a foreign stack to the thread's own.
 bool stackcap_leads_home(const stackcap_unwinder *unwinder, uint64_t from, uint64_t to);
 
-/// Whether the copy ends before this frame, though it is not known where the stack does.
-bool stackcap_is_beyond_foreign_copy(const stackcap_unwinder *unwinder, uint64_t stack_pointer);
+/// Whether a frame lies neither on the stack that was copied nor on the thread's own: on another one, of which nothing is known.
+bool stackcap_is_off_stack(const stackcap_unwinder *unwinder, uint64_t stack_pointer);
 
 enum stackcap_place {
     PLACE_COPIED,
@@ -416,8 +426,8 @@ bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t 
 /// \returns a register as the frame had it that the walk stands on; 0 if that is not known.
 uint64_t stackcap_walk_register(struct stackcap_walk *walk, int number);
 
-/// Takes the cursor's registers over into the walk's.
-void stackcap_walk_leave_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk);
+/// Reads what is known of the registers of the frame that the walk stands on.
+void stackcap_walk_read_registers(struct stackcap_walk *walk, struct stackcap_registers *registers);
 
 /// \returns the frame with this index, innermost 0; it is another one's if it fell out of the ring.
 stackcap_frame *stackcap_frame_at(const stackcap_unwinder *unwinder, size_t index);
@@ -443,7 +453,7 @@ void stackcap_row_learn(stackcap_unwinder *unwinder, struct stackcap_walk *walk,
 // async.c
 
 /// Reads what is likely to be the innermost contexts of a running thread while it is held: when the stack has been unwound, they may
-/// be gone. At most ten system calls; nothing is believed of what they give. Async-signal-safe; changes errno.
+/// be gone. At most 25 system calls, three for nearly all; nothing is believed of what they give. Async-signal-safe; changes errno.
 void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_register);
 /// Forgets what an earlier walk saw.
 void stackcap_async_begin(stackcap_unwinder *unwinder);

@@ -170,8 +170,9 @@ static bool is_same_place(const stackcap_look *a, const stackcap_look *b) {
            a->program_counter == b->program_counter && memcmp(a->arguments, b->arguments, sizeof a->arguments) == 0;
 }
 
+/// A kernel that does not count time slices cannot tell: then it may have.
 static bool has_run(const stackcap_look *since, const stackcap_look *now) {
-    return memcmp(since->schedule, now->schedule, sizeof now->schedule) != 0;
+    return since->schedule[2] == 0 || memcmp(since->schedule, now->schedule, sizeof now->schedule) != 0;
 }
 
 /// Looks until the thread is asleep again, but not for long.
@@ -184,7 +185,7 @@ static stackcap_outcome look_at_rest(int tasks, pid_t thread, stackcap_look *loo
     return outcome;
 }
 
-/// The quick answer for most: who has not run since is where it was. A kernel that does not count time slices cannot tell.
+/// The quick answer for most: who has not run since is where it was.
 static bool has_not_run(int tasks, pid_t thread, const stackcap_look *since) {
     char text[256];
     uint64_t schedule[3];
@@ -233,6 +234,8 @@ stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pi
 
 stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                        const stackcap_look *seen) {
+    if (stackcap_handler_is_busy(session))
+        return (stackcap_outcome){STACKCAP_STUCK, 0};  // the copy is its, not ours
     int error = stackcap_reader_refresh(&session->unwinder.reader, false);
     if (error)
         return (stackcap_outcome){STACKCAP_UNREADABLE, error};

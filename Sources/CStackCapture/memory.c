@@ -57,13 +57,13 @@ int stackcap_reader_refresh(struct stackcap_reader *reader, bool is_filtered) {
     return stackcap_reader_prepare(reader, through_file || is_filtered);
 }
 
-void stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process, int memory, bool through_file,
-                                   uint64_t probe) {
+int stackcap_reader_prepare_other(struct stackcap_reader *reader, pid_t process, int memory, bool through_file, uint64_t probe) {
     stackcap_reader_finish(reader);
     reader->process = process;
     char byte;
-    if (through_file || read_by_call(reader, probe, &byte, 1) != 1)
-        take_file(reader, fcntl(memory, F_DUPFD_CLOEXEC, 0));
+    if (!through_file && !stackcap_is_filtered() && read_by_call(reader, probe, &byte, 1) == 1)
+        return 0;
+    return take_file(reader, fcntl(memory, F_DUPFD_CLOEXEC, 0));
 }
 
 void stackcap_reader_finish(struct stackcap_reader *reader) {
@@ -79,6 +79,11 @@ void stackcap_pages_forget(struct stackcap_page_cache *pages) {
     pages->generation++;
 }
 
+void stackcap_pages_forget_all(struct stackcap_page_cache *pages) {
+    memset(pages->slots, 0, sizeof pages->slots);
+    pages->generation++;
+}
+
 static const uint8_t *_Nullable cached_page(stackcap_unwinder *unwinder, uint64_t page) {
     struct stackcap_page_cache *pages = &unwinder->pages;
     size_t index = (size_t)(page / PAGE_SIZE * 2654435761u >> 7) % PAGE_SLOTS;
@@ -86,9 +91,10 @@ static const uint8_t *_Nullable cached_page(stackcap_unwinder *unwinder, uint64_
     bool is_good = pages->slots[index].generation == pages->generation || pages->slots[index].generation == LASTING;
     if (pages->slots[index].page != page || !is_good) {
         bool is_lasting = stackcap_is_lasting(unwinder, page) && stackcap_is_lasting(unwinder, page + PAGE_SIZE - 1);
+        bool readable = stackcap_read_live(&unwinder->reader, page, bytes, PAGE_SIZE) == PAGE_SIZE;
         pages->slots[index].page = page;
-        pages->slots[index].generation = is_lasting ? LASTING : pages->generation;
-        pages->slots[index].readable = stackcap_read_live(&unwinder->reader, page, bytes, PAGE_SIZE) == PAGE_SIZE;
+        pages->slots[index].generation = readable && is_lasting ? LASTING : pages->generation;
+        pages->slots[index].readable = readable;
     }
     return pages->slots[index].readable ? bytes : NULL;
 }

@@ -129,6 +129,10 @@ static struct stackcap_mapping *_Nullable mapping_around(const struct stackcap_m
     return low < modules->count && modules->mappings[low].start <= address ? &modules->mappings[low] : NULL;
 }
 
+uint64_t stackcap_modules_start(const struct stackcap_modules *modules) {
+    return modules->count > 0 ? modules->mappings[0].start : 0;
+}
+
 bool stackcap_modules_bounds(const struct stackcap_modules *modules, uint64_t address, uint64_t *low, uint64_t *high) {
     const struct stackcap_mapping *mapping = mapping_around(modules, address);
     if (!mapping)

@@ -52,14 +52,15 @@ static stackcap_outcome check_program(const stackcap_process *process) {
 static stackcap_outcome take_program(stackcap_process *process) {
     if (process->memory >= 0)
         close(process->memory);
-    process->counters.programs++;
     int error = open_in(process->directory, "mem", O_RDONLY, &process->memory);
     if (!error)
         error = stackcap_modules_read(&process->modules);
+    if (!error)
+        error = stackcap_reader_prepare_other(&process->unwinder.reader, process->process, process->memory, process->read_through_file,
+                                              stackcap_modules_start(&process->modules));
     if (error)
         return outcome_of(error);
-    uint64_t probe = process->modules.count > 0 ? *(const uint64_t *)process->modules.mappings : 0;
-    stackcap_reader_prepare_other(&process->unwinder.reader, process->process, process->memory, process->read_through_file, probe);
+    process->counters.programs++;
     return check_program(process);
 }
 
@@ -86,6 +87,7 @@ stackcap_outcome stackcap_process_open(pid_t pid, bool read_through_file, stackc
     stackcap_tracer_prepare(&process->tracer);
     stackcap_outcome outcome = outcome_of(stackcap_unwinder_prepare(&process->unwinder));
     process->unwinder.modules = &process->modules;
+    stackcap_pages_forget_all(&process->unwinder.pages);  // the unwinder has tried itself on our own modules
     if (outcome.status == STACKCAP_OK)
         outcome = open_files(process);
     if (outcome.status == STACKCAP_OK)
@@ -116,7 +118,7 @@ int stackcap_process_directory(const stackcap_process *process) {
 /// address that is not mapped is an error.
 static bool is_same_program(const stackcap_process *process) {
     char byte;
-    return pread(process->memory, &byte, 1, 0) != 0;
+    return process->memory >= 0 && pread(process->memory, &byte, 1, 0) != 0;
 }
 
 stackcap_outcome stackcap_process_refresh(stackcap_process *process) {

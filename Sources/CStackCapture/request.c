@@ -32,7 +32,7 @@ static _Atomic(stackcap_session *) sessions[NSIG];
 // The handler. It may interrupt anything, on any thread: system calls and the session's own memory are all it touches.
 
 static bool is_marked(const stackcap_session *session, const siginfo_t *info) {
-    return info->si_code == SI_QUEUE && (uint64_t)(uintptr_t)info->si_value.sival_ptr >> 32 == session->mark;
+    return info->si_code == SI_QUEUE && (uint64_t)(uintptr_t)info->si_value.sival_ptr == (uint64_t)session->mark << 32;
 }
 
 /// Where the user's queue of signals is full (RLIMIT_SIGPENDING), the kernel still delivers ours, but as if from nobody. It must not
@@ -42,7 +42,6 @@ static bool lost_its_mark(const stackcap_session *session, const siginfo_t *info
            atomic_load_explicit(&session->sent, memory_order_relaxed) !=
                atomic_load_explicit(&session->arrived, memory_order_relaxed);
 }
-
 
 static void copy_own_stack(stackcap_session *session, const ucontext_t *context) {
     struct stackcap_request *request = &session->request;
@@ -116,11 +115,10 @@ static bool withdraw(struct stackcap_request *request) {
 static int send(stackcap_session *session, pid_t thread) {
     siginfo_t info;
     memset(&info, 0, sizeof info);
-    uint64_t number = (uint32_t)(atomic_load_explicit(&session->request.word, memory_order_relaxed) >> TURN_BITS);
     info.si_code = SI_QUEUE;
     info.si_pid = session->unwinder.reader.process;
     info.si_uid = getuid();
-    info.si_value.sival_ptr = (void *)(uintptr_t)((uint64_t)session->mark << 32 | number);
+    info.si_value.sival_ptr = (void *)((uintptr_t)session->mark << 32);
     atomic_fetch_add_explicit(&session->sent, 1, memory_order_relaxed);
     if (syscall(SYS_rt_tgsigqueueinfo, session->unwinder.reader.process, thread, session->signal, &info) == 0)
         return 0;
@@ -234,6 +232,8 @@ static stackcap_outcome look_and_send(stackcap_session *session, pid_t thread) {
 stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                        const stackcap_progress *seen, uint64_t deadline_ns) {
     struct stackcap_request *request = &session->request;
+    if (stackcap_handler_is_busy(session))
+        return (stackcap_outcome){STACKCAP_STUCK, 0};
     int error = stackcap_reader_refresh(&session->unwinder.reader, seen->is_filtered);
     if (error)
         return (stackcap_outcome){STACKCAP_UNREADABLE, error};

@@ -83,10 +83,12 @@ bool stackcap_row_step(stackcap_unwinder *unwinder, struct stackcap_walk *walk) 
     const struct stackcap_row *row = slot_of(unwinder, walk->lookup);
     if (!is_good(unwinder, row, walk->lookup) || row->state != ROW_USABLE)
         return false;
-    if (!walk->in_registers)
-        stackcap_walk_leave_cursor(unwinder, walk);
-    if (!apply(unwinder, row, &walk->registers))
+    struct stackcap_registers registers;
+    stackcap_walk_read_registers(walk, &registers);
+    if (!apply(unwinder, row, &registers))
         return false;
+    walk->registers = registers;
+    walk->in_registers = true;
     walk->in_cursor = false;
     walk->address = walk->registers.value[REGISTER_PROGRAM_COUNTER];
     walk->stack_pointer = walk->registers.value[REGISTER_STACK_POINTER];

@@ -26,7 +26,6 @@ static stackcap_outcome make(int signal) {
 }
 
 static stackcap_outcome open_made(stackcap_session *session, bool read_through_file) {
-    stackcap_reader_finish(&session->unwinder.reader);
     int error = stackcap_reader_prepare(&session->unwinder.reader, read_through_file);
     if (error)
         return (stackcap_outcome){STACKCAP_UNREADABLE, error};

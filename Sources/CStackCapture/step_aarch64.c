@@ -33,7 +33,7 @@ static bool read_record(stackcap_unwinder *unwinder, uint64_t frame_pointer, uin
 /// Goes on from registers of our own. libunwind cannot be told that the address is a return address, so it gets the one before it,
 /// which is what it would look up.
 static int resume(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
-    unwinder->is_resumed = true;
+    unwinder->current = &unwinder->resumed;
     unwinder->address_bias = 1;
     int result = unw_init_remote(cursor, unwinder->space, unwinder);
     return result < 0 ? result : 1;

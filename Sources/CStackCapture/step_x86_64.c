@@ -51,13 +51,16 @@ static bool resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) 
     struct stackcap_registers registers;
     if (stackcap_function_start(unwinder, stackcap_frame_at(unwinder, unwinder->frame_count - 1)->address) != 0)
         return false;
-    for (int i = 0; i < REGISTER_COUNT; i++)
-        if (unw_get_reg(cursor, i, &registers.value[i]) < 0)
-            registers.value[i] = unwinder->registers.value[i];
+    stackcap_registers_unknown(&registers, 0, 0);
+    for (int i = 0; i < REGISTER_COUNT; i++) {
+        unw_word_t value;
+        if (unw_get_reg(cursor, i, &value) == 0)
+            registers.value[i] = value;
+    }
     if (!leave(unwinder, &registers))
         return false;
     unwinder->resumed = registers;
-    unwinder->is_resumed = true;
+    unwinder->current = &unwinder->resumed;
     unwinder->address_bias = 1;
     return unw_init_remote(cursor, unwinder->space, unwinder) >= 0;
 }
@@ -67,7 +70,7 @@ int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
         unwinder->lacked_table = true;
         return 1;
     }
-    unwinder->lacked_table = false;
+    unwinder->lacked_table = unwinder->left_copy = false;
     unwinder->address_bias = 0;
     return unw_step(cursor);
 }

@@ -46,7 +46,7 @@ static int access_register(unw_addr_space_t space, unw_regnum_t number, unw_word
     const stackcap_unwinder *unwinder = argument;
     if (write || number < 0 || number >= REGISTER_COUNT)
         return -UNW_EBADREG;
-    *value = unwinder->is_resumed ? unwinder->resumed.value[number] : unwinder->current->value[number];
+    *value = unwinder->current->value[number];
     return 0;
 }
 
@@ -113,12 +113,21 @@ stackcap_frame *stackcap_frame_at(const stackcap_unwinder *unwinder, size_t inde
     return &unwinder->frames[index < HALF ? index : HALF + index % HALF];
 }
 
+static bool was_scanned(const stackcap_unwinder *unwinder, size_t frame) {
+    for (size_t i = 0; i < unwinder->scanned_count; i++)
+        if (unwinder->scanned[i] == frame)
+            return true;
+    return false;
+}
+
 static void add_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
     stackcap_found found = unwinder->frame_count == 0 ? STACKCAP_FOUND_REGISTER
                            : unwinder->lacked_table   ? STACKCAP_FOUND_FRAME_POINTER
                                                      : STACKCAP_FOUND_TABLE;
     if (unwinder->frame_count == 1 && unwinder->return_found)
         found = unwinder->return_found;
+    if (was_scanned(unwinder, unwinder->frame_count))
+        found = STACKCAP_FOUND_SCAN;
     unwinder->trail = (unwinder->trail ^ walk->address) * 0x9e3779b97f4a7c15 ^ walk->stack_pointer;
     *stackcap_frame_at(unwinder, unwinder->frame_count++) = (stackcap_frame){walk->address, walk->stack_pointer, found};
 }
@@ -154,7 +163,7 @@ static bool take_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *
         unwinder->end = STACKCAP_END_BAD_FRAME;
     } else if (!makes_sense(unwinder, walk))
         unwinder->end = STACKCAP_END_BAD_FRAME;
-    else if (stackcap_is_beyond_foreign_copy(unwinder, walk->stack_pointer))
+    else if (stackcap_is_off_stack(unwinder, walk->stack_pointer))
         unwinder->end = STACKCAP_END_COPY_LIMIT;
     else if (is_late(unwinder))
         unwinder->end = STACKCAP_END_TIME_LIMIT;
@@ -172,19 +181,17 @@ uint64_t stackcap_walk_register(struct stackcap_walk *walk, int number) {
     return stackcap_is_unknown(value) ? 0 : value;
 }
 
-void stackcap_walk_leave_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
-    (void)unwinder;
-    struct stackcap_registers registers;
-    stackcap_registers_unknown(&registers, 0, 0);
+void stackcap_walk_read_registers(struct stackcap_walk *walk, struct stackcap_registers *registers) {
+    if (walk->in_registers) {
+        *registers = walk->registers;
+        return;
+    }
+    stackcap_registers_unknown(registers, walk->address, walk->stack_pointer);
     for (int i = 0; i < KEPT_REGISTERS; i++) {
         unw_word_t value;
         if (unw_get_reg(&walk->cursor, stackcap_kept_registers[i], &value) == 0)
-            registers.value[stackcap_kept_registers[i]] = value;
+            registers->value[stackcap_kept_registers[i]] = value;
     }
-    registers.value[REGISTER_PROGRAM_COUNTER] = walk->address;
-    registers.value[REGISTER_STACK_POINTER] = walk->stack_pointer;
-    walk->registers = registers;
-    walk->in_registers = true;
 }
 
 static int enter_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
@@ -192,7 +199,7 @@ static int enter_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk)
         return 0;
     // libunwind takes the address that it starts with for one where the thread itself stands, not for a return address.
     walk->registers.value[REGISTER_PROGRAM_COUNTER] = walk->lookup;
-    unwinder->is_resumed = false;
+    unwinder->current = &walk->registers;
     int result = unw_init_remote(&walk->cursor, unwinder->space, unwinder);
     walk->in_cursor = result == 0;
     return result;
@@ -204,7 +211,7 @@ static int step_by_libunwind(stackcap_unwinder *unwinder, struct stackcap_walk *
     int result = enter_cursor(unwinder, walk);
     if (result < 0)
         return result;
-    bool was_interrupted = stackcap_is_signal_return(unwinder, walk->address);
+    bool caller_was_interrupted = stackcap_is_signal_return(unwinder, walk->address);
     stackcap_row_watch(unwinder, walk, &lesson);
     unwinder->lacked_table = unwinder->left_copy = false;
     result = stackcap_step(unwinder, &walk->cursor);
@@ -214,8 +221,8 @@ static int step_by_libunwind(stackcap_unwinder *unwinder, struct stackcap_walk *
     unw_get_reg(&walk->cursor, UNW_REG_SP, &walk->stack_pointer);
     walk->address += (uint64_t)unwinder->address_bias;
     walk->in_registers = false;
-    walk->lookup = was_interrupted ? walk->address : walk->address - 1;
-    if (lesson.row && !was_interrupted && !unwinder->lacked_table)
+    walk->lookup = caller_was_interrupted ? walk->address : walk->address - 1;
+    if (lesson.row && !caller_was_interrupted && !unwinder->lacked_table)
         stackcap_row_learn(unwinder, walk, &lesson);
     return result;
 }
@@ -226,7 +233,6 @@ static struct stackcap_walk begin(stackcap_unwinder *unwinder) {
     unwinder->lacked_table = false;
     unwinder->left_copy = false;
     unwinder->read_middle = false;
-    unwinder->is_resumed = false;
     unwinder->address_bias = 0;
     unwinder->trail = 0;
     uint64_t address = unwinder->registers.value[REGISTER_PROGRAM_COUNTER];
@@ -267,6 +273,8 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
 
 static bool walk_once(stackcap_unwinder *unwinder, bool reads_middle) {
     stackcap_pages_forget(&unwinder->pages);
+    unwinder->registers = unwinder->start;
+    unwinder->scanned_count = 0;
     unwinder->reads_middle = reads_middle;
     unwinder->walk_until_ns = own_time_ns() + STACKCAP_MAX_WALK_NS;
     return unwinder->registers_are_guessed ? stackcap_unwind_guessing(unwinder) : stackcap_unwind_from_registers(unwinder);
@@ -282,6 +290,7 @@ static bool is_still_there(stackcap_unwinder *unwinder) {
 
 /// Walks the stack. What was not copied between the two ends of a large one is read as it is now, and then that must have been right.
 static bool walk(stackcap_unwinder *unwinder) {
+    unwinder->start = unwinder->registers;
     bool found = walk_once(unwinder, true);
     if (!found || !unwinder->read_middle)
         return found;
