@@ -306,6 +306,7 @@ struct stackcap_session {
     struct stackcap_request request;
     stackcap_unwinder unwinder;
 
+    _Atomic uint64_t sent_ns;  ///< When the last one was sent.
     _Atomic uint64_t sent, arrived, late, chained, calls_cut_short;
 };
 

@@ -36,11 +36,14 @@ static bool is_marked(const stackcap_session *session, const siginfo_t *info) {
 }
 
 /// Where the user's queue of signals is full (RLIMIT_SIGPENDING), the kernel still delivers ours, but as if from nobody. It must not
-/// be passed on: the default action ends the process.
+/// be passed on: the default action ends the process. Nor is it long on its way, so that one from outside a container, which looks
+/// the same, is not taken for ours for ever after one of ours was swallowed.
 static bool lost_its_mark(const stackcap_session *session, const siginfo_t *info) {
+    enum { LONGEST_WAY_NS = 1000000000 };
     return info->si_code == SI_USER && info->si_pid == 0 &&
            atomic_load_explicit(&session->sent, memory_order_relaxed) !=
-               atomic_load_explicit(&session->arrived, memory_order_relaxed);
+               atomic_load_explicit(&session->arrived, memory_order_relaxed) &&
+           stackcap_now_ns() - atomic_load_explicit(&session->sent_ns, memory_order_relaxed) < LONGEST_WAY_NS;
 }
 
 static void copy_own_stack(stackcap_session *session, const ucontext_t *context) {
@@ -119,6 +122,7 @@ static int send(stackcap_session *session, pid_t thread) {
     info.si_pid = session->unwinder.reader.process;
     info.si_uid = getuid();
     info.si_value.sival_ptr = (void *)((uintptr_t)session->mark << 32);
+    atomic_store_explicit(&session->sent_ns, stackcap_now_ns(), memory_order_relaxed);
     atomic_fetch_add_explicit(&session->sent, 1, memory_order_relaxed);
     if (syscall(SYS_rt_tgsigqueueinfo, session->unwinder.reader.process, thread, session->signal, &info) == 0)
         return 0;

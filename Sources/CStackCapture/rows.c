@@ -33,8 +33,8 @@ static int note_module(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
-/// Runs before main, when there is nothing but what the program was linked with. Unless this is part of a library: that may have
-/// been loaded at any time.
+/// Runs before main, when there is nothing but what the program was linked with, and what a constructor of one of these libraries has
+/// loaded: such a module is taken for one that stays. Unless this is part of a library itself: that may have been loaded at any time.
 __attribute__((constructor)) static void note_modules(void) {
     struct dl_find_object object;
     if (_dl_find_object((void *)(uintptr_t)&note_modules, &object) != 0)

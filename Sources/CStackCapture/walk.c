@@ -6,9 +6,9 @@
 #include <time.h>
 #include <unwind.h>
 
-/// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so (or -aarch64) needs libunwind.so.8, which defines _Unwind_* as well, and the
-/// dynamic linker takes the first definition it meets, breadth first. Linkers drop a library that nothing refers to; this reference
-/// makes the program need libgcc_s.so.1 itself, one level above libunwind.so.8.
+/// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so (or -aarch64) needs libunwind.so.8, which defines _Unwind_* as
+/// well, and the dynamic linker takes the first definition it meets, breadth first. Linkers drop a library that nothing refers to;
+/// this reference makes the program need libgcc_s.so.1 itself, one level above libunwind.so.8.
 __attribute__((used, retain)) static _Unwind_Reason_Code (*const exceptions_stay_with_libgcc)(struct _Unwind_Exception *) =
     _Unwind_RaiseException;
 

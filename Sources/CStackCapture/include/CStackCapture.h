@@ -207,8 +207,8 @@ typedef struct stackcap_kept {
     stackcap_end end;
 } stackcap_kept;
 
-/// This process's threads and their stacks. Lies at the start of its own memory. That is from mmap, not malloc's, since any thread may hold malloc's lock: only what
-/// is used of it is ever populated.
+/// This process's threads and their stacks, without awaiting callers. Lies at the start of its own memory. That is from mmap, not
+/// malloc's, since any thread may hold malloc's lock: only what is used of it is ever populated.
 typedef struct stackcap_arena {
     size_t size;
     pid_t *threads;  ///< As /proc/self/task lists them, the caller's included.

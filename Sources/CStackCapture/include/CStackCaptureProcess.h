@@ -19,7 +19,7 @@ extern "C" {
 
 typedef struct stackcap_process stackcap_process;
 
-/// Opens the process's files in /proc and reads what is mapped in it. About 1.6 MiB. The target does not notice.
+/// Opens the process's files in /proc and reads what is mapped in it. About 1.7 MiB. The target does not notice.
 /// \param read_through_file reads memory through /proc/PID/mem even where process_vm_readv works.
 /// \returns STACKCAP_GONE, STACKCAP_REFUSED, STACKCAP_OTHER_ARCHITECTURE; STACKCAP_FAILED with ENOMEM and the like.
 stackcap_outcome stackcap_process_open(pid_t process, bool read_through_file,
