@@ -47,6 +47,25 @@ import CElfUtils
         return try units[index].calls(at: address, reader)
     }
 
+    /// As ``calls(at:_:)``; where the innermost call has no line there, with the nearest one that it has in `function`.
+    func calls(
+        at address: UInt64,
+        nearest side: DebugUnit.Side,
+        in function: Range<UInt64>,
+        _ allowance: Allowance
+    ) throws(SymbolProblem) -> [DebugCall] {
+        let calls = try calls(at: address, allowance)
+        guard calls.first?.location == nil, let index = unit(at: address) else { return calls }
+        let reader = DebugReader(self, sections.info, allowance)
+        for row in try units[index].rows(side, address, in: function, reader) {
+            // What was inlined there besides is not what stands at the address.
+            let near = try units[index].calls(at: row, reader).suffix(max(1, calls.count))
+            let isSame = calls.isEmpty || near.map(\.name) == calls.map(\.name)
+            if isSame, near.first?.location != nil { return Array(near) }
+        }
+        return calls
+    }
+
     private func unit(at address: UInt64) -> Int? {
         var low = 0
         var high = ranges.count

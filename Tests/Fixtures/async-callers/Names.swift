@@ -2,7 +2,7 @@ import Foundation
 import StackCapture
 import Symbolication
 
-/// What awaiting functions are called, and the lines on which they await, by a tool of the system's.
+/// What awaiting functions are called, and the lines on which they await.
 struct Names {
     struct Place {
         /// Without generic arguments.
@@ -30,20 +30,11 @@ struct Names {
 
     init(of all: [AsyncCallers]) {
         let addresses = Array(Set(all.flatMap { $0.addresses }))
-        // A resume function's first instruction: not a return address.
-        let frames = symbolicator.resolve(
-            addresses.map { ResolvableAddress(address: $0, isReturnAddress: false) }
-        ).frames
+        let frames = symbolicator.resolve(addresses.map { ResolvableAddress(address: $0, kind: .resumption) }).frames
         for frame in frames {
-            places[frame.address] = Place(frame.symbol.map(Demangler.shortName) ?? "?", module: frame.swiftModule)
-        }
-        let lines = Lines()
-        for frame in frames where frame.swiftModule == "async_callers" {
-            places[frame.address]?.line = lines.line(resumedAt: frame.moduleOffset) { [symbolicator] offset in
-                let base = frame.address - frame.moduleOffset
-                let place = ResolvableAddress(address: base + offset, isReturnAddress: false)
-                return symbolicator.resolve([place]).frames[0].functionOffset.map { offset - $0 }
-            }
+            var place = Place(frame.symbol.map(Demangler.shortName) ?? "?", module: frame.swiftModule)
+            place.line = frame.location?.line
+            places[frame.address] = place
         }
     }
 
