@@ -170,7 +170,7 @@ extension DebugUnit {
     /// Where a line is looked for.
     enum Side { case before, behind }
 
-    /// Where the lines of a function begin, on one side of an address, the nearest first. At most a few hundred.
+    /// Where the lines of a function begin, on one side of an address, the nearest first. At most 128.
     func rows(
         _ side: Side,
         _ address: UInt64,
@@ -184,7 +184,7 @@ extension DebugUnit {
         let start = unsafe firstLine(of: lines, count, above: address)
         var rows: [UInt64] = []
         var index = side == .before ? start - 1 : start
-        while index >= 0, index < count, rows.count < 512, let row = unsafe Self.address(of: lines, index),
+        while index >= 0, index < count, rows.count < 128, let row = unsafe Self.address(of: lines, index),
             function.contains(row)
         {
             try reader.allowance.step()
