@@ -10,6 +10,8 @@ struct Names {
         /// The Swift module it stands in, nil for what the compiler adds of its own accord.
         var module: String?
         var line: Int?
+        /// Of the calls inlined there: the closure that awaits may be one.
+        var inlinedLines: [Int] = []
 
         /// A closure that the optimiser has built into it.
         var builtIn: String?
@@ -34,6 +36,7 @@ struct Names {
         for frame in frames {
             var place = Place(frame.symbol.map(Demangler.shortName) ?? "?", module: frame.swiftModule)
             place.line = frame.location?.line
+            place.inlinedLines = frame.inlined.compactMap { $0.location?.line }
             places[frame.address] = place
         }
     }
