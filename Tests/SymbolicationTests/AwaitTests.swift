@@ -24,20 +24,37 @@ struct AwaitTests {
         }
         """
 
+    /// The adapter between `pause` and what `outer` takes is inlined around the awaits, and the lines before are others.
+    private static let adapted = """
+        @inline(never) func pause(_ n: Int) async -> Int { await Task.yield(); return n }
+        @inline(never) func work(_ n: Int) -> Int { print(n); return n }
+        @inline(never)
+        func outer(_ n: Int, _ body: (Int) async throws -> Int) async rethrows -> Int {
+            let start = work(n)
+            let first = try await body(start)
+            let next = work(first)
+            let second = try await body(next)
+            return work(second)
+        }
+        @main struct Program {
+            static func main() async { print(await outer(CommandLine.argc == 1 ? 2 : 3, pause)) }
+        }
+        """
+
     private struct Built {
         let workshop: Workshop
         /// Where `outer` goes on, in the order of its awaits.
         let resumptions: [UInt]
         let id: String
 
-        init(_ flags: [String]) throws {
+        init(_ flags: [String], source: String = AwaitTests.source, part: String = "5outeryS2iYaF") throws {
             workshop = try Workshop()
-            try workshop.write(AwaitTests.source, to: "program.swift")
+            try workshop.write(source, to: "program.swift")
             let link = ["-parse-as-library", "-Xlinker", "--build-id", "-o", "program", "program.swift"]
             try workshop.run("swiftc", flags + ["-g"] + link)
             id = try #require(try workshop.buildID(of: "program"))
             let parts = try workshop.functions(of: "program").filter {
-                $0.name.contains("5outeryS2iYaF") && $0.name.wholeMatch(of: /.*TQ\d_/) != nil
+                $0.name.contains(part) && $0.name.wholeMatch(of: /.*TQ\d_/) != nil
             }
             resumptions = parts.sorted { $0.name < $1.name }.map(\.start)
         }
@@ -81,6 +98,17 @@ struct AwaitTests {
         #expect(frames.compactMap(\.symbol).map(Demangler.shortName) == ["outer(_:)", "outer(_:)"])
         #expect(frames.allSatisfy { $0.location?.line != nil })
     }
+
+    #if arch(x86_64)
+        @Test("Are so where an adapter of the compiler's is inlined at the await")
+        func adapter() throws {
+            let frames = try Built(["-O"], source: Self.adapted, part: "5outer").resolve().frames
+                .filter { $0.symbol?.contains("_TR") == true }
+            #expect(!frames.isEmpty)
+            #expect(Set(frames.map(\.location?.line)) == [6, 8])
+            #expect(frames.flatMap(\.inlined).isEmpty)
+        }
+    #endif
 
     @Test("An address within a function, said to be a resumption, is looked up as it is")
     func elsewhere() throws {
