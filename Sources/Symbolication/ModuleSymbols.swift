@@ -11,16 +11,19 @@ final class ModuleSymbols {
         var isWithoutLines: SymbolProblem?
     }
 
-    private let index: SymbolIndex?
-    private let module: ELFFile?
+    let index: SymbolIndex?
+    /// The file that has the code.
+    let module: ELFFile?
     private let symbolFile: ELFFile?
     private var debug: DebugInformation?
     private var isDebugRead = false
     private var answers: [UInt64: Answer] = [:]
+    /// By the address where the function goes on.
+    var awaits: [UInt64: Answer] = [:]
     /// Why something is missing, for as long as this is kept.
     private(set) var problems: [SymbolProblem]
 
-    private static let answerLimit = 4096
+    static let answerLimit = 4096
     /// About what an answer with its strings takes up.
     private static let answerCost = 400
 
@@ -60,7 +63,8 @@ final class ModuleSymbols {
 
     var byteCount: Int {
         let images = [module, symbolFile].reduce(0) { $0 + ($1?.image.byteCount ?? 0) }
-        return images + (index?.byteCount ?? 0) + (debug?.byteCount ?? 0) + answers.count * Self.answerCost
+        return images + (index?.byteCount ?? 0) + (debug?.byteCount ?? 0)
+            + (answers.count + awaits.count) * Self.answerCost
     }
 
     /// Closes the files.
@@ -96,17 +100,10 @@ final class ModuleSymbols {
     }
 
     private func addCalls(_ answer: inout Answer, at address: UInt64, _ allowance: Allowance) throws(SymbolProblem) {
-        guard let calls = try debugInformation(allowance)?.calls(at: address, allowance), let last = calls.last else {
-            return
-        }
-        answer.calls = calls.dropLast().map(NamedCall.init)
-        // The symbol table's name is the one that other tools show, and that stripped builds show too.
-        var function = answer.function ?? NamedCall(last)
-        function.location = last.location
-        answer.function = function
+        if let calls = try debugInformation(allowance)?.calls(at: address, allowance) { answer.take(calls) }
     }
 
-    private func debugInformation(_ allowance: Allowance) throws(SymbolProblem) -> DebugInformation? {
+    func debugInformation(_ allowance: Allowance) throws(SymbolProblem) -> DebugInformation? {
         guard !isDebugRead, let file = symbolFile ?? module else { return debug }
         do throws(SymbolProblem) {
             debug = try DebugInformation(file, allowance)
@@ -118,6 +115,18 @@ final class ModuleSymbols {
         }
         isDebugRead = true
         return debug
+    }
+}
+
+extension ModuleSymbols.Answer {
+    /// - Parameter found: the innermost first, the function itself last. Without any, nothing changes.
+    mutating func take(_ found: [DebugCall]) {
+        guard let last = found.last else { return }
+        calls = found.dropLast().map(NamedCall.init)
+        // The symbol table's name is the one that other tools show, and that stripped builds show too.
+        var function = function ?? NamedCall(last)
+        function.location = last.location
+        self.function = function
     }
 }
 

@@ -48,6 +48,16 @@ struct SymbolIndex {
         return Match(name: String(name.prefix { $0 != "@" }), start: entry.address)
     }
 
+    /// - Returns: the addresses of the function that the address lies in.
+    func range(around address: UInt64) -> Range<UInt64>? {
+        let next = firstIndex(above: address)
+        guard next > 0 else { return nil }
+        let entry = entries[next - 1]
+        let size = UInt64(entry.size)
+        let end = size > 0 ? entry.address &+ size : next < entries.count ? entries[next].address : address &+ 1
+        return address < end ? entry.address..<end : nil
+    }
+
     private func firstIndex(above address: UInt64) -> Int {
         var low = 0
         var high = entries.count

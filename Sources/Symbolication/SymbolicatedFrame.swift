@@ -1,15 +1,30 @@
+/// What an address stands for, and so how it is looked up.
+public enum AddressKind: Sendable, Hashable {
+    /// An instruction: looked up as it is.
+    case exact
+    /// Where a call returns to. Looked up one byte earlier: a call that never returns is its function's last instruction, and the
+    /// next address belongs to another function.
+    case returnAddress
+    /// Where an awaiting function goes on: the start of a function that the compiler has split off. The line is that of the `await`,
+    /// as far as the code tells: see ``Suspension``. Elsewhere it is the first one that goes on.
+    case resumption
+}
+
 /// An address to be named.
 public struct ResolvableAddress: Sendable, Hashable {
     /// Of this process. May point anywhere.
     public var address: UInt
-    /// Whether the address is where a call returns to. It is then looked up one byte earlier: a call that never returns is its
-    /// function's last instruction, and the next address belongs to another function.
-    public var isReturnAddress: Bool
+    /// How it is looked up.
+    public var kind: AddressKind
 
-    /// Nothing is defaulted. Of a stack's frames, all but the innermost are return addresses.
+    /// Nothing is defaulted.
+    public init(address: UInt, kind: AddressKind) {
+        (self.address, self.kind) = (address, kind)
+    }
+
+    /// Of a stack's frames, all but the innermost are return addresses. The others are looked up as they are.
     public init(address: UInt, isReturnAddress: Bool) {
-        self.address = address
-        self.isReturnAddress = isReturnAddress
+        self.init(address: address, kind: isReturnAddress ? .returnAddress : .exact)
     }
 }
 
@@ -19,12 +34,17 @@ public struct ModulePlace: Sendable, Hashable {
     public var module: Int
     /// `address - loadBase`.
     public var offset: UInt
-    /// See ``ResolvableAddress/isReturnAddress``.
-    public var isReturnAddress: Bool
+    /// How it is looked up.
+    public var kind: AddressKind
 
     /// Nothing is defaulted.
+    public init(module: Int, offset: UInt, kind: AddressKind) {
+        (self.module, self.offset, self.kind) = (module, offset, kind)
+    }
+
+    /// What is no return address is looked up as it is.
     public init(module: Int, offset: UInt, isReturnAddress: Bool) {
-        (self.module, self.offset, self.isReturnAddress) = (module, offset, isReturnAddress)
+        self.init(module: module, offset: offset, kind: isReturnAddress ? .returnAddress : .exact)
     }
 }
 
@@ -122,7 +142,8 @@ public struct SymbolicatedFrame: Sendable, Hashable {
     public var swiftModule: String?
     /// Nil without a symbol.
     public var language: Language?
-    /// Where in the function the address lies, or the outermost of the calls inlined there. For a return address, the place of the call.
+    /// Where in the function the address lies, or the outermost of the calls inlined there. For a return address, the place of the call;
+    /// for a resumption, of the `await`.
     public var location: SourcePosition?
     /// The calls inlined into the function around the address, the innermost first.
     public var inlined: [InlinedCall]

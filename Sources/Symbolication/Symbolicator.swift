@@ -69,7 +69,7 @@ public final class Symbolicator: Sendable {
                 )
                 let known = symbols[place.module] ?? cache.symbols(of: module, allowance, &problems)
                 symbols[place.module] = known
-                known?.name(&frame, isReturnAddress: place.isReturnAddress, allowance, &problems)
+                known?.name(&frame, place.kind, allowance, &problems)
                 return frame
             }
             cache.trim()
@@ -99,7 +99,7 @@ private struct OwnResolution {
     }
 
     mutating func add(_ address: ResolvableAddress, _ memory: borrowing ProcessMemory, _ cache: inout SymbolCache) {
-        let place = address.isReturnAddress ? address.address &- 1 : address.address
+        let place = address.kind == .returnAddress ? address.address &- 1 : address.address
         guard let mapping = map.headerMapping(around: place),
             let module = module(at: mapping, memory, &cache), place < module.image.end
         else {
@@ -108,7 +108,7 @@ private struct OwnResolution {
         }
         let offset = address.address &- module.image.loadBase
         var frame = SymbolicatedFrame(address: address.address, moduleIndex: module.index, moduleOffset: offset)
-        module.symbols?.name(&frame, isReturnAddress: address.isReturnAddress, allowance, &problems)
+        module.symbols?.name(&frame, address.kind, allowance, &problems)
         frames.append(frame)
     }
 
@@ -130,12 +130,17 @@ private struct OwnResolution {
 extension ModuleSymbols {
     fileprivate func name(
         _ frame: inout SymbolicatedFrame,
-        isReturnAddress: Bool,
+        _ kind: AddressKind,
         _ allowance: Allowance,
         _ problems: inout [SymbolProblem]
     ) {
-        let place = isReturnAddress ? frame.moduleOffset &- 1 : frame.moduleOffset
-        let answer = answer(UInt64(place), allowance, &problems)
+        let place = UInt64(frame.moduleOffset)
+        let answer =
+            switch kind {
+            case .exact: answer(place, allowance, &problems)
+            case .returnAddress: answer(place &- 1, allowance, &problems)
+            case .resumption: answer(resumedAt: place, allowance, &problems)
+            }
         frame.functionOffset = answer.symbol.map { frame.moduleOffset &- UInt($0.start) }
         frame.symbol = answer.function?.symbol
         frame.function = answer.function?.function

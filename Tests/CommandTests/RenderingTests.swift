@@ -46,6 +46,40 @@
             )
         }
 
+        @Test("sample, collapsed: those that await a function stand where they would if they had called it")
+        func collapsedAwaiting() {
+            let frame = { StallReport.Frame(address: 1, function: $0) }
+            let document = SampleDocument(
+                process: .init(id: 4711),
+                startedAt: Sample.start,
+                durationNs: 0,
+                samples: 1,
+                missed: 0,
+                ended: .complete,
+                stacks: [
+                    .init(
+                        count: 2,
+                        threads: [.init(thread: Sample.thread, count: 2)],
+                        method: "quiet",
+                        heldNs: 0,
+                        complete: true,
+                        frames: ["read", "load()", "executor", "start"].map(frame),
+                        async: .init(from: 1, frames: ["handle(_:)", "serve()"].map(frame), ends: .task)
+                    )
+                ],
+                failures: [],
+                modules: [],
+                cost: .init(stops: 0, heldNs: 0, longestHeldNs: 0, callsRestarted: 0, stopsGivenUp: 0)
+            )
+            #expect(CollapsedStacks(document: document).text == "4711 main;serve();handle(_:);load();read 2\n")
+            let page = SamplePage(document: document).lines.map(\.plain).joined(separator: "\n")
+            #expect(
+                page.contains(
+                    "      1  load()  \n      await  handle(_:)  \n      await  serve()  \n          the task starts here"
+                )
+            )
+        }
+
         @Test("show: why there is no stack, and what state a stall is in")
         func withoutStack() {
             var report = Sample.report(state: .terminated)

@@ -38,8 +38,8 @@ struct Casebook {
             let calls = zip(names, sample.stack.frames).map { name, frame in
                 StallReport.Frame.calls(name, found: frame.found) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
             }
-            let awaiting = names.dropFirst(calls.count).map { name in
-                StallReport.Frame(awaiting: name, own: isOwn(name, name.moduleIndex.map { loaded[$0] }))
+            let awaiting = names.dropFirst(calls.count).flatMap { name in
+                StallReport.Frame.awaits(name) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
             }
             let stack = StallReport.Stack(sample.stack, calls, awaiting, thread, clock.time(of: sample.time))
             return TimedStack(stack: stack, span: span)
@@ -115,7 +115,7 @@ extension CapturedStack {
     /// The frames' own, then those of the awaiting functions.
     fileprivate var resolvableAddresses: [ResolvableAddress] {
         frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
-            + awaiting.map { ResolvableAddress(address: $0, isReturnAddress: false) }
+            + awaiting.map { ResolvableAddress(address: $0, kind: .resumption) }
     }
 
     fileprivate var awaiting: [UInt] { asyncCallers?.addresses ?? [] }
@@ -165,12 +165,6 @@ extension StallReport.Stack {
 }
 
 extension StallReport.Frame {
-    /// An async function that waits, at the place where it will go on.
-    fileprivate init(awaiting name: SymbolicatedFrame, own: Bool) {
-        self.init(name, own: own)
-        (kind, foundBy) = (.awaiting, .asyncContext)
-    }
-
     /// What is the same of a function that is called twice.
     fileprivate var identity: String { symbol ?? "\(module ?? -1)+\(offset ?? address)" }
 

@@ -21,7 +21,8 @@ public struct ReportNaming: Sendable {
 
     /// Asks for every frame that lacks its function or its line.
     public func findings(for report: StallReport, budget: SymbolicationBudget = .tool) -> Findings {
-        let wanted = report.stacks.map(Self.wanted)
+        let lists = report.stacks.map(\.frames) + report.stacks.map { $0.async?.frames ?? [] }
+        let wanted = lists.map(Self.wanted)
         let modules = report.modules.map {
             LoadedModule(path: $0.path, buildID: $0.buildID, loadBase: UInt(truncatingIfNeeded: $0.loadBase.rawValue))
         }
@@ -29,14 +30,16 @@ public struct ReportNaming: Sendable {
         let resolution = symbolicator.resolve(places, in: modules, budget: budget)
         let names = Dictionary(zip(places, resolution.frames)) { first, _ in first }
         let rule = OwnRule(report, modules, ownCode)
-        let stacks = zip(report.stacks, wanted).map { stack, wanted in
+        let amended = zip(lists, wanted).map { frames, wanted in
             let names = Dictionary(wanted.map { ($0.frame, names[$0.place]) }) { first, _ in first }
-            return stack.frames.indices.map { index in
-                Self.amended(stack.frames, index, names[index] ?? nil, rule)
-            }
+            return frames.indices.map { Self.amended(frames, $0, names[$0] ?? nil, rule) }
         }
+        let (stacks, awaiting) = (Array(amended.prefix(report.stacks.count)), amended.dropFirst(report.stacks.count))
         let culprit = Self.culprit(of: report, stacks)
-        return Findings(amendment: .init(stacks: stacks, culprit: culprit), problems: resolution.problems)
+        return Findings(
+            amendment: .init(stacks: stacks, awaiting: Array(awaiting), culprit: culprit),
+            problems: resolution.problems
+        )
     }
 
     private struct Wanted {
@@ -44,18 +47,23 @@ public struct ReportNaming: Sendable {
         var place: ModulePlace
     }
 
-    private static func wanted(of stack: StallReport.Stack) -> [Wanted] {
-        let innermost = stack.frames.firstIndex { $0.kind == nil }
-        return stack.frames.indices.compactMap { index in
-            let frame = stack.frames[index]
+    private static func wanted(in frames: [StallReport.Frame]) -> [Wanted] {
+        let innermost = frames.firstIndex { $0.kind == nil }
+        return frames.indices.compactMap { index in
+            let frame = frames[index]
             guard frame.kind != .inlined, frame.function == nil || frame.line == nil, let module = frame.module,
                 let offset = frame.offset
             else { return nil }
-            let isExact =
-                frame.foundBy == .programCounter || frame.foundBy == .asyncContext || frame.kind == .awaiting
-                || (frame.foundBy == nil && index == innermost)
+            let kind: AddressKind =
+                if frame.kind == .awaiting || frame.foundBy == .asyncContext {
+                    .resumption
+                } else if frame.foundBy == .programCounter || (frame.foundBy == nil && index == innermost) {
+                    .exact
+                } else {
+                    .returnAddress
+                }
             let place = UInt(truncatingIfNeeded: offset.rawValue)
-            return Wanted(frame: index, place: .init(module: module, offset: place, isReturnAddress: !isExact))
+            return Wanted(frame: index, place: .init(module: module, offset: place, kind: kind))
         }
     }
 
@@ -109,7 +117,7 @@ private struct OwnRule {
     init(_ report: StallReport, _ loaded: [LoadedModule], _ rules: OwnCode) {
         executable = report.process.executable ?? ""
         (self.loaded, self.rules) = (loaded, rules)
-        let frames = report.stacks.flatMap(\.frames).filter(\.own)
+        let frames = report.stacks.flatMap { $0.frames + ($0.async?.frames ?? []) }.filter(\.own)
         own = Set(frames.compactMap { $0.symbol.flatMap(Demangler.swiftModule) })
     }
 

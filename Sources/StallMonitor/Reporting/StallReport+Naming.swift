@@ -16,6 +16,15 @@ extension StallReport.Frame {
         return call.inlinedCalls(name, isOwn: isOwn) + [call]
     }
 
+    /// An awaiting function as a report tells it: the inlined calls around the `await`, the innermost first, then the function itself.
+    ///
+    /// - Parameter isOwn: asked for each call, as if it were a frame.
+    static func awaits(_ name: SymbolicatedFrame, isOwn: (SymbolicatedFrame) -> Bool) -> [Self] {
+        var call = Self(name, own: isOwn(name))
+        (call.kind, call.foundBy) = (.awaiting, .asyncContext)
+        return call.inlinedCalls(name, isOwn: isOwn) + [call]
+    }
+
     /// The calls that were inlined into this one.
     func inlinedCalls(_ name: SymbolicatedFrame, isOwn: (SymbolicatedFrame) -> Bool) -> [Self] {
         name.inlined.map { inlined in

@@ -15,12 +15,14 @@ public struct ReportAmendment: Hashable, Sendable {
 
     /// For each of the report's stacks, one per frame.
     public var stacks: [[Frame]]
+    /// For each of the report's stacks, one per awaiting function. May be shorter: the rest stays as it is.
+    public var awaiting: [[Frame]]
     /// With the place it then has.
     public var culprit: StallReport.Culprit?
 
     /// That they fit the report is not checked.
-    public init(stacks: [[Frame]], culprit: StallReport.Culprit?) {
-        (self.stacks, self.culprit) = (stacks, culprit)
+    public init(stacks: [[Frame]], awaiting: [[Frame]] = [], culprit: StallReport.Culprit?) {
+        (self.stacks, self.awaiting, self.culprit) = (stacks, awaiting, culprit)
     }
 
     /// The report with it.
@@ -28,9 +30,23 @@ public struct ReportAmendment: Hashable, Sendable {
         var report = report
         for (index, frames) in zip(report.stacks.indices, stacks) {
             report.stacks[index].frames = frames.flatMap { $0.inlined + [$0.frame] }
+            if let from = report.stacks[index].async?.from {
+                report.stacks[index].async?.from = from &+ Self.inserted(in: frames, through: from)
+            }
+            if let after = report.stacks[index].leftOut?.after {
+                report.stacks[index].leftOut?.after = after &+ Self.inserted(in: frames, through: after &- 1)
+            }
+        }
+        for (index, frames) in zip(report.stacks.indices, awaiting) {
+            report.stacks[index].async?.frames = frames.flatMap { $0.inlined + [$0.frame] }
         }
         report.culprit = culprit
         return report
+    }
+
+    /// By how much what stands behind a frame moves.
+    private static func inserted(in frames: [Frame], through last: Int) -> Int {
+        zip(frames.indices, frames).reduce(0) { $0 + ($1.0 <= last ? $1.1.inlined.count : 0) }
     }
 }
 
@@ -63,7 +79,7 @@ extension ReportDirectory {
         guard report.state != .ongoing else { return .ongoing }
         guard let amendment = amend(report), amendment.applied(to: report) != report else { return .unchanged }
         let bytes = try directory.openFile(name.description).readAll(limit: ReportReader.maximumFileSize)
-        let amended = try amendment.bytes(of: bytes)
+        let amended = try amendment.bytes(of: bytes, readAs: report)
         guard amended.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
         // What is written is read back first: a report that could not be read any more would be lost.
         guard try StallReport(json: amended).id == id else { throw ReportError(.malformed, path: path) }
@@ -75,20 +91,39 @@ extension ReportDirectory {
 
 extension ReportAmendment {
     /// The document's text with the amendment, and with all keys that this version does not know.
-    fileprivate func bytes(of document: [UInt8]) throws(ReportError) -> [UInt8] {
+    fileprivate func bytes(of document: [UInt8], readAs report: StallReport) throws(ReportError) -> [UInt8] {
         var tree = try JSONTree(document)
+        let amended = applied(to: report)
         for (index, frames) in stacks.enumerated() {
-            guard case .array(let old) = tree["stacks"][index]["frames"], old.count == frames.count else {
-                throw ReportError(.malformed, detail: "stacks[\(index)] has changed")
+            var stack = tree["stacks"][index]
+            stack["frames"] = try Self.merged(frames, into: stack["frames"], of: index)
+            if let leftOut = amended.stacks[index].leftOut {
+                stack["left_out"] = stack["left_out"].merging(try JSONTree(encoding: leftOut))
             }
-            var new: [JSONTree] = []
-            for (frame, known) in zip(frames, old) {
-                for inlined in frame.inlined { new.append(try JSONTree(encoding: inlined)) }
-                new.append(known.merging(try JSONTree(encoding: frame.frame)))
-            }
-            tree["stacks"][index]["frames"] = .array(new)
+            if let async = amended.stacks[index].async { stack["async"]["from"] = .integer(Int64(async.from)) }
+            tree["stacks"][index] = stack
+        }
+        for (index, frames) in awaiting.enumerated() where !frames.isEmpty {
+            let old = tree["stacks"][index]["async"]["frames"]
+            tree["stacks"][index]["async"]["frames"] = try Self.merged(frames, into: old, of: index)
         }
         if let culprit { tree["culprit"] = tree["culprit"].merging(try JSONTree(encoding: culprit)) }
         return try ReportJSON.encode(tree)
+    }
+
+    private static func merged(
+        _ frames: [Frame],
+        into tree: JSONTree,
+        of stack: Int
+    ) throws(ReportError) -> JSONTree {
+        guard case .array(let old) = tree, old.count == frames.count else {
+            throw ReportError(.malformed, detail: "stacks[\(stack)] has changed")
+        }
+        var new: [JSONTree] = []
+        for (frame, known) in zip(frames, old) {
+            for inlined in frame.inlined { new.append(try JSONTree(encoding: inlined)) }
+            new.append(known.merging(try JSONTree(encoding: frame.frame)))
+        }
+        return .array(new)
     }
 }

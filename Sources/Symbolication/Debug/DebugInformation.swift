@@ -47,6 +47,28 @@ import CElfUtils
         return try units[index].calls(at: address, reader)
     }
 
+    /// As ``calls(at:_:)``, but for what the compiler made up; where the innermost call has no line there, with the nearest one that it
+    /// has in `function`. Where it has none at all, its caller's.
+    func calls(
+        at address: UInt64,
+        nearest side: DebugUnit.Side,
+        in function: Range<UInt64>,
+        _ allowance: Allowance
+    ) throws(SymbolProblem) -> [DebugCall] {
+        let calls = Array(try calls(at: address, allowance).drop(while: \.isMadeUp))
+        guard calls.first?.location == nil, let index = unit(at: address) else { return calls }
+        let reader = DebugReader(self, sections.info, allowance)
+        var callers: [DebugCall] = []
+        for row in try units[index].rows(side, address, in: function, reader) {
+            // What was inlined there besides is not what stands at the address.
+            let near = try units[index].calls(at: row, reader).commonCalls(with: calls)
+            guard near.first?.location != nil else { continue }
+            if near.count >= calls.count { return near }
+            if callers.isEmpty { callers = near }
+        }
+        return callers.isEmpty ? calls : callers
+    }
+
     private func unit(at address: UInt64) -> Int? {
         var low = 0
         var high = ranges.count
@@ -67,6 +89,23 @@ import CElfUtils
             if units[middle].range.upperBound <= offset { low = middle + 1 } else { high = middle }
         }
         return low < units.count && units[low].range.contains(offset) ? units[low].range : nil
+    }
+}
+
+extension DebugCall {
+    /// Whether it is the compiler's, an adapter between two conventions of calling, and stands in no source.
+    fileprivate var isMadeUp: Bool {
+        guard location == nil, let name, Demangler.language(of: name) == .swift else { return false }
+        return Demangler.swiftModule(of: name) == nil
+    }
+}
+
+extension [DebugCall] {
+    /// Those outwards of where two addresses of one function part.
+    fileprivate func commonCalls(with others: [DebugCall]) -> [DebugCall] {
+        let common = zip(reversed(), others.reversed()).prefix { $0.name == $1.name }.count
+        // The function itself has no entry of its own at some addresses.
+        return suffix(Swift.max(1, common))
     }
 }
 

@@ -167,6 +167,51 @@ extension DebugUnit {
         return unsafe SourcePosition(dwarf_linesrc(line, nil, nil), Int(number), Int(column))
     }
 
+    /// Where a line is looked for.
+    enum Side { case before, behind }
+
+    /// Where the lines of a function begin, on one side of an address, the nearest first. At most 128.
+    func rows(
+        _ side: Side,
+        _ address: UInt64,
+        in function: Range<UInt64>,
+        _ reader: DebugReader
+    ) throws(SymbolProblem) -> [UInt64] {
+        var entry = unsafe entry
+        var lines: OpaquePointer?
+        var count = 0
+        guard unsafe dwarf_getsrclines(&entry, &lines, &count) == 0, let lines = unsafe lines else { return [] }
+        let start = unsafe firstLine(of: lines, count, above: address)
+        var rows: [UInt64] = []
+        var index = side == .before ? start - 1 : start
+        while index >= 0, index < count, rows.count < 128, let row = unsafe Self.address(of: lines, index),
+            function.contains(row)
+        {
+            try reader.allowance.step()
+            rows.append(row)
+            index += side == .before ? -1 : 1
+        }
+        return rows
+    }
+
+    /// libdw has the lines sorted by address.
+    private func firstLine(of lines: OpaquePointer, _ count: Int, above address: UInt64) -> Int {
+        var (low, high) = (0, count)
+        while low < high {
+            let middle = (low + high) / 2
+            if unsafe (Self.address(of: lines, middle) ?? 0) <= address { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+
+    private static func address(of lines: OpaquePointer, _ index: Int) -> UInt64? {
+        var address: Dwarf_Addr = 0
+        guard let line = unsafe dwarf_onesrcline(lines, index), unsafe dwarf_lineaddr(line, &address) == 0 else {
+            return nil
+        }
+        return address
+    }
+
     private func callSite(of inlined: Dwarf_Die, _ reader: DebugReader) -> SourcePosition? {
         var entry = unsafe entry
         var files: OpaquePointer?

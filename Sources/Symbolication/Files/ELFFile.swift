@@ -20,6 +20,8 @@ import CElfUtils
     let elf: OpaquePointer
     private(set) var sections: [Section] = []
     private(set) var buildID: String?
+    /// The processor: `EM_X86_64` and so on.
+    let machine: UInt16
 
     init(_ image: FileImage, _ allowance: Allowance) throws(SymbolProblem) {
         self.image = image
@@ -28,6 +30,7 @@ import CElfUtils
             header.e_ident.0 == 0x7f, header.e_ident.1 == 0x45, header.e_ident.2 == 0x4c, header.e_ident.3 == 0x46,
             header.e_ident.4 == UInt8(ELFCLASS64), header.e_ident.5 == UInt8(ELFDATA2LSB)
         else { throw damaged }
+        machine = header.e_machine
         try Self.loadTables(header, of: image, allowance)
         guard elf_version(UInt32(EV_CURRENT)) != UInt32(EV_NONE) else { throw damaged }
         let start = unsafe image.base.assumingMemoryBound(to: CChar.self)

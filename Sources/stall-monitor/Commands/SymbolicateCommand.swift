@@ -147,7 +147,9 @@
 
         init(from old: StallReport, to new: StallReport) {
             let count = { (report: StallReport, isCounted: (StallReport.Frame) -> Bool) in
-                report.stacks.reduce(0) { $0 + $1.frames.count(where: isCounted) }
+                report.stacks.reduce(0) { count, stack in
+                    count + (stack.frames + (stack.async?.frames ?? [])).count(where: isCounted)
+                }
             }
             let gain = { (isCounted: (StallReport.Frame) -> Bool) in count(new, isCounted) - count(old, isCounted) }
             functions = gain { $0.kind != .inlined && $0.function != nil }

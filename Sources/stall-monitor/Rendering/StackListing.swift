@@ -1,5 +1,6 @@
 #if Command
     import StallReports
+    import Symbolication
 
     /// A stack, the innermost frame first: own frames marked, libraries' folded.
     struct StackListing {
@@ -39,8 +40,16 @@
 
         private func awaitingLine(_ frame: StallReport.Frame) -> StyledText {
             let mark: StyledText = frame.own ? "\("▶", .bold)" : " "
-            let name = StyledText(Self.name(of: frame), frame.own ? .bold : nil)
-            return "  \(mark)   \("await", .dim)  \(name)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
+            let name = StyledText(Self.name(of: frame), frame.own ? .bold : Self.isMadeUp(frame) ? .dim : nil)
+            let kind: StyledText = frame.kind == .inlined ? " \("(inlined)", .dim)" : ""
+            return
+                "  \(mark)   \("await", .dim)  \(name)\(kind)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
+        }
+
+        /// The compiler's: it hands on what others return, and stands in no source.
+        private static func isMadeUp(_ frame: StallReport.Frame) -> Bool {
+            guard frame.line == nil, let symbol = frame.symbol, symbol.hasPrefix("$s") else { return false }
+            return Demangler.swiftModule(of: symbol) == nil
         }
 
         private static func end(_ end: AsyncEnd) -> String {

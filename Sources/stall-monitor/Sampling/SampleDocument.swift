@@ -53,12 +53,18 @@
             var error: String?
             /// Innermost first. Addresses are those of the first time.
             var frames: [StallReport.Frame]
+            /// The gap between the two ends of a deep stack.
+            var leftOut: StallReport.LeftOut?
+            /// Who awaits the functions on it. Nil without an asynchronous function. The task is that of the first time.
+            var async: StallReport.AsyncCallers?
 
             private enum CodingKeys: String, CodingKey {
                 case count, threads, method
                 case systemCall = "system_call"
                 case heldNs = "held_ns"
                 case complete, error, frames
+                case leftOut = "left_out"
+                case async
             }
         }
 

@@ -3,11 +3,21 @@
     import StallReports
     import Symbolication
 
+    /// A stack with names.
+    struct SampledCalls {
+        /// Innermost first.
+        var frames: [StallReport.Frame]
+        var leftOut: StallReport.LeftOut?
+        var async: StallReport.AsyncCallers?
+    }
+
     /// Names for the frames of one process, asked for once per address: of a process that ends, nothing can be named any more.
     struct SampleNames {
         private let processID: Int32
         private var symbolicator: Symbolicator
         private var known: [CapturedStack.Frame: [StallReport.Frame]] = [:]
+        /// By where they go on.
+        private var awaits: [UInt: [StallReport.Frame]] = [:]
         private(set) var modules: [StallReport.Module] = []
 
         init(processID: Int32) {
@@ -18,24 +28,43 @@
         /// The process runs another program: the same address is something else now.
         mutating func forgetAddresses() {
             symbolicator = Symbolicator(processID: processID)
-            known = [:]
+            (known, awaits) = ([:], [:])
         }
 
-        mutating func frames(of stack: CapturedStack) -> [StallReport.Frame] {
-            resolve(stack.frames.filter { known[$0] == nil })
-            return stack.frames.flatMap { known[$0] ?? [] }
+        mutating func calls(of stack: CapturedStack) -> SampledCalls {
+            let awaiting = stack.asyncCallers?.addresses ?? []
+            resolve(stack.frames.filter { known[$0] == nil }, awaiting.filter { awaits[$0] == nil })
+            let calls = stack.frames.map { known[$0] ?? [] }
+            let count = { (frames: Int) in calls.prefix(frames).reduce(0) { $0 + $1.count } }
+            return SampledCalls(
+                frames: Array(calls.joined()),
+                leftOut: stack.leftOut.map { .init(after: count($0.after), count: $0.count) },
+                async: stack.asyncCallers.map { callers in
+                    .init(
+                        from: count(callers.frame + 1) - 1,
+                        frames: awaiting.flatMap { awaits[$0] ?? [] },
+                        ends: AsyncEnd(callers.end),
+                        task: callers.taskNumber.map(UInt64.init)
+                    )
+                }
+            )
         }
 
-        private mutating func resolve(_ frames: [CapturedStack.Frame]) {
-            guard !frames.isEmpty else { return }
+        private mutating func resolve(_ frames: [CapturedStack.Frame], _ awaiting: [UInt]) {
+            guard !frames.isEmpty || !awaiting.isEmpty else { return }
             let resolved = symbolicator.resolve(
-                frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) },
+                frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
+                    + awaiting.map { ResolvableAddress(address: $0, kind: .resumption) },
                 budget: .tool
             )
             let places = resolved.modules.map { place(of: StallReport.Module($0)) }
             for (frame, named) in zip(frames, resolved.frames) {
                 let module = named.moduleIndex.map { places[$0] }
-                known[frame] = StallReport.Frame.calls(named, module: module, found: frame.found)
+                known[frame] = StallReport.Frame.calls(named, module: module, found: FrameOrigin(frame.found))
+            }
+            for (address, named) in zip(awaiting, resolved.frames.dropFirst(frames.count)) {
+                let module = named.moduleIndex.map { places[$0] }
+                awaits[address] = StallReport.Frame.calls(named, module: module, kind: .awaiting, found: .asyncContext)
             }
         }
 

@@ -38,7 +38,9 @@
                 capturedAt: document.startedAt,
                 complete: stack.complete,
                 frames: stack.frames,
-                error: stack.error
+                leftOut: stack.leftOut,
+                error: stack.error,
+                async: stack.async
             )
             return [heading(of: stack)]
                 + StackListing(stack: shown, modules: document.modules, showsAllFrames: true).frameLines + [""]

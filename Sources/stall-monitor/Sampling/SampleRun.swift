@@ -92,7 +92,7 @@
         private mutating func add(_ capture: ThreadCapture) {
             switch capture.result {
             case .success(let stack):
-                tally.add(stack, names.frames(of: stack), of: capture.thread)
+                tally.add(stack, names.calls(of: stack), of: capture.thread)
                 captured += 1
             case .failure(let error):
                 tally.add(error, of: capture.thread)

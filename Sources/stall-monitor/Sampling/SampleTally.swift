@@ -6,6 +6,9 @@
     struct SampleTally {
         private struct Key: Hashable {
             var functions: [Function]
+            /// Of the functions that await, and how their chain ends.
+            var awaiting: [Function]
+            var end: AsyncEnd?
             var method: CapturedStack.Method
             var truncation: CapturedStack.Truncation?
             var systemCall: Int?
@@ -27,14 +30,16 @@
         private var stacks: [SampleDocument.Stack] = []
         private var failed: [FailureKey: SampleDocument.Failure] = [:]
 
-        mutating func add(_ stack: CapturedStack, _ frames: [StallReport.Frame], of thread: ProcessThread) {
+        mutating func add(_ stack: CapturedStack, _ calls: SampledCalls, of thread: ProcessThread) {
             let key = Key(
-                functions: frames.map(Self.function),
+                functions: calls.frames.map(Self.function),
+                awaiting: (calls.async?.frames ?? []).map(Self.function),
+                end: calls.async?.ends,
                 method: stack.method,
                 truncation: stack.truncation,
                 systemCall: stack.systemCall?.number
             )
-            let place = places[key] ?? addPlace(for: key, stack, frames)
+            let place = places[key] ?? addPlace(for: key, stack, calls)
             stacks[place].count += 1
             stacks[place].heldNs += Int64(clamping: stack.cost.heldNanoseconds)
             if let sighting = threadPlaces[place][thread.threadID] {
@@ -65,7 +70,7 @@
         private mutating func addPlace(
             for key: Key,
             _ stack: CapturedStack,
-            _ frames: [StallReport.Frame]
+            _ calls: SampledCalls
         ) -> Int {
             stacks.append(
                 SampleDocument.Stack(
@@ -76,7 +81,9 @@
                     heldNs: 0,
                     complete: stack.isComplete,
                     error: stack.truncation?.reason,
-                    frames: frames
+                    frames: calls.frames,
+                    leftOut: calls.leftOut,
+                    async: calls.async
                 )
             )
             threadPlaces.append([:])

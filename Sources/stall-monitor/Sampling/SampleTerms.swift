@@ -26,9 +26,17 @@
     extension StallReport.Frame {
         /// An address's calls: the inlined ones, the innermost first, then the one whose address it is.
         ///
-        /// - Parameter module: its place in the document.
-        static func calls(_ frame: SymbolicatedFrame, module: Int?, found: CapturedStack.Frame.Found) -> [Self] {
-            let call = Self(frame, module: module, found: found)
+        /// - Parameters:
+        ///   - module: its place in the document.
+        ///   - kind: of the last one.
+        static func calls(
+            _ frame: SymbolicatedFrame,
+            module: Int?,
+            kind: FrameKind? = nil,
+            found: FrameOrigin
+        ) -> [Self] {
+            var call = Self(frame, module: module, found: found)
+            call.kind = kind
             let inlined = frame.inlined.map { inlined in
                 var copy = call
                 (copy.kind, copy.functionOffset, copy.symbol) = (.inlined, nil, inlined.symbol)
@@ -41,7 +49,7 @@
             return inlined + [call]
         }
 
-        private init(_ frame: SymbolicatedFrame, module: Int?, found: CapturedStack.Frame.Found) {
+        private init(_ frame: SymbolicatedFrame, module: Int?, found: FrameOrigin) {
             self.init(
                 address: Address(UInt64(frame.address)),
                 module: module,
@@ -52,13 +60,25 @@
                 file: frame.location?.file,
                 line: frame.location?.line,
                 column: frame.location?.column,
-                foundBy: FrameOrigin(found)
+                foundBy: found
             )
         }
     }
 
+    extension AsyncEnd {
+        init(_ end: AsyncCallers.End) {
+            switch end {
+            case .task: self = .task
+            case .asyncLet: self = .asyncLet
+            case .taskGroup: self = .taskGroup
+            case .limit: self = .limit
+            case .unknown: self = .unknown
+            }
+        }
+    }
+
     extension FrameOrigin {
-        fileprivate init(_ found: CapturedStack.Frame.Found) {
+        init(_ found: CapturedStack.Frame.Found) {
             switch found {
             case .register: self = .programCounter
             case .unwindTable: self = .unwindTable

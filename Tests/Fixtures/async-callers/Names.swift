@@ -2,7 +2,7 @@ import Foundation
 import StackCapture
 import Symbolication
 
-/// What awaiting functions are called, and the lines on which they await, by a tool of the system's.
+/// What awaiting functions are called, and the lines on which they await.
 struct Names {
     struct Place {
         /// Without generic arguments.
@@ -10,6 +10,8 @@ struct Names {
         /// The Swift module it stands in, nil for what the compiler adds of its own accord.
         var module: String?
         var line: Int?
+        /// Of the calls inlined there: the closure that awaits may be one.
+        var inlinedLines: [Int] = []
 
         /// A closure that the optimiser has built into it.
         var builtIn: String?
@@ -30,20 +32,12 @@ struct Names {
 
     init(of all: [AsyncCallers]) {
         let addresses = Array(Set(all.flatMap { $0.addresses }))
-        // A resume function's first instruction: not a return address.
-        let frames = symbolicator.resolve(
-            addresses.map { ResolvableAddress(address: $0, isReturnAddress: false) }
-        ).frames
+        let frames = symbolicator.resolve(addresses.map { ResolvableAddress(address: $0, kind: .resumption) }).frames
         for frame in frames {
-            places[frame.address] = Place(frame.symbol.map(Demangler.shortName) ?? "?", module: frame.swiftModule)
-        }
-        let lines = Lines()
-        for frame in frames where frame.swiftModule == "async_callers" {
-            places[frame.address]?.line = lines.line(resumedAt: frame.moduleOffset) { [symbolicator] offset in
-                let base = frame.address - frame.moduleOffset
-                let place = ResolvableAddress(address: base + offset, isReturnAddress: false)
-                return symbolicator.resolve([place]).frames[0].functionOffset.map { offset - $0 }
-            }
+            var place = Place(frame.symbol.map(Demangler.shortName) ?? "?", module: frame.swiftModule)
+            place.line = frame.location?.line
+            place.inlinedLines = frame.inlined.compactMap { $0.location?.line }
+            places[frame.address] = place
         }
     }
 

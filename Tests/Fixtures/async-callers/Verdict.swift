@@ -59,13 +59,13 @@ private struct Comparison {
             isAstray = isAstray || place.line != nil && place.function != last
             return
         }
-        if next.function == place.function, next.matches(place.line) {
+        if next.function == place.function, next.matches(place) {
             missingLines += place.line == nil ? 1 : 0
             expected.removeFirst()
         } else if next.function == place.builtIn || next.isClosure(in: place.function) {
             // The closure has been built into the function that calls it, or that it stands in.
             let around = expected.dropFirst().first { $0.function == place.function }
-            isAstray = isAstray || !(next.matches(place.line) || around?.matches(place.line) == true)
+            isAstray = isAstray || !(next.matches(place) || around?.matches(place) == true)
             expected.removeFirst()
             if expected.first == around { expected = expected.dropFirst() }
         } else if place.line != nil && place.function != last {
@@ -82,8 +82,9 @@ private struct Comparison {
 }
 
 extension Awaiting {
-    fileprivate func matches(_ line: Int?) -> Bool {
-        line.map { (self.line...self.line + slack).contains($0) } ?? true
+    fileprivate func matches(_ place: Names.Place) -> Bool {
+        let lines = place.inlinedLines + [place.line].compactMap { $0 }
+        return lines.isEmpty || lines.contains { (line...line + slack).contains($0) }
     }
 
     fileprivate func isClosure(in function: String) -> Bool {

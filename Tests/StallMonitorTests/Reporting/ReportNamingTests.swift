@@ -31,6 +31,13 @@ struct ReportNamingTests {
             ),
             StallReport.Frame(address: 0x7777),
         ]
+        let awaiting = StallReport.Frame(
+            kind: .awaiting,
+            address: Address(0x5000_0000 + program.start),
+            module: 0,
+            offset: Address(program.start),
+            foundBy: .asyncContext
+        )
         return StallReport(
             kind: .blocked,
             state: state,
@@ -43,7 +50,16 @@ struct ReportNamingTests {
             process: .current(),
             watched: .init(label: "main"),
             thread: .init(id: 1),
-            stacks: [.init(thread: .init(id: 1), capturedAt: .now(), method: .quiet, frames: frames)],
+            stacks: [
+                .init(
+                    thread: .init(id: 1),
+                    capturedAt: .now(),
+                    method: .quiet,
+                    frames: frames,
+                    leftOut: .init(after: 2, count: 9),
+                    async: .init(from: 1, frames: [awaiting], ends: .task, task: 5)
+                )
+            ],
             culprit: hasCulprit ? .init(stack: 0, frame: 1) : nil,
             modules: [
                 .init(path: "/srv/no such/program", buildID: program.buildID, loadBase: 0x5000_0000),
@@ -66,6 +82,18 @@ struct ReportNamingTests {
         let culprit = try #require(new.culprit)
         #expect(culprit.frame == 3 && culprit.function == "outer" && culprit.line == 8)
         #expect(new.fingerprint == old.fingerprint)
+    }
+
+    @Test("has functions and lines of those that await, behind the same frame as before")
+    func awaiting() throws {
+        let old = report()
+        let stack = naming.findings(for: old).amendment.applied(to: old).stacks[0]
+        let async = try #require(stack.async)
+        #expect(async.frames.last?.function == "outer" && async.frames.last?.kind == .awaiting)
+        #expect(async.frames.last?.line != nil)
+        #expect(async.from == 3 && stack.frames[async.from].offset == old.stacks[0].frames[1].offset)
+        #expect(stack.leftOut == .init(after: 4, count: 9))
+        #expect(async.ends == .task && async.task == 5)
     }
 
     @Test("has a culprit if it had none for want of names")
@@ -108,7 +136,9 @@ struct ReportNamingTests {
         let written = try String(contentsOfFile: file, encoding: .utf8)
         #expect(written.contains("\"novel\":[1.5,{\"big\":18446744073709551615}]"))
         #expect(written.contains("\"future\":null"))
-        #expect(try ReportReader(path: folder.path).report(report.id).stacks[0].frames.count == 5)
+        let read = try ReportReader(path: folder.path).report(report.id)
+        #expect(read.stacks == naming.findings(for: report).amendment.applied(to: report).stacks)
+        #expect(read.stacks[0].frames.count == 5 && read.stacks[0].async?.from == 3)
         #expect(try directory.amend(report.id) { naming.findings(for: $0).amendment } == .unchanged)
         #expect(try String(contentsOfFile: file, encoding: .utf8) == written)
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).count == 1)
@@ -139,6 +169,8 @@ private struct StrippedProgram {
     let folder = TemporaryDirectory()
     let buildID: String
     let place: UInt64
+    /// Of `outer`.
+    let start: UInt64
 
     init() throws {
         let source = """
@@ -169,6 +201,7 @@ private struct StrippedProgram {
         shell.waitUntilExit()
         let text = try String(contentsOfFile: output, encoding: .utf8).trimmingCharacters(in: .whitespacesAndNewlines)
         let start = try #require(UInt64(text, radix: 16))
+        self.start = start
         buildID = "0123456789abcdef0123"
         let id = buildID
         let symbolicator = Symbolicator(search: .init(directories: [folder.path], systemDirectories: []))
