@@ -1,6 +1,6 @@
 import RunLoopKit
-import StackCapture
-import StallReports
+package import StackCapture
+package import StallReports
 
 // The monitor's values in the report's terms.
 
@@ -43,7 +43,7 @@ extension LoopPhase {
 }
 
 extension CapturedStack.Frame.Found {
-    var origin: FrameOrigin {
+    package var origin: FrameOrigin {
         switch self {
         case .register: .programCounter
         case .unwindTable: .unwindTable
@@ -54,7 +54,7 @@ extension CapturedStack.Frame.Found {
 }
 
 extension AsyncCallers.End {
-    var reportName: AsyncEnd {
+    package var reportName: AsyncEnd {
         switch self {
         case .task: .task
         case .asyncLet: .asyncLet
@@ -67,7 +67,7 @@ extension AsyncCallers.End {
 
 extension CapturedStack.Truncation {
     /// Why the outer frames are missing, for people.
-    var sentence: String {
+    package var sentence: String {
         switch self {
         case .timeLimit: "The stack has too many frames to follow them all: the outer ones are missing."
         case .copyLimit: "The stack is larger than what is copied, and changed meanwhile: the outer frames are missing."
@@ -78,7 +78,7 @@ extension CapturedStack.Truncation {
 }
 
 extension StallReport.SystemCall {
-    init(_ call: SystemCall) {
+    package init(_ call: SystemCall) {
         self.init(
             number: call.number,
             name: call.name,

@@ -1,12 +1,12 @@
-import StackCapture
-import StallReports
-import Symbolication
+package import StackCapture
+package import StallReports
+package import Symbolication
 
 extension StallReport.Frame {
     /// An address's calls as a report tells them: the inlined ones, the innermost first, then the one whose address it is.
     ///
     /// - Parameter isOwn: asked for each call, as if it were a frame.
-    static func calls(
+    package static func calls(
         _ name: SymbolicatedFrame,
         found: CapturedStack.Frame.Found,
         isOwn: (SymbolicatedFrame) -> Bool
@@ -19,7 +19,7 @@ extension StallReport.Frame {
     /// An awaiting function as a report tells it: the inlined calls around the `await`, the innermost first, then the function itself.
     ///
     /// - Parameter isOwn: asked for each call, as if it were a frame.
-    static func awaits(_ name: SymbolicatedFrame, isOwn: (SymbolicatedFrame) -> Bool) -> [Self] {
+    package static func awaits(_ name: SymbolicatedFrame, isOwn: (SymbolicatedFrame) -> Bool) -> [Self] {
         var call = Self(name, own: isOwn(name))
         (call.kind, call.foundBy) = (.awaiting, .asyncContext)
         return call.inlinedCalls(name, isOwn: isOwn) + [call]

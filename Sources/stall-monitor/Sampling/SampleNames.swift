@@ -1,5 +1,6 @@
 #if Command
     import StackCapture
+    import StallMonitor
     import StallReports
     import Symbolication
 
@@ -43,7 +44,7 @@
                     .init(
                         from: count(callers.frame + 1) - 1,
                         frames: awaiting.flatMap { awaits[$0] ?? [] },
-                        ends: AsyncEnd(callers.end),
+                        ends: callers.end.reportName,
                         task: callers.taskNumber.map(UInt64.init)
                     )
                 }
@@ -58,13 +59,16 @@
                 budget: .tool
             )
             let places = resolved.modules.map { place(of: StallReport.Module($0)) }
-            for (frame, named) in zip(frames, resolved.frames) {
-                let module = named.moduleIndex.map { places[$0] }
-                known[frame] = StallReport.Frame.calls(named, module: module, found: FrameOrigin(frame.found))
+            let named = resolved.frames.map { frame in
+                var frame = frame
+                frame.moduleIndex = frame.moduleIndex.map { places[$0] }
+                return frame
             }
-            for (address, named) in zip(awaiting, resolved.frames.dropFirst(frames.count)) {
-                let module = named.moduleIndex.map { places[$0] }
-                awaits[address] = StallReport.Frame.calls(named, module: module, kind: .awaiting, found: .asyncContext)
+            for (frame, named) in zip(frames, named) {
+                known[frame] = StallReport.Frame.calls(named, found: frame.found) { _ in false }
+            }
+            for (address, named) in zip(awaiting, named.dropFirst(frames.count)) {
+                awaits[address] = StallReport.Frame.awaits(named) { _ in false }
             }
         }
 

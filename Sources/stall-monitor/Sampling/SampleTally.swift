@@ -1,5 +1,6 @@
 #if Command
     import StackCapture
+    import StallMonitor
     import StallReports
 
     /// Stacks by what they have in common: the same functions in the same order, taken in the same way.
@@ -80,7 +81,7 @@
                     systemCall: stack.systemCall.map(StallReport.SystemCall.init(_:)),
                     heldNs: 0,
                     complete: stack.isComplete,
-                    error: stack.truncation?.reason,
+                    error: stack.truncation?.sentence,
                     frames: calls.frames,
                     leftOut: calls.leftOut,
                     async: calls.async
