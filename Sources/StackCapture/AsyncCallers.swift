@@ -18,8 +18,8 @@ public struct AsyncCallers: Sendable, Hashable {
         case unknown
     }
 
-    /// Where each function goes on when what it awaits is done: the start of a function of the compiler's making, whose line is that
-    /// of the `await`. Look it up as it is, not one byte earlier. Innermost first; empty if the frame is the task's first function.
+    /// Where each function goes on when what it awaits is done: the start of a function of the compiler's making, often on another line
+    /// than the `await`. Look it up as a resumption, not as a return address. Innermost first; empty if the frame is the task's first function.
     public var addresses: [UInt]
     /// Index of the frame, in the stack's `frames`, that the first of them awaits. The frames behind it are the executor's.
     public var frame: Int
