@@ -1,6 +1,8 @@
 #include "internal.h"
 
+#include <link.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +17,21 @@ pid_t stackcap_own_thread(void) {
     return (pid_t)syscall(SYS_gettid);
 }
 
+struct range {
+    uint64_t low, high;
+};
+
+/// The C library puts a thread's own variables behind the outer end of its stack, and counts them in.
+static int leave_out_variables(struct dl_phdr_info *info, size_t size, void *context) {
+    struct range *stack = context;
+    if (size < offsetof(struct dl_phdr_info, dlpi_tls_data) + sizeof info->dlpi_tls_data)
+        return 0;
+    uint64_t variables = (uintptr_t)info->dlpi_tls_data;
+    if (variables > stack->low && variables < stack->high)
+        stack->high = variables & ~UINT64_C(15);
+    return 0;
+}
+
 int stackcap_own_stack(uint64_t *low, uint64_t *high) {
     pthread_attr_t attributes;
     int error = pthread_getattr_np(pthread_self(), &attributes);
@@ -24,7 +41,9 @@ int stackcap_own_stack(uint64_t *low, uint64_t *high) {
     size_t size = 0;
     error = pthread_attr_getstack(&attributes, &start, &size);
     pthread_attr_destroy(&attributes);
-    *low = (uintptr_t)start;
-    *high = (uintptr_t)start + size;
+    struct range stack = {(uintptr_t)start, (uintptr_t)start + size};
+    dl_iterate_phdr(leave_out_variables, &stack);
+    *low = stack.low;
+    *high = stack.high;
     return error;
 }

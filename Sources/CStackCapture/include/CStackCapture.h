@@ -266,7 +266,7 @@ stackcap_counters stackcap_read_counters(stackcap_session *session);
 /// The calling thread's number, as /proc has it. Async-signal-safe.
 pid_t stackcap_own_thread(void);
 
-/// The calling thread's stack. Allocates; on the process's first thread it reads /proc/self/maps: pthread_getattr_np(3).
+/// The calling thread's stack, without the thread-local variables behind it. Allocates; takes the loader's lock; on the process's first thread it reads /proc/self/maps: pthread_getattr_np(3).
 /// \returns 0 or an error number.
 int stackcap_own_stack(uint64_t *low, uint64_t *high);
 
