@@ -73,7 +73,8 @@ public final class StackCapturer: Sendable {
         except excluded: Set<Int32> = [],
         within time: Duration = .milliseconds(200)
     ) -> Result<ThreadStacks, CaptureError> {
-        session.withLock { $0.captureAll(except: excluded, within: time) }
+        guard getpid() == process else { return .failure(CaptureError(.forked)) }
+        return session.withLock { $0.captureAll(except: excluded, within: time) }
     }
 
     /// Puts the previous signal handler back, if the capturer's is still the one installed. Captures then fail with `invalidated`.

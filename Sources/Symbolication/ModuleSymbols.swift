@@ -22,6 +22,8 @@ final class ModuleSymbols {
     var awaits: [UInt64: Answer] = [:]
     /// Why something is missing, for as long as this is kept.
     private(set) var problems: [SymbolProblem]
+    /// Whether a symbol file could not be sought to the end: another budget may give more.
+    private(set) var isProvisional = false
 
     static let answerLimit = 4096
     /// About what an answer with its strings takes up.
@@ -31,22 +33,45 @@ final class ModuleSymbols {
         var problems: [SymbolProblem] = []
         module = try search.module(sought, allowance, &problems)
         let own = try module.flatMap { module throws(SymbolProblem) in try SymbolIndex(module, allowance) }
-        if let module, module.hasDebugInformation {
-            symbolFile = nil
-        } else {
-            symbolFile = try search.symbolFile(for: sought, module, allowance, &problems)
+        var separate: Separate = (nil, nil)
+        do throws(SymbolProblem) {
+            separate = try Self.separate(sought, module, own, search, allowance, &problems)
+        } catch {
+            // The module's own names are no worse for that.
+            guard own?.isEmpty == false else { throw error }
+            isProvisional = true
+            problems.append(SymbolProblem(error.code, path: error.path ?? sought.path, detail: error.detail))
         }
-        let separate =
-            own?.isFull == true
-            ? nil : try symbolFile.flatMap { file throws(SymbolProblem) in try SymbolIndex(file, allowance) }
-        index = separate ?? own
+        symbolFile = separate.file
+        index = separate.index ?? own
         self.problems = problems
-        if module == nil, symbolFile == nil, problems.isEmpty {
-            self.problems.append(SymbolProblem(.missingFile, path: sought.path))
-        } else if (symbolFile ?? module)?.hasDebugInformation != true, module != nil || symbolFile != nil {
-            self.problems.append(SymbolProblem(.noLines, path: sought.path))
-        }
+        if !isProvisional { noteWhatIsMissing(sought) }
         release()
+    }
+
+    private typealias Separate = (file: ELFFile?, index: SymbolIndex?)
+
+    /// The symbol file if it is needed, and its functions where the module's own are not all.
+    private static func separate(
+        _ sought: SoughtModule,
+        _ module: ELFFile?,
+        _ own: SymbolIndex?,
+        _ search: SymbolSearch,
+        _ allowance: Allowance,
+        _ problems: inout [SymbolProblem]
+    ) throws(SymbolProblem) -> Separate {
+        guard module?.hasDebugInformation != true,
+            let file = try search.symbolFile(for: sought, module, allowance, &problems)
+        else { return (nil, nil) }
+        return (file, own?.isFull == true ? nil : try SymbolIndex(file, allowance))
+    }
+
+    private func noteWhatIsMissing(_ sought: SoughtModule) {
+        if module == nil, symbolFile == nil, problems.isEmpty {
+            problems.append(SymbolProblem(.missingFile, path: sought.path))
+        } else if (symbolFile ?? module)?.hasDebugInformation != true, module != nil || symbolFile != nil {
+            problems.append(SymbolProblem(.noLines, path: sought.path))
+        }
     }
 
     /// A module whose image is given: the kernel's own.
@@ -58,8 +83,8 @@ final class ModuleSymbols {
         (module, symbolFile, problems, isDebugRead) = (file, nil, [], true)
     }
 
-    /// Whether it is worth keeping: a file may still come.
-    var isEmpty: Bool { index == nil && module == nil && symbolFile == nil }
+    /// Whether it is worth keeping: a file may still come, or a call that can afford it.
+    var isWorthKeeping: Bool { !isProvisional && (index != nil || module != nil || symbolFile != nil) }
 
     var byteCount: Int {
         let images = [module, symbolFile].reduce(0) { $0 + ($1?.image.byteCount ?? 0) }

@@ -95,7 +95,7 @@ struct SymbolCache {
     }
 
     private mutating func keep(_ symbols: ModuleSymbols, _ key: Key) {
-        guard !symbols.isEmpty else { return }
+        guard symbols.isWorthKeeping else { return }
         uses += 1
         modules[key] = (symbols, uses)
     }

@@ -131,6 +131,38 @@
             #expect(listing.lines[4].plain == "       … 98,976 frames left out …")
         }
 
+        @Test("recursion is told on each side of the frames that were left out, not across them")
+        func recursionAroundGap() {
+            var stack = Sample.report().stacks[0]
+            stack.frames = Array(repeating: .init(address: Address(1), function: "walk", own: true), count: 8)
+            stack.leftOut = .init(after: 4, count: 90)
+            let again = StackListing.Part.repeated(.init(period: 1, count: 3))
+            #expect(
+                StackListing(stack: stack, modules: []).parts == [.frame(0), again, .leftOut(90), .frame(4), again]
+            )
+            stack.leftOut = .init(after: 2, count: 90)
+            #expect(
+                StackListing(stack: stack, modules: []).parts == [
+                    .frame(0), .frame(1), .leftOut(90), .frame(2), .repeated(.init(period: 1, count: 5)),
+                ]
+            )
+        }
+
+        @Test("frames left out are told also at the end, behind it, and among those cut", arguments: [7, 9, Int.max])
+        func leftOutAtTheEnd(after: Int) {
+            var stack = Sample.report().stacks[0]
+            stack.leftOut = .init(after: after, count: 90)
+            #expect(
+                StackListing(stack: stack, modules: []).parts == (0..<7).map(StackListing.Part.frame) + [.leftOut(90)]
+            )
+            stack.frames = (0..<2000).map { .init(address: Address(UInt64($0)), own: true) }
+            stack.leftOut = .init(after: 1500, count: 90)
+            #expect(
+                StackListing(stack: stack, modules: []).parts.suffix(2)
+                    == [.cut(2000 - StackListing.limit), .leftOut(90)]
+            )
+        }
+
         @Test("a stack of a million frames is printed with its length bounded")
         func hugeStack() {
             var stack = Sample.report().stacks[0]

@@ -22,10 +22,12 @@ struct HostileFileTests {
         try workshop.run("mkfifo", ["file"])
         #expect(try problems(workshop, Self.id) == [.missingFile], "it is passed over like a directory")
         #expect(throws: SymbolProblem(.notAFile, path: workshop.path("file"))) {
-            try FileImage(path: workshop.path("file"))
+            try FileImage(path: workshop.path("file"), Allowance(.tool))
         }
-        #expect(throws: SymbolProblem(.notAFile, path: "/dev/zero")) { try FileImage(path: "/dev/zero") }
-        #expect(throws: SymbolProblem(.notAFile, path: "/tmp")) { try FileImage(path: "/tmp") }
+        #expect(throws: SymbolProblem(.notAFile, path: "/dev/zero")) {
+            try FileImage(path: "/dev/zero", Allowance(.tool))
+        }
+        #expect(throws: SymbolProblem(.notAFile, path: "/tmp")) { try FileImage(path: "/tmp", Allowance(.tool)) }
     }
 
     @Test("Empty, text, and sparse as a thousand gigabytes")
@@ -39,6 +41,40 @@ struct HostileFileTests {
         #expect(try problems(workshop, Self.id) == [.notELF])
         try workshop.run("truncate", ["-s", "8G", "file"])
         #expect(try problems(workshop, Self.id) == [.notELF])
+    }
+
+    @Test("Too long for the memory there is: a matter of the budget, which the note of what is loaded counts in, too")
+    func noMemory() throws {
+        let workshop = try Workshop()
+        try workshop.run("truncate", ["-s", "8G", "file"])
+        let poor = SymbolicationBudget(time: .seconds(60), memory: 1 << 20, inflates: true)
+        #expect(throws: SymbolProblem(.outOfMemory)) { try FileImage(path: workshop.path("file"), Allowance(poor)) }
+        let output = try workshop.run(
+            "prlimit",
+            ["--as=\(6 << 30)", Workshop.benchmark, "\(workshop.path("file")),\(Self.id),1139"]
+        )
+        #expect(output.contains("its symbols need more memory than permitted"), "\(output)")
+    }
+
+    @Test(
+        "Line tables of any length that they claim leave functions and calls",
+        arguments: [0x7fff_ffff, Int.max >> 1]
+    )
+    func lineTableLength(claimed: Int) throws {
+        let workshop = try Workshop()
+        try workshop.makeProgram()
+        let place = try workshop.innermostPlace(of: "program")
+        let file = try ELFFile(path: workshop.path("program"), Allowance(.tool))
+        let start = try #require(file.section(".debug_line")).range.lowerBound
+        var bytes = try Data(contentsOf: URL(filePath: workshop.path("program")))
+        // DWARF 5, 7.4: a long length has a mark in front.
+        let mark = claimed > Int(UInt32.max) ? [UInt8](repeating: 0xff, count: 4) : []
+        let length = mark + (0..<(mark.isEmpty ? 4 : 8)).map { UInt8(truncatingIfNeeded: claimed >> ($0 * 8)) }
+        bytes.replaceSubrange(start..<start + length.count, with: length)
+        try bytes.write(to: URL(filePath: workshop.path("mutant")))
+        let result = try workshop.resolve("mutant", [place], buildID: file.buildID, budget: .server)
+        #expect(result.frames[0].callNames == ["innermost", "middle", "outer"])
+        #expect(!result.problems.contains { $0.isOfBudget })
     }
 
     @Test("Cut off anywhere")
@@ -60,8 +96,8 @@ struct HostileFileTests {
     func changedMeanwhile() throws {
         let workshop = try Workshop()
         try workshop.makeProgram()
-        let image = try FileImage(path: workshop.path("program"))
         let allowance = Allowance(.tool)
+        let image = try FileImage(path: workshop.path("program"), allowance)
         try image.load(0..<100, allowance)
         try workshop.run("truncate", ["-s", "4096", "program"])
         #expect(throws: SymbolProblem(.changed, path: image.path)) { try image.load(8192..<8200, allowance) }

@@ -124,6 +124,25 @@ struct SymbolFileTests {
         #expect(symbolicator.resolve(places, in: [module], budget: .tool).frames[0].callNames == Self.chain)
     }
 
+    @Test("Over the budget leave what the module says itself, and a later call may have more")
+    func ownNames() throws {
+        let (workshop, place, id) = try stripped(flags: ["-g", "-O2", "-rdynamic"])
+        // The note of what is loaded of it has 2 MiB.
+        try workshop.run("truncate", ["-s", "8G", "program.debug"])
+        let search = SymbolSearch(directories: [workshop.folder], systemDirectories: [])
+        let symbolicator = Symbolicator(search: search)
+        let module = LoadedModule(path: workshop.path("program"), buildID: id, loadBase: 0)
+        let places = [ModulePlace(module: 0, offset: place, isReturnAddress: false)]
+        let poor = SymbolicationBudget(time: .seconds(60), memory: 1 << 20, inflates: true)
+        for _ in 0..<2 {
+            let first = symbolicator.resolve(places, in: [module], budget: poor)
+            #expect(first.frames[0].callNames == ["outer"])
+            #expect(first.problems == [SymbolProblem(.outOfMemory, path: module.path)])
+        }
+        let second = symbolicator.resolve(places, in: [module], budget: .tool)
+        #expect(second.frames[0].callNames == Self.chain && second.problems.isEmpty)
+    }
+
     @Test("That are compressed are inflated by a tool; a server has the names at least, and says why")
     func compressed() throws {
         let (workshop, place, id) = try stripped(flags: ["-g", "-O2", "-gz"])

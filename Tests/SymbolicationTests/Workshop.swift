@@ -45,6 +45,10 @@ final class Workshop: Sendable {
         try run(compiler, flags + ["-Wl,--build-id=sha1", "-o", name, name + ".c"])
     }
 
+    /// The program that names addresses of files, for tests that need a process of their own.
+    static let benchmark = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+        .appending(path: "SymbolBenchmark").path
+
     static let program = """
         static inline __attribute__((always_inline)) int innermost(volatile int *x) {
             return *x * 3;

@@ -123,8 +123,10 @@ extension DescriptorSource.Events {
 // MARK: - The loop's side
 
 extension DescriptorSource {
-    /// Calls the handler; says what it found, nothing if it was not called. In a callout further up the stack, or on another thread, the source is muted instead
-    /// until that ends (R23). The loop's thread.
+    /// Calls the handler. While it is being called already, further up the stack or on another thread, the source is muted instead,
+    /// until that call ends (R23). The loop's thread.
+    ///
+    /// - Returns: what the handler found; nothing if it was not called.
     func deliver(_ epollEvents: UInt32) -> Finding {
         guard let handler = begin() else { return .nothing }
         let events = Events(epoll: epollEvents)

@@ -59,8 +59,10 @@ extension DebugUnit {
         for name in [DW_AT_comp_dir, DW_AT_name] { unsafe _ = try reader.text(Int(name), of: entry) }
         if let section, let offset = unsafe reader.number(Int(DW_AT_stmt_list), of: entry), offset < section.count {
             let start = section.lowerBound + offset
-            let end = try reader.image.endOfContribution(at: start, reader.allowance) ?? start
-            try reader.image.load(start..<max(start, min(end, section.upperBound)), reader.allowance)
+            let claimed = try reader.image.endOfContribution(at: start, reader.allowance) ?? start
+            // A damaged length is no matter of the budget.
+            let end = max(start, min(claimed, section.upperBound))
+            try reader.image.load(start..<end, reader.allowance)
             // At most one line a byte; usually one in four.
             try reader.allowance.spend((end - start) / 4 * Self.lineCost)
         }

@@ -46,7 +46,7 @@ import CElfUtils
     }
 
     convenience init(path: String, _ allowance: Allowance) throws(SymbolProblem) {
-        try self.init(FileImage(path: path), allowance)
+        try self.init(FileImage(path: path, allowance), allowance)
     }
 
     func section(_ name: String) -> Section? { sections.first { $0.name == name } }

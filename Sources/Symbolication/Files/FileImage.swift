@@ -14,28 +14,38 @@ import Glibc
     let size: Int
     /// A page longer than the file, so that text at its end ends.
     let base: UnsafeMutableRawPointer
-    /// What has been loaded.
-    private(set) var byteCount = 0
+    /// What has been loaded, and the note of it.
+    private(set) var byteCount: Int
     /// Nil for what was memory from the start.
     private let stamp: FileStamp?
+    /// By page.
     private var isLoaded: [Bool]
     private var descriptor: Int32 = -1
 
-    init(path: String) throws(SymbolProblem) {
-        self.path = path
-        descriptor = try Self.open(path)
-        guard let stamp = FileStamp(descriptor: descriptor), stamp.isRegular else {
+    init(path: String, _ allowance: Allowance) throws(SymbolProblem) {
+        let descriptor = try Self.open(path)
+        do throws(SymbolProblem) {
+            let stamp = try Self.stamp(of: descriptor, path)
+            let size = Int(stamp.size)
+            try allowance.spend(Self.pageCount(size))
+            // A limit on the address space, or a system that promises no more memory than it has.
+            guard let base = unsafe Self.reserve(size) else { throw SymbolProblem(.outOfMemory, path: path) }
+            unsafe self.base = unsafe base
+            (self.path, self.size, self.stamp, self.descriptor) = (path, size, stamp, descriptor)
+        } catch {
             close(descriptor)
+            throw error
+        }
+        isLoaded = Array(repeating: false, count: Self.pageCount(size))
+        byteCount = isLoaded.count
+    }
+
+    private static func stamp(of descriptor: Int32, _ path: String) throws(SymbolProblem) -> FileStamp {
+        guard let stamp = FileStamp(descriptor: descriptor), stamp.isRegular else {
             throw SymbolProblem(.notAFile, path: path)
         }
-        guard stamp.size > 0, stamp.size <= Self.sizeLimit, let base = unsafe Self.reserve(Int(stamp.size)) else {
-            close(descriptor)
-            throw SymbolProblem(.notELF, path: path)
-        }
-        unsafe self.base = unsafe base
-        self.stamp = stamp
-        size = Int(stamp.size)
-        isLoaded = Array(repeating: false, count: (size + Self.pageSize - 1) / Self.pageSize)
+        guard stamp.size > 0, stamp.size <= sizeLimit else { throw SymbolProblem(.notELF, path: path) }
+        return stamp
     }
 
     /// Nil without memory.
@@ -45,9 +55,9 @@ import Glibc
         size = bytes.count
         unsafe self.base = unsafe base
         unsafe bytes.withUnsafeBytes { unsafe base.copyMemory(from: $0.baseAddress!, byteCount: $0.count) }
-        byteCount = size
         stamp = nil
-        isLoaded = Array(repeating: true, count: (size + Self.pageSize - 1) / Self.pageSize)
+        isLoaded = Array(repeating: true, count: Self.pageCount(size))
+        byteCount = size + isLoaded.count
     }
 
     deinit {
@@ -114,6 +124,8 @@ import Glibc
         let isMissing = errno == ENOENT || errno == ENOTDIR
         throw SymbolProblem(isMissing ? .missingFile : .unreadable, path: path)
     }
+
+    private static func pageCount(_ size: Int) -> Int { (size + pageSize - 1) / pageSize }
 
     private static func mappedLength(_ size: Int) -> Int { (size / pageSize + 2) * pageSize }
 

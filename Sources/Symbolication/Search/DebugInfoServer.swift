@@ -22,13 +22,16 @@ public struct DebugInfoServer: Sendable {
             throw SymbolProblem(.download, detail: "libdebuginfod.so.1 is not installed")
         }
         let deadline = ContinuousClock.now + min(time, patience)
-        do throws(SymbolProblem) {
-            return unsafe try client.find(client.findDebugInformation, buildID, deadline)
-        } catch {
-            // A module that was not stripped has no symbol file besides itself.
-            guard unsafe error.detail == Client.notFound else { throw error }
-            return unsafe try client.find(client.findExecutable, buildID, deadline)
+        // A module that was not stripped has no symbol file besides itself.
+        for isStripped in [true, false] {
+            do throws(SymbolProblem) {
+                let find = unsafe isStripped ? client.findDebugInformation : client.findExecutable
+                return unsafe try client.find(find, buildID, deadline)
+            } catch {
+                guard error.code == .missingFile else { throw error }
+            }
         }
+        throw SymbolProblem(.download, detail: "it has none")
     }
 }
 
@@ -49,7 +52,6 @@ public struct DebugInfoServer: Sendable {
     let findDebugInformation: Find
     let findExecutable: Find
 
-    static let notFound = "it has none"
     /// Loaded once and for good. Nil where it is not installed.
     static let shared: Client? = unsafe Client()
 
@@ -77,6 +79,7 @@ public struct DebugInfoServer: Sendable {
         unsafe findExecutable = unsafe unsafeBitCast(executable, to: Find.self)
     }
 
+    /// Throws `missingFile` if the server has none.
     func find(_ find: Find, _ buildID: String, _ deadline: ContinuousClock.Instant) throws(SymbolProblem) -> String {
         guard let handle = unsafe begin() else { throw SymbolProblem(.download, detail: "its client has no memory") }
         defer { unsafe end(handle) }
@@ -99,13 +102,14 @@ public struct DebugInfoServer: Sendable {
         if result >= 0 { close(result) }
         defer { unsafe free(path) }
         guard result >= 0, let path = unsafe path else {
-            throw SymbolProblem(.download, detail: unsafe Self.reason(-result, deadline))
+            throw unsafe Self.problem(-result, deadline)
         }
         return unsafe String(cString: path)
     }
 
-    private static func reason(_ number: CInt, _ deadline: ContinuousClock.Instant) -> String {
-        if ContinuousClock.now >= deadline { return "no answer in time" }
-        return unsafe number == ENOENT ? notFound : String(cString: strerror(number))
+    private static func problem(_ number: CInt, _ deadline: ContinuousClock.Instant) -> SymbolProblem {
+        if ContinuousClock.now >= deadline { return SymbolProblem(.download, detail: "no answer in time") }
+        if number == ENOENT { return SymbolProblem(.missingFile) }
+        return SymbolProblem(.download, detail: unsafe String(cString: strerror(number)))
     }
 }

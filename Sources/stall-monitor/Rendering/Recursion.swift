@@ -12,13 +12,13 @@
         static let longest = 16
 
         /// By the index of the first frame that is told by the ones before. Less than three times the same is no recursion worth a word.
-        static func all(in frames: [StallReport.Frame]) -> [Int: Recursion] {
+        static func all(in frames: ArraySlice<StallReport.Frame>) -> [Int: Recursion] {
             let identities = frames.map(Identity.init)
             var found: [Int: Recursion] = [:]
             var index = 0
             while index < identities.count {
                 let best = (1...longest).lazy.compactMap { recursion(in: identities, at: index, period: $0) }.first
-                if let best { found[index + best.period] = best }
+                if let best { found[frames.startIndex + index + best.period] = best }
                 index += best.map { $0.period * ($0.count + 1) } ?? 1
             }
             return found

@@ -88,10 +88,10 @@
         /// A single frame is never folded. Recursion is told once.
         var parts: [Part] {
             let hasOwn = stack.frames.contains(where: \.own)
-            let recursions = Recursion.all(in: stack.frames)
+            let recursions = recursions
             var parts: [Part] = []
             var index = 0
-            var gap = stack.leftOut
+            var gap = gap
             while index < stack.frames.count, parts.count < Self.limit {
                 if let found = gap, found.after <= index {
                     parts.append(.leftOut(found.count))
@@ -109,7 +109,21 @@
                 parts.append(hidden.count > 1 ? .folded(hidden.count) : .frame(index))
                 index += max(1, hidden.count)
             }
-            return index < stack.frames.count ? parts + [.cut(stack.frames.count - index)] : parts
+            if index < stack.frames.count { parts.append(.cut(stack.frames.count - index)) }
+            // At the end, or among those cut.
+            return parts + (gap.map { [.leftOut($0.count)] } ?? [])
+        }
+
+        /// Within the stack's frames, whatever the report says.
+        private var gap: StallReport.LeftOut? {
+            stack.leftOut.map { .init(after: min(max($0.after, 0), stack.frames.count), count: $0.count) }
+        }
+
+        /// On each side of what was left out: what comes again after it need not have come right after itself.
+        private var recursions: [Int: Recursion] {
+            let end = gap?.after ?? stack.frames.count
+            return Recursion.all(in: stack.frames[..<end])
+                .merging(Recursion.all(in: stack.frames[end...])) { first, _ in first }
         }
 
         private func isShown(_ index: Int) -> Bool {

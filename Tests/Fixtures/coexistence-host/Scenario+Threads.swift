@@ -166,6 +166,7 @@ enum Forks {
         guard case .failure(let error) = inherited?.capture(threadID: subject.threadID, stack: subject.stack),
             error.code == .forked
         else { return 1 }
+        guard case .failure(let error) = inherited?.captureAll(), error.code == .forked else { return 5 }
         inherited?.invalidate()
         guard let own = try? StackCapturer(deadline: .seconds(5)) else { return 2 }
         guard case .success(let stack) = own.capture(threadID: subject.threadID, stack: subject.stack) else { return 3 }
