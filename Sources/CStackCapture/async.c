@@ -135,6 +135,7 @@ static bool from_glimpse(const struct stackcap_async *async, uint64_t at, struct
 
 void stackcap_async_begin(stackcap_unwinder *unwinder) {
     unwinder->async.site_count = 0;
+    memset(unwinder->async.other_calls, 0, sizeof unwinder->async.other_calls);
 }
 
 void stackcap_async_notice(stackcap_unwinder *unwinder, const struct stackcap_async_registers *callee,
@@ -142,13 +143,18 @@ void stackcap_async_notice(stackcap_unwinder *unwinder, const struct stackcap_as
     struct stackcap_async *async = &unwinder->async;
     size_t index = unwinder->frame_count - 1;
     uint64_t address = caller->address;
+    uint64_t *other = &async->other_calls[address / 2 % STACKCAP_OTHER_CALLS];
     uint8_t before[STACKCAP_JOB_CALL_BYTES];
+    if (*other == address)
+        return;  // a recursion, most likely
     if (async->site_count == STACKCAP_ASYNC_SITES || address < sizeof before ||
         !stackcap_peek(unwinder, address - sizeof before, before, sizeof before))
         return;
     int number = stackcap_job_register(before);
-    if (number < 0)
+    if (number < 0) {
+        *other = address;
         return;
+    }
     async->sites[async->site_count++] = (struct stackcap_async_site){
         .frame = index - 1,
         .low = stackcap_frame_at(unwinder, index - 1)->stack_pointer,

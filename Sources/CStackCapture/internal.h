@@ -94,6 +94,7 @@ enum {
     STACKCAP_ASYNC_SITES = 8,
     STACKCAP_GLIMPSES = 3,
     STACKCAP_GLIMPSE_BYTES = 2048,
+    STACKCAP_OTHER_CALLS = 64,
 };
 
 /// The part of the heap that ends with a context, as it was right after the stack was copied.
@@ -120,6 +121,7 @@ struct stackcap_async_site {
 struct stackcap_async {
     struct stackcap_async_site sites[STACKCAP_ASYNC_SITES];  ///< Innermost first.
     size_t site_count;
+    uint64_t other_calls[STACKCAP_OTHER_CALLS];  ///< Return addresses of this walk's that are no job's call. Direct-mapped.
     uint64_t awaiting[STACKCAP_MAX_AWAITING];
     uint64_t contexts[STACKCAP_MAX_AWAITING];
     uint64_t first;     ///< The context that the chain begins with.

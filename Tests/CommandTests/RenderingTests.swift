@@ -163,6 +163,22 @@
             )
         }
 
+        @Test("libraries' functions that await are folded from two on, beside own ones; --full shows all")
+        func foldedAwaits() {
+            var stack = Sample.report().stacks[0]
+            stack.async = .init(
+                from: 0,
+                frames: "olllol".enumerated().map { .init(kind: .awaiting, address: Address(UInt64($0)), own: $1 == "o") },
+                ends: .task
+            )
+            var listing = StackListing(stack: stack, modules: [])
+            let folded = listing.lines.map(\.plain)
+            #expect(folded.count { $0.contains("await") } == 4)
+            #expect(folded.contains("       … 3 library functions await (--full shows them)"))
+            listing.showsAllFrames = true
+            #expect(listing.lines.count { $0.plain.contains("await") } == 6)
+        }
+
         @Test("a stack of a million frames is printed with its length bounded")
         func hugeStack() {
             var stack = Sample.report().stacks[0]

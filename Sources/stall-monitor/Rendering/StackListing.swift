@@ -35,7 +35,23 @@
         private var awaiting: [StyledText] {
             guard let async = stack.async else { return [] }
             let task = async.task.map { " (task \($0))" } ?? ""
-            return async.frames.map(awaitingLine) + ["          \(Self.end(async.ends) + task, .dim)"]
+            var lines: [StyledText] = []
+            var rest = async.frames[...]
+            while let frame = rest.first {
+                let folded = rest.prefix { !isShown($0, of: async) }.count
+                if folded > 1 {
+                    lines.append("       \("… \(folded) library functions await (--full shows them)", .dim)")
+                } else {
+                    lines.append(awaitingLine(frame))
+                }
+                rest = rest.dropFirst(max(1, folded))
+            }
+            return lines + ["          \(Self.end(async.ends) + task, .dim)"]
+        }
+
+        /// With none of its own, all.
+        private func isShown(_ frame: StallReport.Frame, of async: StallReport.AsyncCallers) -> Bool {
+            showsAllFrames || frame.own || !async.frames.contains(where: \.own)
         }
 
         private func awaitingLine(_ frame: StallReport.Frame) -> StyledText {
