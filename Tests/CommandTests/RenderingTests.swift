@@ -168,7 +168,9 @@
             var stack = Sample.report().stacks[0]
             stack.async = .init(
                 from: 0,
-                frames: "olllol".enumerated().map { .init(kind: .awaiting, address: Address(UInt64($0)), own: $1 == "o") },
+                frames: "olllol".enumerated().map {
+                    .init(kind: .awaiting, address: Address(UInt64($0)), own: $1 == "o")
+                },
                 ends: .task
             )
             var listing = StackListing(stack: stack, modules: [])

@@ -31,7 +31,7 @@ extension CaptureTests {
             #expect(recursion.allSatisfy { $0 == "stall_descend" })
         }
 
-        @Test("keeps both ends of a running thread's, and counts the frames between", arguments: [3_000, 100_000])
+        @Test("keeps both ends of a running thread's, and counts the frames between", arguments: [3_000, 30_000])
         func running(depth: Int) throws {
             let outer = try outermost(capturer)
             let stall = Stall(STALL_SPIN, depth: depth)
@@ -43,7 +43,7 @@ extension CaptureTests {
             )
         }
 
-        @Test("keeps both ends of a sleeping thread's", arguments: [3_000, 100_000])
+        @Test("keeps both ends of a sleeping thread's", arguments: [3_000, 30_000])
         func sleeping(depth: Int) throws {
             let outer = try outermost(capturer)
             let stall = Stall(STALL_READ, depth: depth)
