@@ -219,7 +219,12 @@ let package = Package(
             path: "Tests/Fixtures/coexistence-host",
             swiftSettings: swift
         ),
-        .target(name: "CTrials", path: "Tests/Fixtures/CTrials", cSettings: c + [.define("_GNU_SOURCE")]),
+        .target(
+            name: "CTrials",
+            dependencies: ["CStackCapture"],
+            path: "Tests/Fixtures/CTrials",
+            cSettings: c + [.define("_GNU_SOURCE")]
+        ),
         .executableTarget(
             name: "capture-trials",
             dependencies: ["CTrials", "StackCapture", "Symbolication"],

@@ -1,4 +1,5 @@
 #include "blocking.h"
+#include <CStackCapture.h>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -28,13 +29,9 @@ uint64_t trial_own_cpu_ns(void) {
 void trial_buffer_lines(void) { setvbuf(stdout, NULL, _IOLBF, 0); }
 
 trial_thread trial_own_thread(void) {
-    pthread_attr_t attributes;
-    void *low;
-    size_t size;
-    require(pthread_getattr_np(pthread_self(), &attributes) == 0);
-    pthread_attr_getstack(&attributes, &low, &size);
-    pthread_attr_destroy(&attributes);
-    return (trial_thread){(pid_t)syscall(SYS_gettid), (uintptr_t)low, (uintptr_t)low + size};
+    uint64_t low, high;
+    require(stackcap_own_stack(&low, &high) == 0);
+    return (trial_thread){stackcap_own_thread(), low, high};
 }
 
 static const struct blocking_call *call_at(size_t index) {
