@@ -227,6 +227,19 @@ static int step_by_libunwind(stackcap_unwinder *unwinder, struct stackcap_walk *
     return result;
 }
 
+/// Whoever resumes an exception jumps to where it is handled: what it leaves as its return address follows no call, and is looked up as it
+/// is. The byte before it may be another function's, or belong to a frame that is gone.
+static void notice_jump(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
+    bool is_return = walk->lookup != walk->address && !stackcap_is_unknown(walk->address) && walk->address != 0;
+    if (unwinder->frame_count != 1 || !is_return || stackcap_call_before(unwinder, walk->address, 0) != CALL_NONE)
+        return;
+    if (!walk->in_registers)
+        stackcap_walk_read_registers(walk, &walk->registers);
+    walk->in_registers = true;
+    walk->in_cursor = false;
+    walk->lookup = walk->address;
+}
+
 static struct stackcap_walk begin(stackcap_unwinder *unwinder) {
     unwinder->frame_count = 0;
     unwinder->met_unknown = false;
@@ -258,13 +271,12 @@ bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder) {
         callee.context = stackcap_walk_register(&walk, REGISTER_ASYNC_CONTEXT);
         unwinder->lacked_table = false;
         unwinder->left_copy = false;
-        if (stackcap_row_step(unwinder, &walk))
-            continue;
-        step = step_by_libunwind(unwinder, &walk);
-        if (step > 0)
-            continue;
-        unwinder->end = judge_end(unwinder, step);
-        break;
+        step = stackcap_row_step(unwinder, &walk) ? 1 : step_by_libunwind(unwinder, &walk);
+        if (step <= 0) {
+            unwinder->end = judge_end(unwinder, step);
+            break;
+        }
+        notice_jump(unwinder, &walk);
     }
     unwinder->current = &unwinder->registers;
     unwinder->unwinder_error = step < 0 ? step : 0;
