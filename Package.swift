@@ -152,6 +152,12 @@ let package = Package(
             path: "Tests/Fixtures/LoopCounts",
             swiftSettings: swift
         ),
+        .executableTarget(
+            name: "WatchLoad",
+            dependencies: ["StallMonitor", "RunLoopKit"],
+            path: "Tests/Fixtures/WatchLoad",
+            swiftSettings: swift
+        ),
         .target(name: "CFaults", path: "Tests/Fixtures/CFaults", cSettings: c),
         .executableTarget(
             name: "FaultFixture",

@@ -23,7 +23,9 @@ struct Engine: Sendable {
         capturer = stackSource.capturer
         do throws(StallMonitorError) {
             watchdogThread = try MonitorThread(name: "stall-watchdog") {
-                watchdog.run(WatchRound(notices: notices, ledger: ledger, stackSource: stackSource))
+                watchdog.run(
+                    WatchRound(notices: notices, ledger: ledger, stackSource: stackSource, bells: watchdog.bells)
+                )
             }
         } catch {
             notices.close()

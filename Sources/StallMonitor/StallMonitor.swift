@@ -74,9 +74,13 @@ public final class StallMonitor: Sendable {
             case .stopped: throw StallMonitorError(.stopped)
             case .running(let engine, let watches):
                 guard !loop.heartbeat.hasEnded else { throw StallMonitorError(.loopEnded) }
-                guard loop.heartbeat.attach(engine.watchdog) else { throw StallMonitorError(.loopAlreadyWatched) }
+                let bell = engine.watchdog.bells.makeBell(for: engine.watchdog)
+                guard loop.heartbeat.attach(bell) else {
+                    engine.watchdog.bells.putAway(bell)
+                    throw StallMonitorError(.loopAlreadyWatched)
+                }
                 let identity = WatchIdentity(number: watches + 1, name: name, since: .now)
-                engine.watchdog.give(.watch(identity, loop, rule ?? configuration.rule))
+                engine.watchdog.give(.watch(identity, loop, rule ?? configuration.rule, bell))
                 lifecycle = .running(engine, watches: watches + 1)
                 return Watch(watchdog: engine.watchdog, number: identity.number)
             }

@@ -13,6 +13,9 @@ extension StallMonitor.Configuration {
     /// | `directory` | path | `./stall-reports` |
     /// | `tickMilliseconds` | int, 1 to 60000 | 50 |
     /// | `ticks` | int, 1 to 10000 | 5 |
+    /// | `repeated.enabled`, `congested.enabled` | bool | true, true |
+    /// | `repeated.turns`, `repeated.ticks` | int, 2 to 1000 and 1 to 10000 | 5, 1 |
+    /// | `congested.ticks` | int, 1 to 10000 | as `ticks` |
     /// | `limits.reports` | int, at least 1 | 1000 |
     /// | `limits.megabytes` | int, at least 1 | 256 |
     /// | `service.name`, `service.version`, `service.instance` | text | the executable's name, none, none |
@@ -28,7 +31,9 @@ extension StallMonitor.Configuration {
         directory = try await config.fetchString(forKey: "directory") ?? directory
         rule = StallRule(
             tick: .milliseconds(try await config.int("tickMilliseconds", in: 1...60_000) ?? 50),
-            ticks: try await config.int("ticks", in: 1...10_000) ?? rule.ticks
+            ticks: try await config.int("ticks", in: 1...10_000) ?? rule.ticks,
+            repeated: try await StallRule.Repeated(config: config.scoped(to: "repeated")),
+            congested: try await StallRule.Congested(config: config.scoped(to: "congested"))
         )
         self.limits.maxReports = try await limits.int("reports", in: 1...1_000_000) ?? self.limits.maxReports
         let megabytes = try await limits.int("megabytes", in: 1...1_048_576)
@@ -51,6 +56,26 @@ extension StallMonitor.Configuration {
             try await FileProvider<YAMLSnapshot>(filePath: FilePath(file), allowMissing: true),
         ])
         return try await Self(config: reader.scoped(to: "stallMonitor"))
+    }
+}
+
+extension StallRule.Repeated {
+    /// Nil: switched off.
+    fileprivate init?(config: ConfigReader) async throws {
+        guard try await config.fetchBool(forKey: "enabled") ?? true else { return nil }
+        let standard = Self()
+        self.init(
+            turns: try await config.int("turns", in: 2...1_000) ?? standard.turns,
+            ticks: try await config.int("ticks", in: 1...10_000) ?? standard.ticks
+        )
+    }
+}
+
+extension StallRule.Congested {
+    /// Nil: switched off.
+    fileprivate init?(config: ConfigReader) async throws {
+        guard try await config.fetchBool(forKey: "enabled") ?? true else { return nil }
+        self.init(ticks: try await config.int("ticks", in: 1...10_000))
     }
 }
 

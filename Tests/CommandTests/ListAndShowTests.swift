@@ -16,9 +16,9 @@
             let run = try CommandRun("list", fixture.path)
             #expect(
                 run.output == """
-                    ID          STARTED               STATE      DURATION  VERDICT  CULPRIT                         LABEL
-                    0000000100  2026-11-18T11:06:40Z  recovered  612ms     blocked  shop.Cart.total() -> Swift.Int  main
-                    0000000101  2026-11-18T11:06:40Z  recovered  612ms     blocked  shop.Cart.total() -> Swift.Int  main
+                    ID          STARTED               STATE      DURATION  KIND     VERDICT  CULPRIT                         LABEL
+                    0000000100  2026-11-18T11:06:40Z  recovered  612ms     blocked  blocked  shop.Cart.total() -> Swift.Int  main
+                    0000000101  2026-11-18T11:06:40Z  recovered  612ms     blocked  blocked  shop.Cart.total() -> Swift.Int  main
 
                     """
             )

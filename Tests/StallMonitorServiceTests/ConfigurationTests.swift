@@ -24,12 +24,21 @@ struct ConfigurationTests {
     func keys() async throws {
         let read = try await configuration([
             "enabled": false, "directory": "/var/stalls", "tickMilliseconds": 20, "ticks": 3, "limits.reports": 7,
-            "limits.megabytes": 2, "service.name": "shop", "service.version": "1.2", "captureSignal": 34,
+            "repeated.turns": 7, "repeated.ticks": 2, "congested.ticks": 9, "limits.megabytes": 2,
+            "service.name": "shop", "service.version": "1.2", "captureSignal": 34,
             "ownModules": .init(.stringArray(["Shop"]), isSecret: false),
             "libraryModules": .init(.stringArray(["Acme*"]), isSecret: false),
         ])
         #expect(!read.isEnabled && read.directory == "/var/stalls")
-        #expect(read.rule == StallRule(tick: .milliseconds(20), ticks: 3))
+        let rule = StallRule(
+            tick: .milliseconds(20),
+            ticks: 3,
+            repeated: .init(turns: 7, ticks: 2),
+            congested: .init(ticks: 9)
+        )
+        #expect(read.rule == rule)
+        let off = try await configuration(["repeated.enabled": false, "congested.enabled": false]).rule
+        #expect(off.repeated == nil && off.congested == nil)
         #expect(read.limits.maxReports == 7 && read.limits.maxBytes == 2 << 20)
         #expect(read.service == ServiceIdentity(name: "shop", version: "1.2"))
         #expect(read.captureSignal == 34 && read.ownCode == OwnCode(modules: ["Shop"], libraries: ["Acme*"]))

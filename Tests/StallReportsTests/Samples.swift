@@ -52,7 +52,14 @@ enum Sample {
             service: .init(name: "shop", version: "1.2", instance: "a"),
             process: .current(),
             run: ULID(rawValue: 7),
-            watched: .init(label: "main", mode: "default", activity: "before_sources", turn: 1234),
+            watched: .init(
+                label: "main",
+                mode: "default",
+                activity: "before_sources",
+                turn: 1234,
+                turnDurations: .init(count: 1_233, p50Ns: 40_000, p99Ns: 2_000_000, maxNs: 612_000_000)
+            ),
+            busy: .init(turns: 6, totalNs: 500_000_000, longestNs: 90_000_000, callouts: 7),
             thread: thread,
             cause: .init(
                 verdict: .blocked,
@@ -102,7 +109,14 @@ enum Sample {
             service: .init(name: "shop"),
             process: .current(),
             monitorVersion: "0.1.0",
-            watched: [.init(label: "main", watchedNs: 59_000_000_000, turns: 9000)],
+            watched: [
+                .init(
+                    label: "main",
+                    watchedNs: 59_000_000_000,
+                    turns: 9000,
+                    turnDurations: .init(count: 8_999, p50Ns: 40_000, p99Ns: 2_000_000, maxNs: 612_000_000)
+                )
+            ],
             ticks: 1200,
             stalls: ["blocked": 1],
             cost: .init(watchdogCPUNs: 5_000_000, heldNs: 0, captures: 1, bytesWritten: 4096),

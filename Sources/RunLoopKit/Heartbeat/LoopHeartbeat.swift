@@ -6,13 +6,17 @@ public import Synchronization
 /// own a heartbeat: create one, ``publish(_:modeIndex:)`` at least around each wait, ``end()`` when the thread ends.
 ///
 /// Cost of a transition: one store and one relaxed load. A departure from rest is one sequentially consistent store and load
-/// more; while a watcher is attached, the beginning of a turn and a departure read the clock.
+/// more; while a watcher is attached, the beginning of a turn, a departure and an arrival at rest read the clock.
 public final class LoopHeartbeat: Sendable {
     /// Written by the loop's thread alone.
     @usableFromInline let word = Atomic<UInt64>(0)
     /// `Wish` bits: set by the watcher, taken by the loop. In the common case zero, and then the loop looks at nothing else.
     @usableFromInline let wishes = Atomic<UInt32>(0)
+    /// Written by the loop's thread alone.
+    @usableFromInline let callouts = Atomic<UInt64>(0)
+    let tally = TurnTally()
     private let stampOfTurn = Atomic<UInt64>(0)
+    private let calloutsAtTurn = Atomic<UInt64>(0)
     private let stampOfTransition = Atomic<UInt64>(0)
     private let ended = Atomic<Bool>(false)
     /// Held while the watcher is called, so that ``detach()`` can promise that no call comes after it.
@@ -29,6 +33,9 @@ public final class LoopHeartbeat: Sendable {
     /// When the present turn began, or the loop last left its rest, whichever is later: CLOCK_MONOTONIC in nanoseconds.
     /// Zero if none was stamped since the watcher came. Any thread.
     public var turnStamp: UInt64 { stampOfTurn.load(ordering: .relaxed) }
+
+    /// How many callouts had begun at ``turnStamp``. Any thread.
+    public var calloutsAtTurnStamp: UInt64 { calloutsAtTurn.load(ordering: .relaxed) }
 
     /// Whether the loop's thread has ended. Nothing will be published any more. Any thread.
     public var hasEnded: Bool { ended.load(ordering: .acquiring) }
@@ -59,7 +66,7 @@ extension LoopHeartbeat {
         let pulse = Pulse(phase: phase, modeIndex: modeIndex, turn: turn)
         // Relaxed: `watched` and `stamp` ask for times. One that is seen a transition late costs a stamp, never a wake-up.
         let wanted = wishes.load(ordering: .relaxed)
-        if wanted != 0 { stamp(wanted, turnBegins: departs || phase == .beforeTimers) }
+        if wanted != 0 { stamp(wanted, phase, departs: departs) }
         guard departs else {
             // Releasing: the stamps above are visible to whoever sees the word. Nothing else hangs on this store.
             return word.store(pulse.rawValue, ordering: .releasing)
@@ -80,13 +87,30 @@ extension LoopHeartbeat {
 
     @inline(never)
     @usableFromInline
-    func stamp(_ wanted: UInt32, turnBegins: Bool) {
+    func stamp(_ wanted: UInt32, _ phase: LoopPhase, departs: Bool) {
         let stampsTransition = wanted & Wish.transitionStamp != 0
-        guard stampsTransition || (turnBegins && wanted & Wish.watched != 0) else { return }
+        let bounds = wanted & Wish.watched != 0 && (departs || phase == .beforeTimers || phase.isAtRest)
+        guard stampsTransition || bounds else { return }
         let now = MonotonicInstant.now.nanoseconds
+        if bounds { noteTurn(wanted, phase, departs, at: now) }
+        if stampsTransition { stampTransition(at: now) }
+    }
+
+    @inline(__always)
+    private func noteTurn(_ wanted: UInt32, _ phase: LoopPhase, _ departs: Bool, at now: UInt64) {
+        if wanted & Wish.freshTally != 0 {
+            tally.clear()
+            // Releasing: who sees the wish gone sees the zeros.
+            wishes.bitwiseAnd(~Wish.freshTally, ordering: .releasing)
+        }
+        if phase.isAtRest { return tally.noteRest(at: now) }
+        if departs { tally.noteDeparture(at: now) } else { tally.noteBeginning(at: now) }
         // Relaxed: the store of the word that follows releases it.
-        if turnBegins && wanted & Wish.watched != 0 { stampOfTurn.store(now, ordering: .relaxed) }
-        guard stampsTransition else { return }
+        calloutsAtTurn.store(callouts.load(ordering: .relaxed), ordering: .relaxed)
+        stampOfTurn.store(now, ordering: .relaxed)
+    }
+
+    func stampTransition(at now: UInt64) {
         wishes.bitwiseAnd(~Wish.transitionStamp, ordering: .relaxed)
         // Releasing, with the exchange in `takeTransitionStamp`: who takes the stamp also sees what this thread did before.
         stampOfTransition.store(now, ordering: .releasing)
@@ -107,14 +131,16 @@ extension LoopHeartbeat {
 // MARK: - The watcher's side
 
 extension LoopHeartbeat {
-    /// Makes `watcher` the one that watches, and clears old stamps. False if there is one already. Any thread.
+    /// Makes `watcher` the one that watches, and clears old stamps and lengths of turns. False if there is one already. Any thread.
     public func attach(_ watcher: any LoopWatcher) -> Bool {
         self.watcher.withLock { present in
             guard present == nil else { return false }
             present = watcher
             stampOfTurn.store(0, ordering: .relaxed)
             stampOfTransition.store(0, ordering: .relaxed)
-            wishes.store(Wish.watched, ordering: .sequentiallyConsistent)
+            tally.longLimit.store(.max, ordering: .relaxed)
+            tally.prepare()
+            wishes.store(Wish.watched | Wish.freshTally, ordering: .sequentiallyConsistent)
             return true
         }
     }
@@ -143,7 +169,7 @@ extension LoopHeartbeat {
         return before & Wish.wakeSignal == 0
     }
 
-    /// Asks the next transition to record its time, so that a stall's end is exact at no cost to other turns.
+    /// Asks the next transition or callout to record its time, so that a stall's end is exact at no cost to other turns.
     ///
     /// A transition made within the same few nanoseconds can miss the wish; then the one after it records. Any thread.
     public func requestTransitionStamp() {
@@ -163,6 +189,8 @@ extension LoopHeartbeat {
         @usableFromInline static var watched: UInt32 { 1 }
         @usableFromInline static var wakeSignal: UInt32 { 2 }
         @usableFromInline static var transitionStamp: UInt32 { 4 }
+        /// What is counted of turns is to begin anew.
+        @usableFromInline static var freshTally: UInt32 { 8 }
     }
 }
 

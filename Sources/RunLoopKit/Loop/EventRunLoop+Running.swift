@@ -111,6 +111,7 @@ extension EventRunLoop {
         case .nothing, .wakeUp: break
         case .timers(let now): fireTimers(in: mode, at: now)
         case .mainQueue:
+            heartbeat.noteCallout()
             mainQueue.drain()
             activation.skipsLook = true
             handled = true
@@ -167,7 +168,10 @@ extension EventRunLoop {
     /// In order, on a snapshot (R38, R39).
     @inline(never)
     private func callObservers(_ activity: Activity, in mode: LoopMode) {
-        for observer in mode.observers where observer.activities.contains(activity) { observer.observe(activity) }
+        for observer in mode.observers where observer.activities.contains(activity) {
+            heartbeat.noteCallout()
+            observer.observe(activity)
+        }
     }
 
     /// A drain point: blocks, then tasks' jobs (R51, R61).
@@ -179,7 +183,7 @@ extension EventRunLoop {
     private func runBlocks(in mode: LoopMode) {
         var batch = blocks.take(for: mode)
         guard !batch.isEmpty else { return }
-        batch.runAll()
+        batch.runAll { heartbeat.noteCallout() }
         blocks.recycle(batch)
     }
 
@@ -198,6 +202,7 @@ extension EventRunLoop {
         defer { mode.openPasses.subtract(hides, ordering: .relaxed) }
         var handled = false
         for (index, source) in pass.enumerated() {
+            heartbeat.noteCallout()
             if source.performIfSignalled(in: mode) { handled = true }
             if handled && activation.returnsAfterSource && index + 1 < pass.count {
                 mode.putBack(pass[(index + 1)...])
@@ -210,6 +215,7 @@ extension EventRunLoop {
 
     /// Says whether there was anything.
     private func deliver(_ delivery: DescriptorTable.Delivery, in mode: LoopMode) -> Bool {
+        heartbeat.noteCallout()
         let finding = delivery.source.deliver(delivery.events)
         if finding != .something { mode.withDescriptors { table, _ in table.note(finding, of: delivery) } }
         return finding != .nothing
@@ -218,6 +224,9 @@ extension EventRunLoop {
     /// Those that are due now, and no other (R43). A nested run takes over what is left of them.
     private func fireTimers(in mode: LoopMode, at now: ClockReading) {
         mode.withTimers { $0.collectDue(at: now) }
-        while let timer = mode.withTimers({ $0.takeDue() }) { timer.fireIfDue(at: now, in: mode, of: self) }
+        while let timer = mode.withTimers({ $0.takeDue() }) {
+            heartbeat.noteCallout()
+            timer.fireIfDue(at: now, in: mode, of: self)
+        }
     }
 }

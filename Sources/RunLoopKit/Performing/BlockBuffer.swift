@@ -52,11 +52,17 @@ struct BlockBuffer: ~Copyable, @unchecked Sendable {
     }
 
     /// Runs each block, and releases it then.
-    mutating func runAll() {
+    ///
+    /// - Parameter willRun: Called before each.
+    @inline(__always)
+    mutating func runAll(_ willRun: () -> Void) {
         let all = count
         count = 0
         guard let first = unsafe memory.baseAddress else { return }
-        for index in 0..<all { unsafe callOut(moving: first + index) }
+        for index in 0..<all {
+            willRun()
+            unsafe callOut(moving: first + index)
+        }
     }
 
     mutating func removeAll() {

@@ -95,7 +95,10 @@ extension EventRunLoop {
         guard !batch.isEmpty else { return false }
         var served = 0
         // A nested run may have served some of them meanwhile, and a caller withdrawn one.
-        for request in batch where request.serve() { served += 1 }
+        for request in batch {
+            heartbeat.noteCallout()
+            if request.serve() { served += 1 }
+        }
         requests.forget(served)
         return served > 0
     }

@@ -52,7 +52,11 @@ extension EventRunLoop {
 
     /// Runs the jobs that are there now, if they may run in this mode.
     func runJobs(in mode: LoopMode) {
-        if hasJobs(for: mode) { jobs.drain { callOut($0, loop: self) } }
+        guard hasJobs(for: mode) else { return }
+        jobs.drain { job in
+            heartbeat.noteCallout()
+            callOut(job, loop: self)
+        }
     }
 
     /// Runs the last jobs on the thread that ends, and sees that later ones are not lost.

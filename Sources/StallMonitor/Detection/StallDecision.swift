@@ -10,6 +10,27 @@ struct Look: Hashable, Sendable {
     var firstTransition: MonotonicInstant?
     /// The watchdog itself woke more than a tick too late: what passed since the previous look proves nothing.
     var late = false
+    /// Callouts that the loop has begun so far: a loop in one phase moves by them.
+    var callouts: UInt64 = 0
+    /// How many of them had begun at `turnStart`.
+    var calloutsAtTurn: UInt64 = 0
+    /// Since when the loop has been busy without a rest, or a turn that looked for what is new. Nil at rest, and if not stamped.
+    var busySince: MonotonicInstant?
+    /// The long turns that have ended since the previous look, the oldest first.
+    var turns: [BusyTurn] = []
+}
+
+/// The rules by which a loop is stalled, the strongest first. No time is told of twice: of two that apply, the first one has it.
+enum StallCategory: Int, CaseIterable, Hashable, Sendable {
+    case blocked
+    case congested
+    case repeated
+}
+
+/// What a look means by one of the rules.
+struct StallFinding: Hashable, Sendable {
+    var category: StallCategory
+    var decision: StallDecision
 }
 
 /// A time span whose ends are known exactly or between bounds, part of which nobody may have been there to prove. The true

@@ -6,6 +6,8 @@ import StallReports
 enum StallNotice: Sendable {
     case began(StallObservation)
     case grew(Int, StallSpan)
+    /// What a stall of several turns or callouts is made of by now.
+    case counted(Int, StallReport.BusyTime)
     /// What the stalled thread was at later.
     case sampled(Int, StackSample)
     case ended(Int, StallSpan, EvidenceWindow?)
@@ -22,6 +24,7 @@ struct StallObservation: Sendable {
     let watch: WatchIdentity
     /// For what the reporter asks of it, away from the watchdog.
     let loop: any WatchableLoop
+    let category: StallCategory
     let rule: StallRule
     let pulse: LoopHeartbeat.Pulse
     let span: StallSpan
@@ -33,6 +36,8 @@ struct StallObservation: Sendable {
     let samples: [StackSample]
     /// What the descriptor stands for that the thread was found waiting on.
     let descriptorTarget: String?
+    /// Nil for a stall that is one standstill.
+    let busy: StallReport.BusyTime?
 }
 
 /// What people call a watched thing.

@@ -5,9 +5,9 @@ import RunLoopKit
 ///     at rest ──busy──> suspect ──threshold──> stalled ──transition──> at rest or suspect
 ///                          └──────transition──────┘
 ///
-/// A *segment* is the time from the loop's last transition to its next. Its start is the loop's own stamp where the turn
-/// began after the previous look; else the previous look, the earliest it can be: the loop had been in the same turn for
-/// longer still, so counting from there invents no stall, and misses none that a watcher signalled at every transition
+/// A *segment* is the time from the loop's last transition or callout to its next. Its start is the loop's own stamp where the turn
+/// began after the previous look; else the previous look, or the first transition since, the earliest it can be: the loop had been
+/// in the same turn for longer still, so counting from there invents no stall, and misses none that a watcher signalled at every transition
 /// would see.
 struct StallPolicy: Sendable {
     let rule: StallRule
@@ -25,10 +25,14 @@ struct StallPolicy: Sendable {
     /// A loop that has not moved since a transition between two bounds.
     struct Segment: Hashable, Sendable {
         var pulse: LoopHeartbeat.Pulse
+        var callouts: UInt64 = 0
         var earliestStart: MonotonicInstant
         var latestStart: MonotonicInstant
         /// What a late watchdog cannot vouch for.
         var unproven: Duration = .zero
+
+        /// Whether the loop has neither made a transition nor begun a callout.
+        func stands(at look: Look) -> Bool { pulse == look.pulse && callouts == look.callouts }
 
         func proven(at time: MonotonicInstant) -> Duration { time - earliestStart - unproven }
 
@@ -63,9 +67,9 @@ struct StallPolicy: Sendable {
     mutating func decide(_ look: Look) -> StallDecision {
         defer { lastLook = look.time }
         switch state {
-        case .suspect(let segment) where segment.pulse == look.pulse:
+        case .suspect(let segment) where segment.stands(at: look):
             return watch(discounting(look, in: segment), look)
-        case .stalled(let segment, let announced) where segment.pulse == look.pulse:
+        case .stalled(let segment, let announced) where segment.stands(at: look):
             return grow(discounting(look, in: segment), announced, look)
         case .resting:
             state = beginning(look)
@@ -90,13 +94,17 @@ struct StallPolicy: Sendable {
         guard !look.pulse.isAtRest else { return .resting }
         var segment: Segment
         if let stamp = look.turnStart, stamp >= lastLook ?? stamp {
-            segment = Segment(pulse: look.pulse, earliestStart: stamp, latestStart: stamp)
+            // After further callouts the present one began later, nobody knows when.
+            let isFirst = look.callouts &- look.calloutsAtTurn <= 1
+            let first = isFirst ? stamp : max(stamp, look.firstTransition ?? stamp)
+            segment = Segment(pulse: look.pulse, earliestStart: first, latestStart: isFirst ? stamp : look.time)
             // The departure woke the watchdog, but late: both may have stood still together.
             if let restedUntil, restedUntil - stamp > rule.tick { segment.unproven = restedUntil - stamp }
         } else {
-            let floor = [lastLook, restedUntil].compactMap { $0 }.max() ?? look.time
+            let floor = [lastLook, restedUntil, look.firstTransition].compactMap { $0 }.max() ?? look.time
             segment = Segment(pulse: look.pulse, earliestStart: floor, latestStart: look.time)
         }
+        segment.callouts = look.callouts
         // A late watchdog may have stood still together with the loop: count from this look.
         if look.late { segment.unproven = look.time - segment.earliestStart }
         return .suspect(segment)

@@ -4,17 +4,23 @@ import RunLoopKit
 /// read off the kernel's counts since then, its culprit off the samples.
 struct Standstill: Sendable {
     let pulse: LoopHeartbeat.Pulse
+    private let callouts: UInt64
     private let since: MonotonicInstant
     private let evidence: ThreadEvidence
     private var samples: [StackSample] = []
     private var lastSample: MonotonicInstant?
 
     /// Nil when the thread is gone.
-    init?(pulse: LoopHeartbeat.Pulse, threadID: Int32, at time: MonotonicInstant) {
+    init?(pulse: LoopHeartbeat.Pulse, callouts: UInt64, threadID: Int32, at time: MonotonicInstant) {
         guard let evidence = ThreadEvidence.read(threadID: threadID) else { return nil }
-        self.pulse = pulse
+        (self.pulse, self.callouts) = (pulse, callouts)
         self.evidence = evidence
         since = time
+    }
+
+    /// Whether the loop is where it stood.
+    func isOf(_ pulse: LoopHeartbeat.Pulse, _ callouts: UInt64) -> Bool {
+        self.pulse == pulse && self.callouts == callouts
     }
 
     /// The kernel's account from then until now.

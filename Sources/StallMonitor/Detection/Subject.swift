@@ -1,23 +1,36 @@
 import RunLoopKit
+import StallReports
 
 /// One watched loop, as the watchdog holds it. Confined to the watchdog's thread.
 struct Subject {
     let identity: WatchIdentity
     let loop: any WatchableLoop
-    private(set) var policy: StallPolicy
+    let bell: LoopBell
+    private(set) var policy: KindsPolicy
+    /// Whether the watchdog looks at it: not while it rests and will ring.
+    var isAwake = false
     /// The stall under way, if there is one, and where the loop stands.
-    var stall: (number: Int, pulse: LoopHeartbeat.Pulse)?
+    var stall: (number: Int, category: StallCategory, pulse: LoopHeartbeat.Pulse)?
     /// The latest time for which the loop stood still. A stall is one that lasted.
     var standstill: Standstill?
-    private var lastPulse: LoopHeartbeat.Pulse?
+    /// What is known of the present long turn, and of the row it stands in.
+    var course: Course?
+    private var lastLook: Look?
+    /// How many callouts had begun before the present turn, and by the last look at it.
+    private var turnCallouts: (since: MonotonicInstant, before: UInt64, latest: UInt64)?
+    /// How long the loop had been busy in the stall that ended at the last look.
+    private var busyAtEnd: Duration?
+    /// The number of the next long turn to be seen.
+    private var nextTurn: UInt64
 
-    init(identity: WatchIdentity, loop: any WatchableLoop, rule: StallRule) {
-        self.identity = identity
-        self.loop = loop
-        self.policy = StallPolicy(rule: rule)
+    init(identity: WatchIdentity, loop: any WatchableLoop, rule: StallRule, bell: LoopBell) {
+        (self.identity, self.loop, self.bell) = (identity, loop, bell)
+        policy = KindsPolicy(rule: rule)
+        nextTurn = loop.heartbeat.longTurnCount
+        loop.heartbeat.keepTurns(longerThan: min(rule.longTurn, rule.congestion ?? rule.longTurn))
     }
 
-    var isAtRest: Bool { policy.state == .resting }
+    var isAtRest: Bool { policy.isAtRest }
 
     /// The watchdog was parked until `time`, so the loop was at rest.
     mutating func unparked(at time: MonotonicInstant) {
@@ -25,39 +38,133 @@ struct Subject {
     }
 
     /// Looks at the loop, and asks it to stamp its next transition, so that the end of a stall is known exactly.
-    mutating func look(at time: MonotonicInstant, late: Bool) -> (LoopHeartbeat.Pulse, StallDecision) {
+    mutating func look(at time: MonotonicInstant, late: Bool) -> (LoopHeartbeat.Pulse, [StallFinding]) {
         let heartbeat = loop.heartbeat
-        let pulse = heartbeat.pulse
-        let standsStill = pulse == lastPulse && !pulse.isAtRest
+        let (pulse, callouts) = (heartbeat.pulse, heartbeat.calloutCount)
+        let standsStill = pulse == lastLook?.pulse && callouts == lastLook?.callouts && !pulse.isAtRest
         // A loop writes its stamps before the word they belong to. Of one that stands still the stamp is asked for already.
         let turnStart = MonotonicInstant(stamp: heartbeat.turnStamp)
         let firstTransition = standsStill ? nil : heartbeat.takeTransitionStamp()
         if !standsStill, !pulse.isAtRest { heartbeat.requestTransitionStamp() }
-        let decision = policy.decide(
-            Look(
-                time: time,
-                pulse: pulse,
-                turnStart: turnStart,
-                firstTransition: firstTransition.flatMap(MonotonicInstant.init(stamp:)),
-                late: late
-            )
+        var look = Look(
+            time: time,
+            pulse: pulse,
+            turnStart: turnStart,
+            firstTransition: firstTransition.flatMap(MonotonicInstant.init(stamp:)),
+            late: late,
+            callouts: callouts,
+            calloutsAtTurn: heartbeat.calloutsAtTurnStamp
         )
-        if standsStill, standstill?.pulse != pulse, let id = loop.thread?.id {
-            standstill = Standstill(pulse: pulse, threadID: id, at: time)
+        addTurns(to: &look)
+        let busy = policy.busy(at: time)
+        let findings = policy.decide(look)
+        let hasEnded = findings.contains(where: \.endsStall)
+        busyAtEnd = hasEnded ? busy : nil
+        // What is known of a stall that has just ended is still to be told.
+        if !hasEnded { followCourse(look) }
+        countCallouts(look, hasEnded: hasEnded)
+        if standsStill, standstill?.isOf(pulse, callouts) != true, let id = loop.thread?.id {
+            standstill = Standstill(pulse: pulse, callouts: callouts, threadID: id, at: time)
+        } else if standstill?.isOf(pulse, callouts) == false, findings.isEmpty {
+            standstill = nil
         }
-        lastPulse = pulse
-        return (pulse, decision)
+        lastLook = look
+        return (pulse, findings)
+    }
+
+    /// The turn under way first: one that ends meanwhile is then among those that have ended at the next look, if not at this.
+    private mutating func addTurns(to look: inout Look) {
+        let heartbeat = loop.heartbeat
+        if !look.pulse.isAtRest { look.busySince = MonotonicInstant(stamp: heartbeat.busySince) }
+        if heartbeat.longTurnCount != nextTurn { (look.turns, nextTurn) = heartbeat.longTurns(from: nextTurn) }
+    }
+
+    private mutating func followCourse(_ look: Look) {
+        let present = look.busySince.flatMap { look.time - $0 > policy.rule.tick ? $0 : nil }
+        guard let key = policy.repeated?.row?.start ?? present else { return course = nil }
+        if course?.key == key { return }
+        course = loop.thread.flatMap {
+            Course(key: key, threadID: $0.id, at: look.time, busy: policy.busy(at: look.time))
+        }
     }
 
     /// Ends a stall under way because the loop is no longer watched.
-    mutating func abandon(at time: MonotonicInstant) -> StallDecision {
-        policy.abandon(at: time)
+    mutating func abandon(at time: MonotonicInstant) -> [StallFinding] {
+        busyAtEnd = policy.busy(at: time)
+        return policy.abandon(at: time)
     }
 
     /// Whether the loop stands still at `pulse`, and its stack should be looked at again.
     func wantsSample(at time: MonotonicInstant, _ pulse: LoopHeartbeat.Pulse) -> Bool {
-        guard let standstill, standstill.pulse == pulse else { return false }
-        return standstill.wantsSample(at: time, tick: policy.rule.tick)
+        if let standstill, standstill.pulse == pulse {
+            return standstill.wantsSample(at: time, tick: policy.rule.tick)
+        }
+        return wantsSampleOfCourse(at: time)
+    }
+
+    /// In the busy times alone, and only once there is more to it than one turn of somewhat more than a tick.
+    private func wantsSampleOfCourse(at time: MonotonicInstant) -> Bool {
+        guard let course, let since = lastLook?.busySince else { return false }
+        let length = time - since
+        guard length > policy.rule.tick, policy.hasRow || length > policy.rule.tick * 2 else { return false }
+        return course.wantsSample(at: time, tick: policy.rule.tick)
+    }
+
+    /// A stack is about to be taken.
+    mutating func noteSample(at time: MonotonicInstant) {
+        standstill?.noteSample(at: time)
+        course?.noteSample(at: time)
+    }
+
+    /// Keeps a sample until a stall is proven.
+    mutating func keep(_ sample: StackSample, at pulse: LoopHeartbeat.Pulse) {
+        if standstill?.pulse == pulse { standstill?.keep(sample) }
+        course?.keep(sample)
+    }
+
+    /// What was sampled of a stall of such a kind until now.
+    mutating func takeSamples(_ category: StallCategory, from start: MonotonicInstant, at pulse: LoopHeartbeat.Pulse)
+        -> [StackSample]
+    {
+        if category == .blocked { return takeSamples(at: pulse) }
+        return course?.samples.filter { $0.time >= start } ?? []
+    }
+
+    /// The kernel's account of a stall of such a kind.
+    func evidence(_ category: StallCategory, at time: MonotonicInstant, of pulse: LoopHeartbeat.Pulse)
+        -> EvidenceWindow?
+    {
+        if category == .blocked { return evidence(at: time, of: pulse) }
+        guard let id = loop.thread?.id else { return nil }
+        return course?.evidence(threadID: id, busy: busyAtEnd ?? policy.busy(at: time))
+    }
+
+    /// What a stall of such a kind, of that length, is made of. Nil for one that is a single standstill.
+    func busyTime(_ category: StallCategory, _ span: StallSpan, hasEnded: Bool) -> StallReport.BusyTime? {
+        switch category {
+        case .blocked: return nil
+        case .congested:
+            let length = span.length.nanoseconds
+            return .init(turns: 1, totalNs: length, longestNs: length, callouts: calloutsOfTurn)
+        case .repeated:
+            let last = hasEnded ? policy.repeated?.lastRow : nil
+            guard let row = last ?? policy.present(at: lastLook) else { return nil }
+            return .init(turns: row.count, totalNs: row.total.nanoseconds, longestNs: row.longest.nanoseconds)
+        }
+    }
+
+    /// Nil for a loop that counts none.
+    private var calloutsOfTurn: UInt64? {
+        guard let turnCallouts, turnCallouts.latest > 0 else { return nil }
+        return turnCallouts.latest &- turnCallouts.before
+    }
+
+    private mutating func countCallouts(_ look: Look, hasEnded: Bool) {
+        if let since = turnCallouts?.since, since == look.busySince || (hasEnded && look.pulse.isAtRest) {
+            turnCallouts?.latest = look.callouts
+        } else if !hasEnded {
+            turnCallouts = look.busySince.map { ($0, look.calloutsAtTurn, look.callouts) }
+        }
     }
 
     /// What was sampled while the loop stood at `pulse`; from now on it is the stall's.

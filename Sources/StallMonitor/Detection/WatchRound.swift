@@ -6,114 +6,140 @@ import StackCapture
 struct WatchRound: ~Copyable {
     /// When to look next.
     private(set) var nextLook: MonotonicInstant = .now
-    private var subjects: [Subject] = []
+    private var subjects = Roster()
+    /// When the bells were last looked at: a loop whose bell has rung since rested until then.
+    private var bellsTaken: MonotonicInstant = .now
+    private let bells: BellBoard
     private var stalls = 0
     private var checkpoints = CheckpointSchedule(start: .now)
     private let notices: Mailbox<StallNotice>
     private let ledger: WatchdogLedger
     private let stackSource: StackSource
 
-    init(notices: Mailbox<StallNotice>, ledger: WatchdogLedger, stackSource: StackSource) {
+    init(notices: Mailbox<StallNotice>, ledger: WatchdogLedger, stackSource: StackSource, bells: BellBoard) {
+        self.bells = bells
         self.notices = notices
         self.ledger = ledger
         self.stackSource = stackSource
     }
 
-    var isAtRest: Bool { subjects.allSatisfy(\.isAtRest) }
-
-    /// Asks every loop for a signal at its next departure from rest. False when one is busy.
-    func requestWakeSignals() -> Bool {
-        subjects.allSatisfy { $0.loop.heartbeat.requestWakeSignal() }
-    }
+    /// Whether every loop rests and will ring.
+    var isAtRest: Bool { subjects.isAtRest }
 
     /// The parked wait is over. The first look comes a tick later: a loop that wakes often and briefly costs one look a tick.
     mutating func unparked(at time: MonotonicInstant) {
-        for index in subjects.indices { subjects[index].unparked(at: time) }
+        bellsTaken = time
         nextLook = time + tick
     }
 
     mutating func add(_ subject: Subject) {
-        let record = WatchdogLedger.WatchRecord(name: subject.identity.name, since: subject.identity.since)
+        let record = WatchdogLedger.WatchRecord(
+            name: subject.identity.name,
+            since: subject.identity.since,
+            heartbeat: subject.loop.heartbeat
+        )
         ledger.update { [number = subject.identity.number] in $0.watches[number] = record }
-        subjects.append(subject)
+        subjects.add(subject)
         notices.add(.checkpoint)
     }
 
     mutating func remove(_ number: Int) {
-        guard let index = subjects.firstIndex(where: { $0.identity.number == number }) else { return }
+        guard let index = subjects.index(ofNumber: number) else { return }
         release(index)
-        subjects.remove(at: index)
+        bells.putAway(subjects.remove(at: index).bell)
     }
 
     mutating func finish() {
-        for index in subjects.indices { release(index) }
-        subjects = []
+        for index in subjects.subjects.indices { release(index) }
+        subjects = Roster()
         recordCost()
     }
 
-    /// Looks at every loop once, and tells the reporter what it finds.
+    /// Looks at every loop that is awake, and tells the reporter what it finds.
     mutating func look() {
         let oversleep = MonotonicInstant.now - nextLook
-        for index in subjects.indices {
+        wakeThoseThatRang()
+        let awake = subjects.awakeIndices
+        for index in awake {
             // Anew for each: the capture before may have taken its time.
             let now = MonotonicInstant.now
             let late = oversleep > subjects[index].policy.rule.tick
-            let (pulse, decision) = subjects[index].look(at: now, late: late)
-            carryOut(decision, on: index, pulse, at: now)
+            let (pulse, findings) = subjects[index].look(at: now, late: late)
+            if findings.isEmpty, subjects[index].wantsSample(at: now, pulse) { sample(index, pulse, at: now) }
+            for finding in findings { carryOut(finding, on: index, pulse, at: now) }
         }
         ledger.update { counts in
             counts.looks += 1
+            counts.visits += awake.count
             counts.lateLooks += oversleep > tick ? 1 : 0
         }
-        forgetEndedLoops()
+        let maturity = awake.compactMap { subjects[$0].policy.maturity }.min()
+        forgetEndedLoops(among: awake)
+        subjects.letSleep()
         let now = MonotonicInstant.now
         if checkpoints.isDue(at: now) {
             recordCost()
             notices.add(.checkpoint, mayBeDropped: true)
         }
-        nextLook = LookSchedule.next(after: now, tick: tick, maturity: subjects.compactMap(\.policy.maturity).min())
+        nextLook = LookSchedule.next(after: now, tick: tick, maturity: maturity)
+    }
+
+    private mutating func wakeThoseThatRang() {
+        let now = MonotonicInstant.now
+        for place in bells.takeRung() { subjects.wake(place, restedUntil: bellsTaken) }
+        bellsTaken = now
     }
 
     /// The finest tick asked for.
-    private var tick: Duration { subjects.map(\.policy.rule.tick).min() ?? StallRule().tick }
+    private var tick: Duration { subjects.tick }
 
     private mutating func carryOut(
-        _ decision: StallDecision,
+        _ finding: StallFinding,
         on index: Int,
         _ pulse: LoopHeartbeat.Pulse,
         at time: MonotonicInstant
     ) {
-        switch decision {
-        case .none:
-            if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
+        let category = finding.category
+        switch finding.decision {
+        case .none: break
         case .began(let span):
-            subjects[index].standstill?.noteSample(at: time)
-            begin(span, index, pulse, stackSource.stack(of: subjects[index].loop, at: pulse), at: time)
+            subjects[index].noteSample(at: time)
+            let stack = pulse.isAtRest ? .raced : stackSource.stack(of: subjects[index].loop, at: pulse)
+            begin(category, span, index, pulse, stack, at: time)
         case .grew(let span):
             if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
-            if let stall = subjects[index].stall { notices.add(.grew(stall.number, span), mayBeDropped: true) }
+            guard let stall = subjects[index].stall else { return }
+            tellBusyTime(span, index, hasEnded: false)
+            notices.add(.grew(stall.number, span), mayBeDropped: true)
         case .ended(let span):
             end(span, index, at: time)
         case .passed(let span, let pulse):
-            begin(span, index, pulse, .raced, at: time)
+            begin(category, span, index, pulse, .raced, at: time)
             end(span, index, at: time)
         }
     }
 
+    private func tellBusyTime(_ span: StallSpan, _ index: Int, hasEnded: Bool) {
+        guard let stall = subjects[index].stall else { return }
+        let busy = subjects[index].busyTime(stall.category, span, hasEnded: hasEnded)
+        if let busy { notices.add(.counted(stall.number, busy)) }
+    }
+
     /// Looks at what the thread is at. A capture that fails is left out: the next one may not.
     private mutating func sample(_ index: Int, _ pulse: LoopHeartbeat.Pulse, at time: MonotonicInstant) {
-        subjects[index].standstill?.noteSample(at: time)
+        subjects[index].noteSample(at: time)
         let stack = stackSource.stack(of: subjects[index].loop, at: pulse)
         ledger.update { $0.count(stack) }
         guard let captured = stack.captured.map({ StackSample(time: time, stack: $0) }) else { return }
         if let stall = subjects[index].stall {
             notices.add(.sampled(stall.number, captured), mayBeDropped: true)
         } else {
-            subjects[index].standstill?.keep(captured)
+            subjects[index].keep(captured, at: pulse)
         }
     }
 
     private mutating func begin(
+        _ category: StallCategory,
         _ span: StallSpan,
         _ index: Int,
         _ pulse: LoopHeartbeat.Pulse,
@@ -121,8 +147,8 @@ struct WatchRound: ~Copyable {
         at time: MonotonicInstant
     ) {
         stalls += 1
-        subjects[index].stall = (stalls, pulse)
-        let samples = subjects[index].takeSamples(at: pulse)
+        subjects[index].stall = (stalls, category, pulse)
+        let samples = subjects[index].takeSamples(category, from: span.earliestStart, at: pulse)
         let subject = subjects[index]
         ledger.update { $0.count(stack) }
         notices.add(
@@ -131,15 +157,17 @@ struct WatchRound: ~Copyable {
                     number: stalls,
                     watch: subject.identity,
                     loop: subject.loop,
+                    category: category,
                     rule: subject.policy.rule,
                     pulse: pulse,
                     span: span,
                     detectedAt: time,
                     threadID: subject.loop.thread?.id,
-                    evidence: subject.evidence(at: time, of: pulse),
+                    evidence: subject.evidence(category, at: time, of: pulse),
                     stack: stack,
                     samples: samples,
-                    descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read)
+                    descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read),
+                    busy: subject.busyTime(category, span, hasEnded: false)
                 )
             )
         )
@@ -147,33 +175,33 @@ struct WatchRound: ~Copyable {
 
     private mutating func end(_ span: StallSpan, _ index: Int, at time: MonotonicInstant) {
         guard let stall = subjects[index].stall else { return }
+        tellBusyTime(span, index, hasEnded: true)
         subjects[index].stall = nil
-        notices.add(.ended(stall.number, span, subjects[index].evidence(at: time, of: stall.pulse)))
+        notices.add(.ended(stall.number, span, subjects[index].evidence(stall.category, at: time, of: stall.pulse)))
     }
 
     private mutating func release(_ index: Int) {
         let now = MonotonicInstant.now
         let heartbeat = subjects[index].loop.heartbeat
+        // What is counted of the loop is its watcher's: before it goes.
+        ledger.update { [number = subjects[index].identity.number] in $0.endWatch(number, at: now) }
         heartbeat.detach()
-        if case .ended(let span) = subjects[index].abandon(at: now) { end(span, index, at: now) }
-        let (number, turns) = (subjects[index].identity.number, heartbeat.pulse.turn)
-        ledger.update { $0.endWatch(number, turns: turns, at: now) }
+        for finding in subjects[index].abandon(at: now) {
+            if case .ended(let span) = finding.decision { end(span, index, at: now) }
+        }
     }
 
-    private mutating func forgetEndedLoops() {
-        guard subjects.contains(where: { $0.loop.heartbeat.hasEnded }) else { return }
-        for number in subjects.filter({ $0.loop.heartbeat.hasEnded }).map(\.identity.number) { remove(number) }
+    /// A loop that ends rings, and so is awake.
+    private mutating func forgetEndedLoops(among awake: [Int]) {
+        let ended = awake.filter { subjects[$0].loop.heartbeat.hasEnded }.map { subjects[$0].identity.number }
+        for number in ended { remove(number) }
     }
 
     private func recordCost() {
         var time = timespec()
         unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
         let cpu = UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
-        let turns = subjects.map { ($0.identity.number, $0.loop.heartbeat.pulse.turn) }
-        ledger.update { counts in
-            counts.cpuNanoseconds = cpu
-            for (number, turns) in turns { counts.watches[number]?.turns = turns }
-        }
+        ledger.update { $0.cpuNanoseconds = cpu }
     }
 }
 

@@ -6,16 +6,18 @@ import Synchronization
 ///     parked ──a loop leaves its rest──> ticking ──every loop at rest at a look──> parked
 ///
 /// Parked, it waits on its semaphore without a deadline and costs nothing. The first departure from rest posts the semaphore;
-/// later ones find nobody parked and do not. Ticking, it looks once a tick. What it finds goes to the reporter, so that
+/// later ones find nobody parked and do not. Ticking, it looks once a tick at the loops that are awake: one that it finds at rest
+/// it leaves alone until its bell rings. What it finds goes to the reporter, so that
 /// neither names nor disks delay the next look.
-final class Watchdog: LoopWatcher {
+final class Watchdog: Sendable {
     /// What other threads ask of the watchdog.
     enum Order: Sendable {
-        case watch(WatchIdentity, any WatchableLoop, StallRule)
+        case watch(WatchIdentity, any WatchableLoop, StallRule, LoopBell)
         case cancel(Int)
         case stop
     }
 
+    let bells = BellBoard()
     private let semaphore = TickSemaphore()
     private let isParked = Atomic(false)
     private let orders = Mutex<[Order]?>([])
@@ -26,8 +28,9 @@ final class Watchdog: LoopWatcher {
         semaphore.signal()
     }
 
-    /// On the loop's thread, as it leaves its rest.
-    func loopDidLeaveRest() {
+    /// A bell has rung. On the loop's thread, as it leaves its rest.
+    func wake() {
+        guard isParked.load(ordering: .sequentiallyConsistent) else { return }
         if isParked.exchange(false, ordering: .sequentiallyConsistent) { semaphore.signal() }
     }
 
@@ -52,8 +55,8 @@ final class Watchdog: LoopWatcher {
         }
         for order in given {
             switch order {
-            case .watch(let identity, let loop, let rule):
-                round.add(Subject(identity: identity, loop: loop, rule: rule))
+            case .watch(let identity, let loop, let rule, let bell):
+                round.add(Subject(identity: identity, loop: loop, rule: rule, bell: bell))
             case .cancel(let number): round.remove(number)
             case .stop:
                 orders.withLock { $0 = nil }
@@ -63,12 +66,12 @@ final class Watchdog: LoopWatcher {
         return true
     }
 
-    /// Asks every loop to tell of its next departure from rest. False when one is busy already. The flag is up before the
-    /// first loop is asked: a loop that leaves in between takes it down, and the wait that follows ends at once.
+    /// Every loop at rest rings when it leaves. False when one is busy, or has rung already. The flag is up before the bells are
+    /// looked at, and a loop rings before it looks at the flag: one that leaves in between is seen here or ends the wait at once.
     private func park(_ round: borrowing WatchRound) -> Bool {
         guard round.isAtRest else { return false }
         isParked.store(true, ordering: .sequentiallyConsistent)
-        if round.requestWakeSignals() { return true }
+        if !bells.hasRung { return true }
         isParked.store(false, ordering: .sequentiallyConsistent)
         return false
     }

@@ -4,8 +4,10 @@ import Synchronization
 
 /// What the watchdog has done so far, for the run record. Written by the watchdog, read by the reporter.
 final class WatchdogLedger: Sendable {
-    struct Counts: Hashable, Sendable {
+    struct Counts: Sendable {
         var looks = 0
+        /// Looks at single loops: of one that sleeps there are none.
+        var visits = 0
         var lateLooks = 0
         var captures = 0
         var raced = 0
@@ -20,20 +22,24 @@ final class WatchdogLedger: Sendable {
         var past: [WatchName: WatchTotal] = [:]
     }
 
-    struct WatchRecord: Hashable, Sendable {
+    struct WatchRecord: Sendable {
         var name: WatchName
         var since: MonotonicInstant
-        var turns: UInt64 = 0
+        /// What the loop itself counts is read when it is asked for: it costs the watchdog nothing.
+        var heartbeat: LoopHeartbeat
 
-        func total(at time: MonotonicInstant) -> WatchTotal { WatchTotal(time: time - since, turns: turns) }
+        func total(at time: MonotonicInstant) -> WatchTotal {
+            WatchTotal(time: time - since, turns: heartbeat.pulse.turn, lengths: heartbeat.turnHistogram)
+        }
     }
 
     struct WatchTotal: Hashable, Sendable {
         var time = Duration.zero
         var turns: UInt64 = 0
+        var lengths = TurnHistogram()
 
         static func + (a: WatchTotal, b: WatchTotal) -> WatchTotal {
-            WatchTotal(time: a.time + b.time, turns: a.turns &+ b.turns)
+            WatchTotal(time: a.time + b.time, turns: a.turns &+ b.turns, lengths: a.lengths + b.lengths)
         }
     }
 
@@ -47,9 +53,9 @@ final class WatchdogLedger: Sendable {
 }
 
 extension WatchdogLedger.Counts {
-    mutating func endWatch(_ number: Int, turns: UInt64, at time: MonotonicInstant) {
-        guard var watch = watches.removeValue(forKey: number) else { return }
-        watch.turns = turns
+    /// While the watcher is attached still.
+    mutating func endWatch(_ number: Int, at time: MonotonicInstant) {
+        guard let watch = watches.removeValue(forKey: number) else { return }
         past[watch.name, default: .init()] = past[watch.name, default: .init()] + watch.total(at: time)
     }
 

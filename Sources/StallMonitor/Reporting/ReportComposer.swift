@@ -18,11 +18,11 @@ struct ReportComposer {
     func report(of stall: StallObservation) -> StallReport {
         let clock = WallClockAnchor()
         var report = StallReport(
-            kind: .blocked,
+            kind: stall.category.kind,
             startedAt: clock.time(of: stall.span.earliestStart),
             detectedAt: clock.time(of: stall.detectedAt),
             durationNs: 0,
-            rule: .init(name: .blocked, tickNs: stall.rule.tick.nanoseconds, ticks: stall.rule.ticks),
+            rule: stall.rule.reportRule(for: stall.category),
             host: run.host,
             service: run.service,
             process: run.process,
@@ -32,15 +32,17 @@ struct ReportComposer {
                 label: stall.watch.name.label,
                 mode: stall.loop.modeName(at: stall.pulse.modeIndex),
                 activity: stall.pulse.phase.reportName,
-                turn: stall.pulse.turn
+                turn: stall.pulse.turn,
+                turnDurations: .init(stall.loop.heartbeat.turnHistogram)
             ),
+            busy: stall.busy,
             thread: .init(
                 id: stall.threadID ?? 0,
                 name: stall.evidence?.after.name,
                 state: stall.evidence.map { String($0.after.state) }
             ),
             cause: cause(of: stall, over: stall.evidence),
-            fingerprint: .make(kind: .blocked, frames: [], modules: [])
+            fingerprint: .make(kind: stall.category.kind, frames: [], modules: [])
         )
         extend(&report, by: stall.span)
         addStacks(stall.allSamples, of: stall, to: &report)
@@ -59,6 +61,7 @@ struct ReportComposer {
     {
         extend(&report, by: span)
         report.state = .recovered
+        report.watched.turnDurations = .init(stall.loop.heartbeat.turnHistogram) ?? report.watched.turnDurations
         report.endedAt = report.startedAt.advanced(byNanoseconds: span.longest.nanoseconds)
         if let evidence { report.cause = cause(of: stall, over: evidence) }
     }

@@ -48,6 +48,7 @@ struct Reporter: ~Copyable {
         case .began(let observation): begin(observation)
         case .sampled(let number, let stack): open[number]?.samples.append(stack)
         case .grew(let number, let span): grow(number, span)
+        case .counted(let number, let busy): open[number]?.report.busy = busy
         case .ended(let number, let span, let evidence): end(number, span, evidence)
         }
     }
@@ -84,7 +85,7 @@ extension StallNotice {
     fileprivate var changesRunRecord: Bool {
         switch self {
         case .began, .ended, .checkpoint: true
-        case .grew, .sampled, .fault: false
+        case .grew, .counted, .sampled, .fault: false
         }
     }
 }

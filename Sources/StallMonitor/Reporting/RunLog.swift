@@ -51,7 +51,8 @@ struct RunLog {
                     type: name.type,
                     label: name.label,
                     watchedNs: total.time.nanoseconds,
-                    turns: total.turns
+                    turns: total.turns,
+                    turnDurations: .init(total.lengths)
                 )
             },
             ticks: Int64(counts.looks),

@@ -123,16 +123,26 @@ extension RunRecord {
         public var watchedNs: Int64
         /// Turns it made; nil where the thing does not count them.
         public var turns: UInt64?
+        /// Of all turns that ended under watch. Nil when there was none.
+        public var turnDurations: TurnDurations?
 
-        /// A run loop, watched for no time, its turns not counted, unless said otherwise.
-        public init(type: WatchedType = .runLoop, label: String, watchedNs: Int64 = 0, turns: UInt64? = nil) {
+        /// A run loop, watched for no time, its turns neither counted nor timed, unless said otherwise.
+        public init(
+            type: WatchedType = .runLoop,
+            label: String,
+            watchedNs: Int64 = 0,
+            turns: UInt64? = nil,
+            turnDurations: TurnDurations? = nil
+        ) {
             (self.type, self.label, self.watchedNs, self.turns) = (type, label, watchedNs, turns)
+            self.turnDurations = turnDurations
         }
 
         private enum CodingKeys: String, CodingKey {
             case type, label
             case watchedNs = "watched_ns"
             case turns
+            case turnDurations = "turn_durations"
         }
     }
 

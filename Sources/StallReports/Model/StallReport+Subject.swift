@@ -7,18 +7,20 @@ extension StallReport {
         public var name: StallKind
         /// Nanoseconds between two looks at the loop.
         public var tickNs: Int64
-        /// Looks in a row that make a stall.
+        /// Looks in a row that make a stall; for `repeated`, how many of them each turn exceeds.
         public var ticks: Int
+        /// For `repeated`: how many such turns in a row make a stall.
+        public var turns: Int?
 
-        /// Nothing is defaulted.
-        public init(name: StallKind, tickNs: Int64, ticks: Int) {
-            (self.name, self.tickNs, self.ticks) = (name, tickNs, ticks)
+        /// Without turns unless given.
+        public init(name: StallKind, tickNs: Int64, ticks: Int, turns: Int? = nil) {
+            (self.name, self.tickNs, self.ticks, self.turns) = (name, tickNs, ticks, turns)
         }
 
         private enum CodingKeys: String, CodingKey {
             case name
             case tickNs = "tick_ns"
-            case ticks
+            case ticks, turns
         }
     }
 
@@ -34,16 +36,25 @@ extension StallReport {
         public var activity: String?
         /// Turns finished since the loop began.
         public var turn: UInt64?
+        /// Of the loop since its watch began, those of the stall included as far as they are over. Nil before its first turn.
+        public var turnDurations: TurnDurations?
 
-        /// A run loop, without mode, activity and turn, unless given.
+        /// A run loop, without mode, activity and turns, unless given.
         public init(
             type: WatchedType = .runLoop,
             label: String,
             mode: String? = nil,
             activity: String? = nil,
-            turn: UInt64? = nil
+            turn: UInt64? = nil,
+            turnDurations: TurnDurations? = nil
         ) {
             (self.type, self.label, self.mode, self.activity, self.turn) = (type, label, mode, activity, turn)
+            self.turnDurations = turnDurations
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case type, label, mode, activity, turn
+            case turnDurations = "turn_durations"
         }
     }
 

@@ -41,6 +41,8 @@ public struct StallReport: Codable, Hashable, Sendable {
     public var run: ULID?
     /// The loop that stood.
     public var watched: Watched
+    /// Nil for a stall that is one standstill.
+    public var busy: BusyTime?
     /// The thread that stood.
     public var thread: Thread
     /// Decided at detection, and again at the end if the thread could still be measured.
@@ -80,6 +82,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         process: ProcessIdentity,
         run: ULID? = nil,
         watched: Watched,
+        busy: BusyTime? = nil,
         thread: Thread,
         cause: Cause = Cause(),
         stacks: [Stack] = [],
@@ -96,7 +99,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         (self.startedAt, self.detectedAt, self.endedAt) = (startedAt, detectedAt, endedAt)
         (self.durationNs, self.durationMinNs, self.durationMaxNs) = (durationNs, durationMinNs, durationMaxNs)
         (self.rule, self.host, self.service, self.process, self.run) = (rule, host, service, process, run)
-        (self.watched, self.thread, self.cause) = (watched, thread, cause)
+        (self.watched, self.busy, self.thread, self.cause) = (watched, busy, thread, cause)
         (self.stacks, self.culprit, self.modules) = (stacks, culprit, modules)
         (self.fingerprint, self.suppressed, self.trace) = (fingerprint, suppressed, trace)
         (self.metadata, self.monitor) = (metadata, monitor)
@@ -110,7 +113,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         case durationNs = "duration_ns"
         case durationMinNs = "duration_min_ns"
         case durationMaxNs = "duration_max_ns"
-        case rule, host, service, process, run, watched, thread, cause, stacks, culprit, modules, fingerprint,
+        case rule, host, service, process, run, watched, busy, thread, cause, stacks, culprit, modules, fingerprint,
             suppressed
         case trace, metadata, monitor
     }

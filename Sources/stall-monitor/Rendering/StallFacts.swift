@@ -8,7 +8,8 @@
         var rows: [(name: String, value: StyledText)] {
             let rows: [(String, StyledText?)] = [
                 ("culprit", culprit), ("verdict", verdict), ("evidence", evidence), ("lasted", duration),
-                ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
+                ("busy", busy), ("turns", turns), ("started", "\(report.startedAt)"), ("detected", detected),
+                ("watched", watched), ("thread", thread),
                 ("service", service), ("process", process), ("host", host), ("trace", trace),
                 ("fingerprint", fingerprint),
                 ("metadata", metadata), ("run", report.run.map { "\($0)" }),
@@ -55,10 +56,30 @@
             return notes.isEmpty ? "\(length)" : "\(length) (\(notes.joined(separator: ", ")))"
         }
 
+        /// What a stall of several turns or callouts is made of.
+        private var busy: StyledText? {
+            guard let busy = report.busy else { return nil }
+            let (total, longest) = (DurationText(nanoseconds: busy.totalNs), DurationText(nanoseconds: busy.longestNs))
+            let callouts = busy.callouts.map { ", \($0) callouts" } ?? ""
+            let turns = busy.turns == 1 ? "1 turn" : "\(busy.turns) turns, the longest \(longest.short)"
+            return "\(total.short) in \(turns)\(callouts)"
+        }
+
+        /// How long the loop's turns took otherwise.
+        private var turns: StyledText? {
+            guard let turns = report.watched.turnDurations else { return nil }
+            let lengths = [("p50", turns.p50Ns), ("p99", turns.p99Ns), ("max", turns.maxNs)]
+                .map { "\($0.0) \(DurationText(nanoseconds: $0.1).short)" }
+            return "\(lengths.joined(separator: ", ")) of \(turns.count)"
+        }
+
         private var detected: StyledText {
             let after = DurationText(nanoseconds: report.detectedAt.nanoseconds(since: report.startedAt)).short
             let tick = DurationText(nanoseconds: report.rule.tickNs)
-            return "\(after) later, by the rule \(report.rule.name): \(report.rule.ticks) ticks of \(tick)"
+            let rule = report.rule
+            let ticks = "\(rule.ticks) \(rule.ticks == 1 ? "tick" : "ticks") of \(tick)"
+            let threshold = rule.turns.map { "\($0) turns in a row longer than \(ticks)" } ?? ticks
+            return "\(after) later, by the rule \(rule.name): \(threshold)"
         }
 
         private var watched: StyledText {

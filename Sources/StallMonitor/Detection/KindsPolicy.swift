@@ -1,0 +1,98 @@
+import RunLoopKit
+
+/// The rules for all kinds of stalls together: each decides for itself, in the order of ``StallCategory``, and none gets time
+/// that a stronger one has. So a loop has one stall at a time at most, and its stalls do not overlap.
+struct KindsPolicy: Sendable {
+    let rule: StallRule
+    private(set) var blocked: StallPolicy
+    private(set) var congested: CongestionPolicy?
+    private(set) var repeated: RepetitionPolicy?
+    private var busySince: MonotonicInstant?
+
+    init(rule: StallRule) {
+        self.rule = rule
+        blocked = StallPolicy(rule: rule)
+        congested = rule.congestion.map(CongestionPolicy.init(threshold:))
+        repeated = rule.repeated.map { RepetitionPolicy(rule: rule, turns: $0.turns) }
+    }
+
+    /// Whether a loop at rest need not be looked at before it leaves its rest.
+    var isAtRest: Bool { blocked.state == .resting && congested?.open == nil && repeated?.isOpen != true }
+
+    /// The earliest moment at which what is under way becomes a stall, if it lasts.
+    var maturity: MonotonicInstant? {
+        let rest = [blocked.maturity, congested?.maturity, repeated?.maturity(busySince: busySince)]
+        return rest.compactMap { $0 }.min()
+    }
+
+    /// See ``StallPolicy/unparked(at:)``.
+    mutating func unparked(at time: MonotonicInstant) {
+        blocked.unparked(at: time)
+    }
+
+    /// Takes a look into account. What ends comes before what begins.
+    mutating func decide(_ look: Look) -> [StallFinding] {
+        busySince = look.busySince
+        let still = blocked.decide(look)
+        let taken = taken(by: still, at: look.time)
+        let full = congested?.decide(look, taken: taken) ?? .none
+        let takenBoth = [taken?.upperBound, takenByCongestion(full, at: look.time)].compactMap { $0 }.max()
+        let row = repeated?.decide(look, taken: takenBoth) ?? .none
+        return Self.findings([(.blocked, still), (.congested, full), (.repeated, row)])
+    }
+
+    /// The loop is no longer watched, or has ended: closes a stall that is under way.
+    mutating func abandon(at time: MonotonicInstant) -> [StallFinding] {
+        Self.findings([
+            (.blocked, blocked.abandon(at: time)),
+            (.congested, congested?.abandon(at: time) ?? .none),
+            (.repeated, repeated?.abandon() ?? .none),
+        ])
+    }
+
+    private func taken(by still: StallDecision, at time: MonotonicInstant) -> ClosedRange<MonotonicInstant>? {
+        switch still {
+        case .began(let span), .grew(let span): return span.earliestStart...max(span.earliestStart, time)
+        case .ended(let span), .passed(let span, _):
+            return span.earliestStart...max(span.earliestStart, span.latestEnd)
+        case .none:
+            guard case .stalled(let segment, _) = blocked.state else { return nil }
+            return segment.earliestStart...max(segment.earliestStart, time)
+        }
+    }
+
+    private func takenByCongestion(_ full: StallDecision, at time: MonotonicInstant) -> MonotonicInstant? {
+        switch full {
+        case .ended(let span), .passed(let span, _): span.latestEnd
+        case .began, .grew: time
+        case .none: congested?.open == nil ? nil : time
+        }
+    }
+
+    private static func findings(_ all: [(StallCategory, StallDecision)]) -> [StallFinding] {
+        guard all.contains(where: { $0.1 != .none }) else { return [] }
+        let findings = all.filter { $0.1 != .none }.map { StallFinding(category: $0, decision: $1) }
+        return findings.filter(\.endsStall) + findings.filter { !$0.endsStall }
+    }
+}
+
+extension KindsPolicy {
+    /// Whether long turns stand in a row.
+    var hasRow: Bool { (repeated?.row?.count ?? 0) > 1 }
+
+    /// How long the row's turns have taken together, that under way included; without a row, how long this one has.
+    func busy(at time: MonotonicInstant) -> Duration {
+        let present = busySince.map { time - $0 } ?? .zero
+        return (repeated?.row?.total ?? .zero) + max(.zero, present)
+    }
+
+    /// The row, with the turn under way.
+    func present(at look: Look?) -> RepetitionPolicy.Row? {
+        repeated?.row.map { row in row.including(look.flatMap { repeated?.turnUnderWay($0) }) }
+    }
+}
+
+extension StallFinding {
+    /// Whether it is the end of a stall that had been told of.
+    var endsStall: Bool { if case .ended = decision { true } else { false } }
+}

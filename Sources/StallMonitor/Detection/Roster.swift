@@ -1,0 +1,73 @@
+import RunLoopKit
+
+/// All watched loops, and those of them that are to be looked at: who is awake. Nothing here takes longer because more loops are
+/// asleep. Confined to the watchdog's thread.
+struct Roster {
+    private(set) var subjects: [Subject] = []
+    /// Places of those to look at, as their bells have them.
+    private var awake: [Int] = []
+    private var indexOfPlace: [Int: Int] = [:]
+    private var placeOfNumber: [Int: Int] = [:]
+    /// How many loops have which tick.
+    private var ticks: [Duration: Int] = [:]
+
+    var isEmpty: Bool { subjects.isEmpty }
+    var isAtRest: Bool { awake.isEmpty }
+    /// The finest tick asked for.
+    var tick: Duration { ticks.keys.min() ?? StallRule().tick }
+
+    subscript(index: Int) -> Subject {
+        _read { yield subjects[index] }
+        _modify { yield &subjects[index] }
+    }
+
+    /// The indices of those to look at.
+    var awakeIndices: [Int] { awake.compactMap { indexOfPlace[$0] } }
+
+    func index(ofNumber number: Int) -> Int? { placeOfNumber[number].flatMap { indexOfPlace[$0] } }
+
+    /// A new one is awake.
+    mutating func add(_ subject: Subject) {
+        let place = subject.bell.place
+        indexOfPlace[place] = subjects.count
+        placeOfNumber[subject.identity.number] = place
+        ticks[subject.policy.rule.tick, default: 0] += 1
+        subjects.append(subject)
+        wake(place, restedUntil: nil)
+    }
+
+    /// The last one takes the removed one's index.
+    mutating func remove(at index: Int) -> Subject {
+        subjects.swapAt(index, subjects.count - 1)
+        let subject = subjects.removeLast()
+        let place = subject.bell.place
+        if subjects.indices.contains(index) { indexOfPlace[subjects[index].bell.place] = index }
+        indexOfPlace[place] = nil
+        placeOfNumber[subject.identity.number] = nil
+        if subject.isAwake { awake.removeAll { $0 == place } }
+        let tick = subject.policy.rule.tick
+        ticks[tick] = ticks[tick].flatMap { $0 > 1 ? $0 - 1 : nil }
+        return subject
+    }
+
+    /// The loop has left its rest.
+    ///
+    /// - Parameter time: Until when it rested at least.
+    mutating func wake(_ place: Int, restedUntil time: MonotonicInstant?) {
+        guard let index = indexOfPlace[place], !subjects[index].isAwake else { return }
+        subjects[index].isAwake = true
+        if let time { subjects[index].unparked(at: time) }
+        awake.append(place)
+    }
+
+    /// Lets those sleep that rest and will ring.
+    mutating func letSleep() {
+        awake.removeAll { place in
+            guard let index = indexOfPlace[place], subjects[index].isAtRest,
+                subjects[index].loop.heartbeat.requestWakeSignal()
+            else { return false }
+            subjects[index].isAwake = false
+            return true
+        }
+    }
+}

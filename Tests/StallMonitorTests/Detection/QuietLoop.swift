@@ -1,0 +1,56 @@
+import RunLoopKit
+import StallReports
+
+@testable import StallMonitor
+
+/// A loop without a thread: a heartbeat that a test beats.
+final class QuietLoop: WatchableLoop {
+    let label: String
+    let heartbeat = LoopHeartbeat()
+    var thread: LoopThread? { nil }
+
+    init(_ label: String = "quiet") { self.label = label }
+
+    func modeName(at index: Int) -> String? { nil }
+    func leaveRest() { heartbeat.publish(.afterWaiting) }
+    func rest() { heartbeat.publish(.waiting) }
+}
+
+/// A round over quiet loops, driven by a test instead of the watchdog's thread.
+struct RoundUnderTest: ~Copyable {
+    let watchdog = Watchdog()
+    let notices = Mailbox<StallNotice>(capacity: 10_000)
+    let ledger = WatchdogLedger()
+    var round: WatchRound
+    private var added = 0
+
+    init() {
+        let source = StackSource(signal: 0) { _ in }
+        round = WatchRound(notices: notices, ledger: ledger, stackSource: source, bells: watchdog.bells)
+    }
+
+    /// Watches a loop; returns the watch's number.
+    @discardableResult
+    mutating func watch(_ loop: QuietLoop, rule: StallRule = StallRule()) -> Int {
+        let bell = watchdog.bells.makeBell(for: watchdog)
+        precondition(loop.heartbeat.attach(bell))
+        added += 1
+        let identity = WatchIdentity(number: added, name: .init(type: .runLoop, label: loop.label), since: .now)
+        round.add(Subject(identity: identity, loop: loop, rule: rule, bell: bell))
+        return added
+    }
+
+    /// How many loops a look looks at.
+    mutating func visitsOfALook() -> Int {
+        let before = ledger.snapshot.visits
+        round.look()
+        return ledger.snapshot.visits - before
+    }
+
+    /// What was told so far.
+    func takeNotices() -> [StallNotice] {
+        // So that there is one to take.
+        notices.add(.checkpoint)
+        return notices.take() ?? []
+    }
+}

@@ -1,0 +1,167 @@
+import RunLoopKit
+import StallReports
+import Synchronization
+import Testing
+
+@testable import StallMonitor
+
+@Suite("A round over many loops", .timeLimit(.minutes(2)))
+struct WatchRoundTests {
+    @Test("Of 10,000 loops those are looked at that have left their rest, and no other")
+    func onlyAwake() {
+        var test = RoundUnderTest()
+        let loops = (0..<10_000).map { _ in QuietLoop() }
+        for loop in loops { test.watch(loop) }
+        #expect(test.visitsOfALook() == 10_000)
+        #expect(test.round.isAtRest && test.visitsOfALook() == 0)
+        for loop in loops[..<100] { loop.leaveRest() }
+        for _ in 0..<5 { #expect(test.visitsOfALook() == 100) }
+        for loop in loops[..<60] { loop.rest() }
+        #expect(test.visitsOfALook() == 100)
+        #expect(!test.round.isAtRest && test.visitsOfALook() == 40)
+        for loop in loops[60..<100] { loop.rest() }
+        #expect(test.visitsOfALook() == 40)
+        #expect(test.round.isAtRest && test.visitsOfALook() == 0)
+        test.round.finish()
+    }
+
+    @Test("A loop that wakes for a moment rings once a look at most, and is looked at once")
+    func briefWakes() {
+        var test = RoundUnderTest()
+        let loop = QuietLoop()
+        test.watch(loop)
+        test.round.look()
+        for _ in 0..<10 {
+            for _ in 0..<100 {
+                loop.leaveRest()
+                loop.rest()
+            }
+            #expect(test.visitsOfALook() == 1 && test.round.isAtRest)
+        }
+        #expect(loop.heartbeat.turnHistogram.count == 1_000)
+        test.round.finish()
+    }
+
+    @Test("Watches come and go in any order, and each of the others is still found by its bell")
+    func removal() {
+        var test = RoundUnderTest()
+        let loops = (0..<200).map { _ in QuietLoop() }
+        let numbers = loops.map { test.watch($0) }
+        test.round.look()
+        for index in stride(from: 0, to: 200, by: 3) { test.round.remove(numbers[index]) }
+        for index in loops.indices { loops[index].leaveRest() }
+        #expect(test.visitsOfALook() == 133)
+        // The places of those that went are given out anew.
+        let more = (0..<67).map { _ in QuietLoop() }
+        for loop in more { test.watch(loop) }
+        #expect(test.visitsOfALook() == 200)
+        for loop in loops + more { loop.rest() }
+        test.round.look()
+        for loop in more { loop.leaveRest() }
+        #expect(test.visitsOfALook() == 67)
+        test.round.finish()
+        let free = loops.filter { $0.heartbeat.attach(Nobody()) }
+        #expect(free.count == loops.count)
+    }
+
+    @Test("A loop that ends in its sleep is forgotten, at a look at it alone")
+    func endedLoops() {
+        var test = RoundUnderTest()
+        let loops = (0..<50).map { _ in QuietLoop() }
+        for loop in loops { test.watch(loop) }
+        test.round.look()
+        loops[7].heartbeat.end()
+        #expect(test.visitsOfALook() == 1)
+        #expect(test.ledger.snapshot.watches.count == 49 && test.round.isAtRest)
+        test.round.finish()
+    }
+
+    @Test("Several loops stall at once, and each has its stall, by its own rule")
+    func severalStalls() {
+        var test = RoundUnderTest()
+        let quick = StallRule(tick: .milliseconds(2), ticks: 3)
+        let (a, b, patient) = (QuietLoop("a"), QuietLoop("b"), QuietLoop("patient"))
+        test.watch(a, rule: quick)
+        test.watch(patient, rule: StallRule(tick: .seconds(60), ticks: 5))
+        test.watch(b, rule: quick)
+        test.round.look()
+        for loop in [a, b, patient] { loop.leaveRest() }
+        var began: [String: Int] = [:]
+        var ended: Set<Int> = []
+        let deadline = MonotonicInstant.now + .seconds(30)
+        while ended.count < 2, MonotonicInstant.now < deadline {
+            test.round.look()
+            for notice in test.takeNotices() {
+                switch notice {
+                case .began(let stall):
+                    began[stall.watch.name.label, default: 0] += 1
+                    (stall.watch.name.label == "a" ? a : b).rest()
+                case .ended(let number, _, _): ended.insert(number)
+                default: break
+                }
+            }
+        }
+        #expect(began == ["a": 1, "b": 1] && ended.count == 2)
+        test.round.finish()
+    }
+
+    @Test("The run record's lengths of turns are summed by name, also of watches that are over")
+    func totals() {
+        var test = RoundUnderTest()
+        let (first, second) = (QuietLoop("pool"), QuietLoop("pool"))
+        let number = test.watch(first)
+        test.watch(second)
+        for (loop, turns) in [(first, 30), (second, 12)] {
+            for _ in 0..<turns {
+                loop.leaveRest()
+                loop.rest()
+            }
+        }
+        let name = WatchName(type: .runLoop, label: "pool")
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.lengths.count == 42)
+        test.round.remove(number)
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.lengths.count == 42)
+        test.round.finish()
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.lengths.count == 42)
+    }
+
+    @Test("No departure is lost between a loop that rings and a watchdog that parks")
+    func noLostBell() throws {
+        let (watchdog, notices, ledger) = (Watchdog(), Mailbox<StallNotice>(capacity: 10_000), WatchdogLedger())
+        let thread = try MonitorThread(name: "round-test") {
+            let source = StackSource(signal: 0) { _ in }
+            watchdog.run(WatchRound(notices: notices, ledger: ledger, stackSource: source, bells: watchdog.bells))
+            notices.close()
+        }
+        let loops = (0..<3).map { QuietLoop("\($0)") }
+        let rule = StallRule(tick: .milliseconds(1), ticks: 2, repeated: nil, congested: nil)
+        for (number, loop) in loops.enumerated() {
+            let bell = watchdog.bells.makeBell(for: watchdog)
+            #expect(loop.heartbeat.attach(bell))
+            let identity = WatchIdentity(number: number, name: .init(type: .runLoop, label: loop.label), since: .now)
+            watchdog.give(.watch(identity, loop, rule, bell))
+        }
+        // Each departure lasts until it is told of as a stall: one that is lost lasts for ever.
+        var random = SeededGenerator(seed: 7)
+        var told = 0
+        for _ in 0..<150 {
+            let loop = loops[Int.random(in: 0..<3, using: &random)]
+            loop.leaveRest()
+            wait: while let batch = notices.take() {
+                for case .began in batch {
+                    told += 1
+                    loop.rest()
+                    break wait
+                }
+            }
+            let pause = MonotonicInstant.now + .microseconds(Int.random(in: 0...3_000, using: &random))
+            while MonotonicInstant.now < pause {}
+        }
+        watchdog.give(.stop)
+        #expect(told == 150 && thread.join(by: .now + .seconds(30)))
+    }
+}
+
+private final class Nobody: LoopWatcher {
+    func loopDidLeaveRest() {}
+}
