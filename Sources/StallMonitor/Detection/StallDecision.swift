@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallReports
 
 /// What the watchdog saw of one loop at one look.
 struct Look: Hashable, Sendable {
@@ -10,6 +11,8 @@ struct Look: Hashable, Sendable {
     var firstTransition: MonotonicInstant?
     /// The watchdog itself woke more than a tick too late: what passed since the previous look proves nothing.
     var late = false
+    /// How much of what passed since the previous look counts towards no stall.
+    var discount: Discount?
 }
 
 /// A time span whose ends are known exactly or between bounds, part of which nobody may have been there to prove. The true
@@ -22,7 +25,8 @@ struct StallSpan: Hashable, Sendable {
     /// How much of it a late watchdog cannot vouch for.
     var unproven: Duration = .zero
 
-    var isExact: Bool { earliestStart == latestStart && earliestEnd == latestEnd && unproven == .zero }
+    var isExact: Bool { hasExactEnds && unproven == .zero }
+    var hasExactEnds: Bool { earliestStart == latestStart && earliestEnd == latestEnd }
     var longest: Duration { latestEnd - earliestStart }
     var shortest: Duration { max(.zero, earliestEnd - latestStart - unproven) }
     /// The length to be told: the longest that is proven.

@@ -9,10 +9,14 @@ enum StallNotice: Sendable {
     /// What the stalled thread was at later.
     case sampled(Int, StackSample)
     case ended(Int, StallSpan, EvidenceWindow?)
+    /// Nobody looks any more, and the stall goes on, as far as is known.
+    case abandoned(Int, StallSpan, EvidenceWindow?)
     /// Time to bring the run record up to date.
     case checkpoint
     /// The monitor cannot do part of its work.
     case fault(StallMonitorError)
+    /// The monitor has switched itself off.
+    case disarmed(StallMonitorError)
 }
 
 /// A stall at the moment it was proven.
@@ -33,6 +37,8 @@ struct StallObservation: Sendable {
     let samples: [StackSample]
     /// What the descriptor stands for that the thread was found waiting on.
     let descriptorTarget: String?
+    /// One for all times of the report, so that a clock that is set while the stall lasts does not tear it.
+    let clock = WallClockAnchor()
 }
 
 /// What people call a watched thing.

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallReports
 
 /// One watched loop, as the watchdog holds it. Confined to the watchdog's thread.
 struct Subject {
@@ -9,9 +10,16 @@ struct Subject {
     var stall: (number: Int, pulse: LoopHeartbeat.Pulse)?
     /// The latest time for which the loop stood still. A stall is one that lasted.
     var standstill: Standstill?
+    /// Looks that count towards no stall.
+    var discounts: DiscountMeter
+    /// What kept the loop's thread from moving, from outside, and since when.
+    var holdUp: HoldUp?
+    /// Its own watch is paused; the monitor may be, too.
+    var isPaused = false
     private var lastPulse: LoopHeartbeat.Pulse?
 
-    init(identity: WatchIdentity, loop: any WatchableLoop, rule: StallRule) {
+    init(identity: WatchIdentity, loop: any WatchableLoop, rule: StallRule, scopes: [ExpectedSlowness] = []) {
+        discounts = DiscountMeter(scopes)
         self.identity = identity
         self.loop = loop
         self.policy = StallPolicy(rule: rule)
@@ -25,7 +33,11 @@ struct Subject {
     }
 
     /// Looks at the loop, and asks it to stamp its next transition, so that the end of a stall is known exactly.
-    mutating func look(at time: MonotonicInstant, late: Bool) -> (LoopHeartbeat.Pulse, StallDecision) {
+    mutating func look(
+        at time: MonotonicInstant,
+        late: Bool,
+        discount: Discount? = nil
+    ) -> (LoopHeartbeat.Pulse, StallDecision) {
         let heartbeat = loop.heartbeat
         let pulse = heartbeat.pulse
         let standsStill = pulse == lastPulse && !pulse.isAtRest
@@ -39,7 +51,8 @@ struct Subject {
                 pulse: pulse,
                 turnStart: turnStart,
                 firstTransition: firstTransition.flatMap(MonotonicInstant.init(stamp:)),
-                late: late
+                late: late,
+                discount: discount
             )
         )
         if standsStill, standstill?.pulse != pulse, let id = loop.thread?.id {
@@ -47,6 +60,18 @@ struct Subject {
         }
         lastPulse = pulse
         return (pulse, decision)
+    }
+
+    /// The stall that was just made out is none.
+    mutating func dismiss(because reason: PauseKind) { policy.dismiss(because: reason) }
+
+    /// So much of the stall under way does not count.
+    mutating func exclude(_ time: Duration, because reason: PauseKind) { policy.exclude(time, because: reason) }
+
+    /// Nobody looked until now.
+    mutating func resume(at time: MonotonicInstant) {
+        policy.resume(at: time)
+        (standstill, lastPulse) = (nil, nil)
     }
 
     /// Ends a stall under way because the loop is no longer watched.

@@ -6,15 +6,21 @@ import StackCapture
 struct WatchRound: ~Copyable {
     /// When to look next.
     private(set) var nextLook: MonotonicInstant = .now
-    private var subjects: [Subject] = []
+    var subjects: [Subject] = []
     private var stalls = 0
     private var checkpoints = CheckpointSchedule(start: .now)
-    private let notices: Mailbox<StallNotice>
-    private let ledger: WatchdogLedger
+    let notices: Mailbox<StallNotice>
+    let ledger: WatchdogLedger
     private let stackSource: StackSource
+    private var vigil = Vigil(at: .now)
+    let countsTraced: Bool
+    /// Since when the whole monitor is paused, and each watch that is.
+    var pausedSince: MonotonicInstant?
+    var watchesPausedSince: [Int: MonotonicInstant] = [:]
 
-    init(notices: Mailbox<StallNotice>, ledger: WatchdogLedger, stackSource: StackSource) {
+    init(notices: Mailbox<StallNotice>, ledger: WatchdogLedger, stackSource: StackSource, countsTraced: Bool = false) {
         self.notices = notices
+        self.countsTraced = countsTraced
         self.ledger = ledger
         self.stackSource = stackSource
     }
@@ -23,7 +29,7 @@ struct WatchRound: ~Copyable {
 
     /// Asks every loop for a signal at its next departure from rest. False when one is busy.
     func requestWakeSignals() -> Bool {
-        subjects.allSatisfy { $0.loop.heartbeat.requestWakeSignal() }
+        subjects.allSatisfy { isPaused($0) || $0.loop.heartbeat.requestWakeSignal() }
     }
 
     /// The parked wait is over. The first look comes a tick later: a loop that wakes often and briefly costs one look a tick.
@@ -36,29 +42,40 @@ struct WatchRound: ~Copyable {
         let record = WatchdogLedger.WatchRecord(name: subject.identity.name, since: subject.identity.since)
         ledger.update { [number = subject.identity.number] in $0.watches[number] = record }
         subjects.append(subject)
+        if let pausedSince { ledger.update { $0.watches[subject.identity.number]?.pausedSince = pausedSince } }
         notices.add(.checkpoint)
     }
 
     mutating func remove(_ number: Int) {
         guard let index = subjects.firstIndex(where: { $0.identity.number == number }) else { return }
         release(index)
+        closePause(of: number, at: .now)
         subjects.remove(at: index)
     }
 
     mutating func finish() {
         for index in subjects.indices { release(index) }
+        closePauses(at: .now)
         subjects = []
         recordCost()
     }
 
+    /// About to wait for the next look.
+    mutating func rest() { vigil.rest(at: .now) }
+
     /// Looks at every loop once, and tells the reporter what it finds.
     mutating func look() {
-        let oversleep = MonotonicInstant.now - nextLook
-        for index in subjects.indices {
+        let woken = MonotonicInstant.now
+        let oversleep = woken - nextLook
+        note(vigil.wake(due: nextLook, at: woken, tick: tick))
+        for index in subjects.indices where !isPaused(subjects[index]) {
             // Anew for each: the capture before may have taken its time.
             let now = MonotonicInstant.now
-            let late = oversleep > subjects[index].policy.rule.tick
-            let (pulse, decision) = subjects[index].look(at: now, late: late)
+            if let absence = vigil.step(at: now) { note([absence]) }
+            let discount = subjects[index].discounts.take(at: now, missed: vigil.missed, because: vigil.reason)
+            let late = subjects[index].discounts.lastMissed > subjects[index].policy.rule.tick
+            let (pulse, decision) = subjects[index].look(at: now, late: late, discount: discount)
+            if subjects[index].policy.dismissal != nil || subjects[index].holdUp != nil { countDismissal(index, pulse) }
             carryOut(decision, on: index, pulse, at: now)
         }
         ledger.update { counts in
@@ -87,9 +104,13 @@ struct WatchRound: ~Copyable {
         case .none:
             if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
         case .began(let span):
+            if dismisses(index, span, pulse, at: time) { return }
             subjects[index].standstill?.noteSample(at: time)
-            begin(span, index, pulse, stackSource.stack(of: subjects[index].loop, at: pulse), at: time)
+            let stack = stackSource.stack(of: subjects[index].loop, at: pulse)
+            if dismissesWait(index, stack) { return }
+            begin(span, index, pulse, stack, at: time)
         case .grew(let span):
+            excludeHoldUp(index, at: time)
             if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
             if let stall = subjects[index].stall { notices.add(.grew(stall.number, span), mayBeDropped: true) }
         case .ended(let span):
@@ -136,7 +157,7 @@ struct WatchRound: ~Copyable {
                     span: span,
                     detectedAt: time,
                     threadID: subject.loop.thread?.id,
-                    evidence: subject.evidence(at: time, of: pulse),
+                    evidence: subject.evidence(at: time, of: pulse)?.leavingOut(span.unproven),
                     stack: stack,
                     samples: samples,
                     descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read)
@@ -148,14 +169,25 @@ struct WatchRound: ~Copyable {
     private mutating func end(_ span: StallSpan, _ index: Int, at time: MonotonicInstant) {
         guard let stall = subjects[index].stall else { return }
         subjects[index].stall = nil
-        notices.add(.ended(stall.number, span, subjects[index].evidence(at: time, of: stall.pulse)))
+        let evidence = subjects[index].evidence(at: time, of: stall.pulse)?.leavingOut(span.unproven)
+        notices.add(.ended(stall.number, span, evidence))
+    }
+
+    /// Closes a stall under way because nobody will look at the loop. One whose loop has ended is over; of the others nobody knows.
+    mutating func abandon(_ index: Int, at time: MonotonicInstant) {
+        guard case .ended(let span) = subjects[index].abandon(at: time) else { return }
+        guard !subjects[index].loop.heartbeat.hasEnded else { return end(span, index, at: time) }
+        guard let stall = subjects[index].stall else { return }
+        subjects[index].stall = nil
+        let evidence = subjects[index].evidence(at: time, of: stall.pulse)?.leavingOut(span.unproven)
+        notices.add(.abandoned(stall.number, span, evidence))
     }
 
     private mutating func release(_ index: Int) {
         let now = MonotonicInstant.now
         let heartbeat = subjects[index].loop.heartbeat
         heartbeat.detach()
-        if case .ended(let span) = subjects[index].abandon(at: now) { end(span, index, at: now) }
+        abandon(index, at: now)
         let (number, turns) = (subjects[index].identity.number, heartbeat.pulse.turn)
         ledger.update { $0.endWatch(number, turns: turns, at: now) }
     }

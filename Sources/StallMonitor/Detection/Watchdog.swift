@@ -11,17 +11,23 @@ import Synchronization
 final class Watchdog: LoopWatcher {
     /// What other threads ask of the watchdog.
     enum Order: Sendable {
-        case watch(WatchIdentity, any WatchableLoop, StallRule)
+        case watch(WatchIdentity, any WatchableLoop, StallRule, [ExpectedSlowness])
         case cancel(Int)
+        /// From a moment on, one watch or all: nobody looks.
+        case pause(Int?, MonotonicInstant)
+        case resume(Int?, MonotonicInstant)
         case stop
     }
 
     private let semaphore = TickSemaphore()
     private let isParked = Atomic(false)
-    private let orders = Mutex<[Order]?>([])
+    private let orders = ForkSafeMutex<[Order]?>([])
+    private let generation = ForkGeneration.current
 
     /// Hands an order over. Any thread. Nobody takes one after `stop` was carried out.
     func give(_ order: Order) {
+        // In a fork's child nobody would take it, and the lock may be held for ever.
+        guard generation.isCurrent else { return }
         orders.withLock { $0?.append(order) }
         semaphore.signal()
     }
@@ -40,6 +46,7 @@ final class Watchdog: LoopWatcher {
                 round.unparked(at: .now)
             }
             // A signal is an order, or a departure that came too late to be waited for: neither is a tick.
+            round.rest()
             if !semaphore.wait(until: round.nextLook) { round.look() }
         }
         round.finish()
@@ -52,8 +59,10 @@ final class Watchdog: LoopWatcher {
         }
         for order in given {
             switch order {
-            case .watch(let identity, let loop, let rule):
-                round.add(Subject(identity: identity, loop: loop, rule: rule))
+            case .watch(let identity, let loop, let rule, let scopes):
+                round.add(Subject(identity: identity, loop: loop, rule: rule, scopes: scopes))
+            case .pause(let number, let time): round.pause(number, at: time)
+            case .resume(let number, let time): round.resume(number, at: time)
             case .cancel(let number): round.remove(number)
             case .stop:
                 orders.withLock { $0 = nil }

@@ -1,6 +1,6 @@
 import RunLoopKit
 import StackCapture
-import Synchronization
+import StallReports
 
 /// What the watchdog has done so far, for the run record. Written by the watchdog, read by the reporter.
 final class WatchdogLedger: Sendable {
@@ -18,14 +18,22 @@ final class WatchdogLedger: Sendable {
         var watches: [Int: WatchRecord] = [:]
         /// What the watches that are over add up to, by what they watched: bounded, however many loops come and go.
         var past: [WatchName: WatchTotal] = [:]
+        var pauses = PauseTally()
+        /// What looked like stalls and was none.
+        var dismissed: [PauseKind: Int64] = [:]
     }
 
     struct WatchRecord: Hashable, Sendable {
         var name: WatchName
         var since: MonotonicInstant
         var turns: UInt64 = 0
+        /// For how long nobody looked, and since when nobody does.
+        var paused = Duration.zero
+        var pausedSince: MonotonicInstant?
 
-        func total(at time: MonotonicInstant) -> WatchTotal { WatchTotal(time: time - since, turns: turns) }
+        func total(at time: MonotonicInstant) -> WatchTotal {
+            WatchTotal(time: max(.zero, (pausedSince ?? time) - since - paused), turns: turns)
+        }
     }
 
     struct WatchTotal: Hashable, Sendable {
@@ -37,7 +45,7 @@ final class WatchdogLedger: Sendable {
         }
     }
 
-    private let counts = Mutex(Counts())
+    private let counts = ForkSafeMutex(Counts())
 
     func update(_ change: (inout sending Counts) -> Void) {
         counts.withLock { change(&$0) }

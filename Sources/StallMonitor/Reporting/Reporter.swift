@@ -49,6 +49,8 @@ struct Reporter: ~Copyable {
         case .sampled(let number, let stack): open[number]?.samples.append(stack)
         case .grew(let number, let span): grow(number, span)
         case .ended(let number, let span, let evidence): end(number, span, evidence)
+        case .abandoned(let number, let span, let evidence): end(number, span, evidence, isAbandoned: true)
+        case .disarmed(let error): log.disarmed = error
         }
     }
 
@@ -66,9 +68,15 @@ struct Reporter: ~Copyable {
         publish(stall.report, .grew(stall.report))
     }
 
-    private mutating func end(_ number: Int, _ span: StallSpan, _ evidence: EvidenceWindow?) {
+    private mutating func end(
+        _ number: Int,
+        _ span: StallSpan,
+        _ evidence: EvidenceWindow?,
+        isAbandoned: Bool = false
+    ) {
         guard var stall = open.removeValue(forKey: number) else { return }
         composer.close(&stall.report, of: stall.observation, by: span, evidence)
+        if isAbandoned { (stall.report.state, stall.report.endedAt) = (.abandoned, nil) }
         // The later samples may have shown that what looked like the culprit only came and went.
         composer.addStacks(stall.samples, of: stall.observation, to: &stall.report)
         publish(stall.report, .ended(stall.report))
@@ -83,7 +91,7 @@ struct Reporter: ~Copyable {
 extension StallNotice {
     fileprivate var changesRunRecord: Bool {
         switch self {
-        case .began, .ended, .checkpoint: true
+        case .began, .ended, .abandoned, .checkpoint, .disarmed: true
         case .grew, .sampled, .fault: false
         }
     }
