@@ -109,8 +109,15 @@ struct StallPolicy: Sendable {
     /// The loop is no longer watched, or has ended: closes a stall that is under way.
     mutating func abandon(at time: MonotonicInstant) -> StallDecision {
         defer { state = .resting }
-        guard case .stalled(let segment, _) = state else { return .none }
-        return .ended(segment.span(until: lastLook ?? time, time))
+        dismissal = nil
+        switch state {
+        case .resting: break
+        case .suspect(let segment):
+            let length = segment.span(until: lastLook ?? time, time).longest
+            if segment.unproven > .zero, length >= rule.threshold { dismissal = segment.reason }
+        case .stalled(let segment, _): return .ended(segment.span(until: lastLook ?? time, time))
+        }
+        return .none
     }
 
     private func beginning(_ look: Look) -> State {

@@ -136,8 +136,8 @@ extension WatchRound {
         subjects[index].holdUp = HoldUp(kind: kind, pulse: pulse, since: former?.since ?? time, until: time)
     }
 
-    /// After a look: counts what it has shown to be none.
-    mutating func countDismissal(_ index: Int, _ pulse: LoopHeartbeat.Pulse) {
+    /// After a look: counts what it has shown to be none. `pulse` nil: there are no more looks.
+    mutating func countDismissal(_ index: Int, _ pulse: LoopHeartbeat.Pulse?) {
         if let reason = subjects[index].policy.dismissal {
             ledger.update { $0.dismissed[reason, default: 0] += 1 }
         }

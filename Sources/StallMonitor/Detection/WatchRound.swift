@@ -175,7 +175,9 @@ struct WatchRound: ~Copyable {
 
     /// Closes a stall under way because nobody will look at the loop. One whose loop has ended is over; of the others nobody knows.
     mutating func abandon(_ index: Int, at time: MonotonicInstant) {
-        guard case .ended(let span) = subjects[index].abandon(at: time) else { return }
+        let decision = subjects[index].abandon(at: time)
+        countDismissal(index, nil)
+        guard case .ended(let span) = decision else { return }
         guard !subjects[index].loop.heartbeat.hasEnded else { return end(span, index, at: time) }
         guard let stall = subjects[index].stall else { return }
         subjects[index].stall = nil

@@ -24,6 +24,7 @@ final class ForeignLoop: WatchableLoop {
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         bell = ends[1]
         _ = run_loop_hang_bell(set, ends[0])
+        _ = run_loop_ring_bell(set, ends[0])
         let isWaiting = DispatchSemaphore(value: 0)
         startThread { [self] in
             identity.withLock { $0 = EventRunLoop.current.thread }

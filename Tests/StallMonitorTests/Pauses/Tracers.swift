@@ -14,7 +14,7 @@ final class Debugger {
     func attach(to processID: Int32) throws {
         process.executableURL = URL(filePath: "/usr/bin/gdb")
         process.arguments = [
-            "-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-solib-add off",
+            "-nx", "-q", "-batch", "-readnever", "-iex", "set debuginfod enabled off", "-iex", "set auto-solib-add off",
             "-p", "\(processID)", "-ex", "continue",
         ]
         (process.standardInput, process.standardOutput) = (FileHandle.nullDevice, FileHandle.nullDevice)
