@@ -261,10 +261,17 @@ let package = Package(
         ),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
+        .executableTarget(
+            name: "pause-host",
+            dependencies: ["RunLoopKit", "StallMonitor", "StallReports"],
+            path: "Tests/Fixtures/pause-host",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "StallMonitorTests",
             dependencies: [
                 "StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports", "TestSupport",
+                "CRunLoopShims", "pause-host",
             ],
             swiftSettings: swift
         ),

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -70,3 +71,12 @@ int monitor_thread_join(pthread_t thread, uint64_t deadline_ns) {
     struct timespec deadline = timespec_from(deadline_ns);
     return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &deadline);
 }
+
+static _Atomic uint32_t generation;
+
+// Runs on the child's only thread, before fork() returns.
+static void note_fork(void) { atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed); }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }
+
+uint32_t monitor_fork_generation(void) { return atomic_load_explicit(&generation, memory_order_relaxed); }

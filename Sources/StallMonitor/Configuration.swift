@@ -15,6 +15,11 @@ extension StallMonitor {
         public var ownCode: OwnCode
         /// The signal that takes a running thread's registers, 1 to 64. Change it when the server uses `SIGPROF` itself.
         public var captureSignal: Int32
+        /// For how long after the start slowness is expected: what a server does first, it does once. Zero unless set.
+        public var startupGrace: Duration = .zero
+        /// Whether a thread's stall counts while a debugger or another tracer is attached to it. False: it does not, so that nobody
+        /// gets reports of his breakpoints.
+        public var countsTracedStalls = false
         /// False: `start` does nothing at all, and costs nothing.
         public var isEnabled: Bool
 

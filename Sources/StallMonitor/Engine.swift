@@ -6,6 +6,10 @@ import StallReports
 struct Engine: Sendable {
     let watchdog = Watchdog()
     let notices = Mailbox<StallNotice>(capacity: 256)
+    let ledger: WatchdogLedger
+    /// What concerns every loop: what the server expects of itself, and the start.
+    let slowness: ExpectedSlowness
+    private let startup: ExpectedSlowness
     private let capturer: StackCapturer?
     private let watchdogThread: MonitorThread
     private let reporterThread: MonitorThread
@@ -16,6 +20,9 @@ struct Engine: Sendable {
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) throws(StallMonitorError) {
         let (watchdog, notices, ledger) = (watchdog, notices, WatchdogLedger())
+        self.ledger = ledger
+        slowness = ExpectedSlowness(ledger: ledger)
+        startup = ExpectedSlowness(kind: .startup, ledger: ledger)
         reporterThread = try MonitorThread(name: "stall-reporter") {
             Self.makeReporter(configuration, notices, ledger, tell).run()
         }
@@ -24,15 +31,31 @@ struct Engine: Sendable {
         do throws(StallMonitorError) {
             watchdogThread = try MonitorThread(name: "stall-watchdog") {
                 watchdog.run(
-                    WatchRound(notices: notices, ledger: ledger, stackSource: stackSource, bells: watchdog.bells)
+                    WatchRound(
+                        notices: notices,
+                        ledger: ledger,
+                        stackSource: stackSource,
+                        bells: watchdog.bells,
+                        countsTraced: configuration.countsTracedStalls
+                    )
                 )
             }
         } catch {
+            notices.add(.disarmed(error))
             notices.close()
             _ = reporterThread.join(by: .now + .seconds(5))
             stackSource.capturer?.invalidate()
             throw error
         }
+    }
+
+    var scopes: [ExpectedSlowness] { [slowness, startup] }
+
+    /// From now on for so long, nothing is a stall.
+    func allowStart(_ grace: Duration) {
+        guard grace > .zero else { return }
+        _ = startup.open(for: grace)
+        ledger.update { $0.pauses.sum(.startup, lasting: grace) }
     }
 
     /// Waits for the end that was ordered. What does not end by the deadline goes on, and the capture signal with it.
@@ -57,7 +80,7 @@ struct Engine: Sendable {
                 directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
                 bell: FaultBell { tell(.fault($0)) }
             ),
-            log: RunLog(run: run, ledger: ledger),
+            log: RunLog(run: run, ledger: ledger, droppedNotices: { notices.dropped }),
             tell: tell
         )
     }

@@ -1,7 +1,6 @@
 public import RunLoopKit
 import StackCapture
 import StallReports
-import Synchronization
 
 /// Watches event loops of this process, and reports each stall: what stood still, since when, where in the code, and why.
 ///
@@ -16,12 +15,16 @@ public final class StallMonitor: Sendable {
     public static let version = "0.1.0"
 
     private let configuration: Configuration
-    private let lifecycle = Mutex(Lifecycle.idle)
+    private let lifecycle = ForkSafeMutex(Lifecycle.idle)
+    /// The loops under watch, for what is asked of them by others than the watchdog.
+    private let index = WatchIndex()
+    private let generation = ForkGeneration.current
 
     /// What can be done with a monitor. Orders to the watchdog are given under the lock, so that none comes after `stop`.
     private enum Lifecycle: Sendable {
         /// Switched off, or without the threads it needs.
         case idle
+        case disarmed(StallMonitorError)
         case running(Engine, watches: Int)
         case stopped
     }
@@ -47,9 +50,11 @@ public final class StallMonitor: Sendable {
         guard configuration.isEnabled else { return monitor }
         do throws(StallMonitorError) {
             let engine = try Engine(configuration, tell)
+            engine.allowStart(configuration.startupGrace)
             monitor.lifecycle.withLock { $0 = .running(engine, watches: 0) }
             for loop in loops { monitor.watchOrTell(loop, engine) }
         } catch {
+            monitor.lifecycle.withLock { $0 = .disarmed(error) }
             tell(.fault(error))
         }
         return monitor
@@ -68,9 +73,10 @@ public final class StallMonitor: Sendable {
         rule: StallRule? = nil
     ) throws(StallMonitorError) -> Watch {
         let name = WatchName(type: .runLoop, label: label ?? loop.label)
+        guard generation.isCurrent else { return .nobody(name) }
         return try lifecycle.withLock { lifecycle throws(StallMonitorError) in
             switch lifecycle {
-            case .idle: return Watch(watchdog: nil, number: 0)
+            case .idle, .disarmed: return .nobody(name)
             case .stopped: throw StallMonitorError(.stopped)
             case .running(let engine, let watches):
                 guard !loop.heartbeat.hasEnded else { throw StallMonitorError(.loopEnded) }
@@ -80,9 +86,13 @@ public final class StallMonitor: Sendable {
                     throw StallMonitorError(.loopAlreadyWatched)
                 }
                 let identity = WatchIdentity(number: watches + 1, name: name, since: .now)
-                engine.watchdog.give(.watch(identity, loop, rule ?? configuration.rule, bell))
+                let slowness = ExpectedSlowness(ledger: engine.ledger)
+                let scopes = [slowness] + engine.scopes
+                engine.watchdog.give(.watch(identity, loop, rule ?? configuration.rule, bell, scopes))
                 lifecycle = .running(engine, watches: watches + 1)
-                return Watch(watchdog: engine.watchdog, number: identity.number)
+                let watch = Watch(watchdog: engine.watchdog, number: identity.number, name: name, slowness: slowness)
+                index.enter(watch, of: loop.heartbeat)
+                return watch
             }
         }
     }
@@ -98,7 +108,10 @@ public final class StallMonitor: Sendable {
     /// Ends the watch: closes the report of a stall under way, writes the run record, ends both threads and gives the capture
     /// signal back. Any thread but a handler's; once is enough. Waits 5 s at most for a disk or a handler that does not return:
     /// then it leaves what it cannot end.
+    ///
+    /// In a fork's child there is nothing to end: it takes the monitor off the loops, so that a new one can watch them.
     public func stop() {
+        guard generation.isCurrent else { return index.leaveAll() }
         let engine: Engine? = lifecycle.withLock { lifecycle in
             guard case .running(let engine, _) = lifecycle else { return nil }
             lifecycle = .stopped
@@ -108,16 +121,40 @@ public final class StallMonitor: Sendable {
         engine?.end(by: .now + .seconds(5))
     }
 
-    /// Whether stalls are being looked for. Any thread.
+    /// Whether stalls are being looked for; also true while monitoring is paused. False in a fork's child. Any thread.
     public var isRunning: Bool {
-        lifecycle.withLock { if case .running = $0 { true } else { false } }
+        guard generation.isCurrent else { return false }
+        return lifecycle.withLock { if case .running = $0 { true } else { false } }
+    }
+
+    /// Why no stalls are looked for though the monitor was started: `threadNotStarted`, or `forked` in a fork's child. Nil while it
+    /// watches, when it is switched off, and after ``stop()``. Any thread.
+    public var disarmed: StallMonitorError? {
+        guard generation.isCurrent else { return StallMonitorError(.forked) }
+        return lifecycle.withLock { if case .disarmed(let error) = $0 { error } else { nil } }
+    }
+
+    /// The latest watch of a loop: the way to those that ``start(_:watching:onEvent:)`` began. Nil if there is none. Any thread.
+    public func watch(of loop: any WatchableLoop) -> Watch? {
+        generation.isCurrent ? index.watch(of: loop.heartbeat) : nil
+    }
+
+    /// What runs; nil before the start, after the end, and in a fork's child.
+    var engine: Engine? {
+        guard generation.isCurrent else { return nil }
+        return lifecycle.withLock { if case .running(let engine, _) = $0 { engine } else { nil } }
     }
 }
 
 /// A loop under watch.
 public struct Watch: Sendable {
-    fileprivate let watchdog: Watchdog?
-    fileprivate let number: Int
+    let watchdog: Watchdog?
+    let number: Int
+    let name: WatchName
+    let slowness: ExpectedSlowness?
+
+    /// A watch that nobody keeps.
+    static func nobody(_ name: WatchName) -> Watch { Watch(watchdog: nil, number: 0, name: name, slowness: nil) }
 
     /// Has the watchdog stop watching the loop, and close a stall under way. Any thread; returns at once. The loop can be watched
     /// anew when the watchdog has done so.

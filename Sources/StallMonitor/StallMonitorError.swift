@@ -14,6 +14,8 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         public static let captureUnavailable = Code(name: "captureUnavailable")
         /// A report or the run record could not be written; the next one is tried again.
         public static let reportNotWritten = Code(name: "reportNotWritten")
+        /// The process is a fork's child, which has none of the monitor's threads: the monitor is disarmed in it.
+        public static let forked = Code(name: "forked")
         /// The monitor is stopped.
         public static let stopped = Code(name: "stopped")
     }
@@ -45,6 +47,8 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
             "The loop is watched already. Cancel the other watch first."
         case .loopEnded:
             "The loop's thread has ended, so there is nothing to watch. Watch a loop while its thread runs."
+        case .forked:
+            "The stall monitor is disarmed: it belongs to the process that was forked. Stop it here, and start a new one."
         case .captureUnavailable:
             "Stall reports will have no stacks. \(detail ?? "")"
         case .reportNotWritten:

@@ -13,6 +13,14 @@ public protocol WatchableLoop: AnyObject, Sendable {
     var thread: LoopThread? { get }
     /// The name of the mode that a pulse shows by its index.
     func modeName(at index: Int) -> String?
+    /// Whether a wait on this descriptor (epoll_wait(2), io_uring_enter(2)) is the loop's own, in which it rests. For loops that do
+    /// not publish each of their waits: a thread found in it is not stalled. False unless implemented.
+    func waits(on descriptor: Int32) -> Bool
+}
+
+extension WatchableLoop {
+    /// The loop publishes each of its waits.
+    public func waits(on descriptor: Int32) -> Bool { false }
 }
 
 extension EventRunLoop: WatchableLoop {}

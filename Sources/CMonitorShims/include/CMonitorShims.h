@@ -24,4 +24,8 @@ int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void 
 /// Joins it, waiting until `deadline_ns` at most. Returns 0, or ETIMEDOUT: the thread then still runs and stays joinable.
 int monitor_thread_join(pthread_t thread, uint64_t deadline_ns);
 
+/// How often this process was forked off: a fork's child reads another number than its parent. One relaxed load;
+/// async-signal-safe. It is counted by pthread_atfork, so not for a raw clone(2).
+uint32_t monitor_fork_generation(void);
+
 #pragma clang assume_nonnull end

@@ -32,12 +32,18 @@ struct CongestionPolicy: Sendable {
     mutating func decide(_ look: Look, taken: ClosedRange<MonotonicInstant>?) -> StallDecision {
         defer { lastLook = look }
         if let stretch = open { return follow(stretch, look, taken) }
-        raiseFloor(to: look.late ? look.time : taken?.upperBound)
+        raiseFloor(to: look.isDiscounted ? look.time : taken?.upperBound)
         for turn in look.turns where turn.end - start(of: turn.start) >= threshold {
             defer { raiseFloor(to: turn.end) }
             return .passed(.exact(from: start(of: turn.start), to: turn.end), lastLook?.pulse ?? look.pulse)
         }
         return begin(look)
+    }
+
+    /// What has passed until `time` counts towards nothing.
+    mutating func resume(at time: MonotonicInstant) {
+        (open, lastLook) = (nil, nil)
+        raiseFloor(to: time)
     }
 
     mutating func abandon(at time: MonotonicInstant) -> StallDecision {

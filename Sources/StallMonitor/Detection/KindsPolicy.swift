@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallReports
 
 /// The rules for all kinds of stalls together: each decides for itself, in the order of ``StallCategory``, and none gets time
 /// that a stronger one has. So a loop has one stall at a time at most, and its stalls do not overlap.
@@ -39,6 +40,29 @@ struct KindsPolicy: Sendable {
         let takenBoth = [taken?.upperBound, takenByCongestion(full, at: look.time)].compactMap { $0 }.max()
         let row = repeated?.decide(look, taken: takenBoth) ?? .none
         return Self.findings([(.blocked, still), (.congested, full), (.repeated, row)])
+    }
+
+    /// Why what the latest look ended was no stall, though it lasted as long as one.
+    var dismissal: PauseKind? { blocked.dismissal }
+
+    /// The stall that the latest look made out is none, so far.
+    mutating func dismiss(_ category: StallCategory, because reason: PauseKind, at time: MonotonicInstant) {
+        switch category {
+        case .blocked: blocked.dismiss(because: reason)
+        case .congested: congested?.resume(at: time)
+        case .repeated: repeated?.resume(at: time)
+        }
+    }
+
+    /// Takes so much out of the standstill under way.
+    mutating func exclude(_ time: Duration, because reason: PauseKind) { blocked.exclude(time, because: reason) }
+
+    /// Nobody looked until `time`: begins anew, and counts from then.
+    mutating func resume(at time: MonotonicInstant) {
+        blocked.resume(at: time)
+        congested?.resume(at: time)
+        repeated?.resume(at: time)
+        busySince = nil
     }
 
     /// The loop is no longer watched, or has ended: closes a stall that is under way.

@@ -1,4 +1,3 @@
-import Synchronization
 
 /// A queue from any number of threads to one. Adding never waits for the reader. It is bounded for messages that may be dropped;
 /// the others are few.
@@ -9,7 +8,7 @@ final class Mailbox<Message: Sendable>: Sendable {
         var isClosed = false
     }
 
-    private let contents = Mutex(Contents())
+    private let contents = ForkSafeMutex(Contents())
     private let semaphore = TickSemaphore()
     private let capacity: Int
 

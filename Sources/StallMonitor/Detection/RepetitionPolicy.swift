@@ -58,7 +58,7 @@ struct RepetitionPolicy: Sendable {
     /// - Parameter taken: Until when the time is another stall's: those are decided first.
     mutating func decide(_ look: Look, taken: MonotonicInstant?) -> StallDecision {
         // A late watchdog may have stood still together with the loop: what it missed does not count.
-        if let time = look.late ? look.time : taken { floor = max(time, floor ?? time) }
+        if let time = look.isDiscounted ? look.time : taken { floor = max(time, floor ?? time) }
         if taken != nil { return close() }
         for turn in look.turns where turn.start >= floor ?? turn.start && turn.end - turn.start > rule.longTurn {
             let ended = endRow(before: turn.start)
@@ -74,12 +74,18 @@ struct RepetitionPolicy: Sendable {
         return close()
     }
 
+    /// What has passed until `time` counts towards nothing.
+    mutating func resume(at time: MonotonicInstant) {
+        (row, announced) = (nil, nil)
+        floor = max(time, floor ?? time)
+    }
+
     mutating func abandon() -> StallDecision { close() }
 
     private mutating func judge(_ look: Look) -> StallDecision {
         guard let row else { return .none }
         let present = turnUnderWay(look)
-        if present == nil, !look.late, case .ended(let span) = endRow(before: look.busySince ?? look.time) {
+        if present == nil, !look.isDiscounted, case .ended(let span) = endRow(before: look.busySince ?? look.time) {
             return .ended(span)
         }
         guard self.row != nil else { return .none }

@@ -52,19 +52,23 @@ struct Roster {
 
     /// The loop has left its rest.
     ///
-    /// - Parameter time: Until when it rested at least.
-    mutating func wake(_ place: Int, restedUntil time: MonotonicInstant?) {
+    /// - Parameters:
+    ///   - time: Until when it rested at least.
+    ///   - missed: What the watchdog has missed so far, all in all: none of it is of the time that now begins.
+    mutating func wake(_ place: Int, restedUntil time: MonotonicInstant?, missed: Duration? = nil) {
         guard let index = indexOfPlace[place], !subjects[index].isAwake else { return }
         subjects[index].isAwake = true
+        if let missed { subjects[index].discounts.leaveOut(missed) }
         if let time { subjects[index].unparked(at: time) }
         awake.append(place)
     }
 
-    /// Lets those sleep that rest and will ring.
-    mutating func letSleep() {
+    /// Lets those sleep that rest and will ring, and those at which nobody is to look.
+    mutating func letSleep(_ isPaused: (Subject) -> Bool) {
         awake.removeAll { place in
-            guard let index = indexOfPlace[place], subjects[index].isAtRest,
-                subjects[index].loop.heartbeat.requestWakeSignal()
+            guard let index = indexOfPlace[place],
+                isPaused(subjects[index])
+                    || (subjects[index].isAtRest && subjects[index].loop.heartbeat.requestWakeSignal())
             else { return false }
             subjects[index].isAwake = false
             return true

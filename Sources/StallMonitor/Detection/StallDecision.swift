@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallReports
 
 /// What the watchdog saw of one loop at one look.
 struct Look: Hashable, Sendable {
@@ -10,6 +11,8 @@ struct Look: Hashable, Sendable {
     var firstTransition: MonotonicInstant?
     /// The watchdog itself woke more than a tick too late: what passed since the previous look proves nothing.
     var late = false
+    /// How much of what passed since the previous look counts towards no stall.
+    var discount: Discount?
     /// Callouts that the loop has begun so far: a loop in one phase moves by them.
     var callouts: UInt64 = 0
     /// How many of them had begun at `turnStart`.
@@ -18,6 +21,9 @@ struct Look: Hashable, Sendable {
     var busySince: MonotonicInstant?
     /// The long turns that have ended since the previous look, the oldest first.
     var turns: [BusyTurn] = []
+
+    /// Whether part of what passed since the previous look counts towards no stall.
+    var isDiscounted: Bool { late || discount != nil }
 }
 
 /// The rules by which a loop is stalled, the strongest first. No time is told of twice: of two that apply, the first one has it.
@@ -43,7 +49,8 @@ struct StallSpan: Hashable, Sendable {
     /// How much of it a late watchdog cannot vouch for.
     var unproven: Duration = .zero
 
-    var isExact: Bool { earliestStart == latestStart && earliestEnd == latestEnd && unproven == .zero }
+    var isExact: Bool { hasExactEnds && unproven == .zero }
+    var hasExactEnds: Bool { earliestStart == latestStart && earliestEnd == latestEnd }
     var longest: Duration { latestEnd - earliestStart }
     var shortest: Duration { max(.zero, earliestEnd - latestStart - unproven) }
     /// The length to be told: the longest that is proven.

@@ -11,10 +11,14 @@ enum StallNotice: Sendable {
     /// What the stalled thread was at later.
     case sampled(Int, StackSample)
     case ended(Int, StallSpan, EvidenceWindow?)
+    /// Nobody looks any more, and the stall goes on, as far as is known.
+    case abandoned(Int, StallSpan, EvidenceWindow?)
     /// Time to bring the run record up to date.
     case checkpoint
     /// The monitor cannot do part of its work.
     case fault(StallMonitorError)
+    /// The monitor has switched itself off.
+    case disarmed(StallMonitorError)
 }
 
 /// A stall at the moment it was proven.
@@ -38,6 +42,8 @@ struct StallObservation: Sendable {
     let descriptorTarget: String?
     /// Nil for a stall that is one standstill.
     let busy: StallReport.BusyTime?
+    /// One for all times of the report, so that a clock that is set while the stall lasts does not tear it.
+    let clock = WallClockAnchor()
 }
 
 /// What people call a watched thing.

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallReports
 
 /// Decides from looks alone whether one loop is stalled. A function of its state and the look: no clock, no thread.
 ///
@@ -15,6 +16,8 @@ struct StallPolicy: Sendable {
     private var lastLook: MonotonicInstant?
     /// The loop was at rest until then at least, because the watchdog was parked.
     private var restedUntil: MonotonicInstant?
+    /// Why the segment that the latest look ended was no stall, though it lasted as long as one.
+    private(set) var dismissal: PauseKind?
 
     enum State: Hashable, Sendable {
         case resting
@@ -30,6 +33,8 @@ struct StallPolicy: Sendable {
         var latestStart: MonotonicInstant
         /// What a late watchdog cannot vouch for.
         var unproven: Duration = .zero
+        /// Why, at last.
+        var reason: PauseKind?
 
         /// Whether the loop has neither made a transition nor begun a callout.
         func stands(at look: Look) -> Bool { pulse == look.pulse && callouts == look.callouts }
@@ -66,11 +71,12 @@ struct StallPolicy: Sendable {
     /// Takes a look into account.
     mutating func decide(_ look: Look) -> StallDecision {
         defer { lastLook = look.time }
+        dismissal = nil
         switch state {
         case .suspect(let segment) where segment.stands(at: look):
-            return watch(discounting(look, in: segment), look)
+            return watch(discounting(look, in: segment, until: look.time), look)
         case .stalled(let segment, let announced) where segment.stands(at: look):
-            return grow(discounting(look, in: segment), announced, look)
+            return grow(discounting(look, in: segment, until: look.time), announced, look)
         case .resting:
             state = beginning(look)
             return .none
@@ -83,11 +89,39 @@ struct StallPolicy: Sendable {
         }
     }
 
+    /// The stall that the latest look made out is none, so far: what has passed does not count.
+    mutating func dismiss(because reason: PauseKind) {
+        guard case .stalled(var segment, _) = state, let lastLook else { return }
+        segment.unproven = max(segment.unproven, lastLook - segment.earliestStart)
+        segment.reason = reason
+        state = .suspect(segment)
+    }
+
+    /// Takes so much out of the stall under way.
+    mutating func exclude(_ time: Duration, because reason: PauseKind) {
+        guard case .stalled(var segment, let announced) = state, let lastLook else { return }
+        segment.unproven = min(segment.unproven + time, lastLook - segment.earliestStart)
+        segment.reason = reason
+        state = .stalled(segment, announced: announced)
+    }
+
+    /// Nobody looked until `time`: begins anew, and counts from then.
+    mutating func resume(at time: MonotonicInstant) {
+        (state, lastLook, restedUntil) = (.resting, time, nil)
+    }
+
     /// The loop is no longer watched, or has ended: closes a stall that is under way.
     mutating func abandon(at time: MonotonicInstant) -> StallDecision {
         defer { state = .resting }
-        guard case .stalled(let segment, _) = state else { return .none }
-        return .ended(segment.span(until: lastLook ?? time, time))
+        dismissal = nil
+        switch state {
+        case .resting: break
+        case .suspect(let segment):
+            let length = segment.span(until: lastLook ?? time, time).longest
+            if segment.unproven > .zero, length >= rule.threshold { dismissal = segment.reason }
+        case .stalled(let segment, _): return .ended(segment.span(until: lastLook ?? time, time))
+        }
+        return .none
     }
 
     private func beginning(_ look: Look) -> State {
@@ -99,14 +133,18 @@ struct StallPolicy: Sendable {
             let first = isFirst ? stamp : max(stamp, look.firstTransition ?? stamp)
             segment = Segment(pulse: look.pulse, earliestStart: first, latestStart: isFirst ? stamp : look.time)
             // The departure woke the watchdog, but late: both may have stood still together.
-            if let restedUntil, restedUntil - stamp > rule.tick { segment.unproven = restedUntil - stamp }
+            if let restedUntil, restedUntil - stamp > rule.tick {
+                (segment.unproven, segment.reason) = (restedUntil - stamp, .late)
+            }
         } else {
             let floor = [lastLook, restedUntil, look.firstTransition].compactMap { $0 }.max() ?? look.time
             segment = Segment(pulse: look.pulse, earliestStart: floor, latestStart: look.time)
         }
         segment.callouts = look.callouts
         // A late watchdog may have stood still together with the loop: count from this look.
-        if look.late { segment.unproven = look.time - segment.earliestStart }
+        let known = segment.unproven
+        segment = discounting(look, in: segment, until: look.time)
+        segment.unproven = max(known, segment.unproven - known)
         return .suspect(segment)
     }
 
@@ -132,22 +170,31 @@ struct StallPolicy: Sendable {
     }
 
     /// A suspect moved on between two looks: it was a stall all the same when the loop's own stamps say so.
-    private func passed(_ segment: Segment, _ look: Look) -> StallDecision {
+    private mutating func passed(_ segment: Segment, _ look: Look) -> StallDecision {
         let span = finished(segment, look)
-        guard span.isExact, !look.late, span.longest >= rule.threshold else { return .none }
-        return .passed(span, segment.pulse)
+        if span.length < rule.threshold {
+            if span.longest >= rule.threshold {
+                dismissal = discounting(look, in: segment, until: span.latestEnd).reason
+            }
+            return .none
+        }
+        return span.hasExactEnds ? .passed(span, segment.pulse) : .none
     }
 
     private func finished(_ segment: Segment, _ look: Look) -> StallSpan {
         let floor = lastLook ?? segment.latestStart
-        if let end = look.firstTransition, end >= floor { return segment.span(until: end, end) }
-        return segment.span(until: floor, look.time)
+        let stamp = look.firstTransition.flatMap { $0 >= floor ? $0 : nil }
+        let segment = discounting(look, in: segment, until: stamp ?? look.time)
+        return segment.span(until: stamp ?? floor, stamp ?? look.time)
     }
 
-    private func discounting(_ look: Look, in segment: Segment) -> Segment {
-        guard look.late, let lastLook else { return segment }
+    /// What the look cannot vouch for of the time since the previous one: all of it if the watchdog was late.
+    private func discounting(_ look: Look, in segment: Segment, until end: MonotonicInstant) -> Segment {
+        guard look.late || look.discount != nil else { return segment }
+        let window = max(.zero, end - max(lastLook ?? segment.earliestStart, segment.earliestStart))
         var segment = segment
-        segment.unproven += look.time - lastLook
+        segment.unproven += look.late ? window : min(look.discount?.length ?? .zero, window)
+        segment.reason = look.discount?.reason ?? .late
         return segment
     }
 }

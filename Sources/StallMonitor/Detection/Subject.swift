@@ -10,7 +10,7 @@ struct Subject {
     /// Whether the watchdog looks at it: not while it rests and will ring.
     var isAwake = false
     /// The stall under way, if there is one, and where the loop stands.
-    var stall: (number: Int, category: StallCategory, pulse: LoopHeartbeat.Pulse)?
+    var stall: Stall?
     /// The latest time for which the loop stood still. A stall is one that lasted.
     var standstill: Standstill?
     /// What is known of the present long turn, and of the row it stands in.
@@ -22,9 +22,22 @@ struct Subject {
     private var busyAtEnd: Duration?
     /// The number of the next long turn to be seen.
     private var nextTurn: UInt64
+    /// Looks that count towards no stall.
+    var discounts: DiscountMeter
+    /// What kept the loop's thread from moving, from outside, and since when.
+    var holdUp: HoldUp?
+    /// Its own watch is paused; the monitor may be, too.
+    var isPaused = false
 
-    init(identity: WatchIdentity, loop: any WatchableLoop, rule: StallRule, bell: LoopBell) {
+    init(
+        identity: WatchIdentity,
+        loop: any WatchableLoop,
+        rule: StallRule,
+        bell: LoopBell,
+        scopes: [ExpectedSlowness] = []
+    ) {
         (self.identity, self.loop, self.bell) = (identity, loop, bell)
+        discounts = DiscountMeter(scopes)
         policy = KindsPolicy(rule: rule)
         nextTurn = loop.heartbeat.longTurnCount
         loop.heartbeat.keepTurns(longerThan: min(rule.longTurn, rule.congestion ?? rule.longTurn))
@@ -32,13 +45,19 @@ struct Subject {
 
     var isAtRest: Bool { policy.isAtRest }
 
+    typealias Stall = (number: Int, category: StallCategory, pulse: LoopHeartbeat.Pulse)
+
     /// The watchdog was parked until `time`, so the loop was at rest.
     mutating func unparked(at time: MonotonicInstant) {
         policy.unparked(at: time)
     }
 
     /// Looks at the loop, and asks it to stamp its next transition, so that the end of a stall is known exactly.
-    mutating func look(at time: MonotonicInstant, late: Bool) -> (LoopHeartbeat.Pulse, [StallFinding]) {
+    mutating func look(
+        at time: MonotonicInstant,
+        late: Bool,
+        discount: Discount? = nil
+    ) -> (LoopHeartbeat.Pulse, [StallFinding]) {
         let heartbeat = loop.heartbeat
         let (pulse, callouts) = (heartbeat.pulse, heartbeat.calloutCount)
         let standsStill = pulse == lastLook?.pulse && callouts == lastLook?.callouts && !pulse.isAtRest
@@ -52,6 +71,7 @@ struct Subject {
             turnStart: turnStart,
             firstTransition: firstTransition.flatMap(MonotonicInstant.init(stamp:)),
             late: late,
+            discount: discount,
             callouts: callouts,
             calloutsAtTurn: heartbeat.calloutsAtTurnStamp
         )
@@ -86,6 +106,21 @@ struct Subject {
         course = loop.thread.flatMap {
             Course(key: key, threadID: $0.id, at: look.time, busy: policy.busy(at: look.time))
         }
+    }
+
+    /// The stall that was just made out is none.
+    mutating func dismiss(_ category: StallCategory, because reason: PauseKind, at time: MonotonicInstant) {
+        policy.dismiss(category, because: reason, at: time)
+    }
+
+    /// So much of the stall under way does not count.
+    mutating func exclude(_ time: Duration, because reason: PauseKind) { policy.exclude(time, because: reason) }
+
+    /// Nobody looked until now.
+    mutating func resume(at time: MonotonicInstant) {
+        policy.resume(at: time)
+        (standstill, course, lastLook) = (nil, nil, nil)
+        nextTurn = loop.heartbeat.longTurnCount
     }
 
     /// Ends a stall under way because the loop is no longer watched.

@@ -6,19 +6,31 @@ import StackCapture
 struct WatchRound: ~Copyable {
     /// When to look next.
     private(set) var nextLook: MonotonicInstant = .now
-    private var subjects = Roster()
+    var subjects = Roster()
     /// When the bells were last looked at: a loop whose bell has rung since rested until then.
     private var bellsTaken: MonotonicInstant = .now
     private let bells: BellBoard
     private var stalls = 0
     private var checkpoints = CheckpointSchedule(start: .now)
-    private let notices: Mailbox<StallNotice>
-    private let ledger: WatchdogLedger
+    let notices: Mailbox<StallNotice>
+    let ledger: WatchdogLedger
     private let stackSource: StackSource
+    private var vigil = Vigil(at: .now)
+    let countsTraced: Bool
+    /// Since when the whole monitor is paused, and each watch that is.
+    var pausedSince: MonotonicInstant?
+    var watchesPausedSince: [Int: MonotonicInstant] = [:]
 
-    init(notices: Mailbox<StallNotice>, ledger: WatchdogLedger, stackSource: StackSource, bells: BellBoard) {
+    init(
+        notices: Mailbox<StallNotice>,
+        ledger: WatchdogLedger,
+        stackSource: StackSource,
+        bells: BellBoard,
+        countsTraced: Bool = false
+    ) {
         self.bells = bells
         self.notices = notices
+        self.countsTraced = countsTraced
         self.ledger = ledger
         self.stackSource = stackSource
     }
@@ -40,31 +52,45 @@ struct WatchRound: ~Copyable {
         )
         ledger.update { [number = subject.identity.number] in $0.watches[number] = record }
         subjects.add(subject)
+        if let pausedSince { ledger.update { $0.watches[subject.identity.number]?.pausedSince = pausedSince } }
         notices.add(.checkpoint)
     }
 
     mutating func remove(_ number: Int) {
         guard let index = subjects.index(ofNumber: number) else { return }
         release(index)
+        closePause(of: number, at: .now)
         bells.putAway(subjects.remove(at: index).bell)
     }
 
     mutating func finish() {
         for index in subjects.subjects.indices { release(index) }
+        closePauses(at: .now)
         subjects = Roster()
         recordCost()
     }
 
+    /// What the watchdog has missed so far.
+    var missed: Duration { vigil.missed }
+
+    /// About to wait for the next look.
+    mutating func rest() { vigil.rest(at: .now) }
+
     /// Looks at every loop that is awake, and tells the reporter what it finds.
     mutating func look() {
-        let oversleep = MonotonicInstant.now - nextLook
+        let woken = MonotonicInstant.now
+        let oversleep = woken - nextLook
         wakeThoseThatRang()
-        let awake = subjects.awakeIndices
+        note(vigil.wake(due: nextLook, at: woken, tick: tick))
+        let awake = subjects.awakeIndices.filter { !isPaused(subjects[$0]) }
         for index in awake {
             // Anew for each: the capture before may have taken its time.
             let now = MonotonicInstant.now
-            let late = oversleep > subjects[index].policy.rule.tick
-            let (pulse, findings) = subjects[index].look(at: now, late: late)
+            if let absence = vigil.step(at: now) { note([absence]) }
+            let discount = subjects[index].discounts.take(at: now, missed: vigil.missed, because: vigil.reason)
+            let late = subjects[index].discounts.lastMissed > subjects[index].policy.rule.tick
+            let (pulse, findings) = subjects[index].look(at: now, late: late, discount: discount)
+            if subjects[index].policy.dismissal != nil || subjects[index].holdUp != nil { countDismissal(index, pulse) }
             if findings.isEmpty, subjects[index].wantsSample(at: now, pulse) { sample(index, pulse, at: now) }
             for finding in findings { carryOut(finding, on: index, pulse, at: now) }
         }
@@ -75,7 +101,7 @@ struct WatchRound: ~Copyable {
         }
         let maturity = awake.compactMap { subjects[$0].policy.maturity }.min()
         forgetEndedLoops(among: awake)
-        subjects.letSleep()
+        subjects.letSleep { $0.isPaused || pausedSince != nil }
         let now = MonotonicInstant.now
         if checkpoints.isDue(at: now) {
             recordCost()
@@ -86,7 +112,7 @@ struct WatchRound: ~Copyable {
 
     private mutating func wakeThoseThatRang() {
         let now = MonotonicInstant.now
-        for place in bells.takeRung() { subjects.wake(place, restedUntil: bellsTaken) }
+        for place in bells.takeRung() { subjects.wake(place, restedUntil: bellsTaken, missed: vigil.missed) }
         bellsTaken = now
     }
 
@@ -103,10 +129,13 @@ struct WatchRound: ~Copyable {
         switch finding.decision {
         case .none: break
         case .began(let span):
+            if dismisses(category, index, span, pulse, at: time) { return }
             subjects[index].noteSample(at: time)
             let stack = pulse.isAtRest ? .raced : stackSource.stack(of: subjects[index].loop, at: pulse)
+            if category == .blocked, dismissesWait(index, stack, at: time) { return }
             begin(category, span, index, pulse, stack, at: time)
         case .grew(let span):
+            excludeHoldUp(index, at: time)
             if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
             guard let stall = subjects[index].stall else { return }
             tellBusyTime(span, index, hasEnded: false)
@@ -163,7 +192,7 @@ struct WatchRound: ~Copyable {
                     span: span,
                     detectedAt: time,
                     threadID: subject.loop.thread?.id,
-                    evidence: subject.evidence(category, at: time, of: pulse),
+                    evidence: subject.evidence(category, at: time, of: pulse)?.leavingOut(span.unproven),
                     stack: stack,
                     samples: samples,
                     descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read),
@@ -177,7 +206,30 @@ struct WatchRound: ~Copyable {
         guard let stall = subjects[index].stall else { return }
         tellBusyTime(span, index, hasEnded: true)
         subjects[index].stall = nil
-        notices.add(.ended(stall.number, span, subjects[index].evidence(stall.category, at: time, of: stall.pulse)))
+        notices.add(.ended(stall.number, span, evidence(of: stall, index, span, at: time)))
+    }
+
+    /// Closes a stall under way because nobody will look at the loop. One whose loop has ended is over; of the others nobody knows.
+    mutating func abandon(_ index: Int, at time: MonotonicInstant) {
+        let findings = subjects[index].abandon(at: time)
+        countDismissal(index, nil)
+        for finding in findings {
+            guard case .ended(let span) = finding.decision else { continue }
+            guard !subjects[index].loop.heartbeat.hasEnded else { return end(span, index, at: time) }
+            guard let stall = subjects[index].stall else { return }
+            tellBusyTime(span, index, hasEnded: true)
+            subjects[index].stall = nil
+            notices.add(.abandoned(stall.number, span, evidence(of: stall, index, span, at: time)))
+        }
+    }
+
+    private func evidence(
+        of stall: Subject.Stall,
+        _ index: Int,
+        _ span: StallSpan,
+        at time: MonotonicInstant
+    ) -> EvidenceWindow? {
+        subjects[index].evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.unproven)
     }
 
     private mutating func release(_ index: Int) {
@@ -186,9 +238,7 @@ struct WatchRound: ~Copyable {
         // What is counted of the loop is its watcher's: before it goes.
         ledger.update { [number = subjects[index].identity.number] in $0.endWatch(number, at: now) }
         heartbeat.detach()
-        for finding in subjects[index].abandon(at: now) {
-            if case .ended(let span) = finding.decision { end(span, index, at: now) }
-        }
+        abandon(index, at: now)
     }
 
     /// A loop that ends rings, and so is awake.

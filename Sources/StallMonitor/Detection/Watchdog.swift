@@ -12,18 +12,24 @@ import Synchronization
 final class Watchdog: Sendable {
     /// What other threads ask of the watchdog.
     enum Order: Sendable {
-        case watch(WatchIdentity, any WatchableLoop, StallRule, LoopBell)
+        case watch(WatchIdentity, any WatchableLoop, StallRule, LoopBell, [ExpectedSlowness])
         case cancel(Int)
+        /// From a moment on, one watch or all: nobody looks.
+        case pause(Int?, MonotonicInstant)
+        case resume(Int?, MonotonicInstant)
         case stop
     }
 
     let bells = BellBoard()
     private let semaphore = TickSemaphore()
     private let isParked = Atomic(false)
-    private let orders = Mutex<[Order]?>([])
+    private let orders = ForkSafeMutex<[Order]?>([])
+    private let generation = ForkGeneration.current
 
     /// Hands an order over. Any thread. Nobody takes one after `stop` was carried out.
     func give(_ order: Order) {
+        // In a fork's child nobody would take it, and the lock may be held for ever.
+        guard generation.isCurrent else { return }
         orders.withLock { $0?.append(order) }
         semaphore.signal()
     }
@@ -43,6 +49,7 @@ final class Watchdog: Sendable {
                 round.unparked(at: .now)
             }
             // A signal is an order, or a departure that came too late to be waited for: neither is a tick.
+            round.rest()
             if !semaphore.wait(until: round.nextLook) { round.look() }
         }
         round.finish()
@@ -55,8 +62,10 @@ final class Watchdog: Sendable {
         }
         for order in given {
             switch order {
-            case .watch(let identity, let loop, let rule, let bell):
-                round.add(Subject(identity: identity, loop: loop, rule: rule, bell: bell))
+            case .watch(let identity, let loop, let rule, let bell, let scopes):
+                round.add(Subject(identity: identity, loop: loop, rule: rule, bell: bell, scopes: scopes))
+            case .pause(let number, let time): round.pause(number, at: time)
+            case .resume(let number, let time): round.resume(number, at: time)
             case .cancel(let number): round.remove(number)
             case .stop:
                 orders.withLock { $0 = nil }

@@ -1,6 +1,6 @@
 import RunLoopKit
 import StackCapture
-import Synchronization
+import StallReports
 
 /// What the watchdog has done so far, for the run record. Written by the watchdog, read by the reporter.
 final class WatchdogLedger: Sendable {
@@ -20,6 +20,9 @@ final class WatchdogLedger: Sendable {
         var watches: [Int: WatchRecord] = [:]
         /// What the watches that are over add up to, by what they watched: bounded, however many loops come and go.
         var past: [WatchName: WatchTotal] = [:]
+        var pauses = PauseTally()
+        /// What looked like stalls and was none.
+        var dismissed: [PauseKind: Int64] = [:]
     }
 
     struct WatchRecord: Sendable {
@@ -27,9 +30,16 @@ final class WatchdogLedger: Sendable {
         var since: MonotonicInstant
         /// What the loop itself counts is read when it is asked for: it costs the watchdog nothing.
         var heartbeat: LoopHeartbeat
+        /// For how long nobody looked, and since when nobody does.
+        var paused = Duration.zero
+        var pausedSince: MonotonicInstant?
 
         func total(at time: MonotonicInstant) -> WatchTotal {
-            WatchTotal(time: time - since, turns: heartbeat.pulse.turn, lengths: heartbeat.turnHistogram)
+            WatchTotal(
+                time: max(.zero, (pausedSince ?? time) - since - paused),
+                turns: heartbeat.pulse.turn,
+                lengths: heartbeat.turnHistogram
+            )
         }
     }
 
@@ -43,7 +53,7 @@ final class WatchdogLedger: Sendable {
         }
     }
 
-    private let counts = Mutex(Counts())
+    private let counts = ForkSafeMutex(Counts())
 
     func update(_ change: (inout sending Counts) -> Void) {
         counts.withLock { change(&$0) }

@@ -47,6 +47,13 @@ struct EvidenceWindow: Hashable, Sendable {
     var cpu: Duration { .nanoseconds(Int64(clamping: after.cpuNanoseconds &- before.cpuNanoseconds)) }
     var runDelay: Duration { .nanoseconds(Int64(clamping: after.runDelayNanoseconds &- before.runDelayNanoseconds)) }
     var majorFaults: UInt64 { after.majorFaults &- before.majorFaults }
+
+    /// The same account of a window without a time in which the thread could do nothing, or whose doings do not count.
+    func leavingOut(_ time: Duration) -> EvidenceWindow {
+        var window = self
+        window.length = max(length - time, min(length, cpu + runDelay))
+        return window
+    }
 }
 
 /// The text of a /proc file of at most 4 KiB. Nil when it cannot be read.

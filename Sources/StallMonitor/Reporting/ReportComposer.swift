@@ -16,7 +16,7 @@ struct ReportComposer {
 
     /// The report of a stall that has just been proven.
     func report(of stall: StallObservation) -> StallReport {
-        let clock = WallClockAnchor()
+        let clock = stall.clock
         var report = StallReport(
             kind: stall.category.kind,
             startedAt: clock.time(of: stall.span.earliestStart),
@@ -52,6 +52,7 @@ struct ReportComposer {
     /// Brings the length of a stall that goes on up to date.
     func extend(_ report: inout StallReport, by span: StallSpan) {
         report.durationNs = span.length.nanoseconds
+        report.excludedNs = span.unproven > .zero ? span.unproven.nanoseconds : nil
         report.severity = Severity(duration: span.length)
         (report.durationMinNs, report.durationMaxNs) = span.isExact ? (nil, nil) : span.bounds
     }
@@ -62,7 +63,7 @@ struct ReportComposer {
         extend(&report, by: span)
         report.state = .recovered
         report.watched.turnDurations = .init(stall.loop.heartbeat.turnHistogram) ?? report.watched.turnDurations
-        report.endedAt = report.startedAt.advanced(byNanoseconds: span.longest.nanoseconds)
+        report.endedAt = stall.clock.time(of: span.latestEnd, sleptUntilNow: true)
         if let evidence { report.cause = cause(of: stall, over: evidence) }
     }
 
@@ -74,7 +75,7 @@ struct ReportComposer {
             Casebook(
                 samples,
                 thread: report.thread,
-                clock: WallClockAnchor(),
+                clock: stall.clock,
                 name: { symbolicator.resolve($0) },
                 isOwn: { ownCode.isOwn($0, module: $1, executable: run.process.executable ?? "") }
             )

@@ -102,9 +102,14 @@ extension StallReport.Evidence {
 struct WallClockAnchor {
     private let monotonic = MonotonicInstant.now
     private let wall = Timestamp.now()
+    private let clocks = ClockOffsets.read()
 
-    func time(of instant: MonotonicInstant) -> Timestamp {
-        wall.advanced(byNanoseconds: (instant - monotonic).nanoseconds)
+    /// - Parameter sleptUntilNow: whether the machine's suspensions since the anchor came before `instant`; monotonic time does not
+    ///   know of them.
+    func time(of instant: MonotonicInstant, sleptUntilNow: Bool = false) -> Timestamp {
+        let time = wall.advanced(byNanoseconds: (instant - monotonic).nanoseconds)
+        guard sleptUntilNow, let clocks, let now = ClockOffsets.read() else { return time }
+        return time.advanced(byNanoseconds: now.suspension(since: clocks)?.nanoseconds ?? 0)
     }
 }
 

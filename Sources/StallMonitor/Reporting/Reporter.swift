@@ -50,6 +50,8 @@ struct Reporter: ~Copyable {
         case .grew(let number, let span): grow(number, span)
         case .counted(let number, let busy): open[number]?.report.busy = busy
         case .ended(let number, let span, let evidence): end(number, span, evidence)
+        case .abandoned(let number, let span, let evidence): end(number, span, evidence, isAbandoned: true)
+        case .disarmed(let error): log.disarmed = error
         }
     }
 
@@ -67,9 +69,15 @@ struct Reporter: ~Copyable {
         publish(stall.report, .grew(stall.report))
     }
 
-    private mutating func end(_ number: Int, _ span: StallSpan, _ evidence: EvidenceWindow?) {
+    private mutating func end(
+        _ number: Int,
+        _ span: StallSpan,
+        _ evidence: EvidenceWindow?,
+        isAbandoned: Bool = false
+    ) {
         guard var stall = open.removeValue(forKey: number) else { return }
         composer.close(&stall.report, of: stall.observation, by: span, evidence)
+        if isAbandoned { (stall.report.state, stall.report.endedAt) = (.abandoned, nil) }
         // The later samples may have shown that what looked like the culprit only came and went.
         composer.addStacks(stall.samples, of: stall.observation, to: &stall.report)
         publish(stall.report, .ended(stall.report))
@@ -84,7 +92,7 @@ struct Reporter: ~Copyable {
 extension StallNotice {
     fileprivate var changesRunRecord: Bool {
         switch self {
-        case .began, .ended, .checkpoint: true
+        case .began, .ended, .abandoned, .checkpoint, .disarmed: true
         case .grew, .counted, .sampled, .fault: false
         }
     }

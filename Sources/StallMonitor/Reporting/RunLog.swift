@@ -24,11 +24,15 @@ struct RunIdentity: Sendable {
 struct RunLog {
     private let run: RunIdentity
     private let ledger: WatchdogLedger
+    private let droppedNotices: () -> Int
     private var stalls: [String: Int64] = [:]
+    /// Why the monitor has switched itself off.
+    var disarmed: StallMonitorError?
 
-    init(run: RunIdentity, ledger: WatchdogLedger) {
+    init(run: RunIdentity, ledger: WatchdogLedger, droppedNotices: @escaping () -> Int = { 0 }) {
         self.run = run
         self.ledger = ledger
+        self.droppedNotices = droppedNotices
     }
 
     mutating func count(_ report: StallReport) {
@@ -38,7 +42,7 @@ struct RunLog {
     /// The record as of now.
     func entry(_ shelf: ReportShelf) -> RunRecord {
         let counts = ledger.snapshot
-        return RunRecord(
+        var record = RunRecord(
             id: run.id,
             startedAt: run.startedAt,
             updatedAt: .now(),
@@ -68,6 +72,16 @@ struct RunLog {
                 bytesWritten: shelf.bytesWritten
             )
         )
+        addPauses(counts, to: &record)
+        return record
+    }
+
+    private func addPauses(_ counts: WatchdogLedger.Counts, to record: inout RunRecord) {
+        record.pauses = counts.pauses.count
+        record.pauseLog = counts.pauses.log
+        record.dismissed = Dictionary(uniqueKeysWithValues: counts.dismissed.map { ($0.rawValue, $1) })
+        record.droppedNotices = Int64(droppedNotices())
+        record.disarmed = disarmed?.message
     }
 
     /// The record of a run that has ended in order.

@@ -26,6 +26,9 @@ public struct StallState: OpenName {
     public static let recovered = StallState(rawValue: "recovered")
     /// The process ended while the loop stood.
     public static let terminated = StallState(rawValue: "terminated")
+    /// The monitor stopped looking while the loop stood: it was stopped or paused, or the watch cancelled. How long the stall went
+    /// on is not known.
+    public static let abandoned = StallState(rawValue: "abandoned")
 }
 
 /// How much a stall matters, by its length.

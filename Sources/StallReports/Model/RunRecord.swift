@@ -30,8 +30,14 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var ticks: Int64
     /// Ticks at which the watchdog itself woke late, and which therefore prove nothing.
     public var lateTicks: Int64
-    /// Suspends, stops and frozen cgroups noticed.
+    /// Suspends, stops, frozen cgroups, debuggers and pauses of the monitoring, as far as they were noticed.
     public var pauses: Int64
+    /// Those pauses, and other times that count towards no stall. Nil in records of older monitors.
+    public var pauseLog: PauseLog?
+    /// What looked like stalls and was none, by kind of what it was (``PauseKind``). Nil in records of older monitors.
+    public var dismissed: [String: Int64]?
+    /// Notices from the watchdog that were dropped because the writer lagged behind. Nil in records of older monitors.
+    public var droppedNotices: Int64?
     /// Stalls by kind.
     public var stalls: [String: Int64]
     /// Stalls counted and not reported.
@@ -40,7 +46,7 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var raced: Int64
     /// Captures that failed, or could not be tried. Those in `raced` are not among them.
     public var captureFailures: Int64
-    /// Writes that failed (preparing the directory counts as one), and notices dropped because the writer lagged.
+    /// Writes that failed (preparing the directory counts as one).
     public var lostWrites: Int64
     /// Up to `updatedAt`.
     public var cost: Cost
@@ -90,7 +96,9 @@ public struct RunRecord: Codable, Hashable, Sendable {
         case monitorVersion = "monitor_version"
         case watched, ticks
         case lateTicks = "late_ticks"
-        case pauses, stalls, suppressed, raced
+        case pauses, stalls, suppressed, raced, dismissed
+        case pauseLog = "pause_log"
+        case droppedNotices = "dropped_notices"
         case captureFailures = "capture_failures"
         case lostWrites = "lost_writes"
         case cost, disarmed

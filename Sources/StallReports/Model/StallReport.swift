@@ -28,6 +28,9 @@ public struct StallReport: Codable, Hashable, Sendable {
     public var durationMinNs: Int64?
     /// The longest it can have been, as far as the monitor saw. Nil when the length is exact.
     public var durationMaxNs: Int64?
+    /// How much of the time from start to end does not count, and is not in `durationNs`: the process was stopped, the watchdog
+    /// woke late, the server had said that it would be slow. Nil: nothing.
+    public var excludedNs: Int64?
 
     /// As it was set for this loop.
     public var rule: Rule
@@ -113,6 +116,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         case durationNs = "duration_ns"
         case durationMinNs = "duration_min_ns"
         case durationMaxNs = "duration_max_ns"
+        case excludedNs = "excluded_ns"
         case rule, host, service, process, run, watched, busy, thread, cause, stacks, culprit, modules, fingerprint,
             suppressed
         case trace, metadata, monitor

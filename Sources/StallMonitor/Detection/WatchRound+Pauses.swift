@@ -1,0 +1,174 @@
+import RunLoopKit
+import StackCapture
+import StallReports
+
+// What is no stall, as the watchdog deals with it.
+
+/// A time in which a loop's thread was kept from moving from outside, while the watchdog was awake.
+struct HoldUp: Hashable, Sendable {
+    var kind: PauseKind
+    /// Where the loop stood.
+    var pulse: LoopHeartbeat.Pulse
+    var since: MonotonicInstant
+    /// When it was last seen.
+    var until: MonotonicInstant
+}
+
+extension WatchRound {
+    /// Whether nobody is to look at the loop.
+    func isPaused(_ subject: Subject) -> Bool { subject.isPaused || pausedSince != nil }
+
+    /// From `time` on nobody looks at the watch, or at any. A stall under way is closed: how long it goes on will not be known.
+    mutating func pause(_ number: Int?, at time: MonotonicInstant) {
+        for index in indices(of: number) {
+            abandon(index, at: .now)
+            if number != nil { subjects[index].isPaused = true }
+            let number = subjects[index].identity.number
+            ledger.update { $0.watches[number]?.pause(at: time) }
+        }
+        if let number {
+            if watchesPausedSince[number] == nil, subjects.index(ofNumber: number) != nil {
+                watchesPausedSince[number] = time
+            }
+        } else if pausedSince == nil {
+            pausedSince = time
+        }
+    }
+
+    /// Looks again, and counts from `time` on.
+    mutating func resume(_ number: Int?, at time: MonotonicInstant) {
+        if let number {
+            closePause(of: number, at: time)
+        } else {
+            closeMonitorsPause(at: time)
+        }
+        for index in indices(of: number) {
+            if number != nil { subjects[index].isPaused = false }
+            guard !isPaused(subjects[index]) else { continue }
+            subjects[index].resume(at: time)
+            subjects.wake(subjects[index].bell.place, restedUntil: nil, missed: missed)
+            let number = subjects[index].identity.number
+            ledger.update { $0.watches[number]?.resume(at: time) }
+        }
+    }
+
+    /// Of one watch, or of all.
+    private func indices(of number: Int?) -> [Int] {
+        guard let number else { return Array(subjects.subjects.indices) }
+        return subjects.index(ofNumber: number).map { [$0] } ?? []
+    }
+
+    /// The pauses that last until the end.
+    mutating func closePauses(at time: MonotonicInstant) {
+        closeMonitorsPause(at: time)
+        for number in watchesPausedSince.keys.sorted() { closePause(of: number, at: time) }
+    }
+
+    private mutating func closeMonitorsPause(at time: MonotonicInstant) {
+        guard let since = pausedSince.take() else { return }
+        record(.monitoringPaused, from: since, to: time, watch: nil)
+    }
+
+    mutating func closePause(of number: Int, at time: MonotonicInstant) {
+        guard let since = watchesPausedSince.removeValue(forKey: number) else { return }
+        let label = subjects.index(ofNumber: number).map { subjects[$0].identity.name.label }
+        record(.monitoringPaused, from: since, to: time, watch: label)
+    }
+
+    /// Writes down in what time the process stood still, or that the clocks have jumped.
+    func note(_ absences: [Absence]) {
+        for absence in absences {
+            let wall = Timestamp.now()
+            let start = absence.kind == .clockStep ? wall : wall.advanced(byNanoseconds: -absence.length.nanoseconds)
+            let pause = RunRecord.Pause(
+                kind: absence.kind,
+                startedAt: start,
+                durationNs: absence.length.nanoseconds
+            )
+            ledger.update { $0.pauses.add(pause) }
+        }
+        if !absences.isEmpty { notices.add(.checkpoint, mayBeDropped: true) }
+    }
+
+    private func record(_ kind: PauseKind, from start: MonotonicInstant, to end: MonotonicInstant, watch: String?) {
+        let pause = RunRecord.Pause(
+            kind: kind,
+            startedAt: WallClockAnchor().time(of: start),
+            durationNs: max(.zero, end - start).nanoseconds,
+            watch: watch
+        )
+        ledger.update { $0.pauses.add(pause) }
+        notices.add(.checkpoint, mayBeDropped: true)
+    }
+}
+
+// MARK: - Stalls that are none
+
+extension WatchRound {
+    /// Before a stall is announced: whether its thread was kept from moving from outside.
+    mutating func dismisses(
+        _ category: StallCategory,
+        _ index: Int,
+        _ span: StallSpan,
+        _ pulse: LoopHeartbeat.Pulse,
+        at time: MonotonicInstant
+    ) -> Bool {
+        guard let kind = alibi(of: index) else {
+            closeHoldUp(index)
+            return false
+        }
+        subjects[index].dismiss(category, because: kind, at: time)
+        let since = subjects[index].holdUp?.since ?? span.earliestStart
+        subjects[index].holdUp = HoldUp(kind: kind, pulse: pulse, since: since, until: time)
+        return true
+    }
+
+    /// Whether the stack shows the loop's own wait: then it only has not said so.
+    mutating func dismissesWait(_ index: Int, _ stack: StackOutcome, at time: MonotonicInstant) -> Bool {
+        guard let call = stack.captured?.systemCall, let name = call.name, Self.waits.contains(name) else { return false }
+        let descriptor = Int32(truncatingIfNeeded: call.arguments.first ?? UInt.max)
+        guard subjects[index].loop.waits(on: descriptor) else { return false }
+        ledger.update { $0.count(.raced) }
+        subjects[index].dismiss(.blocked, because: .inWait, at: time)
+        return true
+    }
+
+    /// Calls whose first argument is what an event loop waits for.
+    private static var waits: Set<String> { ["epoll_pwait", "epoll_pwait2", "epoll_wait", "io_uring_enter"] }
+
+    /// While a stall lasts: between two times at which its thread was seen kept from moving, it counts as kept.
+    mutating func excludeHoldUp(_ index: Int, at time: MonotonicInstant) {
+        guard let kind = alibi(of: index), let pulse = subjects[index].stall?.pulse else { return closeHoldUp(index) }
+        let former = subjects[index].holdUp
+        if let former { subjects[index].exclude(time - former.until, because: kind) }
+        subjects[index].holdUp = HoldUp(kind: kind, pulse: pulse, since: former?.since ?? time, until: time)
+    }
+
+    /// After a look: counts what it has shown to be none. `pulse` nil: there are no more looks.
+    mutating func countDismissal(_ index: Int, _ pulse: LoopHeartbeat.Pulse?) {
+        if let reason = subjects[index].policy.dismissal {
+            ledger.update { $0.dismissed[reason, default: 0] += 1 }
+        }
+        if let holdUp = subjects[index].holdUp, holdUp.pulse != pulse { closeHoldUp(index) }
+    }
+
+    private func alibi(of index: Int) -> PauseKind? {
+        subjects[index].loop.thread.flatMap { StallAlibi.read(threadID: $0.id, countsTraced: countsTraced) }
+    }
+
+    private mutating func closeHoldUp(_ index: Int) {
+        guard let holdUp = subjects[index].holdUp.take() else { return }
+        record(holdUp.kind, from: holdUp.since, to: holdUp.until, watch: subjects[index].identity.name.label)
+    }
+}
+
+extension WatchdogLedger.WatchRecord {
+    mutating func pause(at time: MonotonicInstant) {
+        if pausedSince == nil { pausedSince = max(time, since) }
+    }
+
+    mutating func resume(at time: MonotonicInstant) {
+        guard let start = pausedSince.take() else { return }
+        paused += max(.zero, time - start)
+    }
+}

@@ -1,0 +1,45 @@
+import Glibc
+
+/// What the kernel says of the calling thread's processor time (proc(5), `/proc/thread-self/schedstat`). A thread that was kept
+/// from running by others was waiting all the time; one that was stopped, or frozen, was not.
+struct OwnAccount: Hashable, Sendable {
+    /// On a processor, nanoseconds.
+    var ran: UInt64
+    /// Ready to run and without a processor, nanoseconds.
+    var waited: UInt64
+
+    /// Nil where there is no /proc. Four system calls, no allocation: it is read at every look.
+    static func read() -> OwnAccount? {
+        let descriptor = unsafe open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        return unsafe withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 96) { buffer in
+            let count = unsafe Glibc.read(descriptor, buffer.baseAddress, buffer.count)
+            guard count > 0 else { return nil }
+            return unsafe OwnAccount(text: buffer[..<count])
+        }
+    }
+
+    /// Two decimal numbers, then whatever.
+    init?(text: some Collection<UInt8>) {
+        var numbers: (UInt64, UInt64) = (0, 0)
+        var spaces = 0
+        for byte in text {
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9") where spaces == 0:
+                numbers.0 = numbers.0 &* 10 &+ UInt64(byte - UInt8(ascii: "0"))
+            case UInt8(ascii: "0")...UInt8(ascii: "9") where spaces == 1:
+                numbers.1 = numbers.1 &* 10 &+ UInt64(byte - UInt8(ascii: "0"))
+            case UInt8(ascii: " "): spaces += 1
+            default: if spaces < 2 { return nil }
+            }
+        }
+        guard spaces > 1 else { return nil }
+        (ran, waited) = numbers
+    }
+
+    /// Time since `earlier` in which the thread was not stopped, as far as the kernel has counted it.
+    func accounted(since earlier: OwnAccount) -> Duration {
+        .nanoseconds(Int64(clamping: (ran &- earlier.ran) &+ (waited &- earlier.waited)))
+    }
+}

@@ -1,0 +1,112 @@
+import Glibc
+import RunLoopKit
+import StallReports
+
+/// A time in which the watchdog was not awake though it should have been, or in which the clocks jumped.
+struct Absence: Hashable, Sendable {
+    var kind: PauseKind
+    var length: Duration
+}
+
+/// The watchdog's account of its own wakefulness. What a watchdog sees of a pause depends on who stood still:
+///
+/// - The whole process (SIGSTOP, a freezer, a debugger's stop), or the machine under it: both stood still, and the watchdog wakes
+///   late. It did not wait for a processor meanwhile; that tells a pause from a machine with too much to do. The time counts
+///   towards no stall.
+/// - Too much to do: the watchdog wakes late, and the kernel counts the lateness as waiting for a processor. The watched loops
+///   really stood still all that time, so it counts.
+/// - The machine was suspended: monotonic time stood still too, and no length is wrong. Only boot time shows it.
+/// - The watched thread alone (a tracer, a freezer of single threads): the watchdog is on time. See ``StallAlibi``.
+///
+/// Confined to the watchdog's thread. It costs a look three readings of clocks and one small file of /proc, and an idle process nothing.
+struct Vigil {
+    /// All time that was missed so far, and why at last.
+    private(set) var missed = Duration.zero
+    private(set) var reason = PauseKind.late
+    /// When it was last known to be awake.
+    private var mark: MonotonicInstant
+    private var account: OwnAccount?
+    private var clocks: ClockOffsets?
+    private var freezer: Freezer
+
+    init(at time: MonotonicInstant) {
+        mark = time
+        clocks = .read()
+        freezer = Freezer()
+    }
+
+    /// The wait is over that should have ended at `due`. What was noticed, the suspensions first.
+    mutating func wake(due: MonotonicInstant, at time: MonotonicInstant, tick: Duration) -> [Absence] {
+        var absences = jumps()
+        if let absence = absence(since: due, at: time, tick: tick) { absences.append(absence) }
+        return absences
+    }
+
+    /// Still awake. A stop can also come between two loops of one look; a capture that waits for its thread is none.
+    mutating func step(at time: MonotonicInstant) -> Absence? {
+        absence(since: mark, at: time, tick: .milliseconds(500))
+    }
+
+    /// About to wait: later lateness is judged by what was counted until now.
+    mutating func rest(at time: MonotonicInstant) {
+        mark = time
+        account = .read()
+    }
+
+    private mutating func absence(since due: MonotonicInstant, at time: MonotonicInstant, tick: Duration) -> Absence? {
+        defer { mark = time }
+        let oversleep = time - due
+        guard oversleep > tick else { return nil }
+        let now = OwnAccount.read()
+        defer { account = now }
+        let accounted = account.flatMap { before in now.map { $0.accounted(since: before) } }
+        let unexplained = oversleep - (accounted ?? .zero)
+        guard unexplained > tick else { return nil }
+        missed += unexplained
+        reason = Self.kind(
+            of: unexplained,
+            isAccounted: accounted != nil,
+            frozen: freezer.frozenSinceAsked(),
+            isTraced: (ThreadStanding.read(threadID: getpid())?.tracer ?? 0) != 0
+        )
+        // With a tick of a millisecond every hiccup of the machine would be one.
+        return unexplained >= .milliseconds(50) ? Absence(kind: reason, length: unexplained) : nil
+    }
+
+    /// What a time was in which the whole process stood.
+    static func kind(of length: Duration, isAccounted: Bool, frozen: Duration, isTraced: Bool) -> PauseKind {
+        // A freeze begins and ends with a walk over all threads, and may be the smaller part of a longer pause.
+        if frozen >= length / 2 { return .frozen }
+        if isTraced { return .traced }
+        // Without an account it may as well have been a machine with too much to do.
+        return isAccounted ? .stopped : .late
+    }
+
+    private mutating func jumps() -> [Absence] {
+        guard let now = ClockOffsets.read() else { return [] }
+        defer { clocks = now }
+        guard let clocks else { return [] }
+        let suspension = now.suspension(since: clocks).map { Absence(kind: .suspended, length: $0) }
+        let step = now.step(since: clocks).map { Absence(kind: .clockStep, length: max($0, .zero - $0)) }
+        return [suspension, step].compactMap { $0 }
+    }
+}
+
+/// How long the process's control group was frozen, from one question to the next.
+private struct Freezer {
+    private var group: ControlGroup?
+    private var known: Duration?
+
+    init() {
+        group = .of(threadID: getpid())
+        known = group?.frozenTime
+    }
+
+    mutating func frozenSinceAsked() -> Duration {
+        let before = self
+        self = Freezer()
+        // A process that was moved to another group is judged by what comes next.
+        guard group == before.group, let known, let earlier = before.known else { return .zero }
+        return known - earlier
+    }
+}

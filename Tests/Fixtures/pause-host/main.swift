@@ -1,0 +1,124 @@
+import Dispatch
+import Glibc
+import RunLoopKit
+import StallMonitor
+import StallReports
+
+// A process with a monitored loop, to be stopped, frozen, traced and forked by a test. It takes one command a line:
+//
+//     pause-host DIRECTORY TICKS
+//     block    the loop's thread waits in read(2): "block TID"
+//     spin     it computes: "spin TID"
+//     release  it goes on: "released"
+//     fork     a child tries the monitor, and has one of its own: "child …"
+//     stop     the monitor ends: "stopped"
+//
+// and says "began" and "ended" when stalls do. It ends with its input.
+
+/// One write each: safe beside other threads, and in a fork's child.
+func say(_ text: String) {
+    let line = text + "\n"
+    _ = unsafe line.utf8.withContiguousStorageIfAvailable { unsafe write(STDOUT_FILENO, $0.baseAddress, $0.count) }
+}
+
+func spin(until descriptor: Int32) {
+    var poll = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    var sum = 1
+    while unsafe Glibc.poll(&poll, 1, 0) == 0 {
+        for step in 0..<100_000 { sum = sum &* 31 &+ step }
+    }
+    precondition(sum != 0 || poll.revents != 0)
+}
+
+func take(from descriptor: Int32) {
+    var byte: UInt8 = 0
+    while unsafe read(descriptor, &byte, 1) < 0, errno == EINTR {}
+}
+
+/// Swift offers no fork: its runtime promises nothing to a child that does not exec. What the child here uses works all the same.
+func forkedChild() -> pid_t {
+    typealias Fork = @convention(c) () -> pid_t
+    guard let symbol = unsafe dlsym(nil, "fork") else { return -1 }
+    return unsafe unsafeBitCast(symbol, to: Fork.self)()
+}
+
+func tryInChild(_ monitor: StallMonitor, _ configuration: StallMonitor.Configuration) {
+    alarm(30)
+    let isForked = monitor.disarmed?.code == .forked
+    say("child running \(monitor.isRunning), forked \(isForked)")
+    monitor.pause()
+    monitor.resume()
+    say("child slow \(monitor.expectSlow(for: .seconds(1)) { 42 }), watch \(monitor.watch(of: EventRunLoop.main) == nil)")
+    monitor.stop()
+    var own = configuration
+    own.directory += "-child"
+    let another = StallMonitor.start(own) { event in
+        if case .fault(let error) = event { say("child fault \(error)") }
+    }
+    EventRunLoop.main.perform { usleep(700_000) }
+    _ = EventRunLoop.main.run(for: .milliseconds(900))
+    another.stop()
+    say("child done")
+}
+
+func report(_ event: StallEvent) {
+    switch event {
+    case .began: say("began")
+    case .grew: break
+    case .ended: say("ended")
+    case .fault(let error): say("fault \(error)")
+    }
+}
+
+func serve() throws {
+    let arguments = CommandLine.arguments
+    guard arguments.count == 3, let ticks = Int(arguments[2]) else { fatalError("pause-host DIRECTORY TICKS") }
+    var ends: [Int32] = [0, 0]
+    guard unsafe pipe(&ends) == 0 else { fatalError("no pipe") }
+    let worker = try WorkerThread(name: "worker")
+    let configuration = StallMonitor.Configuration(directory: arguments[1], rule: StallRule(ticks: ticks))
+    let monitor = StallMonitor.start(configuration, onEvent: report)
+    try monitor.watch(worker.loop, label: "worker")
+    say("ready")
+    while let command = readLine() {
+        switch command {
+        case "block", "spin": stall(worker.loop, in: command, until: ends[0])
+        case "release": release(worker.loop, by: ends[1])
+        case "fork": fork(monitor, configuration)
+        case "stop":
+            monitor.stop()
+            say("stopped")
+        default: say("unknown \(command)")
+        }
+    }
+}
+
+func stall(_ loop: EventRunLoop, in command: String, until input: Int32) {
+    loop.perform {
+        say("\(command) \(loop.thread?.id ?? 0)")
+        if command == "spin" { spin(until: input) }
+        take(from: input)
+    }
+}
+
+func release(_ loop: EventRunLoop, by output: Int32) {
+    let done = DispatchSemaphore(value: 0)
+    _ = unsafe write(output, "x", 1)
+    loop.perform { done.signal() }
+    done.wait()
+    say("released")
+}
+
+func fork(_ monitor: StallMonitor, _ configuration: StallMonitor.Configuration) {
+    let child = forkedChild()
+    if child == 0 {
+        tryInChild(monitor, configuration)
+        _exit(0)
+    }
+    var status: Int32 = 0
+    while unsafe waitpid(child, &status, 0) < 0, errno == EINTR {}
+    say("forked \(status)")
+}
+
+try serve()
+_exit(0)

@@ -1,0 +1,99 @@
+import RunLoopKit
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+@Suite("Time covered by scopes")
+struct CoveredTimeTests {
+    private var time = CoveredTime()
+
+    private func at(_ milliseconds: Int) -> MonotonicInstant { Trace.start + .milliseconds(milliseconds) }
+
+    @Test("A scope covers from its opening to its closing, or to its limit")
+    mutating func oneScope() {
+        #expect(time.total(until: at(0)) == .zero)
+        let scope = time.open(at: at(0), until: at(100))
+        #expect(time.total(until: at(40)) == .milliseconds(40))
+        #expect(time.total(until: at(400)) == .milliseconds(100))
+        time.close(scope, at: at(60))
+        #expect(time.total(until: at(400)) == .milliseconds(60))
+        let late = time.open(at: at(500), until: at(510))
+        time.close(late, at: at(900))
+        #expect(time.total(until: at(900)) == .milliseconds(70))
+    }
+
+    @Test("What nested and overlapping scopes cover together is covered once")
+    mutating func overlap() {
+        let outer = time.open(at: at(0), until: at(1_000))
+        let inner = time.open(at: at(100), until: at(200))
+        time.close(inner, at: at(150))
+        let other = time.open(at: at(250), until: at(5_000))
+        time.close(outer, at: at(300))
+        #expect(time.total(until: at(400)) == .milliseconds(400))
+        time.close(other, at: at(450))
+        #expect(time.total(until: at(2_000)) == .milliseconds(450))
+        #expect(!time.isOpen)
+    }
+
+    @Test("An inner scope of a longer limit goes on where the outer one's ends")
+    mutating func longerInside() {
+        let outer = time.open(at: at(0), until: at(100))
+        let inner = time.open(at: at(50), until: at(300))
+        #expect(time.total(until: at(1_000)) == .milliseconds(300))
+        time.close(inner, at: at(1_000))
+        time.close(outer, at: at(1_000))
+        #expect(time.total(until: at(2_000)) == .milliseconds(300))
+    }
+
+    @Test("Each look takes what has come since the one before, from all sources")
+    func meter() {
+        let scope = ExpectedSlowness(ledger: WatchdogLedger())
+        var meter = DiscountMeter([scope])
+        #expect(meter.take(at: .now, missed: .zero, because: .late) == nil)
+        #expect(meter.take(at: .now, missed: .seconds(2), because: .stopped) == Discount(length: .seconds(2), reason: .stopped))
+        #expect(meter.lastMissed == .seconds(2))
+        #expect(meter.take(at: .now, missed: .seconds(2), because: .stopped) == nil)
+        #expect(meter.lastMissed == .zero)
+        let number = scope.open(for: .seconds(3600))
+        let later = MonotonicInstant.now + .seconds(60)
+        let discount = meter.take(at: later, missed: .seconds(2), because: .stopped)
+        #expect(discount?.reason == .expectedSlow && (discount?.length ?? .zero) >= .seconds(59))
+        scope.close(number)
+    }
+
+    @Test("Scopes opened and closed by many threads at once are all counted")
+    func manyThreads() async {
+        let ledger = WatchdogLedger()
+        let scope = ExpectedSlowness(ledger: ledger)
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<8 {
+                group.addTask {
+                    for _ in 0..<500 { scope.close(scope.open(for: .seconds(1))) }
+                }
+            }
+        }
+        let total = ledger.snapshot.pauses.totals[.expectedSlow]
+        #expect(total?.count == 4_000)
+        #expect(scope.covered(until: .now) == total.map { .nanoseconds($0.durationNs) })
+        // Scopes are no pauses, and are summed only.
+        #expect(ledger.snapshot.pauses.count == 0 && ledger.snapshot.pauses.latest.isEmpty)
+    }
+}
+
+@Suite("The pauses of a run")
+struct PauseTallyTests {
+    @Test("The latest are kept one by one, all as sums")
+    func bounded() {
+        var tally = PauseTally()
+        for number in 1...100 {
+            tally.add(.init(kind: .stopped, startedAt: .init(seconds: Int64(number)), durationNs: 10))
+        }
+        tally.add(.init(kind: .late, startedAt: .init(seconds: 101), durationNs: 5))
+        #expect(tally.log.latest.count == RunRecord.PauseLog.recordLimit)
+        #expect(tally.log.latest.last?.kind == .late && tally.log.latest.first?.startedAt.seconds == 38)
+        #expect(tally.log.totals["stopped"] == .init(count: 100, durationNs: 1_000))
+        // The watchdog's own lateness is no pause.
+        #expect(tally.count == 100)
+    }
+}

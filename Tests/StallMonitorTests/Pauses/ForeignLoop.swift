@@ -1,0 +1,48 @@
+import CRunLoopShims
+import Dispatch
+import Glibc
+import RunLoopKit
+import Synchronization
+
+@testable import StallMonitor
+
+/// An event loop of another make, which publishes that it works and not that it waits.
+final class ForeignLoop: WatchableLoop {
+    let heartbeat = LoopHeartbeat()
+    let label = "foreign"
+    private let saysWhatItWaitsOn: Bool
+    private let set = epoll_create1(Int32(EPOLL_CLOEXEC))
+    private let bell: Int32
+    private let identity = Mutex<LoopThread?>(nil)
+
+    var thread: LoopThread? { identity.withLock { $0 } }
+
+    init(saysWhatItWaitsOn: Bool) {
+        self.saysWhatItWaitsOn = saysWhatItWaitsOn
+        var ends: [Int32] = [0, 0]
+        precondition(unsafe pipe(&ends) == 0)
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        bell = ends[1]
+        _ = run_loop_hang_bell(set, ends[0])
+        _ = run_loop_ring_bell(set, ends[0])
+        let isWaiting = DispatchSemaphore(value: 0)
+        startThread { [self] in
+            identity.withLock { $0 = EventRunLoop.current.thread }
+            heartbeat.publish(.beforeSources)
+            isWaiting.signal()
+            var events = unsafe epoll_event()
+            while unsafe event_run_loop_wait(set, &events, 1, -1) == -EINTR {}
+            heartbeat.publish(.idle)
+            heartbeat.end()
+        }
+        isWaiting.wait()
+    }
+
+    func modeName(at index: Int) -> String? { nil }
+
+    func waits(on descriptor: Int32) -> Bool { saysWhatItWaitsOn && descriptor == set }
+
+    func end() {
+        _ = unsafe write(bell, "x", 1)
+    }
+}

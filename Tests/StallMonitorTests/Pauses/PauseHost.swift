@@ -1,0 +1,158 @@
+import Foundation
+import Glibc
+import StallReports
+import Synchronization
+import Testing
+
+@testable import StallMonitor
+
+/// A running `pause-host`. It ends with this value. Waiting for it holds no thread.
+final class PauseHost: Sendable {
+    let directory = TemporaryDirectory()
+    private let process = Process()
+    private let input = Pipe()
+    private let lines = Mutex<[String]>([])
+
+    static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
+        .deletingLastPathComponent().appending(path: "pause-host")
+
+    /// - Parameters:
+    ///   - ticks: of 50 ms, that make a stall.
+    ///   - group: where it is to run.
+    init(ticks: Int, environment: [String: String] = [:], in group: TestGroup? = nil) throws {
+        let output = Pipe()
+        process.executableURL = URL(filePath: "/bin/sh")
+        // The shell moves itself, so that the monitor finds itself there from the start.
+        let move = group.map { "echo $$ > \($0.path)/cgroup.procs && " } ?? ""
+        process.arguments = ["-c", "\(move)exec \"$@\"", "sh", Self.executable.path, reports, "\(ticks)"]
+        process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+        (process.standardInput, process.standardOutput) = (input, output)
+        try process.run()
+        startThread { [self] in collect(output.fileHandleForReading) }
+    }
+
+    private var reports: String { directory.path + "/reports" }
+    var processID: Int32 { process.processIdentifier }
+
+    func send(_ command: String) throws { try input.fileHandleForWriting.write(contentsOf: Data((command + "\n").utf8)) }
+
+    /// Waits for a line that begins so, and takes it and all before it. The rest of the line.
+    @discardableResult
+    func expect(_ word: String, _ location: SourceLocation = #_sourceLocation) async throws -> String {
+        var found: String?
+        try await until(location) {
+            found = self.lines.withLock { lines in
+                guard let index = lines.firstIndex(where: { $0.hasPrefix(word) }) else { return nil }
+                defer { lines.removeFirst(index + 1) }
+                return lines[index]
+            }
+            return found != nil
+        }
+        return String(try #require(found).dropFirst(word.count).drop { $0 == " " })
+    }
+
+    /// Waits until a condition holds, 60 s at most.
+    func until(_ location: SourceLocation = #_sourceLocation, _ condition: () throws -> Bool) async throws {
+        let end = ContinuousClock.now + .seconds(60)
+        while !(try condition()) {
+            try #require(ContinuousClock.now < end, "waited in vain", sourceLocation: location)
+            try await Task.sleep(for: .milliseconds(5))
+        }
+    }
+
+    func signal(_ number: Int32) { kill(processID, number) }
+
+    /// The kernel's letter for a thread, the main thread unless given.
+    func state(_ threadID: Int32? = nil) -> Character? {
+        let path = "/proc/\(processID)/task/\(threadID ?? processID)/status"
+        return readSmallFile(path).flatMap(ThreadStanding.init(status:))?.state
+    }
+
+    var tracer: Int32? { readSmallFile("/proc/\(processID)/status").flatMap(ThreadStanding.init(status:))?.tracer }
+
+    /// Ends the monitor in order.
+    func stop() async throws {
+        try send("stop")
+        try await expect("stopped")
+    }
+
+    func contents(child: Bool = false) throws -> ReportReader.Contents {
+        try ReportReader(path: reports + (child ? "-child" : "")).contents()
+    }
+
+    /// The record of the one run.
+    func run() throws -> RunRecord {
+        let runs = try contents().runs
+        try #require(runs.count == 1)
+        return runs[0]
+    }
+
+    private func collect(_ file: FileHandle) {
+        var text = ""
+        while case let data = file.availableData, !data.isEmpty {
+            text += String(decoding: data, as: UTF8.self)
+            while let end = text.firstIndex(of: "\n") {
+                let line = String(text[..<end])
+                lines.withLock { $0.append(line) }
+                text.removeSubrange(...end)
+            }
+        }
+    }
+
+    deinit {
+        kill(process.processIdentifier, SIGCONT)
+        kill(process.processIdentifier, SIGKILL)
+    }
+}
+
+/// A control group of a test's own. Nil where the machine lets no test make one.
+final class TestGroup: Sendable {
+    let path: String
+
+    enum Hierarchy: String {
+        case unified, freezer, cpu
+    }
+
+    init?(_ hierarchy: Hierarchy) {
+        let roots: [Hierarchy: [String]] = [
+            .unified: ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"],
+            .freezer: ["/sys/fs/cgroup/freezer"],
+            .cpu: ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"],
+        ]
+        let marks: [Hierarchy: String] = [
+            .unified: "cgroup.freeze", .freezer: "freezer.state", .cpu: "cpu.cfs_quota_us",
+        ]
+        for root in roots[hierarchy] ?? [] {
+            let path = "\(root)/pause-test-\(UUID().uuidString.prefix(8))"
+            guard unsafe mkdir(path, 0o755) == 0 else { continue }
+            if unsafe access("\(path)/\(marks[hierarchy] ?? "")", W_OK) == 0 {
+                self.path = path
+                return
+            }
+            unsafe rmdir(path)
+        }
+        return nil
+    }
+
+    /// False if the kernel refuses.
+    @discardableResult
+    func write(_ text: String, to file: String) -> Bool {
+        let descriptor = unsafe open("\(path)/\(file)", O_WRONLY)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        return unsafe Glibc.write(descriptor, text, text.utf8.count) == text.utf8.count
+    }
+
+    func read(_ file: String) -> String { readSmallFile("\(path)/\(file)") ?? "" }
+
+    deinit {
+        write("0", to: "cgroup.freeze")
+        write("THAWED", to: "freezer.state")
+        write("1", to: "cgroup.kill")
+        // What was killed leaves in a moment; an empty group that stays does no harm.
+        for _ in 0..<200 {
+            guard unsafe rmdir(path) != 0 else { return }
+            usleep(5_000)
+        }
+    }
+}

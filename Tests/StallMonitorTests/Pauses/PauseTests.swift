@@ -1,0 +1,237 @@
+import Foundation
+import Glibc
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+/// The real thing, done to a process of its own. Each busy time is far below the threshold, but for the pause in it.
+@Suite("A process that is paused", .timeLimit(.minutes(5)))
+struct PauseTests {
+    /// 40 ticks are 2 s; a pause is longer.
+    private static let ticks = 40
+    private static let pause = Duration.seconds(3)
+
+    /// What a pause must have left: no report, and itself in the run record.
+    private func expectPause(_ kinds: Set<PauseKind>, of host: PauseHost, watch: String? = nil) async throws {
+        try host.send("release")
+        try await host.expect("released")
+        try await host.stop()
+        #expect(try host.contents().reports.isEmpty)
+        let run = try host.run()
+        let pauses = run.pauseLog?.latest.filter { kinds.contains($0.kind) && $0.watch == watch } ?? []
+        // The watchdog was due up to two ticks after the pause began.
+        #expect(pauses.contains { $0.durationNs >= 2_800_000_000 }, "\(run)")
+        #expect(run.pauses >= 1)
+        #expect(kinds.contains { (run.dismissed?[$0.rawValue] ?? 0) >= 1 }, "\(run)")
+    }
+
+    @Test("by SIGSTOP is not stalled: the pause is recorded, and what it spared")
+    func stopped() async throws {
+        let host = try PauseHost(ticks: Self.ticks)
+        try await host.expect("ready")
+        try host.send("block")
+        try await host.expect("block")
+        host.signal(SIGSTOP)
+        try await host.until { host.state() == "T" }
+        try await Task.sleep(for: Self.pause)
+        host.signal(SIGCONT)
+        try await expectPause([.stopped], of: host)
+    }
+
+    @Test("in the middle of a stall keeps its report, without the pause in its length")
+    func stoppedInStall() async throws {
+        let host = try PauseHost(ticks: 5)
+        try await host.expect("ready")
+        try host.send("block")
+        try await host.expect("began")
+        host.signal(SIGSTOP)
+        try await host.until { host.state() == "T" }
+        try await Task.sleep(for: Self.pause)
+        host.signal(SIGCONT)
+        try host.send("release")
+        try await host.expect("ended")
+        try await host.stop()
+
+        let report = try #require(try host.contents().reports.first)
+        #expect(report.state == .recovered)
+        let excluded = try #require(report.excludedNs)
+        let end = try #require(report.endedAt)
+        #expect(excluded >= 2_800_000_000)
+        #expect(end.nanoseconds(since: report.startedAt) == report.durationNs + excluded)
+        #expect(report.durationMaxNs == report.durationNs + excluded && report.durationMinNs == report.durationNs)
+        #expect(report.cause.verdict == .blocked && (report.cause.evidence?.windowNs ?? .max) <= report.durationNs)
+    }
+
+    @Test("by the freezer of its control group (version 2) is not stalled, and the freezer is named")
+    func frozen() async throws {
+        guard let group = TestGroup(.unified) else { return }
+        let host = try PauseHost(ticks: Self.ticks, in: group)
+        try await host.expect("ready")
+        try host.send("block")
+        try await host.expect("block")
+        #expect(group.write("1", to: "cgroup.freeze"))
+        try await host.until { group.read("cgroup.events").contains("frozen 1") }
+        try await Task.sleep(for: Self.pause)
+        group.write("0", to: "cgroup.freeze")
+        // Kernels before 6.18 keep no count of it.
+        let isCounted = group.read("cgroup.stat.local").contains("frozen_usec")
+        try await expectPause([isCounted ? .frozen : .stopped], of: host)
+    }
+
+    @Test("by the freezer of version 1 is not stalled")
+    func frozenByVersion1() async throws {
+        guard let group = TestGroup(.freezer) else { return }
+        let host = try PauseHost(ticks: Self.ticks, in: group)
+        try await host.expect("ready")
+        try host.send("block")
+        try await host.expect("block")
+        #expect(group.write("FROZEN", to: "freezer.state"))
+        try await host.until { group.read("freezer.state").hasPrefix("FROZEN") }
+        try await Task.sleep(for: Self.pause)
+        group.write("THAWED", to: "freezer.state")
+        try await expectPause([.stopped], of: host)
+    }
+
+    @Test("in one thread alone, by a freezer, is not stalled: the watchdog, though on time, asks before it tells")
+    func frozenThread() async throws {
+        guard let group = TestGroup(.freezer) else { return }
+        let host = try PauseHost(ticks: 5)
+        try await host.expect("ready")
+        group.write("FROZEN", to: "freezer.state")
+        try host.send("block")
+        let thread = try await host.expect("block")
+        try #require(group.write(thread, to: "tasks"))
+        try await Task.sleep(for: Self.pause)
+        group.write("THAWED", to: "freezer.state")
+        try await expectPause([.frozen], of: host, watch: "worker")
+    }
+
+    @Test("in one thread alone, by a tracer, is not stalled")
+    func tracedThread() async throws {
+        let host = try PauseHost(ticks: 5)
+        try await host.expect("ready")
+        let tracer = try Tracer()
+        try host.send("block")
+        try tracer.halt(thread: try await host.expect("block"))
+        try await Task.sleep(for: Self.pause)
+        tracer.end()
+        try await expectPause([.traced], of: host, watch: "worker")
+    }
+
+    @Test("by a debugger is not stalled while it is attached, and stalled when it is gone")
+    func debugged() async throws {
+        guard let debugger = try Debugger.ifThere() else { return }
+        let host = try PauseHost(ticks: 5)
+        try await host.expect("ready")
+        try debugger.attach(to: host.processID)
+        try await host.until { host.state() == "t" }
+        // The debugger lets it go on, and stays.
+        try await host.until { host.tracer != 0 && host.state() == "S" }
+        try host.send("block")
+        try await host.expect("block")
+        try await Task.sleep(for: .seconds(2))
+        #expect(try host.contents().reports.isEmpty)
+        debugger.end()
+        try await host.expect("began")
+        try host.send("release")
+        try await host.expect("ended")
+        try await host.stop()
+
+        let report = try #require(try host.contents().reports.first)
+        #expect((report.excludedNs ?? 0) >= 1_500_000_000)
+        let run = try host.run()
+        let pause = run.pauseLog?.latest.first { $0.kind == .traced && $0.watch == "worker" }
+        #expect((pause?.durationNs ?? 0) >= 1_500_000_000, "\(run)")
+    }
+
+    @Test("by too little processor time is stalled all the same, though the watchdog wakes late with it")
+    func throttled() async throws {
+        guard let group = TestGroup(.cpu) else { return }
+        // Long periods: each throttling is longer than the watchdog's tolerance.
+        group.write("1000000", to: "cpu.cfs_period_us")
+        let host = try PauseHost(ticks: 5, in: group)
+        try await host.expect("ready")
+        group.write("200000", to: "cpu.cfs_quota_us")
+        try host.send("spin")
+        try await host.expect("spin")
+        try await host.expect("began")
+        try await Task.sleep(for: .seconds(4))
+        group.write("-1", to: "cpu.cfs_quota_us")
+        try host.send("release")
+        try await host.expect("ended")
+        try await host.stop()
+
+        let report = try #require(try host.contents().reports.first)
+        let run = try host.run()
+        #expect(run.lateTicks >= 1)
+        // What counts is nearly all of it: the process was not stopped.
+        #expect(report.durationNs >= 3_500_000_000, "\(report) \(run)")
+        #expect((run.pauseLog?.totals["stopped"]?.durationNs ?? 0) < 500_000_000, "\(run)")
+    }
+
+    @Test("A wall clock that is set in the middle of a stall tears no report, and is in the run record")
+    func clockStep() async throws {
+        let library = "/usr/lib/\(machine)-linux-gnu/faketime/libfaketimeMT.so.1"
+        guard unsafe access(library, R_OK) == 0 else { return }
+        let setting = TemporaryDirectory()
+        let file = setting.path + "/time"
+        try "+0".write(toFile: file, atomically: true, encoding: .utf8)
+        let host = try PauseHost(
+            ticks: 5,
+            environment: [
+                "LD_PRELOAD": library, "FAKETIME_TIMESTAMP_FILE": file, "FAKETIME_NO_CACHE": "1",
+                "DONT_FAKE_MONOTONIC": "1",
+            ]
+        )
+        try await host.expect("ready")
+        try host.send("block")
+        try await host.expect("began")
+        try "-3600".write(toFile: file, atomically: true, encoding: .utf8)
+        try await Task.sleep(for: .seconds(1))
+        try host.send("release")
+        try await host.expect("ended")
+        try await host.stop()
+
+        let report = try #require(try host.contents().reports.first)
+        let end = try #require(report.endedAt)
+        #expect(end.nanoseconds(since: report.startedAt) == report.durationNs)
+        let taken = report.stacks.map(\.capturedAt)
+        #expect(taken.allSatisfy { report.startedAt <= $0 && $0 <= end }, "\(report)")
+        let run = try host.run()
+        let step = try #require(run.pauseLog?.latest.first { $0.kind == .clockStep })
+        #expect(abs(step.durationNs - 3_600_000_000_000) < 1_000_000_000)
+        // Nothing stood still.
+        #expect(run.pauseLog?.totals["suspended"] == nil)
+    }
+
+    @Test("A fork's child has no monitor: it is told so, harms nothing of its parent's, and can start its own")
+    func fork() async throws {
+        let host = try PauseHost(ticks: 5)
+        try await host.expect("ready")
+        try host.send("block")
+        try await host.expect("began")
+        try host.send("fork")
+        #expect(try await host.expect("child running") == "false, forked true")
+        #expect(try await host.expect("child slow") == "42, watch true")
+        try await host.expect("child done")
+        #expect(try await host.expect("forked") == "0")
+        try host.send("release")
+        try await host.expect("ended")
+        try await host.stop()
+
+        #expect(try host.contents().reports.map(\.process.pid) == [host.processID])
+        #expect(try host.run().state == .stopped)
+        let children = try host.contents(child: true)
+        #expect(children.reports.count == 1 && children.reports.allSatisfy { $0.process.pid != host.processID })
+        #expect(children.reports.first?.watched.label == "main")
+    }
+
+    private var machine: String {
+        #if arch(arm64)
+            "aarch64"
+        #else
+            "x86_64"
+        #endif
+    }
+}

@@ -1,0 +1,226 @@
+import Dispatch
+import Glibc
+import RunLoopKit
+import StallReports
+import TestSupport
+import Testing
+
+@testable import StallMonitor
+
+@Suite("What a server says of its own slowness", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+struct SlownessTests {
+    private let directory = TemporaryDirectory()
+    private let log = EventLog()
+    private let worker = StallingLoop()
+
+    private func start(_ change: (inout StallMonitor.Configuration) -> Void = { _ in }) -> StallMonitor {
+        var configuration = StallMonitor.Configuration(directory: directory.path + "/reports")
+        change(&configuration)
+        return StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
+    }
+
+    /// Ends it, and gives what it has written.
+    private func end(_ monitor: StallMonitor) throws -> (run: RunRecord, reports: [StallReport]) {
+        monitor.stop()
+        worker.end()
+        let contents = try ReportReader(path: directory.path + "/reports").contents()
+        return (try #require(contents.runs.first), contents.reports.filter { $0.cause.verdict != .starved })
+    }
+
+    @Test("Work in a scope is no stall; it is summed, and what it spared is counted")
+    func scope() throws {
+        let monitor = start()
+        let watch = try #require(monitor.watch(of: worker.loop))
+        worker.perform { watch.expectSlow(for: .seconds(30)) { _ = stallInSleep(600) } }
+        worker.perform {}
+        let (run, reports) = try end(monitor)
+        #expect(reports.isEmpty)
+        #expect(run.dismissed?["expected_slow"] == 1, "\(run)")
+        let total = run.pauseLog?.totals["expected_slow"]
+        #expect(total?.count == 1 && (total?.durationNs ?? 0) >= 600_000_000)
+        #expect(run.pauses == 0)
+    }
+
+    @Test("A stall that outlasts its scope's limit is told, without the covered time")
+    func limit() throws {
+        let monitor = start()
+        worker.perform { monitor.expectSlow(for: .milliseconds(400)) { _ = stallInSleep(1_000) } }
+        #expect(log.wait { !$0.ended.isEmpty })
+        let report = try #require(try end(monitor).reports.first)
+        #expect((report.excludedNs ?? 0) >= 400_000_000, "\(report)")
+        #expect(report.durationNs >= 500_000_000)
+        #expect(report.durationMaxNs == report.durationNs + (report.excludedNs ?? 0))
+    }
+
+    @Test("One loop's scope does not cover another loop")
+    func otherLoop() throws {
+        let monitor = start()
+        let other = StallingLoop()
+        let watch = try monitor.watch(other.loop, label: "other")
+        watch.expectSlow(for: .seconds(30)) {
+            let done = DispatchSemaphore(value: 0)
+            other.loop.perform {
+                _ = stallInSleep(500)
+                done.signal()
+            }
+            worker.perform { _ = stallInSleep(500) }
+            done.wait()
+        }
+        #expect(log.wait { !$0.ended.isEmpty })
+        let reports = try end(monitor).reports
+        other.end()
+        #expect(reports.map(\.watched.label) == [worker.loop.label])
+    }
+
+    @Test("A scope gives the work's result and its error, also of work that awaits")
+    func results() async throws {
+        struct Failure: Error, Equatable {}
+        let monitor = start()
+        let watch = try #require(monitor.watch(of: worker.loop))
+        #expect(monitor.expectSlow(for: .seconds(1)) { 1 } == 1)
+        #expect(throws: Failure()) { try watch.expectSlow(for: .seconds(1)) { throw Failure() } }
+        let two = await monitor.expectSlow(for: .seconds(1)) {
+            await Task.yield()
+            return 2
+        }
+        #expect(two == 2)
+        await #expect(throws: Failure()) {
+            try await watch.expectSlow(for: .seconds(1)) {
+                await Task.yield()
+                throw Failure()
+            }
+        }
+        let run = try end(monitor).run
+        #expect(run.pauseLog?.totals["expected_slow"]?.count == 4)
+    }
+
+    @Test("In the start-up grace nothing is a stall, after it everything is as ever")
+    func startupGrace() throws {
+        let monitor = start { $0.startupGrace = .milliseconds(700) }
+        worker.perform { _ = stallInSleep(500) }
+        worker.perform { _ = stallInSleep(700) }
+        #expect(log.wait { !$0.ended.isEmpty })
+        let (run, reports) = try end(monitor)
+        #expect(reports.count == 1)
+        #expect(run.dismissed?["startup"] == 1, "\(run)")
+        #expect(run.pauseLog?.totals["startup"] == .init(count: 1, durationNs: 700_000_000))
+    }
+
+    @Test("While monitoring is paused nothing is told and nobody looks; the pause is on record, and not among what was watched")
+    func pauseAll() throws {
+        let monitor = start()
+        worker.perform {}
+        monitor.pause()
+        monitor.pause()
+        worker.perform { _ = stallInSleep(600) }
+        #expect(monitor.isRunning)
+        monitor.resume()
+        worker.perform { _ = stallInSleep(400) }
+        #expect(log.wait { !$0.ended.isEmpty })
+        let (run, reports) = try end(monitor)
+        #expect(reports.count == 1 && (reports.first?.durationNs ?? .max) < 600_000_000)
+        let pause = try #require(run.pauseLog?.latest.first)
+        #expect(run.pauseLog?.latest.count == 1 && run.pauses == 1)
+        #expect(pause.kind == .monitoringPaused && pause.watch == nil && pause.durationNs >= 600_000_000)
+        let life = run.updatedAt.nanoseconds(since: run.startedAt)
+        #expect(run.watched[0].watchedNs <= life - 600_000_000)
+    }
+
+    @Test("A pause in the middle of a stall abandons its report; the stall is told anew after the resumption")
+    func pauseInStall() throws {
+        let monitor = start()
+        let watch = try #require(monitor.watch(of: worker.loop))
+        let mayGoOn = DispatchSemaphore(value: 0)
+        worker.loop.perform { mayGoOn.wait() }
+        #expect(log.wait { !$0.began.isEmpty })
+        watch.pause()
+        #expect(log.wait { !$0.ended.isEmpty })
+        watch.resume()
+        #expect(log.wait { $0.began.count == 2 })
+        mayGoOn.signal()
+        #expect(log.wait { $0.ended.count == 2 })
+        let (run, reports) = try end(monitor)
+        #expect(reports.map(\.state) == [.abandoned, .recovered])
+        #expect(run.pauseLog?.latest.map(\.watch) == [worker.loop.label])
+    }
+
+    @Test("A loop whose watch is paused is not looked at, and others are")
+    func pauseOne() throws {
+        let monitor = start()
+        let other = StallingLoop()
+        let watch = try monitor.watch(other.loop, label: "other")
+        watch.pause()
+        other.perform { _ = stallInSleep(400) }
+        worker.perform { _ = stallInSleep(400) }
+        #expect(log.wait { !$0.ended.isEmpty })
+        // The pause lasts until the end.
+        let (run, reports) = try end(monitor)
+        other.end()
+        #expect(reports.map(\.watched.label) == [worker.loop.label])
+        #expect(run.pauseLog?.latest.map(\.watch) == ["other"])
+    }
+
+    @Test("A nested run that rests is no stall of the outer one, and one that works is")
+    func nestedRun() throws {
+        let monitor = start()
+        let loop = worker.loop
+        worker.perform { loop.run(for: .milliseconds(700)) }
+        #expect(log.began.isEmpty)
+        worker.perform {
+            loop.perform { _ = stallInSleep(400) }
+            loop.run(for: .milliseconds(500))
+        }
+        #expect(log.wait { !$0.ended.isEmpty })
+        worker.perform {
+            loop.run(for: .milliseconds(50))
+            _ = stallInSleep(400)
+        }
+        #expect(log.wait { $0.ended.count == 2 })
+        #expect(try end(monitor).reports.count == 2)
+    }
+
+    @Test("A loop that ends in the middle of a stall closes it; one that ends at rest leaves nothing but what was watched")
+    func endedLoop() throws {
+        let monitor = start()
+        let brief = StallingLoop()
+        try monitor.watch(brief.loop, label: "brief")
+        brief.perform {}
+        brief.end()
+        let short = StallingLoop()
+        try monitor.watch(short.loop, label: "short")
+        short.loop.perform {
+            short.end()
+            _ = stallInSleep(500)
+        }
+        #expect(log.wait { !$0.ended.isEmpty })
+        let (run, reports) = try end(monitor)
+        #expect(reports.map(\.watched.label) == ["short"] && reports.map(\.state) == [.recovered])
+        #expect(Set(run.watched.map(\.label)) == [worker.loop.label, "brief", "short"])
+    }
+
+    @Test("A thread found in its loop's own wait is not stalled, though the loop has not said that it waits")
+    func ownWait() throws {
+        let foreign = ForeignLoop(saysWhatItWaitsOn: true)
+        let silent = ForeignLoop(saysWhatItWaitsOn: false)
+        let monitor = start()
+        try monitor.watch(foreign)
+        try monitor.watch(silent, label: "silent")
+        // The one that does not say what it waits on looks stalled: so much time has passed for the other, too.
+        #expect(log.wait { $0.began.contains { $0.watched.label == "silent" } })
+        [foreign, silent].forEach { $0.end() }
+        #expect(log.wait { !$0.ended.isEmpty })
+        let (run, reports) = try end(monitor)
+        #expect(reports.map(\.watched.label) == ["silent"])
+        #expect(run.raced >= 1 && run.dismissed?["in_wait"] == 1, "\(run)")
+    }
+
+    @Test("A monitor that is off does the work of a scope, and has nothing to pause")
+    func switchedOff() {
+        let monitor = start { $0.isEnabled = false }
+        #expect(monitor.expectSlow(for: .seconds(1)) { 3 } == 3)
+        monitor.pause()
+        monitor.resume()
+        #expect(monitor.disarmed == nil && monitor.watch(of: worker.loop) == nil)
+        worker.end()
+    }
+}

@@ -1,0 +1,67 @@
+import Foundation
+import Glibc
+import Testing
+
+/// gdb, attached to a process that it lets run.
+final class Debugger {
+    private let process = Process()
+
+    /// Nil where there is none.
+    static func ifThere() throws -> Debugger? {
+        unsafe access("/usr/bin/gdb", X_OK) == 0 ? Debugger() : nil
+    }
+
+    func attach(to processID: Int32) throws {
+        process.executableURL = URL(filePath: "/usr/bin/gdb")
+        process.arguments = [
+            "-nx", "-q", "-batch", "-readnever", "-iex", "set debuginfod enabled off", "-iex", "set auto-solib-add off",
+            "-p", "\(processID)", "-ex", "continue",
+        ]
+        (process.standardInput, process.standardOutput) = (FileHandle.nullDevice, FileHandle.nullDevice)
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+    }
+
+    /// The kernel detaches it from everything (ptrace(2)).
+    func end() {
+        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+    }
+
+    deinit { end() }
+}
+
+/// Halts a single thread by ptrace(2), and leaves the others alone.
+final class Tracer {
+    private let process = Process()
+    private let input = Pipe()
+    private let output = Pipe()
+
+    private static let script = """
+        import ctypes, os, sys
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.ptrace.argtypes = [ctypes.c_long] * 4
+        thread = int(sys.stdin.readline())
+        for request in (0x4206, 0x4207):  # PTRACE_SEIZE, PTRACE_INTERRUPT
+            if libc.ptrace(request, thread, 0, 0) != 0: sys.exit(os.strerror(ctypes.get_errno()))
+        os.waitpid(thread, 0x40000000)  # __WALL
+        print("halted", flush=True)
+        sys.stdin.readline()
+        """
+
+    init() throws {
+        process.executableURL = URL(filePath: "/usr/bin/python3")
+        process.arguments = ["-c", Self.script]
+        (process.standardInput, process.standardOutput) = (input, output)
+        try process.run()
+    }
+
+    func halt(thread: String) throws {
+        try input.fileHandleForWriting.write(contentsOf: Data((thread + "\n").utf8))
+        let answer = try output.fileHandleForReading.read(upToCount: 6) ?? Data()
+        try #require(String(decoding: answer, as: UTF8.self) == "halted")
+    }
+
+    func end() { kill(process.processIdentifier, SIGKILL) }
+
+    deinit { end() }
+}
