@@ -105,7 +105,7 @@ let package = Package(
         ),
 
         // What tests of several targets share, and programs with a main thread of their own.
-        .target(name: "TestSupport", path: "Tests/Support", swiftSettings: swift),
+        .target(name: "TestSupport", dependencies: ["RunLoopKit"], path: "Tests/Support", swiftSettings: swift),
         .executableTarget(
             name: "RunLoopFixture",
             dependencies: ["RunLoopKit", "CRunLoopShims"],

@@ -15,6 +15,9 @@ extension StallMonitor {
         public var ownCode: OwnCode
         /// The signal that takes a running thread's registers, 1 to 64. Change it when the server uses `SIGPROF` itself.
         public var captureSignal: Int32
+        /// Whether a report tells what all the other threads were at, too, equal stacks merged. It delays the watchdog by up to a tick at each
+        /// stall, and a running thread notices its capture.
+        public var captureAllThreads: Bool
         /// False: `start` does nothing at all, and costs nothing.
         public var isEnabled: Bool
 
@@ -26,6 +29,7 @@ extension StallMonitor {
             service: ServiceIdentity? = nil,
             ownCode: OwnCode = .init(),
             captureSignal: Int32 = Configuration.defaultCaptureSignal,
+            captureAllThreads: Bool = false,
             isEnabled: Bool = true
         ) {
             self.directory = directory
@@ -34,6 +38,7 @@ extension StallMonitor {
             self.service = service
             self.ownCode = ownCode
             self.captureSignal = captureSignal
+            self.captureAllThreads = captureAllThreads
             self.isEnabled = isEnabled
         }
 

@@ -16,14 +16,16 @@ struct Engine: Sendable {
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) throws(StallMonitorError) {
         let (watchdog, notices, ledger) = (watchdog, notices, WatchdogLedger())
+        let supply = SupplyLocation()
         reporterThread = try MonitorThread(name: "stall-reporter") {
-            Self.makeReporter(configuration, notices, ledger, tell).run()
+            Self.makeReporter(configuration, notices, ledger, supply, tell).run()
         }
-        let stackSource = StackSource(signal: configuration.captureSignal) { notices.add(.fault($0)) }
+        var stackSource = StackSource(signal: configuration.captureSignal) { notices.add(.fault($0)) }
+        stackSource.capturesAllThreads = configuration.captureAllThreads
         capturer = stackSource.capturer
         do throws(StallMonitorError) {
-            watchdogThread = try MonitorThread(name: "stall-watchdog") {
-                watchdog.run(WatchRound(notices: notices, ledger: ledger, stackSource: stackSource))
+            watchdogThread = try MonitorThread(name: "stall-watchdog") { [stackSource] in
+                watchdog.run(WatchRound(notices: notices, ledger: ledger, stackSource: stackSource, supply: supply))
             }
         } catch {
             notices.close()
@@ -45,6 +47,7 @@ struct Engine: Sendable {
         _ configuration: StallMonitor.Configuration,
         _ notices: Mailbox<StallNotice>,
         _ ledger: WatchdogLedger,
+        _ supply: SupplyLocation,
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) -> Reporter {
         let run = RunIdentity(service: configuration.service)
@@ -56,6 +59,7 @@ struct Engine: Sendable {
                 bell: FaultBell { tell(.fault($0)) }
             ),
             log: RunLog(run: run, ledger: ledger),
+            supply: supply,
             tell: tell
         )
     }

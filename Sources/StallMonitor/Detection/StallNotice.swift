@@ -31,8 +31,10 @@ struct StallObservation: Sendable {
     let stack: StackOutcome
     /// What the thread was at before, from its second tick of standing still on.
     let samples: [StackSample]
-    /// What the descriptor stands for that the thread was found waiting on.
-    let descriptorTarget: String?
+    /// Where the thread was found waiting.
+    let site: WaitSite?
+    /// What the other threads were at, if that was asked for.
+    var others: ThreadStacks?
 }
 
 /// What people call a watched thing.

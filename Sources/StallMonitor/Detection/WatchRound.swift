@@ -12,8 +12,15 @@ struct WatchRound: ~Copyable {
     private let notices: Mailbox<StallNotice>
     private let ledger: WatchdogLedger
     private let stackSource: StackSource
+    private var supply: SupplyMeter
 
-    init(notices: Mailbox<StallNotice>, ledger: WatchdogLedger, stackSource: StackSource) {
+    init(
+        notices: Mailbox<StallNotice>,
+        ledger: WatchdogLedger,
+        stackSource: StackSource,
+        supply: SupplyLocation = .init()
+    ) {
+        self.supply = SupplyMeter(location: supply)
         self.notices = notices
         self.ledger = ledger
         self.stackSource = stackSource
@@ -59,6 +66,9 @@ struct WatchRound: ~Copyable {
             let now = MonotonicInstant.now
             let late = oversleep > subjects[index].policy.rule.tick
             let (pulse, decision) = subjects[index].look(at: now, late: late)
+            if subjects[index].standstill?.wantsSupply == true {
+                subjects[index].standstill?.supply = supply.reading(at: now)
+            }
             carryOut(decision, on: index, pulse, at: now)
         }
         ledger.update { counts in
@@ -105,7 +115,12 @@ struct WatchRound: ~Copyable {
         subjects[index].standstill?.noteSample(at: time)
         let stack = stackSource.stack(of: subjects[index].loop, at: pulse)
         ledger.update { $0.count(stack) }
-        guard let captured = stack.captured.map({ StackSample(time: time, stack: $0) }) else { return }
+        let threadID = subjects[index].loop.thread?.id
+        guard
+            let captured = stack.captured.map({
+                StackSample(time: time, stack: $0, site: stackSource.waitSite(of: $0, threadID: threadID))
+            })
+        else { return }
         if let stall = subjects[index].stall {
             notices.add(.sampled(stall.number, captured), mayBeDropped: true)
         } else {
@@ -136,10 +151,11 @@ struct WatchRound: ~Copyable {
                     span: span,
                     detectedAt: time,
                     threadID: subject.loop.thread?.id,
-                    evidence: subject.evidence(at: time, of: pulse),
+                    evidence: evidence(subject, of: pulse, at: time),
                     stack: stack,
                     samples: samples,
-                    descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read)
+                    site: stack.captured.flatMap { stackSource.waitSite(of: $0, threadID: subject.loop.thread?.id) },
+                    others: stackSource.otherThreads(than: subject.loop.thread?.id, within: subject.policy.rule.tick)
                 )
             )
         )
@@ -148,7 +164,19 @@ struct WatchRound: ~Copyable {
     private mutating func end(_ span: StallSpan, _ index: Int, at time: MonotonicInstant) {
         guard let stall = subjects[index].stall else { return }
         subjects[index].stall = nil
-        notices.add(.ended(stall.number, span, subjects[index].evidence(at: time, of: stall.pulse)))
+        notices.add(.ended(stall.number, span, evidence(subjects[index], of: stall.pulse, at: time)))
+    }
+
+    private mutating func evidence(
+        _ subject: Subject,
+        of pulse: LoopHeartbeat.Pulse,
+        at time: MonotonicInstant
+    ) -> EvidenceWindow? {
+        var window = subject.evidence(at: time, of: pulse)
+        if window != nil, let id = subject.loop.thread?.id {
+            window?.supply = supply.window(since: subject.standstill?.supply, threadID: id, at: time)
+        }
+        return window
     }
 
     private mutating func release(_ index: Int) {

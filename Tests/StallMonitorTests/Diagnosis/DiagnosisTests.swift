@@ -1,4 +1,5 @@
 import Glibc
+import RunLoopKit
 import StackCapture
 import StallReports
 import Testing
@@ -31,7 +32,20 @@ struct DiagnosisTests {
         call: SystemCall? = nil,
         target: String? = nil
     ) -> Diagnosis {
-        Diagnosis(window: window, state: state, call: call, target: target)
+        let site = call.map { call in
+            let decoded = DecodedCall(call) { _, _ in nil }
+            let sightings = decoded.descriptors.prefix(1).map { DescriptorSighting(number: $0, link: target) }
+            return WaitSite(call: call, state: state, decoded: decoded, descriptors: sightings)
+        }
+        let stack = CapturedStack(
+            frames: [],
+            method: site == nil ? .signal : .quiet,
+            cost: .init(heldNanoseconds: 0, unwindNanoseconds: 0, bytesCopied: 0)
+        )
+        let sample = StackSample(time: .now, stack: stack, site: site)
+        let waits = WaitProfile(site == nil ? [] : [(sample, .milliseconds(50))])
+        let descriptors = site.map { DescriptorLookup($0).unasked } ?? []
+        return Diagnosis(window: window, state: state, waits: waits, descriptors: descriptors)
     }
 
     @Test("Most of the time on a CPU is on_cpu, with the share in words")
