@@ -255,10 +255,17 @@ let package = Package(
         ),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
+        .executableTarget(
+            name: "cause-host",
+            dependencies: ["RunLoopKit", "StallMonitor", "StallReports"],
+            path: "Tests/Fixtures/CauseHost",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "StallMonitorTests",
             dependencies: [
-                "StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports", "TestSupport",
+                "cause-host", "StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports",
+                "TestSupport",
             ],
             swiftSettings: swift
         ),

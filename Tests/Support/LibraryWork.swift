@@ -1,5 +1,5 @@
 public import Dispatch
-public import RunLoopKit
+import RunLoopKit
 
 /// Computes, as a library of somebody else's would that an asynchronous function calls. Stays on the caller's actor.
 public func computeAsLibrary(milliseconds: Int, isolation: isolated (any Actor)? = #isolation) async -> Int {

@@ -155,7 +155,9 @@ struct WatchRound: ~Copyable {
                     stack: stack,
                     samples: samples,
                     site: stack.captured.flatMap { stackSource.waitSite(of: $0, threadID: subject.loop.thread?.id) },
-                    others: stackSource.otherThreads(than: subject.loop.thread?.id, within: subject.policy.rule.tick)
+                    others: stack.captured.flatMap { _ in
+                        stackSource.otherThreads(than: subject.loop.thread?.id, within: subject.policy.rule.tick)
+                    }
                 )
             )
         )

@@ -14,8 +14,10 @@ extension Diagnosis {
         let queue = "\(share(window, \.runDelay)) in the queue for one"
         switch scarcity(window) {
         case .quota(let percent, let throttled, let periods):
-            let time = window.map { "\(milliseconds($0.runDelay, unit: false)) of \(milliseconds($0.length))" } ?? "long"
-            return "The thread was ready to run and got no CPU: throttled by the cgroup quota of \(number(percent)) % of a CPU, "
+            let time =
+                window.map { "\(milliseconds($0.runDelay, unit: false)) of \(milliseconds($0.length))" } ?? "long"
+            return
+                "The thread was ready to run and got no CPU: throttled by the cgroup quota of \(number(percent)) % of a CPU, "
                 + "\(time), in \(throttled) of \(periods) periods."
         case .stolen(let time):
             return "The thread was ready to run and got no CPU: \(queue), while the hypervisor gave "

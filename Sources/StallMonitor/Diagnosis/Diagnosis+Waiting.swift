@@ -10,7 +10,8 @@ extension Diagnosis {
         let name = site.call.name.map { "\($0)(2)" } ?? "system call \(site.call.number)"
         let path = site.argument("path").map { " of \($0)" } ?? ""
         guard let first = descriptors.first else { return " in \(name)\(path)" }
-        if descriptors.count > 1, site.call.name?.contains("poll") == true || site.call.name?.contains("select") == true {
+        if descriptors.count > 1, site.call.name?.contains("poll") == true || site.call.name?.contains("select") == true
+        {
             let all = descriptors.map { "\($0.number) (\($0.words))" }.joined(separator: ", ")
             return " in \(name) on descriptors \(all)"
         }
@@ -51,13 +52,20 @@ extension WaitSite {
     fileprivate func argument(_ name: String) -> String? { decoded.argument(name) }
 }
 
+extension StallReport.Descriptor? {
+    /// What stands behind the file.
+    var storage: String {
+        guard let self, self.isRemote == true, let type = self.fileSystem else { return "a disk" }
+        return "the \(type.hasPrefix("fuse") ? "user-space" : "network") file system \(type)"
+    }
+}
+
 extension StallReport.Descriptor {
-    /// `tcp 10.0.0.3:40112 → 10.0.0.7:5432, established, silent for 30s`, or a path with what is odd about its file system.
+    /// `tcp 10.0.0.3:40112 → 10.0.0.7:5432, established, silent for 30s`, or a path.
     var words: String {
         if let socket { return socket.words }
         var parts = [target ?? ""].filter { !$0.isEmpty }
         if isDeleted == true { parts.append("deleted") }
-        if let fileSystem, isRemote == true { parts.append("on the network file system \(fileSystem)") }
         if let note { parts.append(note) }
         return parts.joined(separator: ", ")
     }
@@ -69,7 +77,9 @@ extension StallReport.Socket {
         let ends = [local, peer].compactMap { $0 }.joined(separator: " → ")
         var parts = [ends.isEmpty ? "\(family) socket" : "\(family) \(peer != nil && local == nil ? "→ " : "")\(ends)"]
         if let state { parts.append(state) }
-        if let silentNs, silentNs >= 1_000_000_000 { parts.append("silent for \(DurationText(nanoseconds: silentNs).short)") }
+        if let silentNs, silentNs >= 1_000_000_000 {
+            parts.append("silent for \(DurationText(nanoseconds: silentNs).short)")
+        }
         if let retransmits, retransmits > 0 { parts.append("\(retransmits) retransmits unanswered") }
         if let peerProcess { parts.append("peer process \(peerProcess.text)") }
         return parts.joined(separator: ", ")

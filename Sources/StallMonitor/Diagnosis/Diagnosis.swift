@@ -46,7 +46,10 @@ struct Diagnosis: Hashable, Sendable {
         case .onCPU: "The thread was computing: \(computing(window))\(hottest.map { ", mostly in \($0)" } ?? "")."
         case .starved: starving(window)
         case .paused: "The thread was stopped by a signal or a debugger."
-        case .diskWait: site == nil ? "The thread waited for a disk, in page faults." : "The thread waited for a disk\(place(site, descriptors))."
+        case .diskWait:
+            site == nil
+                ? "The thread waited for a disk, in page faults."
+                : "The thread waited for \(descriptors.first.storage)\(place(site, descriptors))."
         case .blocked: lockOrCall(site, descriptors)
         default: "No cause could be read off: the thread neither computed nor was found in a system call."
         }

@@ -114,8 +114,12 @@ struct Wildcard: Hashable, Sendable {
     }
 
     func matches(_ text: String) -> Bool {
-        guard let first = parts.first, let last = parts.last, parts.count > 1 else { return parts.first.map { $0 == text } ?? text.isEmpty }
-        guard text.hasPrefix(first), text.utf8.count >= first.utf8.count + last.utf8.count, text.hasSuffix(last) else { return false }
+        guard let first = parts.first, let last = parts.last, parts.count > 1 else {
+            return parts.first.map { $0 == text } ?? text.isEmpty
+        }
+        guard text.hasPrefix(first), text.utf8.count >= first.utf8.count + last.utf8.count, text.hasSuffix(last) else {
+            return false
+        }
         var rest = text.dropFirst(first.count).dropLast(last.count)
         for part in parts.dropFirst().dropLast() where !part.isEmpty {
             guard let found = rest.firstRange(of: part) else { return false }

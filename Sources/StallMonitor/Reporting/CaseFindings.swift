@@ -26,7 +26,9 @@ struct CaseFindings {
     }
 
     private mutating func look(_ site: WaitSite?, _ lookup: PatientLookup) {
-        guard let site, places.count < Self.placeLimit, !places.contains(where: { $0.site.isSame(as: site) }) else { return }
+        guard let site, places.count < Self.placeLimit, !places.contains(where: { $0.site.isSame(as: site) }) else {
+            return
+        }
         let search = DescriptorLookup(site)
         places.append((site, search.question.flatMap { lookup.ask($0) } ?? search.unasked))
     }

@@ -86,7 +86,9 @@ struct ReportComposer {
         report.culprit = book.culprit
         report.fingerprint = .make(kind: report.kind, frames: book.culpritFrames, modules: book.modules)
         report.monitor = cost(of: samples, naming: time)
-        if let others = stall.others { report.add(others, at: report.detectedAt, name: { symbolicator.resolve($0) }, isOwn: isOwn) }
+        if let others = stall.others {
+            report.add(others, at: report.detectedAt, name: { symbolicator.resolve($0) }, isOwn: isOwn)
+        }
         report.monitor.symbolicationNote = book.problems.first(where: \.isOfBudget)?.description
     }
 

@@ -34,7 +34,9 @@ public struct ReportNaming: Sendable {
             let names = Dictionary(wanted.map { ($0.frame, names[$0.place]) }) { first, _ in first }
             return frames.indices.map { Self.amended(frames, $0, names[$0] ?? nil, rule) }
         }
-        let (stacks, awaiting) = (Array(amended.prefix(report.stacks.count)), Array(amended.dropFirst(report.stacks.count)))
+        let (stacks, awaiting) = (
+            Array(amended.prefix(report.stacks.count)), Array(amended.dropFirst(report.stacks.count))
+        )
         let culprit = Self.culprit(of: report, stacks, awaiting)
         return Findings(
             amendment: .init(stacks: stacks, awaiting: awaiting, culprit: culprit),

@@ -34,7 +34,9 @@ extension StallReport.Stack {
     var suspects: [Suspect] {
         let calls = calls
         let own = calls.filter { frame($0).own }
-        guard !own.isEmpty else { return frames.indices.filter { frames[$0].function != nil }.map { Suspect(frame: $0) } }
+        guard !own.isEmpty else {
+            return frames.indices.filter { frames[$0].function != nil }.map { Suspect(frame: $0) }
+        }
         let callers = own.filter { suspect in
             suspect.isAwaiting || !frames[suspect.frame...].dropFirst().prefix(1).contains(where: \.isStandardWitness)
         }

@@ -39,7 +39,9 @@ import Testing
             #expect(words(decode(73, [3, 6])) == "fd=3 operation=LOCK_EX|LOCK_NB")
             #expect(words(decode(45, [5, 0x1000, 10, 0x4002])) == "fd=5 len=10 flags=MSG_PEEK|MSG_NOSIGNAL")
             #expect(words(decode(72, [5, 7])) == "fd=5 cmd=F_SETLKW")
-            #expect(words(decode(202, [0x10, 128 | 9, 2])) == "uaddr=0x10 op=FUTEX_WAIT_BITSET|FUTEX_PRIVATE_FLAG val=2")
+            #expect(
+                words(decode(202, [0x10, 128 | 9, 2])) == "uaddr=0x10 op=FUTEX_WAIT_BITSET|FUTEX_PRIVATE_FLAG val=2"
+            )
             #expect(words(decode(61, [4711, 0, 1 | 0x4000_0000])) == "pid=4711 options=WNOHANG|__WALL")
             #expect(words(decode(232, [9, 0, 64, UInt(bitPattern: -1)])) == "epfd=9 maxevents=64 timeout=none")
         }
@@ -57,8 +59,10 @@ import Testing
         @Test("A path is read up to its end, be it beside memory that cannot be read")
         func paths() {
             let path = Array("/srv/data\0garbage".utf8)
-            #expect(words(decode(257, [UInt(bitPattern: -100), 0x1fe0, 0o101], memory: [0x1fe0: path]))
-                == "path=/srv/data flags=O_WRONLY|O_CREAT")
+            #expect(
+                words(decode(257, [UInt(bitPattern: -100), 0x1fe0, 0o101], memory: [0x1fe0: path]))
+                    == "path=/srv/data flags=O_WRONLY|O_CREAT"
+            )
             #expect(words(decode(257, [3, 0x1fe0, 0])) == "dirfd=3 flags=O_RDONLY")
         }
 
@@ -92,6 +96,8 @@ struct SocketAddressTests {
         #expect(SocketAddress(whole)?.text == "[2001:db8:0:1::2]:256")
         #expect(SocketAddress([1, 0] + Array("/run/db\0x".utf8))?.text == "/run/db")
         #expect(SocketAddress([1, 0, 0] + Array("bus".utf8))?.text == "@bus")
-        #expect(SocketAddress([1, 0])?.text == nil && SocketAddress([2, 0, 1])?.text == nil && SocketAddress([2]) == nil)
+        #expect(
+            SocketAddress([1, 0])?.text == nil && SocketAddress([2, 0, 1])?.text == nil && SocketAddress([2]) == nil
+        )
     }
 }

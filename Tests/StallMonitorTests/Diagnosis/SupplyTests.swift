@@ -1,3 +1,4 @@
+import RunLoopKit
 import StallReports
 import Testing
 

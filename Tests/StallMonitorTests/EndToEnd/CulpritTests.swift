@@ -152,7 +152,7 @@ private actor Page {
 
     init(on loop: EventRunLoop) { self.loop = loop }
 
-    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+    nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
 
     func stallInAwait(_ milliseconds: Int) async -> Int {
         await computeAsLibrary(milliseconds: milliseconds) &+ 1

@@ -87,7 +87,7 @@ struct WaitingStallTests {
     @Test("A file lock is told with the path, and the process that holds it")
     func fileLock() throws {
         let path = directory.path + "/lock"
-        FileManager.default.createFile(atPath: path, contents: nil)
+        _ = FileManager.default.createFile(atPath: path, contents: nil)
         let holder = Process()
         holder.executableURL = URL(filePath: "/usr/bin/flock")
         holder.arguments = [path, "sh", "-c", "echo locked; sleep 1"]

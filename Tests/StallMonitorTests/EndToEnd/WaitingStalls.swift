@@ -12,13 +12,13 @@ final class TCPPair: Sendable {
         let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         defer { close(listener) }
         var address = sockaddr_in.loopback(port: 0)
-        guard address.with({ unsafe bind(listener, $0, $1) }) == 0, listen(listener, 1) == 0 else { return nil }
+        guard unsafe address.with({ unsafe bind(listener, $0, $1) }) == 0, listen(listener, 1) == 0 else { return nil }
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        _ = address.with { unsafe getsockname(listener, $0, &length) }
+        _ = unsafe address.with { address, _ in unsafe getsockname(listener, address, &length) }
         port = Int(UInt16(bigEndian: address.sin_port))
         client = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        guard address.with({ unsafe Glibc.connect(client, $0, $1) }) == 0 else { return nil }
-        server = unsafe accept(listener, nil, nil)
+        guard unsafe address.with({ unsafe Glibc.connect(client, $0, $1) }) == 0 else { return nil }
+        server = accept(listener, nil, nil)
     }
 
     deinit { [client, server].forEach { close($0) } }
@@ -43,8 +43,8 @@ func stallInConnect(to host: String, port: UInt16, milliseconds: Int) -> Int? {
     defer { close(client) }
     limit(client, SO_SNDTIMEO, milliseconds)
     var address = sockaddr_in.loopback(port: port)
-    address.sin_addr.s_addr = inet_addr(host)
-    let result = address.with { unsafe Glibc.connect(client, $0, $1) }
+    unsafe address.sin_addr.s_addr = inet_addr(host)
+    let result = unsafe address.with { unsafe Glibc.connect(client, $0, $1) }
     return result != 0 && errno == EINPROGRESS ? milliseconds : nil
 }
 
@@ -60,9 +60,10 @@ func stallInPoll(_ milliseconds: Int) -> Int {
 @inline(never)
 func stallInWait(seconds: String) -> Int {
     var child: pid_t = 0
-    var arguments = ["sleep", seconds].map { unsafe strdup($0) } + [nil]
+    let words: [String] = ["sleep", seconds]
+    var arguments: [UnsafeMutablePointer<CChar>?] = unsafe words.map { unsafe strdup($0) } + [nil]
     defer { for index in 0..<2 { unsafe free(arguments[index]) } }
-    let error = unsafe posix_spawnp(&child, "sleep", nil, nil, &arguments, environ)
+    let error = unsafe posix_spawnp(&child, "sleep", nil, nil, &arguments, nil)
     precondition(error == 0)
     var status: Int32 = 0
     return Int(unsafe waitpid(child, &status, 0)) &+ Int(status)
@@ -85,7 +86,7 @@ final class FrozenDisk: Sendable {
         mountPoint = directory + "/disk"
         file = mountPoint + "/file"
         let image = directory + "/image"
-        mkdir(mountPoint, 0o700)
+        unsafe mkdir(mountPoint, 0o700)
         guard Self.run("/usr/bin/truncate", "-s", "8M", image), Self.run("/sbin/mkfs.ext4", "-q", image),
             Self.run("/usr/bin/mount", "-o", "loop", image, mountPoint)
         else {

@@ -26,7 +26,8 @@ struct DescriptorLookup: Sendable {
     var question: (@Sendable () -> [StallReport.Descriptor])? {
         guard sightings.contains(where: { [.file, .socket, .pidfd].contains($0.kind) }) else { return nil }
         return { [self] in
-            let mounts = sightings.contains { $0.info?.mount != nil }
+            let mounts =
+                sightings.contains { $0.info?.mount != nil }
                 ? readFile("/proc/self/mountinfo", limit: 1 << 22).map(MountTable.init) : nil
             return sightings.map { described($0, mounts) }
         }
@@ -42,7 +43,9 @@ struct DescriptorLookup: Sendable {
         case .socket where asksSockets:
             descriptor.socket = .describe(sighting.number, link: sighting.link)
         case .pidfd:
-            if let pid = sighting.info?.process, pid > 0 { descriptor.note = "process \(StallReport.ProcessName.named(pid).text)" }
+            if let pid = sighting.info?.process, pid > 0 {
+                descriptor.note = "process \(StallReport.ProcessName.named(pid).text)"
+            }
         default: break
         }
         return descriptor
@@ -51,7 +54,8 @@ struct DescriptorLookup: Sendable {
     /// Who holds a lock on the file, as the kernel tells it of all files. Only of a file system of this machine.
     private func holder(_ sighting: DescriptorSighting) -> StallReport.ProcessName? {
         var status = stat()
-        guard unsafe fstat(sighting.number, &status) == 0, DescriptorSighting.link(of: sighting.number) == sighting.link,
+        guard unsafe fstat(sighting.number, &status) == 0,
+            DescriptorSighting.link(of: sighting.number) == sighting.link,
             let table = readFile("/proc/locks", limit: 1 << 20)
         else { return nil }
         return FileLocks(table).holder(inode: UInt64(status.st_ino)).map(StallReport.ProcessName.named)

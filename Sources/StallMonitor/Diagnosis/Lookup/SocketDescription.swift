@@ -10,7 +10,9 @@ extension StallReport.Socket {
             unsafe monitor_describe_socket(number, &found) == 0, DescriptorSighting.link(of: number) == link
         else { return nil }
         var socket = Self(family: familyName(found))
-        socket.local = unsafe withUnsafeBytes(of: found.local) { name(unsafe Array($0.prefix(Int(found.local_length)))) }
+        socket.local = unsafe withUnsafeBytes(of: found.local) {
+            name(unsafe Array($0.prefix(Int(found.local_length))))
+        }
         socket.peer = unsafe withUnsafeBytes(of: found.peer) { name(unsafe Array($0.prefix(Int(found.peer_length)))) }
         if found.has_tcp { socket.take(found) }
         if found.peer_process > 0 { socket.peerProcess = .named(found.peer_process) }

@@ -96,7 +96,9 @@ struct SupplyWindow: Hashable, Sendable {
     var steal: Duration? { Self.grown(before.steal, after.steal, 1) }
 
     private static func grown(_ before: UInt64?, _ after: UInt64?, _ unit: UInt64) -> Duration? {
-        zip(before, after).map { .nanoseconds(Int64(clamping: $1.grown(since: $0).multipliedReportingOverflow(by: unit).0)) }
+        zip(before, after).map {
+            .nanoseconds(Int64(clamping: $1.grown(since: $0).multipliedReportingOverflow(by: unit).0))
+        }
     }
 }
 

@@ -7,13 +7,19 @@ import Synchronization
 /// for the reporter; the watchdog only asks for the result.
 final class SupplyLocation: Sendable {
     private let files = Mutex<SupplyFiles?>(nil)
+    private let lastSearch = Atomic<UInt64>(0)
 
     /// The files found so far. Nil before the first search.
     var found: SupplyFiles? { files.withLock { $0 } }
 
-    /// Looks for them: the process may have been moved, or its limits changed. Not the watchdog's thread.
+    /// Looks for them, unless somebody has within the last ten seconds: the process may have been moved, or its limits changed. Not the
+    /// watchdog's thread.
     func search() {
-        guard let cgroup = readSmallFile("/proc/self/cgroup"), let mounts = readFile("/proc/self/mountinfo", limit: 1 << 22)
+        let (now, last) = (MonotonicInstant.now.nanoseconds, lastSearch.load(ordering: .relaxed))
+        guard last == 0 || now - last >= 10_000_000_000 else { return }
+        lastSearch.store(now, ordering: .relaxed)
+        guard let cgroup = readSmallFile("/proc/self/cgroup"),
+            let mounts = readFile("/proc/self/mountinfo", limit: 1 << 22)
         else { return }
         let located = SupplyFiles(cgroup: cgroup, mounts: mounts, read: readSmallFile)
         files.withLock { $0 = located }

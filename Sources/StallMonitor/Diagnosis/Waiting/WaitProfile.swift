@@ -20,7 +20,9 @@ struct WaitProfile: Hashable, Sendable {
     init(_ samples: [(sample: StackSample, span: Duration)]) {
         for (sample, span) in samples {
             self.samples += sample.count
-            if let site = sample.site { add(site, span) } else if sample.stack.method == .signal {
+            if let site = sample.site {
+                add(site, span)
+            } else if sample.stack.method == .signal {
                 running += span
             } else {
                 faulting += span
