@@ -10,7 +10,7 @@ struct Standstill: Sendable {
     private var lastSample: MonotonicInstant?
     /// The supply of processors as it was then. Nil when nobody has looked.
     var supply: SupplyMeter.Reading? {
-        didSet { wantsSupply = false }
+        didSet { wantsSupply = supply == nil }
     }
     /// Whether it has yet to be read.
     private(set) var wantsSupply = true

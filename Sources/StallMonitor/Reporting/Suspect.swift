@@ -21,9 +21,18 @@ extension StallReport.Stack {
             + frames[async.from...].indices.dropFirst().map { Suspect(frame: $0) }
     }
 
+    /// What the loop called, innermost first: up to its innermost call to the outside. What is beyond runs the loop, as a server's `main`
+    /// does, and is there in every stall. All, where the loop is another one or was not calling out.
+    private var callout: [Suspect] {
+        let calls = calls
+        let inner = calls.prefix { !frame($0).isCallOfLoop }
+        return inner.contains { frame($0).function != nil } ? Array(inner) : calls
+    }
+
     /// From one on outwards. A function on the stack is followed by the stack's others, so that it is the same whether or not the awaiting
-    /// ones could be read.
+    /// ones could be read. One that is not own is followed by what the loop called alone.
     func frames(from suspect: Suspect) -> [StallReport.Frame] {
+        guard frame(suspect).own else { return callout.drop { $0 != suspect }.map { frame($0) } }
         guard suspect.isAwaiting, let async else { return Array(frames[suspect.frame...]) }
         return Array(async.frames[suspect.frame...] + frames.dropFirst(async.from + 1))
     }
@@ -32,11 +41,9 @@ extension StallReport.Stack {
     /// standard library (a `Decodable`'s `init(from:)`, a `Comparable`'s `<`), once for each of its values. Where nothing is own,
     /// all on the stack that have a name.
     var suspects: [Suspect] {
-        let calls = calls
+        let calls = callout
         let own = calls.filter { frame($0).own }
-        guard !own.isEmpty else {
-            return frames.indices.filter { frames[$0].function != nil }.map { Suspect(frame: $0) }
-        }
+        guard !own.isEmpty else { return calls.filter { !$0.isAwaiting && frame($0).function != nil } }
         let callers = own.filter { suspect in
             suspect.isAwaiting || !frames[suspect.frame...].dropFirst().prefix(1).contains(where: \.isStandardWitness)
         }
@@ -60,6 +67,9 @@ extension StallReport.Culprit {
 }
 
 extension StallReport.Frame {
+    /// One of the engine's functions that stand between the loop and whatever it calls.
+    fileprivate var isCallOfLoop: Bool { symbol?.hasPrefix("event_run_loop_is_calling_out_to_") == true }
+
     /// The compiler's bridge from a protocol of the standard library to a type's own function.
     fileprivate var isStandardWitness: Bool {
         symbol.map(Demangler.demangle)?.hasPrefix("protocol witness for Swift.") == true

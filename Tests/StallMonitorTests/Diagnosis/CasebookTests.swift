@@ -123,6 +123,17 @@ struct CasebookTests {
         #expect(book.culprit?.function == "B" && book.culprit?.stack == 1)
     }
 
+    @Test("Who runs the loop is not to blame for what the loop calls, be it a library's alone")
+    func runsLoop() {
+        let callout = "event_run_loop_is_calling_out_to_a_block"
+        let book = casebook([["read", "fetch", callout, "turn", "MAIN"]])
+        #expect(book.culprit?.function == "read" && book.culpritFrames.map(\.symbol) == ["read", "fetch"])
+        #expect(culprit(["read", "LOAD", callout, "turn", "MAIN"]) == "LOAD")
+        #expect(culprit(["read", "turn", "MAIN"]) == "MAIN")
+        // A loop within a loop: what the inner one calls.
+        #expect(culprit(["read", "INNER", callout, "turn", "OUTER", callout, "turn", "MAIN"]) == "INNER")
+    }
+
     @Test("Where nothing on the stack is own, the innermost own function that awaits it")
     func awaiting() throws {
         let book = casebook([["read", "fetch", "await", "get", "LOAD", "HANDLE", "|", "drain", "MAIN"]])

@@ -36,10 +36,15 @@ struct StarvedProcessTests {
         guard let cgroup = LimitedCgroup(percent: 20) else { return }
         let lines = try run("compute", milliseconds: 2_000, in: cgroup.path)
         #expect(lines.first == "starved", "\(lines)")
-        #expect(lines.dropFirst().first?.contains("throttled by the cgroup quota of 20 % of a CPU, ") == true)
         let processors = try #require(try evidence(lines).processors)
-        #expect(processors.quotaPercent == 20 && (processors.throttledPeriods ?? 0) > 0)
-        #expect((processors.throttledNs ?? 0) > 0 && (processors.throttledPeriods ?? 0) <= (processors.periods ?? 0))
+        let (throttled, periods) = (processors.throttledPeriods ?? 0, processors.periods ?? 0)
+        #expect(processors.quotaPercent == 20 && throttled > 0 && (processors.throttledNs ?? 0) > 0)
+        // On a machine that gives the process even less, the quota is not the cause.
+        guard throttled * 2 >= periods else { return }
+        #expect(
+            lines.dropFirst().first?.contains("throttled by the cgroup quota of 20 % of a CPU, ") == true,
+            "\(lines)"
+        )
     }
 
     @Test("More busy threads than processors are told with their number")

@@ -9,14 +9,15 @@ final class TCPPair: Sendable {
     private let (client, server): (Int32, Int32)
 
     init?() {
-        let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        let listener = tcpSocket()
         defer { close(listener) }
         var address = sockaddr_in.loopback(port: 0)
         guard unsafe address.with({ unsafe bind(listener, $0, $1) }) == 0, listen(listener, 1) == 0 else { return nil }
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
         _ = unsafe address.with { address, _ in unsafe getsockname(listener, address, &length) }
         port = Int(UInt16(bigEndian: address.sin_port))
-        client = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        let client = tcpSocket()
+        self.client = client
         guard unsafe address.with({ unsafe Glibc.connect(client, $0, $1) }) == 0 else { return nil }
         server = accept(listener, nil, nil)
     }
@@ -36,16 +37,41 @@ private func limit(_ socket: Int32, _ option: Int32, _ milliseconds: Int) {
     unsafe setsockopt(socket, SOL_SOCKET, option, &time, socklen_t(MemoryLayout<timeval>.size))
 }
 
-/// Nil where the network refuses at once.
+/// A listener that nobody accepts from, and whose queue is full: further connections wait.
+final class FullListener: Sendable {
+    let port: UInt16
+    private let descriptors: [Int32]
+
+    init?() {
+        let listener = tcpSocket()
+        var address = sockaddr_in.loopback(port: 0)
+        guard unsafe address.with({ unsafe bind(listener, $0, $1) }) == 0, listen(listener, 0) == 0 else { return nil }
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        _ = unsafe address.with { address, _ in unsafe getsockname(listener, address, &length) }
+        port = UInt16(bigEndian: address.sin_port)
+        let clients = (0..<4).map { _ in
+            let client = tcpSocket()
+            _ = fcntl(client, F_SETFL, O_NONBLOCK)
+            return client
+        }
+        for client in clients { _ = unsafe address.with { unsafe Glibc.connect(client, $0, $1) } }
+        descriptors = [listener] + clients
+    }
+
+    deinit { descriptors.forEach { close($0) } }
+}
+
+private func tcpSocket() -> Int32 {
+    socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+}
+
 @inline(never)
-func stallInConnect(to host: String, port: UInt16, milliseconds: Int) -> Int? {
-    let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+func stallInConnect(to listener: FullListener, milliseconds: Int) -> Int {
+    let client = tcpSocket()
     defer { close(client) }
     limit(client, SO_SNDTIMEO, milliseconds)
-    var address = sockaddr_in.loopback(port: port)
-    unsafe address.sin_addr.s_addr = inet_addr(host)
-    let result = unsafe address.with { unsafe Glibc.connect(client, $0, $1) }
-    return result != 0 && errno == EINPROGRESS ? milliseconds : nil
+    var address = sockaddr_in.loopback(port: listener.port)
+    return Int(unsafe address.with { unsafe Glibc.connect(client, $0, $1) }) &+ milliseconds
 }
 
 @inline(never)

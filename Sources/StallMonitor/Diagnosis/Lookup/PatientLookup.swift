@@ -8,7 +8,7 @@ final class PatientLookup: Sendable {
 
     /// The answer, or nil when it did not come in time.
     func ask<Answer: Sendable>(
-        within time: Duration = .milliseconds(100),
+        within time: Duration = .seconds(1),
         _ question: @escaping @Sendable () -> Answer
     ) -> Answer? {
         guard !isBusy.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
