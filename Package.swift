@@ -105,7 +105,7 @@ let package = Package(
         ),
 
         // What tests of several targets share, and programs with a main thread of their own.
-        .target(name: "TestSupport", path: "Tests/Support", swiftSettings: swift),
+        .target(name: "TestSupport", dependencies: ["RunLoopKit"], path: "Tests/Support", swiftSettings: swift),
         .executableTarget(
             name: "RunLoopFixture",
             dependencies: ["RunLoopKit", "CRunLoopShims"],
@@ -267,11 +267,17 @@ let package = Package(
             path: "Tests/Fixtures/pause-host",
             swiftSettings: swift
         ),
+        .executableTarget(
+            name: "cause-host",
+            dependencies: ["RunLoopKit", "StallMonitor", "StallReports"],
+            path: "Tests/Fixtures/CauseHost",
+            swiftSettings: swift
+        ),
         .testTarget(
             name: "StallMonitorTests",
             dependencies: [
                 "StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports", "TestSupport",
-                "CRunLoopShims", "pause-host",
+                "CRunLoopShims", "cause-host", "pause-host",
             ],
             swiftSettings: swift
         ),

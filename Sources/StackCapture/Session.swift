@@ -56,6 +56,15 @@ struct Target {
         }
     }
 
+    func readMemory(at address: UInt, count: Int) -> [UInt8]? {
+        guard let handle = unsafe handle, count > 0 else { return nil }
+        var bytes = [UInt8](repeating: 0, count: count)
+        let read = unsafe bytes.withUnsafeMutableBytes { bytes in
+            unsafe stackcap_read_memory(handle, UInt64(address), bytes.baseAddress!, bytes.count)
+        }
+        return read == count ? bytes : nil
+    }
+
     func captureAll(except excluded: Set<Int32>, within time: Duration) -> Result<ThreadStacks, CaptureError> {
         guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
         let deadline = stackcap_now_ns() &+ time.nanoseconds

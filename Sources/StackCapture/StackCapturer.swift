@@ -77,6 +77,13 @@ public final class StackCapturer: Sendable {
         return session.withLock { $0.captureAll(except: excluded, within: time) }
     }
 
+    /// Reads so many bytes of this process's memory, be it mapped or not: what a captured thread's registers point at. Nil if not all of
+    /// them can be read. Never faults. Any thread; one caller at a time, others wait. Allocates: not while a thread is held.
+    public func readMemory(at address: UInt, count: Int) -> [UInt8]? {
+        guard getpid() == process else { return nil }
+        return session.withLock { $0.readMemory(at: address, count: count) }
+    }
+
     /// Puts the previous signal handler back, if the capturer's is still the one installed. Captures then fail with `invalidated`.
     /// What a late signal could touch stays allocated, and is used again by the next capturer with this signal.
     public func invalidate() {

@@ -20,6 +20,9 @@ extension StallMonitor {
         /// Whether a thread's stall counts while a debugger or another tracer is attached to it. False: it does not, so that nobody
         /// gets reports of his breakpoints.
         public var countsTracedStalls = false
+        /// Whether a report tells what all the other threads were at, too, equal stacks merged. It delays the watchdog by up to a tick at each
+        /// stall, and a running thread notices its capture.
+        public var captureAllThreads: Bool
         /// False: `start` does nothing at all, and costs nothing.
         public var isEnabled: Bool
 
@@ -31,6 +34,7 @@ extension StallMonitor {
             service: ServiceIdentity? = nil,
             ownCode: OwnCode = .init(),
             captureSignal: Int32 = Configuration.defaultCaptureSignal,
+            captureAllThreads: Bool = false,
             isEnabled: Bool = true
         ) {
             self.directory = directory
@@ -39,6 +43,7 @@ extension StallMonitor {
             self.service = service
             self.ownCode = ownCode
             self.captureSignal = captureSignal
+            self.captureAllThreads = captureAllThreads
             self.isEnabled = isEnabled
         }
 

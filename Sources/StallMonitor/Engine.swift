@@ -23,20 +23,23 @@ struct Engine: Sendable {
         self.ledger = ledger
         slowness = ExpectedSlowness(ledger: ledger)
         startup = ExpectedSlowness(kind: .startup, ledger: ledger)
+        let supply = SupplyLocation()
         reporterThread = try MonitorThread(name: "stall-reporter") {
-            Self.makeReporter(configuration, notices, ledger, tell).run()
+            Self.makeReporter(configuration, notices, ledger, supply, tell).run()
         }
-        let stackSource = StackSource(signal: configuration.captureSignal) { notices.add(.fault($0)) }
+        var stackSource = StackSource(signal: configuration.captureSignal) { notices.add(.fault($0)) }
+        stackSource.capturesAllThreads = configuration.captureAllThreads
         capturer = stackSource.capturer
         do throws(StallMonitorError) {
-            watchdogThread = try MonitorThread(name: "stall-watchdog") {
+            watchdogThread = try MonitorThread(name: "stall-watchdog") { [stackSource] in
                 watchdog.run(
                     WatchRound(
                         notices: notices,
                         ledger: ledger,
                         stackSource: stackSource,
                         bells: watchdog.bells,
-                        countsTraced: configuration.countsTracedStalls
+                        countsTraced: configuration.countsTracedStalls,
+                        supply: supply
                     )
                 )
             }
@@ -70,6 +73,7 @@ struct Engine: Sendable {
         _ configuration: StallMonitor.Configuration,
         _ notices: Mailbox<StallNotice>,
         _ ledger: WatchdogLedger,
+        _ supply: SupplyLocation,
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) -> Reporter {
         let run = RunIdentity(service: configuration.service)
@@ -81,6 +85,7 @@ struct Engine: Sendable {
                 bell: FaultBell { tell(.fault($0)) }
             ),
             log: RunLog(run: run, ledger: ledger, droppedNotices: { notices.dropped }),
+            supply: supply,
             tell: tell
         )
     }

@@ -20,7 +20,9 @@ extension StallMonitor.Configuration {
     /// | `limits.megabytes` | int, at least 1 | 256 |
     /// | `service.name`, `service.version`, `service.instance` | text | the executable's name, none, none |
     /// | `captureSignal` | int, 1 to 64 | 27 (`SIGPROF`) |
+    /// | `captureAllThreads` | bool | false |
     /// | `ownModules`, `libraryModules` | list of Swift module names | none |
+    /// | `ownSymbols`, `ownSources`, `ownBinaries` | list of names with `*` for any text, see ``OwnCode`` | none |
     ///
     /// - Parameter config: scoped to where the keys are: `stallMonitor` in the shipped file, so that the environment variable
     ///   of `tickMilliseconds` is `STALL_MONITOR_TICK_MILLISECONDS`.
@@ -40,9 +42,13 @@ extension StallMonitor.Configuration {
         self.limits.maxBytes = megabytes.map { $0 << 20 } ?? self.limits.maxBytes
         service = try await ServiceIdentity(config: config.scoped(to: "service"))
         captureSignal = try await config.int("captureSignal", in: 1...64).map(Int32.init) ?? captureSignal
+        captureAllThreads = try await config.fetchBool(forKey: "captureAllThreads") ?? captureAllThreads
         ownCode = OwnCode(
             modules: Set(try await config.fetchStringArray(forKey: "ownModules") ?? []),
-            libraries: Set(try await config.fetchStringArray(forKey: "libraryModules") ?? [])
+            libraries: Set(try await config.fetchStringArray(forKey: "libraryModules") ?? []),
+            symbols: Set(try await config.fetchStringArray(forKey: "ownSymbols") ?? []),
+            sources: Set(try await config.fetchStringArray(forKey: "ownSources") ?? []),
+            binaries: Set(try await config.fetchStringArray(forKey: "ownBinaries") ?? [])
         )
     }
 

@@ -33,6 +33,46 @@ enum Sample {
         ),
     ]
 
+    static let descriptors = [
+        StallReport.Descriptor(
+            number: 5,
+            kind: .file,
+            target: "/mnt/a",
+            isDeleted: true,
+            fileSystem: "nfs4",
+            isRemote: true,
+            holder: .init(pid: 7, name: "flock"),
+            note: "count 3"
+        ),
+        StallReport.Descriptor(
+            number: 6,
+            kind: .socket,
+            socket: .init(
+                family: "tcp",
+                local: "10.0.0.3:40112",
+                peer: "10.0.0.7:5432",
+                state: "established",
+                peerProcess: .init(pid: 8),
+                silentNs: 30_000_000_000,
+                retransmits: 3,
+                unacknowledged: 2
+            )
+        ),
+    ]
+    static let processors = StallReport.Processors(
+        quotaPercent: 20,
+        periods: 2,
+        throttledPeriods: 2,
+        throttledNs: 160_000_000,
+        cgroupPressureNs: 1,
+        systemPressureNs: 2,
+        stealNs: 3,
+        load: 1.5,
+        runnable: 9,
+        count: 2,
+        allowed: 1
+    )
+
     /// A stall of 612 ms that this process recovered from, with every property set.
     static func recovered(id: ULID = .make(), startedAt: Timestamp = start) -> StallReport {
         let thread = StallReport.Thread(id: 4711, name: "main", state: "S")
@@ -64,8 +104,25 @@ enum Sample {
             cause: .init(
                 verdict: .blocked,
                 summary: "Asleep in clock_nanosleep.",
-                systemCall: .init(number: 230, name: "clock_nanosleep", arguments: [0x1, 0x0, 0x7fff_ffff_e000]),
-                evidence: .init(cpuNs: 1, runDelayNs: 2, windowNs: 3, majorFaults: 4, waitChannel: "hrtimer_nanosleep")
+                systemCall: .init(
+                    number: 230,
+                    name: "clock_nanosleep",
+                    arguments: [0x1, 0x0, 0x7fff_ffff_e000],
+                    decoded: [.init(name: "clock", value: "CLOCK_MONOTONIC")],
+                    descriptors: descriptors
+                ),
+                evidence: .init(
+                    cpuNs: 1,
+                    runDelayNs: 2,
+                    windowNs: 3,
+                    majorFaults: 4,
+                    waitChannel: "hrtimer_nanosleep",
+                    userNs: 1,
+                    systemNs: 0,
+                    blockIONs: 10_000_000,
+                    processors: processors,
+                    sampled: .init(samples: 6, running: 20, calling: 70, faulting: 10)
+                )
             ),
             stacks: [
                 .init(
@@ -74,7 +131,9 @@ enum Sample {
                     method: .quiet,
                     frames: frames,
                     leftOut: .init(after: 1, count: 98_976),
-                    error: "ends early"
+                    error: "ends early",
+                    sampledNs: 250_000_000,
+                    threads: [thread]
                 )
             ],
             culprit: .init(function: "shop.Cart.total()", symbol: "$s4shop", module: "shop", stack: 0, frame: 1),

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/types.h>
 
 #pragma clang assume_nonnull begin
 
@@ -27,5 +28,29 @@ int monitor_thread_join(pthread_t thread, uint64_t deadline_ns);
 /// How often this process was forked off: a fork's child reads another number than its parent. One relaxed load;
 /// async-signal-safe. It is counted by pthread_atfork, so not for a raw clone(2).
 uint32_t monitor_fork_generation(void);
+
+/// How many processors the thread may use (sched_getaffinity(2)); −1 if there is no such thread, or more than 8,192 processors.
+int monitor_allowed_processors(pid_t thread);
+
+/// What a socket's two ends are (getsockname(2), getpeername(2), tcp(7), unix(7)).
+typedef struct monitor_socket {
+    int family;    ///< AF_INET, AF_UNIX, …
+    int type;      ///< SOCK_STREAM, SOCK_DGRAM, …
+    int protocol;  ///< IPPROTO_TCP, …
+    unsigned char local[110];
+    unsigned char peer[110];
+    int local_length;  ///< 0 without one.
+    int peer_length;
+    bool has_tcp;      ///< Whether the fields below mean anything.
+    int tcp_state;     ///< The kernel's number: 1 is ESTABLISHED.
+    uint32_t silent_ms;  ///< Since the peer last sent data.
+    uint32_t retransmits;
+    uint32_t unacknowledged;
+    pid_t peer_process;  ///< Of a local socket, as of when it was connected; 0 if it is not known.
+} monitor_socket;
+
+/// Describes a socket of this process. Changes nothing about it. Waits for the socket's lock, which another thread holds for as long as a
+/// page fault within its call takes: not for the watchdog's thread. Returns 0 or an errno.
+int monitor_describe_socket(int descriptor, monitor_socket *socket);
 
 #pragma clang assume_nonnull end

@@ -6,6 +6,8 @@ struct StackSource: Sendable {
     /// Nil when the process can have none, for the reason in `problem`.
     let capturer: StackCapturer?
     private let problem: String
+    /// Whether a stall's other threads are captured, too.
+    var capturesAllThreads = false
 
     /// Takes the signal. Where that is refused, stalls are reported without stacks, and `tell` hears why.
     init(signal: Int32, tell: (StallMonitorError) -> Void) {
@@ -17,6 +19,12 @@ struct StackSource: Sendable {
             problem = error.description
             tell(StallMonitorError(.captureUnavailable, error.description))
         }
+    }
+
+    /// The stacks of the other threads, if they are asked for. As long as `time` at most, for which no loop is looked at.
+    func otherThreads(than stalled: Int32?, within time: Duration) -> ThreadStacks? {
+        guard capturesAllThreads, let capturer else { return nil }
+        return try? capturer.captureAll(except: stalled.map { [$0] } ?? [], within: time).get()
     }
 
     /// The stack of the loop's thread, if the loop still stands where `pulse` saw it once the stack is taken.

@@ -38,12 +38,14 @@ struct StallObservation: Sendable {
     let stack: StackOutcome
     /// What the thread was at before, from its second tick of standing still on.
     let samples: [StackSample]
-    /// What the descriptor stands for that the thread was found waiting on.
-    let descriptorTarget: String?
     /// Nil for a stall that is one standstill.
     let busy: StallReport.BusyTime?
     /// One for all times of the report, so that a clock that is set while the stall lasts does not tear it.
     let clock = WallClockAnchor()
+    /// Where the thread was found waiting.
+    let site: WaitSite?
+    /// What the other threads were at, if that was asked for.
+    var others: ThreadStacks?
 }
 
 /// What people call a watched thing.

@@ -9,6 +9,12 @@ struct Standstill: Sendable {
     private let evidence: ThreadEvidence
     private var samples: [StackSample] = []
     private var lastSample: MonotonicInstant?
+    /// The supply of processors as it was then. Nil when nobody has looked.
+    var supply: SupplyMeter.Reading? {
+        didSet { wantsSupply = supply == nil }
+    }
+    /// Whether it has yet to be read.
+    private(set) var wantsSupply = true
 
     /// Nil when the thread is gone.
     init?(pulse: LoopHeartbeat.Pulse, callouts: UInt64, threadID: Int32, at time: MonotonicInstant) {

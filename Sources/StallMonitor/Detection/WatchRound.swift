@@ -20,14 +20,17 @@ struct WatchRound: ~Copyable {
     /// Since when the whole monitor is paused, and each watch that is.
     var pausedSince: MonotonicInstant?
     var watchesPausedSince: [Int: MonotonicInstant] = [:]
+    private var supply: SupplyMeter
 
     init(
         notices: Mailbox<StallNotice>,
         ledger: WatchdogLedger,
         stackSource: StackSource,
         bells: BellBoard,
-        countsTraced: Bool = false
+        countsTraced: Bool = false,
+        supply: SupplyLocation = .init()
     ) {
+        self.supply = SupplyMeter(location: supply)
         self.bells = bells
         self.notices = notices
         self.countsTraced = countsTraced
@@ -90,6 +93,9 @@ struct WatchRound: ~Copyable {
             let discount = subjects[index].discounts.take(at: now, missed: vigil.missed, because: vigil.reason)
             let late = subjects[index].discounts.lastMissed > subjects[index].policy.rule.tick
             let (pulse, findings) = subjects[index].look(at: now, late: late, discount: discount)
+            if subjects[index].standstill?.wantsSupply == true {
+                subjects[index].standstill?.supply = supply.reading(at: now)
+            }
             if subjects[index].policy.dismissal != nil || subjects[index].holdUp != nil { countDismissal(index, pulse) }
             if findings.isEmpty, subjects[index].wantsSample(at: now, pulse) { sample(index, pulse, at: now) }
             for finding in findings { carryOut(finding, on: index, pulse, at: now) }
@@ -159,7 +165,12 @@ struct WatchRound: ~Copyable {
         subjects[index].noteSample(at: time)
         let stack = stackSource.stack(of: subjects[index].loop, at: pulse)
         ledger.update { $0.count(stack) }
-        guard let captured = stack.captured.map({ StackSample(time: time, stack: $0) }) else { return }
+        let threadID = subjects[index].loop.thread?.id
+        guard
+            let captured = stack.captured.map({
+                StackSample(time: time, stack: $0, site: stackSource.waitSite(of: $0, threadID: threadID))
+            })
+        else { return }
         if let stall = subjects[index].stall {
             notices.add(.sampled(stall.number, captured), mayBeDropped: true)
         } else {
@@ -192,11 +203,14 @@ struct WatchRound: ~Copyable {
                     span: span,
                     detectedAt: time,
                     threadID: subject.loop.thread?.id,
-                    evidence: subject.evidence(category, at: time, of: pulse)?.leavingOut(span.unproven),
+                    evidence: evidence(of: (stalls, category, pulse), index, span, at: time),
                     stack: stack,
                     samples: samples,
-                    descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read),
-                    busy: subject.busyTime(category, span, hasEnded: false)
+                    busy: subject.busyTime(category, span, hasEnded: false),
+                    site: stack.captured.flatMap { stackSource.waitSite(of: $0, threadID: subject.loop.thread?.id) },
+                    others: stack.captured.flatMap { _ in
+                        stackSource.otherThreads(than: subject.loop.thread?.id, within: subject.policy.rule.tick)
+                    }
                 )
             )
         )
@@ -223,13 +237,18 @@ struct WatchRound: ~Copyable {
         }
     }
 
-    private func evidence(
+    private mutating func evidence(
         of stall: Subject.Stall,
         _ index: Int,
         _ span: StallSpan,
         at time: MonotonicInstant
     ) -> EvidenceWindow? {
-        subjects[index].evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.unproven)
+        let subject = subjects[index]
+        var window = subject.evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.unproven)
+        if window != nil, let id = subject.loop.thread?.id {
+            window?.supply = supply.window(since: subject.standstill?.supply, threadID: id, at: time)
+        }
+        return window
     }
 
     private mutating func release(_ index: Int) {

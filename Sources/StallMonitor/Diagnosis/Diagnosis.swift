@@ -6,69 +6,60 @@ struct Diagnosis: Hashable, Sendable {
     var verdict: Verdict
     /// One sentence for people.
     var summary: String
+    /// The call that it is about. Nil for a thread that did not wait in one.
+    var site: WaitSite?
 
     /// - Parameters:
     ///   - window: what the kernel counted over a stretch of the stall; nil when it could not be read.
     ///   - state: the thread's state when it was captured, as in proc(5).
-    ///   - call: the system call it was found in; nil for a thread found running.
-    ///   - target: what that call's descriptor stands for.
-    init(window: EvidenceWindow?, state: Character?, call: SystemCall?, target: String?) {
-        let verdict = Self.verdict(window, state, call)
+    ///   - waits: what its samples found it at.
+    ///   - descriptors: what those of the call stand for that it slept in for longest.
+    ///   - hottest: the function that it was found in for longest, when it ran.
+    init(
+        window: EvidenceWindow?,
+        state: Character?,
+        waits: WaitProfile,
+        descriptors: [StallReport.Descriptor] = [],
+        hottest: String? = nil
+    ) {
+        let isRemote = descriptors.first?.isRemote == true
+        let verdict = Self.verdict(window, state, waits, isRemote: isRemote)
         self.verdict = verdict
-        self.summary = Self.sentence(verdict, window, call, target)
+        let site = Self.site(verdict, waits, isRemote)
+        self.site = site
+        self.summary = Self.sentence(verdict, window, site, site == waits.longestCall ? descriptors : [], hottest)
     }
 
-    /// Where most of the time went: on a CPU, in the queue for one, or waiting.
-    private static func verdict(_ window: EvidenceWindow?, _ state: Character?, _ call: SystemCall?) -> Verdict {
-        if state == "T" || state == "t" { return .paused }
-        guard let window, window.length > .zero else { return call == nil ? .unknown : waiting(state, call) }
-        let waited = window.length - window.cpu - window.runDelay
-        if window.runDelay > window.cpu, window.runDelay > waited { return .starved }
-        if window.cpu >= waited { return .onCPU }
-        return call == nil && state != "D" ? .unknown : waiting(state, call)
+    /// The call that the verdict is about.
+    static func site(_ verdict: Verdict, _ waits: WaitProfile, _ isRemote: Bool) -> WaitSite? {
+        isRemote ? waits.longestCall : waits.longestCall(forDisk: verdict == .diskWait)
     }
-
-    private static func waiting(_ state: Character?, _ call: SystemCall?) -> Verdict {
-        state == "D" || call?.name.map(diskCalls.contains) == true ? .diskWait : .blocked
-    }
-
-    /// Calls that wait for a disk and for nothing else.
-    private static let diskCalls: Set<String> = ["fsync", "fdatasync", "msync", "sync", "sync_file_range", "syncfs"]
 
     private static func sentence(
         _ verdict: Verdict,
         _ window: EvidenceWindow?,
-        _ call: SystemCall?,
-        _ target: String?
+        _ site: WaitSite?,
+        _ descriptors: [StallReport.Descriptor],
+        _ hottest: String?
     ) -> String {
         switch verdict {
-        case .onCPU: "The thread was computing: \(share(window, \.cpu)) on a CPU."
-        case .starved: "The thread was ready to run and got no CPU: \(share(window, \.runDelay)) in the queue for one."
+        case .onCPU: "The thread was computing: \(computing(window))\(hottest.map { ", mostly in \($0)" } ?? "")."
+        case .starved: starving(window)
         case .paused: "The thread was stopped by a signal or a debugger."
-        case .diskWait: "The thread waited for a disk\(place(call, target))."
-        case .blocked: lockOrCall(call, target)
+        case .diskWait:
+            site == nil
+                ? "The thread waited for a disk, in page faults."
+                : "The thread waited for \(descriptors.first.storage)\(place(site, descriptors))."
+        case .blocked: lockOrCall(site, descriptors)
         default: "No cause could be read off: the thread neither computed nor was found in a system call."
         }
     }
 
-    private static func lockOrCall(_ call: SystemCall?, _ target: String?) -> String {
-        if call?.name == "futex", let address = call?.arguments.first {
+    private static func lockOrCall(_ site: WaitSite?, _ descriptors: [StallReport.Descriptor]) -> String {
+        if site?.call.name == "futex", let address = site?.call.arguments.first {
             return
                 "The thread waited for another thread: a lock, condition or semaphore at 0x\(String(address, radix: 16))."
         }
-        return "The thread waited\(place(call, target))."
-    }
-
-    private static func place(_ call: SystemCall?, _ target: String?) -> String {
-        guard let call else { return "" }
-        let name = call.name.map { "\($0)(2)" } ?? "system call \(call.number)"
-        guard let descriptor = DescriptorTarget.descriptor(of: call) else { return " in \(name)" }
-        return " in \(name) on descriptor \(descriptor)" + (target.map { " (\($0))" } ?? "")
-    }
-
-    private static func share(_ window: EvidenceWindow?, _ part: (EvidenceWindow) -> Duration) -> String {
-        guard let window, window.length > .zero else { return "some time" }
-        let percent = Int((100 * (part(window) / window.length)).rounded())
-        return "\(min(percent, 100)) % of \(window.length.nanoseconds / 1_000_000) ms"
+        return site.flatMap { purpose($0, descriptors) } ?? "The thread waited\(place(site, descriptors))."
     }
 }

@@ -2,36 +2,68 @@ import Symbolication
 
 /// Which functions are the server's own, as opposed to libraries': the culprit of a stall is an own function.
 ///
-/// Without any rules, own is what lies in the executable or beside it, and is of a Swift module that is not known to be a
-/// library's. C and C++ in a Swift server are libraries'.
+/// Without any rules, own is what lies in the executable or beside it, and
+/// - is of a Swift module that is not known to be a library's, nor from a package's checkout by its source file, or
+/// - is C or C++ whose source file lies neither in a package's checkout nor with the system's headers. Without debug information no source
+///   is known, and C and C++ are libraries'.
+///
+/// A rule wins over that, in this order: `libraries`, `modules`, `symbols`, `sources`, `binaries`.
 public struct OwnCode: Hashable, Sendable {
-    /// Swift modules that are own. Not empty: only these are.
+    /// Swift modules that are own. Not empty: of Swift only these are.
     public var modules: Set<String>
     /// Swift modules that are libraries', besides those known. A name that ends in `*` stands for all that begin so.
     public var libraries: Set<String>
+    /// C and C++ functions that are own, by their symbols: `shop_*`.
+    public var symbols: Set<String>
+    /// Source files that are own, by their paths as the compiler wrote them down: `*/Sources/CShop/*`.
+    public var sources: Set<String>
+    /// Executables and shared libraries of which all is own that is not a known library's: a path, a file's name, or `libshop*`.
+    public var binaries: Set<String>
 
     /// - Parameters:
     ///   - modules: own Swift modules; empty to go by the known libraries.
     ///   - libraries: further modules to count as libraries.
-    public init(modules: Set<String> = [], libraries: Set<String> = []) {
+    ///   - symbols: own C and C++ functions.
+    ///   - sources: own source files.
+    ///   - binaries: own files besides the executable and those in its directory.
+    public init(
+        modules: Set<String> = [],
+        libraries: Set<String> = [],
+        symbols: Set<String> = [],
+        sources: Set<String> = [],
+        binaries: Set<String> = []
+    ) {
         self.modules = modules
         self.libraries = libraries
+        self.symbols = symbols
+        self.sources = sources
+        self.binaries = binaries
     }
 
     func isOwn(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
-        guard let name = frame.swiftModule else { return false }
-        return modules.isEmpty ? isBeside(executable, module) && !isLibrary(name) : modules.contains(name)
+        let file = frame.location?.file
+        if let name = frame.swiftModule {
+            if libraries.contains(where: { Wildcard($0).matches(name) }) { return false }
+            if !modules.isEmpty { return modules.contains(name) }
+            if let file, sources.contains(where: { Wildcard($0).matches(file) }) { return true }
+            return isBeside(executable, module) && !Self.isLibrary(name) && file.map(SourceOrigin.init) != .checkout
+        }
+        guard let symbol = frame.symbol, frame.language != .swift else { return false }
+        if symbols.contains(where: { Wildcard($0).matches(symbol) }) { return true }
+        guard let file else { return false }
+        if sources.contains(where: { Wildcard($0).matches(file) }) { return true }
+        return isBeside(executable, module) && SourceOrigin(file) == .project
     }
 
     private func isBeside(_ executable: String, _ module: LoadedModule?) -> Bool {
         guard let path = module?.path else { return false }
-        return path == executable || path.dropLastComponent == executable.dropLastComponent
+        if path == executable || path.dropLastComponent == executable.dropLastComponent { return true }
+        let name = path.split(separator: "/").last.map(String.init) ?? path
+        return binaries.contains { Wildcard($0).matches(path) || Wildcard($0).matches(name) }
     }
 
-    private func isLibrary(_ name: String) -> Bool {
-        Self.known.contains(name) || libraries.contains(name)
-            || Self.knownPrefixes.contains(where: name.hasPrefix)
-            || libraries.contains { $0.last == "*" && name.hasPrefix($0.dropLast()) }
+    private static func isLibrary(_ name: String) -> Bool {
+        known.contains(name) || knownPrefixes.contains(where: name.hasPrefix)
     }
 
     private static let known: Set<String> = [
@@ -43,6 +75,58 @@ public struct OwnCode: Hashable, Sendable {
     ]
 
     private static let knownPrefixes = ["Foundation", "Hummingbird", "NIO", "CNIO", "_", "Vapor", "GRPC", "Swift"]
+}
+
+/// Where a source file comes from, by its path on the machine that built it.
+private enum SourceOrigin: Hashable {
+    /// Somebody's own directory.
+    case project
+    /// A dependency that the package manager has fetched.
+    case checkout
+    /// Compiler's and system's.
+    case system
+
+    init(_ file: String) {
+        if ["/checkouts/", "/SourcePackages/", "/vcpkg_installed/", "/.conan"].contains(where: file.contains) {
+            self = .checkout
+        } else if !file.hasPrefix("/") || Self.systems.contains(where: file.hasPrefix) || Self.isOurs(file) {
+            self = .system
+        } else {
+            self = .project
+        }
+    }
+
+    /// The last is where Swift's own toolchains are built.
+    private static let systems = ["/usr/", "/opt/rh/", "/nix/store/", "/rustc/", "/lib/", "/home/build-user/"]
+
+    /// The monitor's own C is a library's, also in a build of its package itself.
+    private static func isOurs(_ file: String) -> Bool {
+        ["/Sources/CStackCapture/", "/Sources/CMonitorShims/", "/Sources/CRunLoopShims/"].contains(where: file.contains)
+    }
+}
+
+/// A text in which `*` stands for any text.
+struct Wildcard: Hashable, Sendable {
+    private let parts: [Substring]
+
+    init(_ pattern: String) {
+        parts = pattern.split(separator: "*", omittingEmptySubsequences: false)
+    }
+
+    func matches(_ text: String) -> Bool {
+        guard let first = parts.first, let last = parts.last, parts.count > 1 else {
+            return parts.first.map { $0 == text } ?? text.isEmpty
+        }
+        guard text.hasPrefix(first), text.utf8.count >= first.utf8.count + last.utf8.count, text.hasSuffix(last) else {
+            return false
+        }
+        var rest = text.dropFirst(first.count).dropLast(last.count)
+        for part in parts.dropFirst().dropLast() where !part.isEmpty {
+            guard let found = rest.firstRange(of: part) else { return false }
+            rest = rest[found.upperBound...]
+        }
+        return true
+    }
 }
 
 extension String {

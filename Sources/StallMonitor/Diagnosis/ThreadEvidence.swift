@@ -12,6 +12,11 @@ struct ThreadEvidence: Hashable, Sendable {
     var cpuNanoseconds: UInt64
     /// Time runnable but without a CPU, nanoseconds.
     var runDelayNanoseconds: UInt64
+    /// Of the time on a CPU, in steps of 10 ms: in the program, in the kernel. Nil where the kernel does not say.
+    var userTicks: UInt64?
+    var systemTicks: UInt64?
+    /// Time waited for block devices, in steps of 10 ms. Stays 0 where the kernel does not count it.
+    var blockIOTicks: UInt64?
 
     /// Reads it. Nil when the thread is gone or /proc is not there. Any thread; four system calls a file, two files.
     static func read(threadID: Int32) -> ThreadEvidence? {
@@ -35,6 +40,10 @@ struct ThreadEvidence: Hashable, Sendable {
         self.majorFaults = faults
         self.cpuNanoseconds = cpu
         self.runDelayNanoseconds = delay
+        // Fields 14, 15 and 42.
+        userTicks = fields.count > 12 ? UInt64(fields[11]) : nil
+        systemTicks = fields.count > 12 ? UInt64(fields[12]) : nil
+        blockIOTicks = fields.count > 39 ? UInt64(fields[39]) : nil
     }
 }
 
@@ -43,6 +52,8 @@ struct EvidenceWindow: Hashable, Sendable {
     var length: Duration
     var before: ThreadEvidence
     var after: ThreadEvidence
+    /// Who else wanted the processors, and what forbade them. Nil when nobody looked.
+    var supply: SupplyWindow?
 
     var cpu: Duration { .nanoseconds(Int64(clamping: after.cpuNanoseconds &- before.cpuNanoseconds)) }
     var runDelay: Duration { .nanoseconds(Int64(clamping: after.runDelayNanoseconds &- before.runDelayNanoseconds)) }
@@ -58,6 +69,27 @@ struct EvidenceWindow: Hashable, Sendable {
 
 /// The text of a /proc file of at most 4 KiB. Nil when it cannot be read.
 func readSmallFile(_ path: String) -> String? {
+    readStart(of: path)
+}
+
+/// The text of a file of at most `limit` bytes. Nil when it cannot be read, or is longer. Not the watchdog's thread.
+func readFile(_ path: String, limit: Int) -> String? {
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    var bytes: [UInt8] = []
+    while bytes.count <= limit {
+        let start = bytes.count
+        bytes += repeatElement(0, count: 16384)
+        let count = unsafe bytes.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress! + start, 16384) }
+        bytes.removeLast(16384 - max(0, count))
+        if count < 0 { return nil }
+        if count == 0 { return String(decoding: bytes, as: UTF8.self) }
+    }
+    return nil
+}
+
+private func readStart(of path: String) -> String? {
     let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }

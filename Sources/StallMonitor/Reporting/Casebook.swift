@@ -32,7 +32,7 @@ struct Casebook {
         problems = resolution.problems
         modules = loaded.map { .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase))) }
         var rest = named[...]
-        let all = zip(samples, Self.spans(of: samples)).map { sample, span in
+        let all = samples.weighted.map { sample, span in
             let names = rest.prefix(sample.stack.resolvableAddresses.count)
             rest = rest.dropFirst(names.count)
             let calls = zip(names, sample.stack.frames).map { name, frame in
@@ -41,35 +41,24 @@ struct Casebook {
             let awaiting = names.dropFirst(calls.count).flatMap { name in
                 StallReport.Frame.awaits(name) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
             }
-            let stack = StallReport.Stack(sample.stack, calls, awaiting, thread, clock.time(of: sample.time))
+            var stack = StallReport.Stack(sample.stack, calls, awaiting, thread, clock.time(of: sample.time))
+            stack.count = sample.count
             return TimedStack(stack: stack, span: span)
         }
         var distinct = Self.merged(all)
-        if let (position, frame) = Self.culprit(of: distinct) {
+        if let (position, suspect) = Self.culprit(of: distinct) {
             // Kept, however short its stack lasted among the others.
             let place = min(position, Self.stackLimit - 1)
             distinct.swapAt(position, place)
-            let frames = distinct[place].stack.frames
-            culpritFrames = Array(frames[frame...])
-            culprit = .init(
-                function: frames[frame].function,
-                symbol: frames[frame].symbol,
-                module: frames[frame].symbol.flatMap(Demangler.swiftModule),
-                file: frames[frame].file,
-                line: frames[frame].line,
-                stack: place,
-                frame: frame
-            )
+            let stack = distinct[place].stack
+            culpritFrames = stack.frames(from: suspect)
+            culprit = .init(stack.frame(suspect), stack: place, suspect)
         }
-        stacks = distinct.prefix(Self.stackLimit).map(\.stack)
-    }
-
-    /// How long each sample stands for: since the one before it. The first stands for as long as the shortest of the others.
-    private static func spans(of samples: [StackSample]) -> [Duration] {
-        let times = samples.map(\.time).sorted()
-        let gaps = zip(times.dropFirst(), times).map { $0 - $1 }
-        let spans = Dictionary(zip(times.dropFirst(), gaps)) { first, _ in first }
-        return samples.map { spans[$0.time] ?? gaps.min() ?? .milliseconds(1) }
+        stacks = distinct.prefix(Self.stackLimit).map { timed in
+            var stack = timed.stack
+            stack.sampledNs = timed.span.nanoseconds
+            return stack
+        }
     }
 
     /// Equal stacks become one with a count. The detection's stays first, then come those that lasted longest.
@@ -78,7 +67,7 @@ struct Casebook {
         for next in all {
             let identity = next.stack.identity
             if let index = distinct.firstIndex(where: { $0.stack.identity == identity }) {
-                distinct[index].stack.count += 1
+                distinct[index].stack.count += next.stack.count
                 distinct[index].span += next.span
             } else {
                 distinct.append(next)
@@ -89,17 +78,17 @@ struct Casebook {
 
     /// The own function that was on the stack for longest; among equals, the innermost. What a library calls for each of many
     /// values comes and goes; the function that called the library stays.
-    private static func culprit(of all: [TimedStack]) -> (stack: Int, frame: Int)? {
+    private static func culprit(of all: [TimedStack]) -> (stack: Int, suspect: Suspect)? {
         var spans: [String: Duration] = [:]
         for timed in all {
-            for symbol in Set(timed.stack.suspects.compactMap { timed.stack.frames[$0].symbol }) {
+            for symbol in Set(timed.stack.suspects.compactMap { timed.stack.frame($0).symbol }) {
                 spans[symbol, default: .zero] += timed.span
             }
         }
         guard let longest = spans.values.max() else { return nil }
         for (position, timed) in all.enumerated() {
-            let frame = timed.stack.suspects.first { timed.stack.frames[$0].symbol.flatMap { spans[$0] } == longest }
-            if let frame { return (position, frame) }
+            let suspect = timed.stack.suspects.first { timed.stack.frame($0).symbol.flatMap { spans[$0] } == longest }
+            if let suspect { return (position, suspect) }
         }
         return nil
     }
@@ -152,24 +141,9 @@ extension StallReport.Stack {
 
     /// What is the same of two captures of one stall.
     fileprivate var identity: [String] { frames.map(\.identity) + (async?.frames ?? []).map(\.identity) }
-
-    /// The frames that may be to blame, innermost first: own ones, but for those that a library calls through a protocol of the
-    /// standard library (a `Decodable`'s `init(from:)`, a `Comparable`'s `<`), once for each of its values. Where nothing is own,
-    /// all that have a name.
-    var suspects: [Int] {
-        let own = frames.indices.filter { frames[$0].own }
-        guard !own.isEmpty else { return frames.indices.filter { frames[$0].function != nil } }
-        let callers = own.filter { !frames[$0...].dropFirst().prefix(1).contains(where: \.isStandardWitness) }
-        return callers.isEmpty ? own : callers
-    }
 }
 
 extension StallReport.Frame {
     /// What is the same of a function that is called twice.
     fileprivate var identity: String { symbol ?? "\(module ?? -1)+\(offset ?? address)" }
-
-    /// The compiler's bridge from a protocol of the standard library to a type's own function.
-    fileprivate var isStandardWitness: Bool {
-        symbol.map(Demangler.demangle)?.hasPrefix("protocol witness for Swift.") == true
-    }
 }

@@ -15,7 +15,7 @@ struct ReportComposer {
     }
 
     /// The report of a stall that has just been proven.
-    func report(of stall: StallObservation) -> StallReport {
+    func report(of stall: StallObservation, _ findings: CaseFindings) -> StallReport {
         let clock = stall.clock
         var report = StallReport(
             kind: stall.category.kind,
@@ -41,11 +41,11 @@ struct ReportComposer {
                 name: stall.evidence?.after.name,
                 state: stall.evidence.map { String($0.after.state) }
             ),
-            cause: cause(of: stall, over: stall.evidence),
             fingerprint: .make(kind: stall.category.kind, frames: [], modules: [])
         )
         extend(&report, by: stall.span)
-        addStacks(stall.allSamples, of: stall, to: &report)
+        addStacks(findings, of: stall, to: &report)
+        report.cause = cause(of: stall, findings, in: report, over: stall.evidence)
         return report
     }
 
@@ -58,26 +58,31 @@ struct ReportComposer {
     }
 
     /// Closes the report of a stall that is over.
-    func close(_ report: inout StallReport, of stall: StallObservation, by span: StallSpan, _ evidence: EvidenceWindow?)
-    {
+    func close(
+        _ report: inout StallReport,
+        of stall: StallObservation,
+        _ findings: CaseFindings,
+        by span: StallSpan,
+        _ evidence: EvidenceWindow?
+    ) {
         extend(&report, by: span)
         report.state = .recovered
         report.watched.turnDurations = .init(stall.loop.heartbeat.turnHistogram) ?? report.watched.turnDurations
         report.endedAt = stall.clock.time(of: span.latestEnd, sleptUntilNow: true)
-        if let evidence { report.cause = cause(of: stall, over: evidence) }
+        if let evidence { report.cause = cause(of: stall, findings, in: report, over: evidence) }
     }
 
     /// Names what was captured so far, and says who is the culprit.
     ///
-    /// - Parameter samples: the detection's first; a stall that nobody could look at has none.
-    func addStacks(_ samples: [StackSample], of stall: StallObservation, to report: inout StallReport) {
+    func addStacks(_ findings: CaseFindings, of stall: StallObservation, to report: inout StallReport) {
+        let samples = findings.tally.samples
         let (book, time) = ContinuousClock().timed {
             Casebook(
                 samples,
                 thread: report.thread,
                 clock: stall.clock,
                 name: { symbolicator.resolve($0) },
-                isOwn: { ownCode.isOwn($0, module: $1, executable: run.process.executable ?? "") }
+                isOwn: isOwn
             )
         }
         report.stacks = book.stacks.isEmpty ? [missingStack(stall, report)] : book.stacks
@@ -85,7 +90,14 @@ struct ReportComposer {
         report.culprit = book.culprit
         report.fingerprint = .make(kind: report.kind, frames: book.culpritFrames, modules: book.modules)
         report.monitor = cost(of: samples, naming: time)
+        if let others = stall.others {
+            report.add(others, at: report.detectedAt, name: { symbolicator.resolve($0) }, isOwn: isOwn)
+        }
         report.monitor.symbolicationNote = book.problems.first(where: \.isOfBudget)?.description
+    }
+
+    private func isOwn(_ frame: SymbolicatedFrame, _ module: LoadedModule?) -> Bool {
+        ownCode.isOwn(frame, module: module, executable: run.process.executable ?? "")
     }
 
     private func missingStack(_ stall: StallObservation, _ report: StallReport) -> StallReport.Stack {
@@ -99,19 +111,27 @@ struct ReportComposer {
         return .init(thread: report.thread, capturedAt: report.detectedAt, complete: false, error: reason)
     }
 
-    private func cause(of stall: StallObservation, over window: EvidenceWindow?) -> StallReport.Cause {
-        let call = stall.allSamples.lazy.compactMap(\.stack.systemCall).first
+    private func cause(
+        of stall: StallObservation,
+        _ findings: CaseFindings,
+        in report: StallReport,
+        over window: EvidenceWindow?
+    ) -> StallReport.Cause {
+        let waits = WaitProfile(findings.tally.samples.weighted)
+        let descriptors = waits.longestCall.map(findings.descriptors) ?? []
         let diagnosis = Diagnosis(
             window: window,
             state: stall.evidence?.after.state,
-            call: call,
-            target: stall.descriptorTarget
+            waits: waits,
+            descriptors: descriptors,
+            hottest: report.hottestFunction
         )
+        let site = diagnosis.site ?? waits.longestCall
         return .init(
             verdict: diagnosis.verdict,
             summary: diagnosis.summary,
-            systemCall: call.map(StallReport.SystemCall.init(_:)),
-            evidence: window.map(StallReport.Evidence.init(_:))
+            systemCall: site.map { .init($0, findings.descriptors(of: $0)) },
+            evidence: window.map { .init($0, waits) }
         )
     }
 
@@ -129,6 +149,6 @@ struct ReportComposer {
 extension StallObservation {
     /// The detection's stack, then the samples before it.
     var allSamples: [StackSample] {
-        [stack.captured.map { StackSample(time: detectedAt, stack: $0) }].compactMap { $0 } + samples
+        [stack.captured.map { StackSample(time: detectedAt, stack: $0, site: site) }].compactMap { $0 } + samples
     }
 }

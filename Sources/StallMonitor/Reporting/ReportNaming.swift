@@ -34,10 +34,12 @@ public struct ReportNaming: Sendable {
             let names = Dictionary(wanted.map { ($0.frame, names[$0.place]) }) { first, _ in first }
             return frames.indices.map { Self.amended(frames, $0, names[$0] ?? nil, rule) }
         }
-        let (stacks, awaiting) = (Array(amended.prefix(report.stacks.count)), amended.dropFirst(report.stacks.count))
-        let culprit = Self.culprit(of: report, stacks)
+        let (stacks, awaiting) = (
+            Array(amended.prefix(report.stacks.count)), Array(amended.dropFirst(report.stacks.count))
+        )
+        let culprit = Self.culprit(of: report, stacks, awaiting)
         return Findings(
-            amendment: .init(stacks: stacks, awaiting: Array(awaiting), culprit: culprit),
+            amendment: .init(stacks: stacks, awaiting: awaiting, culprit: culprit),
             problems: resolution.problems
         )
     }
@@ -88,17 +90,20 @@ public struct ReportNaming: Sendable {
     /// The same one, at the place it then has and with what is known of it; or the first one, if there was none.
     private static func culprit(
         of report: StallReport,
-        _ stacks: [[ReportAmendment.Frame]]
+        _ stacks: [[ReportAmendment.Frame]],
+        _ awaiting: [[ReportAmendment.Frame]]
     ) -> StallReport.Culprit? {
-        let named = ReportAmendment(stacks: stacks, culprit: nil).applied(to: report)
+        let named = ReportAmendment(stacks: stacks, awaiting: awaiting, culprit: nil).applied(to: report)
         guard var culprit = report.culprit ?? named.firstSuspect else { return nil }
         if report.culprit != nil {
-            guard stacks.indices.contains(culprit.stack), stacks[culprit.stack].indices.contains(culprit.frame) else {
+            let lists = culprit.isAwaiting == true ? awaiting : stacks
+            guard lists.indices.contains(culprit.stack), lists[culprit.stack].indices.contains(culprit.frame) else {
                 return culprit
             }
-            culprit.frame += stacks[culprit.stack][...culprit.frame].reduce(0) { $0 + $1.inlined.count }
+            culprit.frame += lists[culprit.stack][...culprit.frame].reduce(0) { $0 + $1.inlined.count }
         }
-        let frame = named.stacks[culprit.stack].frames[culprit.frame]
+        let suspect = Suspect(frame: culprit.frame, isAwaiting: culprit.isAwaiting == true)
+        let frame = named.stacks[culprit.stack].frame(suspect)
         culprit.function = culprit.function ?? frame.function
         culprit.symbol = culprit.symbol ?? frame.symbol
         culprit.module = culprit.module ?? culprit.symbol.flatMap(Demangler.swiftModule)
@@ -133,14 +138,16 @@ extension StallReport {
     fileprivate var firstSuspect: Culprit? {
         var counts: [String: Int] = [:]
         for stack in stacks where stack.role == .stalled {
-            for symbol in Set(stack.suspects.compactMap { stack.frames[$0].symbol }) {
+            for symbol in Set(stack.suspects.compactMap { stack.frame($0).symbol }) {
                 counts[symbol, default: 0] += stack.count
             }
         }
         guard let most = counts.values.max() else { return nil }
         for (index, stack) in stacks.enumerated() where stack.role == .stalled {
-            let frame = stack.suspects.first { stack.frames[$0].symbol.flatMap { counts[$0] } == most }
-            if let frame { return Culprit(stack: index, frame: frame) }
+            let suspect = stack.suspects.first { stack.frame($0).symbol.flatMap { counts[$0] } == most }
+            if let suspect {
+                return Culprit(stack: index, frame: suspect.frame, isAwaiting: suspect.isAwaiting ? true : nil)
+            }
         }
         return nil
     }

@@ -88,12 +88,17 @@ extension StallReport.SystemCall {
 }
 
 extension StallReport.Evidence {
-    init(_ window: EvidenceWindow) {
+    init(_ window: EvidenceWindow, _ waits: WaitProfile) {
         self.init(
             cpuNs: window.cpu.nanoseconds,
             runDelayNs: window.runDelay.nanoseconds,
             windowNs: window.length.nanoseconds,
-            majorFaults: Int64(clamping: window.majorFaults)
+            majorFaults: Int64(clamping: window.majorFaults),
+            userNs: window.cpuParts?.user.nanoseconds,
+            systemNs: window.cpuParts?.system.nanoseconds,
+            blockIONs: window.blockIO?.nanoseconds,
+            processors: window.supply.map(StallReport.Processors.init),
+            sampled: StallReport.SampledShares(waits)
         )
     }
 }

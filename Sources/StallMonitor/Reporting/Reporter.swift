@@ -7,11 +7,13 @@ struct Reporter: ~Copyable {
     private let tell: @Sendable (StallEvent) -> Void
     private var shelf: ReportShelf
     private var log: RunLog
+    private let supply: SupplyLocation
+    private let lookup = PatientLookup()
     private var open: [Int: Case] = [:]
 
     private struct Case {
         let observation: StallObservation
-        var samples: [StackSample]
+        var findings: CaseFindings
         var report: StallReport
     }
 
@@ -20,17 +22,20 @@ struct Reporter: ~Copyable {
         composer: ReportComposer,
         shelf: ReportShelf,
         log: RunLog,
+        supply: SupplyLocation = .init(),
         tell: @escaping @Sendable (StallEvent) -> Void
     ) {
         self.notices = notices
         self.composer = composer
         self.shelf = shelf
         self.log = log
+        self.supply = supply
         self.tell = tell
     }
 
     /// The thread's life. Returns when the mailbox is closed and everything in it is written.
     consuming func run() {
+        supply.search()
         shelf.tidy()
         shelf.put(log.entry(shelf))
         while let batch = notices.take() {
@@ -43,10 +48,10 @@ struct Reporter: ~Copyable {
 
     private mutating func handle(_ notice: StallNotice) {
         switch notice {
-        case .checkpoint: break
+        case .checkpoint: supply.search()
         case .fault(let error): tell(.fault(error))
         case .began(let observation): begin(observation)
-        case .sampled(let number, let stack): open[number]?.samples.append(stack)
+        case .sampled(let number, let stack): open[number]?.findings.add(stack, lookup)
         case .grew(let number, let span): grow(number, span)
         case .counted(let number, let busy): open[number]?.report.busy = busy
         case .ended(let number, let span, let evidence): end(number, span, evidence)
@@ -56,8 +61,9 @@ struct Reporter: ~Copyable {
     }
 
     private mutating func begin(_ observation: StallObservation) {
-        let report = composer.report(of: observation)
-        open[observation.number] = Case(observation: observation, samples: observation.allSamples, report: report)
+        let findings = CaseFindings(observation, lookup)
+        let report = composer.report(of: observation, findings)
+        open[observation.number] = Case(observation: observation, findings: findings, report: report)
         log.count(report)
         publish(report, .began(report))
     }
@@ -76,10 +82,10 @@ struct Reporter: ~Copyable {
         isAbandoned: Bool = false
     ) {
         guard var stall = open.removeValue(forKey: number) else { return }
-        composer.close(&stall.report, of: stall.observation, by: span, evidence)
-        if isAbandoned { (stall.report.state, stall.report.endedAt) = (.abandoned, nil) }
         // The later samples may have shown that what looked like the culprit only came and went.
-        composer.addStacks(stall.samples, of: stall.observation, to: &stall.report)
+        composer.addStacks(stall.findings, of: stall.observation, to: &stall.report)
+        composer.close(&stall.report, of: stall.observation, stall.findings, by: span, evidence)
+        if isAbandoned { (stall.report.state, stall.report.endedAt) = (.abandoned, nil) }
         publish(stall.report, .ended(stall.report))
     }
 

@@ -29,6 +29,11 @@ struct MonitorThread: Sendable {
     func join(by deadline: MonotonicInstant) -> Bool {
         monitor_thread_join(handle, deadline.nanoseconds) == 0
     }
+
+    /// Lets the thread end by itself instead of being joined.
+    func detach() {
+        pthread_detach(handle)
+    }
 }
 
 private final class ThreadBody {

@@ -34,12 +34,23 @@ extension StallReport {
         public var number: Int
         /// The kernel's name: `futex`. Nil when the writer did not know the number.
         public var name: String?
-        /// Register contents: numbers and addresses, never what they point at.
+        /// Register contents: numbers and addresses.
         public var arguments: [Address]
+        /// Those that tell something, in words. Nil for a call that the writer did not know.
+        public var decoded: [Argument]?
+        /// The descriptors it waited on, the first one foremost. Nil for a call on none.
+        public var descriptors: [Descriptor]?
 
         /// Without name and arguments unless given.
-        public init(number: Int, name: String? = nil, arguments: [Address] = []) {
+        public init(
+            number: Int,
+            name: String? = nil,
+            arguments: [Address] = [],
+            decoded: [Argument]? = nil,
+            descriptors: [Descriptor]? = nil
+        ) {
             (self.number, self.name, self.arguments) = (number, name, arguments)
+            (self.decoded, self.descriptors) = (decoded, descriptors)
         }
     }
 
@@ -55,6 +66,16 @@ extension StallReport {
         public var majorFaults: Int64?
         /// The kernel function it slept in (`/proc/PID/wchan`).
         public var waitChannel: String?
+        /// Of `cpuNs` in the program. With `systemNs` in steps of 10 ms on most kernels (proc(5), `utime`).
+        public var userNs: Int64?
+        /// Of `cpuNs` in the kernel.
+        public var systemNs: Int64?
+        /// Time it waited for a block device (proc(5), field 42 of `stat`). Nil unless the kernel counts it (`task_delayacct`).
+        public var blockIONs: Int64?
+        /// What there was of processors.
+        public var processors: Processors?
+        /// What the samples found it at.
+        public var sampled: SampledShares?
 
         /// All nil unless given, which means: not measured.
         public init(
@@ -62,10 +83,17 @@ extension StallReport {
             runDelayNs: Int64? = nil,
             windowNs: Int64? = nil,
             majorFaults: Int64? = nil,
-            waitChannel: String? = nil
+            waitChannel: String? = nil,
+            userNs: Int64? = nil,
+            systemNs: Int64? = nil,
+            blockIONs: Int64? = nil,
+            processors: Processors? = nil,
+            sampled: SampledShares? = nil
         ) {
             (self.cpuNs, self.runDelayNs, self.windowNs) = (cpuNs, runDelayNs, windowNs)
             (self.majorFaults, self.waitChannel) = (majorFaults, waitChannel)
+            (self.userNs, self.systemNs, self.blockIONs) = (userNs, systemNs, blockIONs)
+            (self.processors, self.sampled) = (processors, sampled)
         }
 
         private enum CodingKeys: String, CodingKey {
@@ -74,6 +102,10 @@ extension StallReport {
             case windowNs = "window_ns"
             case majorFaults = "major_faults"
             case waitChannel = "wait_channel"
+            case userNs = "user_ns"
+            case systemNs = "system_ns"
+            case blockIONs = "block_io_ns"
+            case processors, sampled
         }
     }
 }

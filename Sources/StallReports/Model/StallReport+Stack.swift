@@ -21,6 +21,10 @@ extension StallReport {
         public var error: String?
         /// Who awaits the functions on it. Nil without an asynchronous function.
         public var async: AsyncCallers?
+        /// How much of the stall its captures stand for: each for the time since the one before it. Nil when nobody counted.
+        public var sampledNs: Int64?
+        /// All threads that had this stack, `thread` among them. Nil for one thread's.
+        public var threads: [Thread]?
 
         /// A complete stack of the stalled thread, captured once, without frames, unless said otherwise.
         public init(
@@ -33,11 +37,14 @@ extension StallReport {
             frames: [Frame] = [],
             leftOut: LeftOut? = nil,
             error: String? = nil,
-            async: AsyncCallers? = nil
+            async: AsyncCallers? = nil,
+            sampledNs: Int64? = nil,
+            threads: [Thread]? = nil
         ) {
             (self.role, self.thread, self.capturedAt, self.method) = (role, thread, capturedAt, method)
             (self.count, self.complete, self.frames, self.error) = (count, complete, frames, error)
             (self.leftOut, self.async) = (leftOut, async)
+            (self.sampledNs, self.threads) = (sampledNs, threads)
         }
 
         private enum CodingKeys: String, CodingKey {
@@ -46,6 +53,8 @@ extension StallReport {
             case method, count, complete, frames
             case leftOut = "left_out"
             case error, async
+            case sampledNs = "sampled_ns"
+            case threads
         }
     }
 
@@ -153,8 +162,10 @@ extension StallReport {
         public var line: Int?
         /// Index into the report's `stacks`.
         public var stack: Int
-        /// Index into that stack's `frames`.
+        /// Index into that stack's `frames`, or into those of its awaiting functions.
         public var frame: Int
+        /// Whether `frame` counts in the functions that await (`async.frames`). Nil is no.
+        public var isAwaiting: Bool?
 
         /// Without names unless given. That the indices fit the report is not checked.
         public init(
@@ -164,11 +175,17 @@ extension StallReport {
             file: String? = nil,
             line: Int? = nil,
             stack: Int,
-            frame: Int
+            frame: Int,
+            isAwaiting: Bool? = nil
         ) {
             (self.function, self.symbol, self.module) = (function, symbol, module)
             (self.file, self.line) = (file, line)
-            (self.stack, self.frame) = (stack, frame)
+            (self.stack, self.frame, self.isAwaiting) = (stack, frame, isAwaiting)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case function, symbol, module, file, line, stack, frame
+            case isAwaiting = "awaiting"
         }
     }
 }

@@ -148,11 +148,23 @@
         }
 
         private var header: StyledText {
-            let count = stack.count > 1 ? ", seen \(stack.count) times" : ""
+            if let threads = stack.threads {
+                return "\("Stack of \(threads.count) other threads", .bold) \(Self.listed(threads))"
+            }
+            let time = stack.sampledNs.map { " for \(DurationText(nanoseconds: $0).short)" } ?? ""
+            let count = stack.count > 1 ? ", seen \(stack.count) times\(time)" : ""
             let method = stack.method.map { ", \($0) capture" } ?? ""
             let role = stack.role.rawValue.replacing("_", with: " ")
             return
                 "\("Stack of the \(role) thread", .bold) \(stack.thread.numberAndName)\(method)\(count)"
+        }
+
+        /// The names with their numbers of threads, then the threads' numbers.
+        private static func listed(_ threads: [StallReport.Thread]) -> String {
+            let numbers = threads.prefix(8).map { "\($0.id)" }.joined(separator: " ")
+            let names = Dictionary(grouping: threads) { $0.name ?? "?" }.sorted { $0.key < $1.key }
+            let counts = names.map { $0.value.count > 1 ? "\($0.value.count)× \($0.key)" : $0.key }
+            return "\(counts.joined(separator: ", ")) (\(numbers)\(threads.count > 8 ? " …" : ""))"
         }
 
         private var notes: [StyledText] {

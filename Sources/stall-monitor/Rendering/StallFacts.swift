@@ -7,9 +7,9 @@
 
         var rows: [(name: String, value: StyledText)] {
             let rows: [(String, StyledText?)] = [
-                ("culprit", culprit), ("verdict", verdict), ("evidence", evidence), ("lasted", duration),
-                ("busy", busy), ("turns", turns), ("started", "\(report.startedAt)"), ("detected", detected),
-                ("watched", watched), ("thread", thread),
+                ("culprit", culprit), ("verdict", verdict), ("evidence", evidence), ("waited on", waitedOn),
+                ("processors", processors), ("lasted", duration), ("busy", busy), ("turns", turns),
+                ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
                 ("service", service), ("process", process), ("host", host), ("trace", trace),
                 ("fingerprint", fingerprint),
                 ("metadata", metadata), ("run", report.run.map { "\($0)" }),
@@ -25,7 +25,7 @@
 
         private var verdict: StyledText {
             guard let call = report.cause.systemCall else { return "\(report.cause.verdict)" }
-            let arguments = call.arguments.prefix(6).map(\.description).joined(separator: ", ")
+            let arguments = call.argumentText
             return "\(report.cause.verdict) in system call \(call.name ?? "number \(call.number)")(\(arguments))"
         }
 
@@ -34,10 +34,15 @@
             let times = [("on a processor", evidence.cpuNs), ("waiting for one", evidence.runDelayNs)]
                 .compactMap { name, value in value.map { "\(DurationText(nanoseconds: $0).short) \(name)" } }
             var parts = times
+            if let user = evidence.userNs, let system = evidence.systemNs {
+                let split = [user, system].map { DurationText(nanoseconds: $0).short }
+                parts[0] += " (\(split[0]) in the program, \(split[1]) in the kernel)"
+            }
             if let window = evidence.windowNs, !times.isEmpty {
                 parts[parts.count - 1] += ", in a window of \(DurationText(nanoseconds: window).short)"
             }
             parts += evidence.majorFaults.map { ["\($0) major faults"] } ?? []
+            parts += evidence.blockIONs.map { ["\(DurationText(nanoseconds: $0).short) for block devices"] } ?? []
             parts += evidence.waitChannel.map { ["sleeping in the kernel's \($0)"] } ?? []
             return parts.isEmpty ? nil : "\(parts.joined(separator: ", "))"
         }

@@ -10,14 +10,29 @@ import Testing
 @Suite("The culprit, out of samples")
 struct CasebookTests {
     /// - Parameter times: when each was taken, milliseconds; one after the other unless given.
+    ///
+    /// What stands behind `await` in a stack awaits the frame before it; what stands behind `|`, the executor's, is on the stack again.
     private func casebook(_ stacks: [[String]], times: [Int]? = nil) -> Casebook {
-        let names = stacks.flatMap { $0 }
-        let samples = zip(stacks, times ?? Array(stacks.indices)).map { stack, time in
-            StackSample(
+        let parts = stacks.map { $0.split(separator: "await").map(Array.init) }
+        let chains = parts.map { $0.count > 1 ? $0[1].split(separator: "|").map(Array.init) : [] }
+        let frames = zip(parts, chains).map { $0[0] + ($1.count > 1 ? $1[1] : []) }
+        let names = zip(frames, chains).flatMap { $0 + ($1.first ?? []) }
+        let samples = stacks.indices.map { index in
+            let (stack, time) = (frames[index], times?[index] ?? index)
+            let callers = chains[index].first.map {
+                AsyncCallers(
+                    addresses: $0.map { _ in 1 },
+                    frame: parts[index][0].count - 1,
+                    end: .task,
+                    taskNumber: nil
+                )
+            }
+            return StackSample(
                 time: MonotonicInstant(nanoseconds: UInt64(1_000 + time) * 1_000_000),
                 stack: CapturedStack(
                     frames: stack.map { _ in .init(address: 1, found: .unwindTable) },
                     method: .quiet,
+                    asyncCallers: callers,
                     cost: .init(heldNanoseconds: 0, unwindNanoseconds: 0, bytesCopied: 0)
                 )
             )
@@ -106,6 +121,40 @@ struct CasebookTests {
         #expect(book.stacks.map { $0.frames[0].symbol } == ["A", "B", "C", "D", "E"])
         #expect(book.stacks.map(\.count) == [1, 3, 2, 1, 1])
         #expect(book.culprit?.function == "B" && book.culprit?.stack == 1)
+    }
+
+    @Test("Who runs the loop is not to blame for what the loop calls, be it a library's alone")
+    func runsLoop() {
+        let callout = "event_run_loop_is_calling_out_to_a_block"
+        let book = casebook([["read", "fetch", callout, "turn", "MAIN"]])
+        #expect(book.culprit?.function == "read" && book.culpritFrames.map(\.symbol) == ["read", "fetch"])
+        #expect(culprit(["read", "LOAD", callout, "turn", "MAIN"]) == "LOAD")
+        #expect(culprit(["read", "turn", "MAIN"]) == "MAIN")
+        // A loop within a loop: what the inner one calls.
+        #expect(culprit(["read", "INNER", callout, "turn", "OUTER", callout, "turn", "MAIN"]) == "INNER")
+    }
+
+    @Test("Where nothing on the stack is own, the innermost own function that awaits it")
+    func awaiting() throws {
+        let book = casebook([["read", "fetch", "await", "get", "LOAD", "HANDLE", "|", "drain", "MAIN"]])
+        let culprit = try #require(book.culprit)
+        #expect(culprit.function == "LOAD" && culprit.isAwaiting == true && culprit.frame == 1)
+        #expect(book.culpritFrames.map(\.symbol) == ["LOAD", "HANDLE", "drain", "MAIN"])
+    }
+
+    @Test("A function that awaits now this, now that, is to blame for both")
+    func awaitingLongest() {
+        #expect(
+            culprit(["read", "A", "await", "LOAD"], ["scan", "B", "await", "LOAD"], ["scan", "C", "await", "LOAD"])
+                == "LOAD"
+        )
+        #expect(culprit(["read", "A", "await", "LOAD"], ["scan", "A", "await", "LOAD"]) == "A")
+    }
+
+    @Test("Each stack is told with the time that it stands for")
+    func sampledTime() {
+        let book = casebook([["A"], ["B"], ["B"]], times: [100, 150, 250])
+        #expect(book.stacks.map(\.sampledNs) == [50_000_000, 150_000_000])
     }
 
     @Test("A sample stands for the time since the one before: many early ones do not outweigh a long end")

@@ -1,4 +1,5 @@
 import Glibc
+import RunLoopKit
 import StackCapture
 import StallReports
 import Testing
@@ -31,7 +32,20 @@ struct DiagnosisTests {
         call: SystemCall? = nil,
         target: String? = nil
     ) -> Diagnosis {
-        Diagnosis(window: window, state: state, call: call, target: target)
+        let site = call.map { call in
+            let decoded = DecodedCall(call) { _, _ in nil }
+            let sightings = decoded.descriptors.prefix(1).map { DescriptorSighting(number: $0, link: target) }
+            return WaitSite(call: call, state: state, decoded: decoded, descriptors: sightings)
+        }
+        let stack = CapturedStack(
+            frames: [],
+            method: site == nil ? .signal : .quiet,
+            cost: .init(heldNanoseconds: 0, unwindNanoseconds: 0, bytesCopied: 0)
+        )
+        let sample = StackSample(time: .now, stack: stack, site: site)
+        let waits = WaitProfile(site == nil ? [] : [(sample, .milliseconds(50))])
+        let descriptors = site.map { DescriptorLookup($0).unasked } ?? []
+        return Diagnosis(window: window, state: state, waits: waits, descriptors: descriptors)
     }
 
     @Test("Most of the time on a CPU is on_cpu, with the share in words")
@@ -75,6 +89,172 @@ struct DiagnosisTests {
     func unknown() {
         #expect(diagnose(nil, state: "R").verdict == .unknown)
         #expect(diagnose(window(), state: "S").verdict == .unknown)
+    }
+}
+
+@Suite("The cause, where the evidence is mixed")
+struct MixedEvidenceTests {
+    private func window(cpu: Int = 0, delay: Int = 0, faults: Int = 0, blockIO: Int = 0, of length: Int = 200)
+        -> EvidenceWindow
+    {
+        func evidence(_ share: Int) -> ThreadEvidence {
+            var fields = [String](repeating: "0", count: 42)
+            (fields[9], fields[39]) = ("\(faults * share)", "\(share * blockIO / 10 + 1)")
+            fields[0] = "R"
+            // Three quarters of the time in the program.
+            (fields[11], fields[12]) = ("\(share * cpu * 3 / 40)", "\(share * cpu / 40)")
+            return ThreadEvidence(
+                stat: "7 (main) " + fields.joined(separator: " "),
+                schedstat: "\(share * cpu * 1_000_000) \(share * delay * 1_000_000) 1"
+            )!
+        }
+        return EvidenceWindow(length: .milliseconds(length), before: evidence(0), after: evidence(1))
+    }
+
+    private func supply(
+        throttled: Int = 0,
+        of periods: Int = 0,
+        steal: Int = 0,
+        runnable: Int = 1,
+        allowed: Int = 2
+    ) -> SupplyWindow {
+        var files = SupplyFiles()
+        if periods > 0 { files.limited = [.init(statistics: "/c/cpu.stat", quotaPercent: 20)] }
+        func reading(_ share: Int) -> ProcessorSupply {
+            var supply = ProcessorSupply()
+            if periods > 0 {
+                supply.groups = [
+                    .init(
+                        "nr_periods \(periods * share)\nnr_throttled \(throttled * share)\nthrottled_usec \(throttled * 80_000 * share)"
+                    )
+                ]
+            }
+            (supply.steal, supply.systemPressure) = (UInt64(share * steal) * 1_000_000, UInt64(share) * 150_000)
+            supply.load = .init("1.0 1.0 1.0 \(runnable)/80 1")
+            return supply
+        }
+        return SupplyWindow(files: files, before: reading(0), after: reading(1), processors: 2, allowed: allowed)
+    }
+
+    private func waits(_ parts: (name: Int?, state: Character, milliseconds: Int)...) -> WaitProfile {
+        WaitProfile(
+            parts.map { part in
+                let call = part.name.map { SystemCall(number: $0, arguments: [5, 0, 0, 0, 0, 0]) }
+                let stack = CapturedStack(
+                    frames: [],
+                    method: part.state == "R" ? .signal : .quiet,
+                    cost: .init(heldNanoseconds: 0, unwindNanoseconds: 0, bytesCopied: 0)
+                )
+                let site = call.map { WaitSite(call: $0, state: part.state, decoded: DecodedCall($0) { _, _ in nil }) }
+                return (StackSample(time: .now, stack: stack, site: site), .milliseconds(part.milliseconds))
+            }
+        )
+    }
+
+    @Test("A quota that holds the cgroup back is told with its figures")
+    func quota() {
+        var window = window(cpu: 20, delay: 180)
+        window.supply = supply(throttled: 2, of: 2, runnable: 9)
+        let diagnosis = Diagnosis(window: window, state: "R", waits: waits())
+        #expect(diagnosis.verdict == .starved)
+        #expect(
+            diagnosis.summary
+                == "The thread was ready to run and got no CPU: throttled by the cgroup quota of 20 % of a CPU, 180 of 200 ms, in 2 of 2 periods."
+        )
+    }
+
+    @Test("A quota that did not bite is not to blame: too many threads are")
+    func crowd() {
+        var window = window(cpu: 20, delay: 180)
+        window.supply = supply(throttled: 0, of: 2, runnable: 9)
+        let summary = Diagnosis(window: window, state: "R", waits: waits()).summary
+        #expect(
+            summary.contains("90 % of 200 ms in the queue for one, with 9 threads ready for 2 CPUs, CPU pressure 75 %")
+        )
+    }
+
+    @Test("Pinned to a part of the processors, and stolen time")
+    func pinnedAndStolen() {
+        var window = window(cpu: 20, delay: 180)
+        window.supply = supply(runnable: 2, allowed: 1)
+        #expect(Diagnosis(window: window, state: "R", waits: waits()).summary.contains("it may use 1 of 2 CPUs only"))
+        window.supply = supply(steal: 300, runnable: 9)
+        #expect(
+            Diagnosis(window: window, state: "R", waits: waits()).summary.contains(
+                "the hypervisor gave 150 ms of each CPU"
+            )
+        )
+        // Neither on a CPU nor in the queue: the hypervisor had it.
+        var away = self.window(cpu: 20)
+        away.supply = supply(steal: 300)
+        #expect(Diagnosis(window: away, state: "R", waits: waits((nil, "R", 200))).verdict == .starved)
+        away.supply = supply(steal: 100)
+        #expect(Diagnosis(window: away, state: "R", waits: waits((nil, "R", 200))).verdict == .unknown)
+    }
+
+    @Test("Time on a CPU is told by its parts, and where it went")
+    func parts() {
+        let diagnosis = Diagnosis(window: window(cpu: 160), state: "R", waits: waits(), hottest: "parse(_:)")
+        #expect(
+            diagnosis.summary
+                == "The thread was computing: 80 % of 200 ms on a CPU, 120 ms in the program and 40 ms in the kernel, mostly in parse(_:)."
+        )
+    }
+
+    #if arch(x86_64)
+        @Test("What it waited in for longest decides, not where it was found first or last")
+        func longestWait() {
+            let diagnosis = Diagnosis(
+                window: window(cpu: 5),
+                state: "S",
+                waits: waits((0, "S", 50), (74, "D", 140), (0, "S", 10))
+            )
+            #expect(diagnosis.verdict == .diskWait && diagnosis.summary.contains("fsync(2)"))
+            let other = Diagnosis(window: window(cpu: 5), state: "S", waits: waits((74, "D", 50), (0, "S", 140)))
+            #expect(other.verdict == .blocked && other.summary.contains("read(2)"))
+        }
+
+        @Test("The state D is a disk's, but not where the memory map or a child is waited for")
+        func stateD() {
+            #expect(Diagnosis(window: window(), state: "D", waits: waits((0, "D", 200))).verdict == .diskWait)
+            for call in [58, 9, 11] {
+                #expect(Diagnosis(window: window(), state: "D", waits: waits((call, "D", 200))).verdict == .blocked)
+            }
+        }
+
+        @Test("A call on a network file system is a disk wait, and names it, also asleep in state S")
+        func networkFileSystem() {
+            let file = StallReport.Descriptor(
+                number: 5,
+                kind: .file,
+                target: "/mnt/a/b",
+                isDeleted: false,
+                fileSystem: "nfs4",
+                isRemote: true
+            )
+            let diagnosis = Diagnosis(window: window(), state: "S", waits: waits((0, "S", 200)), descriptors: [file])
+            #expect(diagnosis.verdict == .diskWait)
+            #expect(
+                diagnosis.summary
+                    == "The thread waited for the network file system nfs4 in read(2) on descriptor 5 (/mnt/a/b)."
+            )
+        }
+
+        @Test("Delay accounting decides over what the samples saw")
+        func delayAccounting() {
+            let diagnosis = Diagnosis(window: window(blockIO: 150), state: "S", waits: waits((17, "S", 200)))
+            #expect(diagnosis.verdict == .diskWait)
+            #expect(
+                Diagnosis(window: window(blockIO: 50), state: "S", waits: waits((17, "S", 200))).verdict == .blocked
+            )
+        }
+    #endif
+
+    @Test("Page faults that read a disk, seen asleep in them or not")
+    func pageFaults() {
+        #expect(Diagnosis(window: window(), state: "D", waits: waits((nil, "D", 200))).verdict == .diskWait)
+        #expect(Diagnosis(window: window(faults: 40), state: "R", waits: waits((nil, "R", 200))).verdict == .diskWait)
+        #expect(Diagnosis(window: window(), state: "S", waits: waits()).verdict == .unknown)
     }
 }
 

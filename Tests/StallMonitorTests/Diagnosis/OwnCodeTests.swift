@@ -46,6 +46,59 @@ struct OwnCodeTests {
         #expect(!isOwn(nil, symbol: symbol))
     }
 
+    private func isOwnC(
+        _ symbol: String,
+        _ file: String?,
+        path: String = executable,
+        rules: OwnCode = OwnCode()
+    ) -> Bool {
+        var frame = SymbolicatedFrame(address: 1, moduleIndex: 0, moduleOffset: 1, symbol: symbol, language: .c)
+        frame.location = file.map { SourcePosition(file: $0, line: 1) }
+        let module = LoadedModule(path: path, buildID: nil, loadBase: 0)
+        return rules.isOwn(frame, module: module, executable: Self.executable)
+    }
+
+    @Test("C of the server's own package is own, by its source file; a dependency's and the system's is not")
+    func ownC() {
+        #expect(isOwnC("shop_parse", "/src/shop/Sources/CShop/parse.c"))
+        #expect(!isOwnC("shop_parse", "/src/shop/Sources/CShop/parse.c", path: "/usr/lib/libshop.so"))
+        #expect(!isOwnC("SSL_read", "/src/shop/.build/checkouts/swift-nio-ssl/Sources/CNIOBoringSSL/ssl.cc"))
+        #expect(!isOwnC("_ZNSt6vector", "/usr/include/c++/12/bits/vector.tcc"))
+        #expect(!isOwnC("read", "../sysdeps/unix/sysv/linux/read.c") && !isOwnC("shop_parse", nil))
+    }
+
+    @Test("C is own by rule, also without debug information: by its symbol, its source, its binary")
+    func ownCByRule() {
+        #expect(isOwnC("shop_parse", nil, rules: OwnCode(symbols: ["shop_*"])))
+        #expect(!isOwnC("zlib_parse", nil, rules: OwnCode(symbols: ["shop_*"])))
+        let vendored = "/src/shop/.build/checkouts/ours/Sources/COurs/a.c"
+        #expect(isOwnC("a", vendored, rules: OwnCode(sources: ["*/Sources/COurs/*"])))
+        let rules = OwnCode(binaries: ["libshop*"])
+        #expect(isOwnC("a", "/src/a.c", path: "/opt/lib/libshop.so.1", rules: rules))
+        #expect(!isOwnC("a", "/src/a.c", path: "/opt/lib/libother.so", rules: rules))
+    }
+
+    @Test("A Swift module out of a package's checkout is a library, whatever it is called")
+    func checkout() {
+        var frame = SymbolicatedFrame(address: 1, moduleIndex: 0, moduleOffset: 1, symbol: "$s", swiftModule: "Shoplib")
+        let module = LoadedModule(path: Self.executable, buildID: nil, loadBase: 0)
+        frame.location = SourcePosition(file: "/b/.build/checkouts/shoplib/Sources/Shoplib/A.swift", line: 1)
+        #expect(!OwnCode().isOwn(frame, module: module, executable: Self.executable))
+        #expect(OwnCode(modules: ["Shoplib"]).isOwn(frame, module: module, executable: Self.executable))
+    }
+
+    @Test(
+        "A star stands for any text",
+        arguments: [
+            ("*/a/*", "/x/a/b", true), ("*/a/*", "/x/ab/b", false), ("a*", "abc", true), ("a*c*e", "abcde", true),
+            ("a*c*e", "abde", false), ("abc", "abc", true), ("abc", "abcd", false), ("a*a", "a", false),
+            ("*", "", true),
+        ]
+    )
+    func wildcards(_ pattern: String, _ text: String, _ matches: Bool) {
+        #expect(Wildcard(pattern).matches(text) == matches)
+    }
+
     @Test("Own modules, if named, are the only ones")
     func ownModules() {
         let rules = OwnCode(modules: ["Domain"])

@@ -1,0 +1,24 @@
+extension EvidenceWindow {
+    /// The time on a CPU, parted by what the kernel's ticks say of program and kernel. Nil when it had no tick to say it with.
+    var cpuParts: (user: Duration, system: Duration)? {
+        guard let user = Self.grown(before.userTicks, after.userTicks),
+            let system = Self.grown(before.systemTicks, after.systemTicks), user + system > 0
+        else { return nil }
+        let userTime = cpu * (Double(user) / Double(user + system))
+        return (userTime, cpu - userTime)
+    }
+
+    /// Time waited for block devices. Nil where the kernel does not count it, or the thread has never waited for one.
+    var blockIO: Duration? {
+        guard after.blockIOTicks != 0 else { return nil }
+        return Self.grown(before.blockIOTicks, after.blockIOTicks).map { .milliseconds(10 * Int64(clamping: $0)) }
+    }
+
+    /// What is neither time on a CPU nor in the queue for one.
+    var waited: Duration { max(.zero, length - cpu - runDelay) }
+
+    private static func grown(_ before: UInt64?, _ after: UInt64?) -> UInt64? {
+        guard let before, let after else { return nil }
+        return after.grown(since: before)
+    }
+}

@@ -1,0 +1,102 @@
+import Glibc
+import StackCapture
+import StallReports
+
+/// What can be told of the descriptors that a thread waits on, once somebody has asked. What is asked may wait for a lock of the kernel.
+struct DescriptorLookup: Sendable {
+    /// What the watchdog saw.
+    let sightings: [DescriptorSighting]
+    /// Whether the call wants a file's lock.
+    let wantsLock: Bool
+    /// Whether the sockets may be asked: a thread in a page fault holds its socket's lock.
+    let asksSockets: Bool
+
+    init(_ site: WaitSite) {
+        sightings = site.descriptors
+        wantsLock = site.call.name == "flock" || site.call.name == "fcntl"
+        asksSockets = site.state != "D"
+    }
+
+    /// Without asking anybody.
+    var unasked: [StallReport.Descriptor] {
+        sightings.map { StallReport.Descriptor($0) }
+    }
+
+    /// Asks. Nil when there is nothing to ask.
+    var question: (@Sendable () -> [StallReport.Descriptor])? {
+        guard sightings.contains(where: { [.file, .socket, .pidfd].contains($0.kind) }) else { return nil }
+        return { [self] in
+            let mounts =
+                sightings.contains { $0.info?.mount != nil }
+                ? readFile("/proc/self/mountinfo", limit: 1 << 22).map(MountTable.init) : nil
+            return sightings.map { described($0, mounts) }
+        }
+    }
+
+    private func described(_ sighting: DescriptorSighting, _ mounts: MountTable?) -> StallReport.Descriptor {
+        var descriptor = StallReport.Descriptor(sighting)
+        switch sighting.kind {
+        case .file:
+            descriptor.fileSystem = sighting.info?.mount.flatMap { mounts?.type(of: $0) }
+            descriptor.isRemote = descriptor.fileSystem.map(MountTable.isRemote)
+            if wantsLock, descriptor.isRemote == false { descriptor.holder = holder(sighting) }
+        case .socket where asksSockets:
+            descriptor.socket = .describe(sighting.number, link: sighting.link)
+        case .pidfd:
+            if let pid = sighting.info?.process, pid > 0 {
+                descriptor.note = "process \(StallReport.ProcessName.named(pid).text)"
+            }
+        default: break
+        }
+        return descriptor
+    }
+
+    /// Who holds a lock on the file, as the kernel tells it of all files. Only of a file system of this machine.
+    private func holder(_ sighting: DescriptorSighting) -> StallReport.ProcessName? {
+        var status = stat()
+        guard unsafe fstat(sighting.number, &status) == 0,
+            DescriptorSighting.link(of: sighting.number) == sighting.link,
+            let table = readFile("/proc/locks", limit: 1 << 20)
+        else { return nil }
+        return FileLocks(table).holder(inode: UInt64(status.st_ino)).map(StallReport.ProcessName.named)
+    }
+}
+
+/// Who holds which file's lock, from `/proc/locks` (proc(5)). Pure.
+struct FileLocks: Hashable, Sendable {
+    private var holders: [UInt64: Int32] = [:]
+
+    /// Lines such as `1: FLOCK  ADVISORY  WRITE 708 fe:00:14155 0 EOF`; one that begins with `->` waits.
+    init(_ text: String) {
+        for line in text.split(separator: "\n") {
+            let fields = line.split(separator: " ")
+            guard fields.count >= 8, fields[1] != "->", let pid = Int32(fields[4]), pid > 0,
+                let inode = fields[5].split(separator: ":").last.flatMap({ UInt64($0) })
+            else { continue }
+            holders[inode] = holders[inode] ?? pid
+        }
+    }
+
+    func holder(inode: UInt64) -> Int32? { holders[inode] }
+}
+
+extension StallReport.ProcessName {
+    /// `4711 (postgres)`
+    var text: String { name.map { "\(pid) (\($0))" } ?? "\(pid)" }
+}
+
+extension StallReport.Descriptor {
+    /// As the watchdog saw it.
+    fileprivate init(_ sighting: DescriptorSighting) {
+        self.init(
+            number: sighting.number,
+            kind: sighting.kind,
+            target: sighting.path ?? sighting.link,
+            isDeleted: sighting.kind == .file ? sighting.isDeleted : nil
+        )
+        if let count = sighting.info?.count { note = "count \(count)" }
+        if let time = sighting.info?.timerNanoseconds {
+            note = time > 0 ? "expires in \(DurationText(nanoseconds: time).short)" : "not set"
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import StackCapture
+import StallReports
+
+/// Where a thread was found waiting: read while it waited, by what cannot wait itself. Names that may have to be asked for come later.
+struct WaitSite: Hashable, Sendable {
+    var call: SystemCall
+    /// The thread's state then, as in proc(5). Nil when it could not be read.
+    var state: Character?
+    var decoded: DecodedCall
+    /// What the call's descriptors stood for.
+    var descriptors: [DescriptorSighting]
+    /// The process whose end it waits for.
+    var process: StallReport.ProcessName?
+
+    /// - Parameters:
+    ///   - state: of the thread, just now.
+    ///   - read: the bytes at an address; nil where they cannot be read.
+    init(_ call: SystemCall, state: Character?, read: (UInt, Int) -> [UInt8]?) {
+        self.call = call
+        self.state = state
+        decoded = DecodedCall(call, read: read)
+        descriptors = decoded.descriptors.map(DescriptorSighting.read)
+        process = awaitedProcess.map(StallReport.ProcessName.named)
+    }
+
+    /// One that is given by its number.
+    private var awaitedProcess: Int32? {
+        switch call.name {
+        case "wait4": decoded.argument("pid").flatMap { Int32($0) }.flatMap { $0 > 0 ? $0 : nil }
+        case "waitid" where decoded.argument("which") == "P_PID": decoded.argument("id").flatMap { Int32($0) }
+        default: nil
+        }
+    }
+
+    init(call: SystemCall, state: Character? = "S", decoded: DecodedCall, descriptors: [DescriptorSighting] = []) {
+        (self.call, self.state, self.decoded, self.descriptors) = (call, state, decoded, descriptors)
+    }
+
+    /// Whether it waits for a disk, as far as the call and the thread's state say.
+    var isForDisk: Bool {
+        let name = call.name ?? ""
+        return Self.diskCalls.contains(name) || (state == "D" && !Self.memoryCalls.contains(name))
+    }
+
+    /// Calls that sleep like those for a disk, but for another thread's change to the memory map, or for a child's exec.
+    private static let memoryCalls: Set<String> = [
+        "brk", "clone", "clone3", "futex", "madvise", "mmap", "mprotect", "mremap", "munmap", "vfork",
+    ]
+
+    /// Calls that wait for a disk and for nothing else.
+    private static let diskCalls: Set<String> = ["fsync", "fdatasync", "msync", "sync", "sync_file_range", "syncfs"]
+}
+
+extension DecodedCall {
+    /// An argument in words.
+    func argument(_ name: String) -> String? { arguments?.first { $0.name == name }?.value }
+}
+
+extension StackSource {
+    /// Where the thread waits whose stack has just been taken. Nil for one that did not sleep in a call. The watchdog's thread.
+    func waitSite(of stack: CapturedStack, threadID: Int32?) -> WaitSite? {
+        guard let call = stack.systemCall else { return nil }
+        let state = threadID.flatMap(ThreadEvidence.read)?.state
+        return WaitSite(call, state: state) { capturer?.readMemory(at: $0, count: $1) }
+    }
+}

@@ -1,0 +1,35 @@
+import StallReports
+
+/// What has been found out of one stall besides what the watchdog saw at first: its later samples, and what its waits were on. Confined to
+/// the reporter's thread.
+struct CaseFindings {
+    private(set) var tally: SampleTally
+    private var places: [(site: WaitSite, descriptors: [StallReport.Descriptor])] = []
+
+    /// Most waits whose descriptors are looked up.
+    private static let placeLimit = 8
+
+    init(_ stall: StallObservation, _ lookup: PatientLookup) {
+        let samples = stall.allSamples
+        tally = SampleTally(samples)
+        for sample in samples { look(sample.site, lookup) }
+    }
+
+    mutating func add(_ sample: StackSample, _ lookup: PatientLookup) {
+        tally.add(sample)
+        look(sample.site, lookup)
+    }
+
+    /// What the descriptors of a wait stand for, as far as it could be found out while it lasted.
+    func descriptors(of site: WaitSite) -> [StallReport.Descriptor] {
+        places.first { $0.site.isSame(as: site) }?.descriptors ?? DescriptorLookup(site).unasked
+    }
+
+    private mutating func look(_ site: WaitSite?, _ lookup: PatientLookup) {
+        guard let site, places.count < Self.placeLimit, !places.contains(where: { $0.site.isSame(as: site) }) else {
+            return
+        }
+        let search = DescriptorLookup(site)
+        places.append((site, search.question.flatMap { lookup.ask($0) } ?? search.unasked))
+    }
+}

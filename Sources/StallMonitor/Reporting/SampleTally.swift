@@ -1,0 +1,76 @@
+import RunLoopKit
+import StackCapture
+import StallReports
+
+/// What was captured of one stall so far: equal stacks once, with the time they stand for, and never more than a few dozen. Pure.
+struct SampleTally: Sendable {
+    /// The detection's first, if there is one.
+    private(set) var samples: [StackSample]
+    private var lastTime: MonotonicInstant?
+
+    /// Most samples kept.
+    static let limit = 64
+
+    /// - Parameter samples: the detection's first, then those before it.
+    init(_ samples: [StackSample] = []) {
+        self.samples = []
+        lastTime = samples.map(\.time).max()
+        for (sample, span) in samples.weighted { merge(sample, span) }
+    }
+
+    /// Takes one more, later than all before.
+    mutating func add(_ sample: StackSample) {
+        let span = lastTime.map { max(.zero, sample.time - $0) } ?? .milliseconds(1)
+        lastTime = sample.time
+        // The only one so far stands for as long as the next.
+        if samples.count == 1, samples[0].count == 1 { samples[0].span = span }
+        merge(sample, span)
+        if samples.count > Self.limit { thin() }
+    }
+
+    private mutating func merge(_ sample: StackSample, _ span: Duration) {
+        if let index = samples.firstIndex(where: { $0.isSame(as: sample) }) {
+            samples[index].count += sample.count
+            samples[index].span = (samples[index].span ?? .zero) + span
+        } else {
+            var sample = sample
+            sample.span = span
+            samples.append(sample)
+        }
+    }
+
+    /// Leaves out every second one, but the first, and lets the one after it stand for its time.
+    private mutating func thin() {
+        var kept = Array(samples.prefix(1))
+        var rest = samples.dropFirst()
+        while let left = rest.popFirst() {
+            guard var next = rest.popFirst() else {
+                kept.append(left)
+                break
+            }
+            next.span = (next.span ?? .zero) + (left.span ?? .zero)
+            next.count += left.count
+            kept.append(next)
+        }
+        samples = kept
+    }
+}
+
+extension StackSample {
+    fileprivate func isSame(as other: StackSample) -> Bool {
+        stack.frames == other.stack.frames && stack.asyncCallers == other.stack.asyncCallers
+            && stack.leftOut == other.stack.leftOut && site?.call.number == other.site?.call.number
+            && site?.descriptors.map(\.link) == other.site?.descriptors.map(\.link) && site?.state == other.site?.state
+    }
+}
+
+extension [StackSample] {
+    /// Each with the time it stands for: since the one before it, unless it says so itself. The first stands for as long as the shortest
+    /// of the others.
+    var weighted: [(sample: StackSample, span: Duration)] {
+        let times = map(\.time).sorted()
+        let gaps = zip(times.dropFirst(), times).map { $0 - $1 }
+        let spans = Dictionary(zip(times.dropFirst(), gaps)) { first, _ in first }
+        return map { ($0, $0.span ?? spans[$0.time] ?? gaps.min() ?? .milliseconds(1)) }
+    }
+}

@@ -1,0 +1,77 @@
+import StallReports
+import Symbolication
+
+/// A function that may be to blame: on a stack, or awaiting what is on it.
+struct Suspect: Hashable, Sendable {
+    /// Index into the stack's frames, or into those of its awaiting functions.
+    var frame: Int
+    var isAwaiting = false
+}
+
+extension StallReport.Stack {
+    func frame(_ suspect: Suspect) -> StallReport.Frame {
+        suspect.isAwaiting ? async?.frames[suspect.frame] ?? frames[0] : frames[suspect.frame]
+    }
+
+    /// Who called whom, innermost first: the frames up to the innermost asynchronous function, those that await it, then the executor's.
+    private var calls: [Suspect] {
+        guard let async, frames.indices.contains(async.from) else { return frames.indices.map { Suspect(frame: $0) } }
+        return frames[...async.from].indices.map { Suspect(frame: $0) }
+            + async.frames.indices.map { Suspect(frame: $0, isAwaiting: true) }
+            + frames[async.from...].indices.dropFirst().map { Suspect(frame: $0) }
+    }
+
+    /// What the loop called, innermost first: up to its innermost call to the outside. What is beyond runs the loop, as a server's `main`
+    /// does, and is there in every stall. All, where the loop is another one or was not calling out.
+    private var callout: [Suspect] {
+        let calls = calls
+        let inner = calls.prefix { !frame($0).isCallOfLoop }
+        return inner.contains { frame($0).function != nil } ? Array(inner) : calls
+    }
+
+    /// From one on outwards. A function on the stack is followed by the stack's others, so that it is the same whether or not the awaiting
+    /// ones could be read. One that is not own is followed by what the loop called alone.
+    func frames(from suspect: Suspect) -> [StallReport.Frame] {
+        guard frame(suspect).own else { return callout.drop { $0 != suspect }.map { frame($0) } }
+        guard suspect.isAwaiting, let async else { return Array(frames[suspect.frame...]) }
+        return Array(async.frames[suspect.frame...] + frames.dropFirst(async.from + 1))
+    }
+
+    /// The calls that may be to blame, innermost first: own ones, but for those that a library calls through a protocol of the
+    /// standard library (a `Decodable`'s `init(from:)`, a `Comparable`'s `<`), once for each of its values. Where nothing is own,
+    /// all on the stack that have a name.
+    var suspects: [Suspect] {
+        let calls = callout
+        let own = calls.filter { frame($0).own }
+        guard !own.isEmpty else { return calls.filter { !$0.isAwaiting && frame($0).function != nil } }
+        let callers = own.filter { suspect in
+            suspect.isAwaiting || !frames[suspect.frame...].dropFirst().prefix(1).contains(where: \.isStandardWitness)
+        }
+        return callers.isEmpty ? own : callers
+    }
+}
+
+extension StallReport.Culprit {
+    init(_ frame: StallReport.Frame, stack: Int, _ suspect: Suspect) {
+        self.init(
+            function: frame.function,
+            symbol: frame.symbol,
+            module: frame.symbol.flatMap(Demangler.swiftModule),
+            file: frame.file,
+            line: frame.line,
+            stack: stack,
+            frame: suspect.frame,
+            isAwaiting: suspect.isAwaiting ? true : nil
+        )
+    }
+}
+
+extension StallReport.Frame {
+    /// One of the engine's functions that stand between the loop and whatever it calls.
+    fileprivate var isCallOfLoop: Bool { symbol?.hasPrefix("event_run_loop_is_calling_out_to_") == true }
+
+    /// The compiler's bridge from a protocol of the standard library to a type's own function.
+    fileprivate var isStandardWitness: Bool {
+        symbol.map(Demangler.demangle)?.hasPrefix("protocol witness for Swift.") == true
+    }
+}

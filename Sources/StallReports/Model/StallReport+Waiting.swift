@@ -1,0 +1,152 @@
+// What a system call was given, and what it waited on.
+
+extension StallReport {
+    /// One argument of a system call, in words.
+    public struct Argument: Codable, Hashable, Sendable {
+        /// As in the call's manual page: `timeout`.
+        public var name: String
+        /// For people: `250ms`, `LOCK_EX`, `10.0.0.7:5432`.
+        public var value: String
+
+        /// Nothing is defaulted.
+        public init(name: String, value: String) {
+            (self.name, self.value) = (name, value)
+        }
+    }
+
+    /// What a descriptor stood for while the thread waited on it.
+    public struct Descriptor: Codable, Hashable, Sendable {
+        /// As the call was given it.
+        public var number: Int32
+        /// What it is. `unknown` when it could not be read.
+        public var kind: DescriptorKind
+        /// As the kernel names it (proc(5), `fd`): a path, `pipe:[77]`, `anon_inode:[eventfd]`. Nil when there was none.
+        public var target: String?
+        /// Whether the file's name was gone already. Nil for what is no file.
+        public var isDeleted: Bool?
+        /// The type of the file system that a file is on: `ext4`, `nfs4`.
+        public var fileSystem: String?
+        /// Whether that file system asks another machine, or a process (`fuse`).
+        public var isRemote: Bool?
+        /// Who holds what the call wants: a file lock's owner.
+        public var holder: ProcessName?
+        /// For a socket.
+        public var socket: Socket?
+        /// What else the kernel says of it, in words: an eventfd's count, a pidfd's process.
+        public var note: String?
+
+        /// Only number and kind are known unless given.
+        public init(
+            number: Int32,
+            kind: DescriptorKind,
+            target: String? = nil,
+            isDeleted: Bool? = nil,
+            fileSystem: String? = nil,
+            isRemote: Bool? = nil,
+            holder: ProcessName? = nil,
+            socket: Socket? = nil,
+            note: String? = nil
+        ) {
+            (self.number, self.kind, self.target, self.isDeleted) = (number, kind, target, isDeleted)
+            (self.fileSystem, self.isRemote, self.holder) = (fileSystem, isRemote, holder)
+            (self.socket, self.note) = (socket, note)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case number, kind, target
+            case isDeleted = "deleted"
+            case fileSystem = "file_system"
+            case isRemote = "remote"
+            case holder, socket, note
+        }
+    }
+
+    /// A process, as far as it was known.
+    public struct ProcessName: Codable, Hashable, Sendable {
+        /// In the pid namespace of the reporting process.
+        public var pid: Int32
+        /// 15 bytes at most (proc(5), `comm`). Nil when it was gone already.
+        public var name: String?
+
+        /// Without a name unless given.
+        public init(pid: Int32, name: String? = nil) {
+            (self.pid, self.name) = (pid, name)
+        }
+    }
+
+    /// A socket's two ends.
+    public struct Socket: Codable, Hashable, Sendable {
+        /// `tcp`, `tcp6`, `udp`, `udp6`, `unix`, `netlink`, `vsock`, or `family` and its number.
+        public var family: String
+        /// `10.0.0.3:40112`, `[::1]:80`, or a path, an abstract one with `@`. Nil where the socket has none.
+        public var local: String?
+        /// Likewise. Nil while there is none: a listener's, an unconnected datagram socket's.
+        public var peer: String?
+        /// Of TCP: `established`, `syn_sent`, `close_wait`, `listen`, …
+        public var state: String?
+        /// The process at the other end of a local socket, when it connected or listened.
+        public var peerProcess: ProcessName?
+        /// Of TCP: how long nothing has come from the peer, nanoseconds. A kernel counts it in milliseconds.
+        public var silentNs: Int64?
+        /// Of TCP: how often the segment that is under way was sent again without an answer.
+        public var retransmits: Int?
+        /// Of TCP: segments sent that the peer has not acknowledged.
+        public var unacknowledged: Int?
+
+        /// Only the family is known unless given.
+        public init(
+            family: String,
+            local: String? = nil,
+            peer: String? = nil,
+            state: String? = nil,
+            peerProcess: ProcessName? = nil,
+            silentNs: Int64? = nil,
+            retransmits: Int? = nil,
+            unacknowledged: Int? = nil
+        ) {
+            (self.family, self.local, self.peer, self.state) = (family, local, peer, state)
+            (self.peerProcess, self.silentNs) = (peerProcess, silentNs)
+            (self.retransmits, self.unacknowledged) = (retransmits, unacknowledged)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case family, local, peer, state
+            case peerProcess = "peer_process"
+            case silentNs = "silent_ns"
+            case retransmits, unacknowledged
+        }
+    }
+}
+
+/// What a descriptor is.
+public struct DescriptorKind: OpenName {
+    /// As in JSON; unknown names are kept.
+    public let rawValue: String
+    /// Takes unknown names too.
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// Has a path: a file, a directory, a device, a named pipe.
+    public static let file = DescriptorKind(rawValue: "file")
+    /// pipe(2).
+    public static let pipe = DescriptorKind(rawValue: "pipe")
+    /// socket(2).
+    public static let socket = DescriptorKind(rawValue: "socket")
+    /// eventfd(2).
+    public static let eventfd = DescriptorKind(rawValue: "eventfd")
+    /// timerfd_create(2).
+    public static let timerfd = DescriptorKind(rawValue: "timerfd")
+    /// epoll(7).
+    public static let epoll = DescriptorKind(rawValue: "epoll")
+    /// inotify(7), fanotify(7).
+    public static let inotify = DescriptorKind(rawValue: "inotify")
+    /// pidfd_open(2).
+    public static let pidfd = DescriptorKind(rawValue: "pidfd")
+    /// signalfd(2).
+    public static let signalfd = DescriptorKind(rawValue: "signalfd")
+    /// io_uring(7).
+    public static let ioUring = DescriptorKind(rawValue: "io_uring")
+    /// Something else without a path.
+    public static let other = DescriptorKind(rawValue: "other")
+    /// Nothing could be read: it was closed meanwhile, or never open.
+    public static let unknown = DescriptorKind(rawValue: "unknown")
+}

@@ -1,0 +1,88 @@
+import Glibc
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+@Suite("What a descriptor stands for")
+struct DescriptorTests {
+    @Test(
+        "Kinds are told by the kernel's names",
+        arguments: [
+            ("/srv/a", DescriptorKind.file), ("pipe:[7]", .pipe), ("socket:[7]", .socket),
+            ("anon_inode:[eventfd]", .eventfd), ("anon_inode:[eventpoll]", .epoll), ("anon_inode:inotify", .inotify),
+            ("anon_inode:[timerfd]", .timerfd), ("anon_inode:[pidfd]", .pidfd), ("net:[4026531840]", .other),
+        ]
+    )
+    func kinds(_ link: String, _ kind: DescriptorKind) {
+        #expect(DescriptorSighting(number: 1, link: link).kind == kind)
+    }
+
+    @Test("A deleted file keeps its path, without the kernel's mark")
+    func deleted() {
+        let sighting = DescriptorSighting(number: 1, link: "/tmp/a (deleted)")
+        #expect(sighting.isDeleted && sighting.path == "/tmp/a")
+        #expect(!DescriptorSighting(number: 1, link: "pipe:[7] (deleted)").isDeleted)
+        #expect(DescriptorSighting(number: 1, link: nil).kind == .unknown)
+    }
+
+    @Test("The kernel's notes on a descriptor")
+    func info() {
+        let file = DescriptorInfo(text: "pos:\t0\nflags:\t02\nmnt_id:\t27\nino:\t5\n")
+        #expect(file.mount == 27 && file.process == nil)
+        #expect(DescriptorInfo(text: "Pid:\t4711\nNSpid:\t4711\n").process == 4711)
+        #expect(DescriptorInfo(text: "eventfd-count:               1f\n").count == 31)
+        #expect(DescriptorInfo(text: "it_value: (1, 500000000)\n").timerNanoseconds == 1_500_000_000)
+        #expect(DescriptorInfo(text: "nonsense\n:\nit_value: (x)") == DescriptorInfo(text: ""))
+    }
+
+    @Test("Real descriptors: a file that is gone, and one that was never open")
+    func real() {
+        var name = Array("/tmp/stall-monitor-XXXXXX".utf8CString)
+        let file = unsafe name.withUnsafeMutableBufferPointer { unsafe mkstemp($0.baseAddress!) }
+        let path = unsafe name.withUnsafeBufferPointer { unsafe String(cString: $0.baseAddress!) }
+        defer { close(file) }
+        unsafe unlink(path)
+        let gone = DescriptorSighting.read(file)
+        #expect(gone.path == path && gone.isDeleted && gone.info?.mount != nil)
+        #expect(DescriptorSighting.read(99_999).link == nil)
+    }
+
+    @Test("A loop's own descriptors: of an eventfd the count is told, an epoll is not asked")
+    func loopsOwn() {
+        let worker = StallingLoop()
+        let all = (0..<1_000).map { DescriptorSighting.read($0) }
+        worker.end()
+        #expect(all.contains { $0.kind == .eventfd && $0.info?.count != nil })
+        #expect(all.contains { $0.kind == .epoll } && !all.contains { $0.kind == .epoll && $0.info != nil })
+    }
+
+    @Test("The mount table: escapes, types, and which of them ask another machine")
+    func mounts() {
+        let table = MountTable(
+            """
+            27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
+            41 27 0:50 /a /mnt/with\\040blank rw master:1 shared:2 - nfs4 host:/a rw,vers=4.2
+            43 27 0:51 / /mnt/s rw - fuse.sshfs user@host:/ rw
+            nonsense
+            44 27 0:52 / /x rw shared:9
+            """
+        )
+        #expect(table.mounts.count == 3 && table.type(of: 41) == "nfs4" && table.mounts[1].point == "/mnt/with blank")
+        #expect(table.mounts.map { MountTable.isRemote($0.type) } == [false, true, true])
+    }
+
+    @Test("Who holds a file's lock, and not who waits for it")
+    func locks() {
+        let locks = FileLocks(
+            """
+            1: POSIX  ADVISORY  WRITE 19751 fe:00:16240082 1073741824 1073742335
+            2: FLOCK  ADVISORY  WRITE 708 fe:00:77 0 EOF
+            2: -> FLOCK  ADVISORY  WRITE 900 fe:00:77 0 EOF
+            3: -> FLOCK  ADVISORY  WRITE 901 fe:00:78 0 EOF
+            4: OFDLCK ADVISORY  WRITE -1 fe:00:79 0 EOF
+            """
+        )
+        #expect(locks.holder(inode: 77) == 708 && locks.holder(inode: 78) == nil && locks.holder(inode: 79) == nil)
+    }
+}

@@ -1,0 +1,69 @@
+import Glibc
+import RunLoopKit
+import StackCapture
+import Testing
+
+@testable import StallMonitor
+
+@Suite("Samples kept of a long stall")
+struct SampleTallyTests {
+    private func sample(_ address: UInt, at milliseconds: Int) -> StackSample {
+        StackSample(
+            time: MonotonicInstant(nanoseconds: UInt64(1_000 + milliseconds) * 1_000_000),
+            stack: CapturedStack(
+                frames: [.init(address: address, found: .register)],
+                method: .signal,
+                cost: .init(heldNanoseconds: 0, unwindNanoseconds: 0, bytesCopied: 0)
+            )
+        )
+    }
+
+    @Test("Equal stacks are kept once, with their number and time")
+    func merges() {
+        var tally = SampleTally([sample(1, at: 250), sample(1, at: 100), sample(2, at: 150)])
+        for time in [300, 400, 500] { tally.add(sample(1, at: time)) }
+        #expect(tally.samples.map(\.stack.frames[0].address) == [1, 2])
+        #expect(tally.samples.map(\.count) == [5, 1])
+        #expect(tally.samples.map(\.span) == [.milliseconds(400), .milliseconds(50)])
+    }
+
+    @Test("However many different ones come, few are kept, and no time is lost")
+    func bounded() {
+        var tally = SampleTally([sample(0, at: 0)])
+        for index in 1...10_000 { tally.add(sample(UInt(index), at: index * 10)) }
+        #expect(tally.samples.count <= SampleTally.limit)
+        #expect(tally.samples[0].stack.frames[0].address == 0)
+        #expect(tally.samples.reduce(0) { $0 + $1.count } == 10_001)
+        let total = tally.samples.reduce(Duration.zero) { $0 + ($1.span ?? .zero) }
+        #expect(total == .milliseconds(100_010))
+    }
+
+    @Test("A stall that nobody could look at has none")
+    func empty() {
+        var tally = SampleTally()
+        #expect(tally.samples.isEmpty)
+        tally.add(sample(1, at: 0))
+        #expect(tally.samples.count == 1)
+    }
+
+    @Test("The distance between samples grows: a minute takes few more than a second, a day few more than a minute")
+    func growingDistance() throws {
+        func count(_ seconds: Int) throws -> Int {
+            var still = try #require(
+                Standstill(pulse: .init(rawValue: 0), threadID: getpid(), at: .init(nanoseconds: 0))
+            )
+            var (count, time) = (0, 0)
+            while time < seconds * 1_000 {
+                time += 50
+                let now = MonotonicInstant(nanoseconds: UInt64(time) * 1_000_000)
+                guard still.wantsSample(at: now, tick: .milliseconds(50)) else { continue }
+                still.noteSample(at: now)
+                count += 1
+            }
+            return count
+        }
+        #expect(try count(1) <= 12)
+        #expect(try count(60) <= 32)
+        #expect(try count(3_600) <= 52)
+    }
+}

@@ -1,0 +1,160 @@
+import Dispatch
+import Foundation
+import RunLoopKit
+import StallReports
+import TestSupport
+import Testing
+
+@testable import StallMonitor
+
+/// Threads that really compute, in code of every shape. Own is this target; `TestSupport` and Foundation stand for libraries.
+@Suite("Who is to blame", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+struct CulpritTests {
+    private let directory = TemporaryDirectory()
+
+    private func report(of work: @escaping @Sendable (StallingLoop) -> Void) throws -> StallReport {
+        let (log, worker) = (EventLog(), StallingLoop())
+        var configuration = StallMonitor.Configuration(directory: directory.path + "/reports")
+        configuration.ownCode = OwnCode(modules: ["StallMonitorTests"])
+        let monitor = StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
+        work(worker)
+        #expect(log.wait { !$0.ended.isEmpty })
+        monitor.stop()
+        worker.end()
+        return try #require(log.ended.max { $0.durationNs < $1.durationNs })
+    }
+
+    private func culprit(of work: @escaping @Sendable () -> Void) throws -> String {
+        try report { $0.perform(work) }.culprit?.function ?? "none"
+    }
+
+    @Test("An own function that calls a library for all of its time")
+    func callsLibrary() throws {
+        #expect(try culprit { _ = stallInLibrary(600) }.contains("stallInLibrary"))
+    }
+
+    @Test("A function that calls itself")
+    func recursion() throws {
+        #expect(try culprit { _ = stallInRecursion(25, 600) }.contains("stallInRecursion"))
+    }
+
+    @Test("Generic code")
+    func generic() throws {
+        #expect(try culprit { _ = stallInGeneric(UInt16(3), 600) }.contains("stallInGeneric"))
+    }
+
+    @Test("A closure that a library calls is not to blame, the function that called the library is")
+    func closure() throws {
+        #expect(try culprit { _ = stallInClosure(600) }.contains("stallInClosure"))
+    }
+
+    @Test("Decoding of own types, by a library that calls their own code for each value")
+    func decoding() throws {
+        #expect(try culprit { _ = stallInDecoding(600) }.contains("stallInDecoding"))
+    }
+
+    @Test("What is seen last is not to blame, what was there for longest is")
+    func notTheLast() throws {
+        let found = try culprit {
+            _ = stallInLibrary(1_200)
+            _ = stallInSleep(60)
+        }
+        #expect(!found.contains("stallInSleep"))
+    }
+
+    @Test("A stall that is a library's alone is told with the library's function")
+    func libraryAlone() throws {
+        let report = try report { worker in
+            let done = DispatchSemaphore(value: 0)
+            worker.loop.perform(signalling(done, after: 600))
+            done.wait()
+        }
+        #expect(report.culprit?.function?.contains("InLibrary") == true, "\(String(describing: report.culprit))")
+    }
+
+    @Test("An own function that awaits a library's, which computes")
+    func awaiting() throws {
+        let report = try report { worker in
+            let done = DispatchSemaphore(value: 0)
+            let page = Page(on: worker.loop)
+            Task {
+                _ = await page.stallInAwait(600)
+                done.signal()
+            }
+            done.wait()
+        }
+        let culprit = try #require(report.culprit)
+        #expect(culprit.function?.contains("stallInAwait") == true && culprit.isAwaiting == true, "\(culprit)")
+        let frames = try #require(report.stacks[culprit.stack].async?.frames)
+        #expect(frames[culprit.frame].function == culprit.function)
+    }
+
+    @Test("Time on a CPU is parted, and the hottest function named")
+    func computing() throws {
+        let report = try report { $0.perform { _ = stallInLibrary(900) } }
+        guard report.cause.verdict == .onCPU else { return }
+        #expect(report.cause.summary.contains("mostly in"), "\(report.cause.summary)")
+        let evidence = try #require(report.cause.evidence)
+        #expect((evidence.userNs ?? 0) + (evidence.systemNs ?? 0) == evidence.cpuNs ?? -1)
+        #expect(evidence.processors?.count ?? 0 >= 1 && evidence.processors?.load != nil)
+    }
+}
+
+@inline(never)
+func stallInLibrary(_ milliseconds: Int) -> Int {
+    computeInLibrary(milliseconds: milliseconds) &+ 1
+}
+
+@inline(never)
+func stallInRecursion(_ depth: Int, _ milliseconds: Int) -> Int {
+    guard depth > 0 else { return computeInLibrary(milliseconds: milliseconds) &+ 1 }
+    return stallInRecursion(depth - 1, milliseconds) &+ depth
+}
+
+@inline(never)
+func stallInGeneric<Number: FixedWidthInteger>(_ seed: Number, _ milliseconds: Int) -> Number {
+    let end = MonotonicInstant.now.advanced(by: .milliseconds(milliseconds))
+    var sum = seed
+    while MonotonicInstant.now < end {
+        for step in 0..<Number(100) { sum = sum &* 31 &+ step }
+    }
+    return sum
+}
+
+@inline(never)
+func stallInClosure(_ milliseconds: Int) -> Int {
+    let factor = milliseconds | 1
+    return repeatInLibrary(milliseconds: milliseconds) { value in
+        (0..<200).reduce(value) { $0 &* factor &+ $1 }
+    }
+}
+
+private struct Row: Codable {
+    var id: Int
+    var name: String
+    var tags: [String]
+}
+
+@inline(never)
+func stallInDecoding(_ milliseconds: Int) -> Int {
+    let row = #"{"id": 1, "name": "a longer name than fits", "tags": ["a", "b", "c"]}"#
+    let text = "[" + Array(repeating: row, count: 500).joined(separator: ",") + "]"
+    let end = MonotonicInstant.now.advanced(by: .milliseconds(milliseconds))
+    var count = 0
+    while MonotonicInstant.now < end {
+        count += (try? JSONDecoder().decode([Row].self, from: Data(text.utf8)))?.count ?? 0
+    }
+    return count
+}
+
+private actor Page {
+    private nonisolated let loop: EventRunLoop
+
+    init(on loop: EventRunLoop) { self.loop = loop }
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe loop.asUnownedSerialExecutor() }
+
+    func stallInAwait(_ milliseconds: Int) async -> Int {
+        await computeAsLibrary(milliseconds: milliseconds) &+ 1
+    }
+}

@@ -1,0 +1,85 @@
+import Foundation
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+/// Processes that really get too little of the processors.
+@Suite("What starves a process", .serialized, .timeLimit(.minutes(5)))
+struct StarvedProcessTests {
+    private let directory = TemporaryDirectory()
+
+    /// The lines that the host printed.
+    private func run(_ scenario: String, milliseconds: Int, in cgroup: String? = nil) throws -> [String] {
+        let host = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+            .appending(path: "cause-host").path
+        let process = Process()
+        process.executableURL = URL(filePath: "/bin/sh")
+        let enter = cgroup.map { "echo $$ > \($0)/cgroup.procs && " } ?? ""
+        process.arguments = [
+            "-c", "\(enter)exec \"$0\" \"$@\"", host, directory.path + "/reports", scenario, "\(milliseconds)",
+        ]
+        let output = Pipe()
+        process.standardOutput = output
+        try process.run()
+        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        return text.split(separator: "\n").map(String.init)
+    }
+
+    private func evidence(_ lines: [String]) throws -> StallReport.Evidence {
+        try JSONDecoder().decode(StallReport.Evidence.self, from: Data(try #require(lines.dropFirst(2).first).utf8))
+    }
+
+    @Test("A cgroup's quota of 20 % is told with its periods and the time that it cost")
+    func quota() throws {
+        guard let cgroup = LimitedCgroup(percent: 20) else { return }
+        let lines = try run("compute", milliseconds: 2_000, in: cgroup.path)
+        #expect(lines.first == "starved", "\(lines)")
+        let processors = try #require(try evidence(lines).processors)
+        let (throttled, periods) = (processors.throttledPeriods ?? 0, processors.periods ?? 0)
+        #expect(processors.quotaPercent == 20 && throttled > 0 && (processors.throttledNs ?? 0) > 0)
+        // On a machine that gives the process even less, the quota is not the cause.
+        guard throttled * 2 >= periods else { return }
+        #expect(
+            lines.dropFirst().first?.contains("throttled by the cgroup quota of 20 % of a CPU, ") == true,
+            "\(lines)"
+        )
+    }
+
+    @Test("More busy threads than processors are told with their number")
+    func crowd() throws {
+        let lines = try run("hogs", milliseconds: 1_500)
+        #expect(lines.first == "starved", "\(lines)")
+        let processors = try #require(try evidence(lines).processors)
+        #expect((processors.runnable ?? 0) > (processors.count ?? 0))
+        #expect(lines.dropFirst().first?.contains("threads ready for") == true, "\(lines)")
+    }
+}
+
+/// A cgroup with a limit, gone with the value. Needs root, and a machine that lets it.
+private final class LimitedCgroup {
+    let path: String
+
+    init?(percent: Int) {
+        let name = "stall-monitor-tests-\(getpid())"
+        let controllers = (try? String(contentsOfFile: "/sys/fs/cgroup/cgroup.subtree_control", encoding: .utf8)) ?? ""
+        let isVersionTwo = controllers.split(whereSeparator: \.isWhitespace).contains("cpu")
+        let candidates = isVersionTwo ? ["/sys/fs/cgroup"] : ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"]
+        guard let base = candidates.first(where: { unsafe mkdir("\($0)/\(name)", 0o755) == 0 }) else {
+            print("skipped: no cgroup with a processor limit can be made here")
+            return nil
+        }
+        path = "\(base)/\(name)"
+        let files =
+            isVersionTwo
+            ? [("cpu.max", "\(percent * 1_000) 100000")]
+            : [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "\(percent * 1_000)")]
+        for (file, value) in files {
+            guard let handle = FileHandle(forWritingAtPath: "\(path)/\(file)") else { return nil }
+            handle.write(Data(value.utf8))
+        }
+    }
+
+    deinit { unsafe rmdir(path) }
+}

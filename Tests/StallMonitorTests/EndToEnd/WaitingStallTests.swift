@@ -1,0 +1,136 @@
+import Dispatch
+import Foundation
+import RunLoopKit
+import StallReports
+import TestSupport
+import Testing
+
+@testable import StallMonitor
+
+/// Threads that really wait, in the kernel's calls.
+@Suite("What a waiting thread waits on", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+struct WaitingStallTests {
+    private let directory = TemporaryDirectory()
+
+    /// The report of a stall by `work`, closed.
+    private func report(
+        _ change: (inout StallMonitor.Configuration) -> Void = { _ in },
+        of work: @escaping @Sendable () -> Void
+    ) throws -> StallReport {
+        let (log, worker) = (EventLog(), StallingLoop())
+        var configuration = StallMonitor.Configuration(directory: directory.path + "/reports")
+        configuration.ownCode = OwnCode(modules: ["StallMonitorTests"])
+        change(&configuration)
+        let monitor = StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
+        worker.perform(work)
+        #expect(log.wait { !$0.ended.isEmpty })
+        monitor.stop()
+        worker.end()
+        return try #require(log.ended.first)
+    }
+
+    private func argument(_ name: String, _ report: StallReport) -> String? {
+        report.cause.systemCall?.decoded?.first { $0.name == name }?.value
+    }
+
+    @Test("read(2) on a pipe: the descriptor is told as a pipe, the size in words")
+    func pipe() throws {
+        let report = try report { _ = stallInRead(700) }
+        #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "read")
+        #expect(argument("count", report) == "1")
+        #expect(report.cause.systemCall?.descriptors?.first?.kind == .pipe)
+        #expect(report.cause.summary.hasPrefix("The thread waited in read(2) on descriptor"))
+        #expect(report.cause.evidence?.sampled?.calling == 100)
+    }
+
+    @Test("A sleep is told with its length")
+    func sleep() throws {
+        let report = try report { _ = stallInSleep(700) }
+        #expect(report.cause.verdict == .blocked && argument("request", report) == "700ms", "\(report.cause)")
+        #expect(report.cause.summary.hasSuffix(", for 700ms."))
+    }
+
+    @Test("A TCP peer that does not answer is told with both addresses and the connection's state")
+    func silentPeer() throws {
+        let pair = try #require(TCPPair())
+        let report = try report { _ = pair.stallInReceive(700) }
+        let socket = try #require(report.cause.systemCall?.descriptors?.first?.socket, "\(report.cause)")
+        #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "recvfrom")
+        #expect(socket.family == "tcp" && socket.state == "established")
+        #expect(socket.local?.hasPrefix("127.0.0.1:") == true && socket.peer == "127.0.0.1:\(pair.port)")
+        #expect(report.cause.summary.contains("→ 127.0.0.1:\(pair.port), established"))
+    }
+
+    @Test("A connection that nobody accepts is told with the address it is for")
+    func connect() throws {
+        let listener = try #require(FullListener())
+        let report = try report { _ = stallInConnect(to: listener, milliseconds: 700) }
+        #expect(argument("addr", report) == "127.0.0.1:\(listener.port)")
+        #expect(report.cause.systemCall?.descriptors?.first?.socket?.state == "syn_sent")
+        #expect(report.cause.summary.contains("127.0.0.1:\(listener.port) to accept a connection"))
+    }
+
+    @Test("poll(2) is told with its timeout and its descriptors")
+    func poll() throws {
+        let report = try report { _ = stallInPoll(700) }
+        #expect(["poll", "ppoll"].contains(report.cause.systemCall?.name) && argument("timeout", report) == "700ms")
+        #expect(report.cause.systemCall?.descriptors?.map(\.kind) == [.pipe])
+    }
+
+    @Test("waitpid(2) is told with the child's number and name")
+    func child() throws {
+        let report = try report { _ = stallInWait(seconds: "0.7") }
+        #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "wait4")
+        #expect(report.cause.summary.contains(" (sleep) to end in wait4(2)"), "\(report.cause.summary)")
+    }
+
+    @Test("A file lock is told with the path, and the process that holds it")
+    func fileLock() throws {
+        let path = directory.path + "/lock"
+        _ = FileManager.default.createFile(atPath: path, contents: nil)
+        let holder = Process()
+        holder.executableURL = URL(filePath: "/usr/bin/flock")
+        holder.arguments = [path, "sh", "-c", "echo locked; sleep 1"]
+        let output = Pipe()
+        holder.standardOutput = output
+        try holder.run()
+        _ = try output.fileHandleForReading.read(upToCount: 7)
+        let report = try report { _ = stallInFileLock(path) }
+        holder.waitUntilExit()
+        let descriptor = try #require(report.cause.systemCall?.descriptors?.first)
+        #expect(argument("operation", report) == "LOCK_EX" && descriptor.target == path)
+        #expect(descriptor.fileSystem != nil && descriptor.isRemote == false && descriptor.isDeleted == false)
+        #expect(descriptor.holder?.pid == holder.processIdentifier && descriptor.holder?.name == "flock")
+        #expect(report.cause.summary.contains("process \(holder.processIdentifier) (flock) holds"))
+    }
+
+    @Test("A write to a file system that is frozen is a disk wait, with the file")
+    func frozenDisk() throws {
+        guard let disk = FrozenDisk(in: directory.path) else { return }
+        let report = try report { disk.stallInWrite(700) }
+        #expect(report.cause.verdict == .diskWait, "\(report.cause)")
+        #expect(report.cause.systemCall?.name == "write" && report.thread.state == "D")
+        #expect(report.cause.systemCall?.descriptors?.first?.target == disk.file)
+        #expect(report.cause.systemCall?.descriptors?.first?.fileSystem == "ext4")
+    }
+
+    @Test("The other threads are told if that is asked for, those of the same stack once")
+    func otherThreads() throws {
+        let ready = DispatchSemaphore(value: 0)
+        for _ in 0..<3 {
+            startThread {
+                ready.signal()
+                _ = stallInSleep(3_000)
+            }
+        }
+        for _ in 0..<3 { ready.wait() }
+        let report = try report({ $0.captureAllThreads = true }) { _ = stallInRead(700) }
+        let others = report.stacks.filter { $0.role == .other }
+        let sleepers = others.first { $0.frames.contains { $0.function?.contains("stallInSleep") == true } }
+        #expect((sleepers?.count ?? 0) >= 3 && sleepers?.threads?.count == sleepers?.count)
+        let modules = Set(others.flatMap { $0.frames.compactMap(\.module) })
+        #expect(modules.allSatisfy(report.modules.indices.contains))
+        #expect(!others.contains { $0.thread.id == report.thread.id })
+        #expect(report.stacks[0].role == .stalled)
+    }
+}

@@ -1,0 +1,166 @@
+import Foundation
+import Glibc
+
+// Ways to wait, each with a name that must be found.
+
+/// Two connected TCP sockets on this machine.
+final class TCPPair: Sendable {
+    let port: Int
+    private let (client, server): (Int32, Int32)
+
+    init?() {
+        let listener = tcpSocket()
+        defer { close(listener) }
+        var address = sockaddr_in.loopback(port: 0)
+        guard unsafe address.with({ unsafe bind(listener, $0, $1) }) == 0, listen(listener, 1) == 0 else { return nil }
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        _ = unsafe address.with { address, _ in unsafe getsockname(listener, address, &length) }
+        port = Int(UInt16(bigEndian: address.sin_port))
+        let client = tcpSocket()
+        self.client = client
+        guard unsafe address.with({ unsafe Glibc.connect(client, $0, $1) }) == 0 else { return nil }
+        server = accept(listener, nil, nil)
+    }
+
+    deinit { [client, server].forEach { close($0) } }
+
+    @inline(never)
+    func stallInReceive(_ milliseconds: Int) -> Int {
+        limit(client, SO_RCVTIMEO, milliseconds)
+        var byte: UInt8 = 0
+        return unsafe recv(client, &byte, 1, 0) &+ milliseconds
+    }
+}
+
+private func limit(_ socket: Int32, _ option: Int32, _ milliseconds: Int) {
+    var time = timeval(tv_sec: milliseconds / 1000, tv_usec: milliseconds % 1000 * 1000)
+    unsafe setsockopt(socket, SOL_SOCKET, option, &time, socklen_t(MemoryLayout<timeval>.size))
+}
+
+/// A listener that nobody accepts from, and whose queue is full: further connections wait.
+final class FullListener: Sendable {
+    let port: UInt16
+    private let descriptors: [Int32]
+
+    init?() {
+        let listener = tcpSocket()
+        var address = sockaddr_in.loopback(port: 0)
+        guard unsafe address.with({ unsafe bind(listener, $0, $1) }) == 0, listen(listener, 0) == 0 else { return nil }
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        _ = unsafe address.with { address, _ in unsafe getsockname(listener, address, &length) }
+        port = UInt16(bigEndian: address.sin_port)
+        let clients = (0..<4).map { _ in
+            let client = tcpSocket()
+            _ = fcntl(client, F_SETFL, O_NONBLOCK)
+            return client
+        }
+        for client in clients { _ = unsafe address.with { unsafe Glibc.connect(client, $0, $1) } }
+        descriptors = [listener] + clients
+    }
+
+    deinit { descriptors.forEach { close($0) } }
+}
+
+private func tcpSocket() -> Int32 {
+    socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+}
+
+@inline(never)
+func stallInConnect(to listener: FullListener, milliseconds: Int) -> Int {
+    let client = tcpSocket()
+    defer { close(client) }
+    limit(client, SO_SNDTIMEO, milliseconds)
+    var address = sockaddr_in.loopback(port: listener.port)
+    return Int(unsafe address.with { unsafe Glibc.connect(client, $0, $1) }) &+ milliseconds
+}
+
+@inline(never)
+func stallInPoll(_ milliseconds: Int) -> Int {
+    var ends: [Int32] = [0, 0]
+    precondition(unsafe Glibc.pipe(&ends) == 0)
+    defer { for end in ends { close(end) } }
+    var polled = pollfd(fd: ends[0], events: Int16(POLLIN), revents: 0)
+    return Int(unsafe Glibc.poll(&polled, 1, Int32(milliseconds))) &+ milliseconds
+}
+
+@inline(never)
+func stallInWait(seconds: String) -> Int {
+    var child: pid_t = 0
+    let words: [String] = ["sleep", seconds]
+    var arguments: [UnsafeMutablePointer<CChar>?] = unsafe words.map { unsafe strdup($0) } + [nil]
+    defer { for index in 0..<2 { unsafe free(arguments[index]) } }
+    let error = unsafe posix_spawnp(&child, "sleep", nil, nil, &arguments, nil)
+    precondition(error == 0)
+    var status: Int32 = 0
+    return Int(unsafe waitpid(child, &status, 0)) &+ Int(status)
+}
+
+@inline(never)
+func stallInFileLock(_ path: String) -> Int {
+    let file = unsafe open(path, O_RDWR | O_CLOEXEC)
+    defer { close(file) }
+    return Int(flock(file, LOCK_EX)) &+ 1
+}
+
+/// An ext4 file system of its own, in a file, that can be frozen (fsfreeze(8)).
+final class FrozenDisk: Sendable {
+    let file: String
+    private let mountPoint: String
+
+    /// Nil where the machine has no loop devices or the tests no right to mount.
+    init?(in directory: String) {
+        mountPoint = directory + "/disk"
+        file = mountPoint + "/file"
+        let image = directory + "/image"
+        unsafe mkdir(mountPoint, 0o700)
+        guard Self.run("/usr/bin/truncate", "-s", "8M", image), Self.run("/sbin/mkfs.ext4", "-q", image),
+            Self.run("/usr/bin/mount", "-o", "loop", image, mountPoint)
+        else {
+            print("skipped: no loop device can be mounted here")
+            return nil
+        }
+    }
+
+    deinit { _ = Self.run("/usr/bin/umount", "-l", mountPoint) }
+
+    @inline(never)
+    func stallInWrite(_ milliseconds: Int) {
+        let descriptor = unsafe open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0o600)
+        defer { close(descriptor) }
+        precondition(Self.run("/sbin/fsfreeze", "--freeze", mountPoint))
+        startThread { [mountPoint] in
+            _ = stallInSleep(milliseconds)
+            _ = Self.run("/sbin/fsfreeze", "--unfreeze", mountPoint)
+        }
+        var byte: UInt8 = 1
+        _ = unsafe write(descriptor, &byte, 1)
+    }
+
+    private static func run(_ command: String...) -> Bool {
+        let process = Process()
+        process.executableURL = URL(filePath: command[0])
+        process.arguments = Array(command.dropFirst())
+        process.standardError = FileHandle.nullDevice
+        guard (try? process.run()) != nil else { return false }
+        process.waitUntilExit()
+        return process.terminationStatus == 0
+    }
+}
+
+extension sockaddr_in {
+    fileprivate static func loopback(port: UInt16) -> sockaddr_in {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        return address
+    }
+
+    fileprivate mutating func with(_ body: (UnsafeMutablePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
+        unsafe withUnsafeMutablePointer(to: &self) { address in
+            unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe body($0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+    }
+}
