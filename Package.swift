@@ -193,6 +193,11 @@ let package = Package(
             swiftSettings: swift
         ),
         .target(
+            name: "CLocks",
+            path: "Tests/Fixtures/CLocks",
+            cSettings: c + [.define("_GNU_SOURCE")]
+        ),
+        .target(
             name: "CStalls",
             path: "Tests/Fixtures/CStalls",
             cSettings: c + [.define("_GNU_SOURCE")]
@@ -258,7 +263,7 @@ let package = Package(
         .testTarget(
             name: "StallMonitorTests",
             dependencies: [
-                "StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports", "TestSupport",
+                "CLocks", "StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports", "TestSupport",
             ],
             swiftSettings: swift
         ),

@@ -33,6 +33,25 @@ enum Sample {
         ),
     ]
 
+    /// Two threads that wait for each other.
+    static let lockWaits = [
+        StallReport.LockWait(
+            thread: .init(id: 4713, name: "waits", state: "S"),
+            lock: .init(
+                kind: .dispatchQueue,
+                address: 0x5555_5600_0010,
+                label: "com.example.db",
+                owner: .init(id: 4712, name: "worker", state: "S"),
+                knownBy: .queueState,
+                ownerCall: .init(number: 202, name: "futex", arguments: [0x7f00, 0x80])
+            )
+        ),
+        StallReport.LockWait(
+            thread: .init(id: 4712, name: "worker", state: "S"),
+            lock: .init(kind: .swiftMutex, address: 0x7f00, owner: .init(id: 4713), knownBy: .lockWord, timed: true)
+        ),
+    ]
+
     /// A stall of 612 ms that this process recovered from, with every property set.
     static func recovered(id: ULID = .make(), startedAt: Timestamp = start) -> StallReport {
         let thread = StallReport.Thread(id: 4711, name: "main", state: "S")
@@ -58,7 +77,10 @@ enum Sample {
                 verdict: .blocked,
                 summary: "Asleep in clock_nanosleep.",
                 systemCall: .init(number: 230, name: "clock_nanosleep", arguments: [0x1, 0x0, 0x7fff_ffff_e000]),
-                evidence: .init(cpuNs: 1, runDelayNs: 2, windowNs: 3, majorFaults: 4, waitChannel: "hrtimer_nanosleep")
+                evidence: .init(cpuNs: 1, runDelayNs: 2, windowNs: 3, majorFaults: 4, waitChannel: "hrtimer_nanosleep"),
+                lock: lockWaits[0].lock,
+                chain: lockWaits,
+                cycle: lockWaits
             ),
             stacks: [
                 .init(

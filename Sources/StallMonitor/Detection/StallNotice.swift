@@ -33,6 +33,8 @@ struct StallObservation: Sendable {
     let samples: [StackSample]
     /// What the descriptor stands for that the thread was found waiting on.
     let descriptorTarget: String?
+    /// Whom the thread waits for, if it was found in futex(2).
+    var lock: LockFinding?
 }
 
 /// What people call a watched thing.

@@ -139,7 +139,8 @@ struct WatchRound: ~Copyable {
                     evidence: subject.evidence(at: time, of: pulse),
                     stack: stack,
                     samples: samples,
-                    descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read)
+                    descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read),
+                    lock: stackSource.lock(holding: subject.loop, at: pulse, stack)
                 )
             )
         )

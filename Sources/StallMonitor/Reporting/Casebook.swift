@@ -1,3 +1,4 @@
+import RunLoopKit
 import StackCapture
 import StallReports
 import Symbolication
@@ -20,30 +21,37 @@ struct Casebook {
     ///   - thread: whose they are.
     ///   - name: finds names for addresses, in their order.
     ///   - isOwn: whether a function is the server's own.
+    ///   - companions: other threads' stacks; they come last, and none of their frames is the culprit.
     init(
         _ samples: [StackSample],
+        companions: [CompanionStack] = [],
         thread: StallReport.Thread,
         clock: WallClockAnchor,
         name: ([ResolvableAddress]) -> Resolution,
         isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
     ) {
-        let resolution = name(samples.flatMap(\.stack.resolvableAddresses))
+        let captured = samples.map(\.stack) + companions.compactMap(\.captured)
+        let resolution = name(captured.flatMap(\.resolvableAddresses))
         let (named, loaded) = (resolution.frames, resolution.modules)
         problems = resolution.problems
         modules = loaded.map { .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase))) }
         var rest = named[...]
-        let all = zip(samples, Self.spans(of: samples)).map { sample, span in
-            let names = rest.prefix(sample.stack.resolvableAddresses.count)
+        func told(_ capture: CapturedStack, _ thread: StallReport.Thread, _ time: MonotonicInstant) -> StallReport.Stack
+        {
+            let names = rest.prefix(capture.resolvableAddresses.count)
             rest = rest.dropFirst(names.count)
-            let calls = zip(names, sample.stack.frames).map { name, frame in
+            let calls = zip(names, capture.frames).map { name, frame in
                 StallReport.Frame.calls(name, found: frame.found) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
             }
             let awaiting = names.dropFirst(calls.count).flatMap { name in
                 StallReport.Frame.awaits(name) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
             }
-            let stack = StallReport.Stack(sample.stack, calls, awaiting, thread, clock.time(of: sample.time))
-            return TimedStack(stack: stack, span: span)
+            return StallReport.Stack(capture, calls, awaiting, thread, clock.time(of: time))
         }
+        let all = zip(samples, Self.spans(of: samples)).map { sample, span in
+            TimedStack(stack: told(sample.stack, thread, sample.time), span: span)
+        }
+        let others = companions.map { companion in companion.told(clock) { told($0, $1, $2) } }
         var distinct = Self.merged(all)
         if let (position, frame) = Self.culprit(of: distinct) {
             // Kept, however short its stack lasted among the others.
@@ -61,7 +69,7 @@ struct Casebook {
                 frame: frame
             )
         }
-        stacks = distinct.prefix(Self.stackLimit).map(\.stack)
+        stacks = distinct.prefix(Self.stackLimit).map(\.stack) + others
     }
 
     /// How long each sample stands for: since the one before it. The first stands for as long as the shortest of the others.

@@ -70,6 +70,7 @@ struct ReportComposer {
         let (book, time) = ContinuousClock().timed {
             Casebook(
                 samples,
+                companions: stall.lock?.companions ?? [],
                 thread: report.thread,
                 clock: WallClockAnchor(),
                 name: { symbolicator.resolve($0) },
@@ -82,6 +83,7 @@ struct ReportComposer {
         report.fingerprint = .make(kind: report.kind, frames: book.culpritFrames, modules: book.modules)
         report.monitor = cost(of: samples, naming: time)
         report.monitor.symbolicationNote = book.problems.first(where: \.isOfBudget)?.description
+        if let lock = stall.lock { LockAccount(lock, report.stacks).tell(in: &report) }
     }
 
     private func missingStack(_ stall: StallObservation, _ report: StallReport) -> StallReport.Stack {
