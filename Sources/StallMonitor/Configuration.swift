@@ -15,6 +15,9 @@ extension StallMonitor {
         public var ownCode: OwnCode
         /// The signal that takes a running thread's registers, 1 to 64. Change it when the server uses `SIGPROF` itself.
         public var captureSignal: Int32
+        /// Whether to find out, when a stalled thread waits for a lock, who holds it and where that one is. A few milliseconds of the
+        /// watchdog's for such a stall, and the owner's stack is taken like the stalled thread's.
+        public var followsLocks: Bool
         /// False: `start` does nothing at all, and costs nothing.
         public var isEnabled: Bool
 
@@ -26,6 +29,7 @@ extension StallMonitor {
             service: ServiceIdentity? = nil,
             ownCode: OwnCode = .init(),
             captureSignal: Int32 = Configuration.defaultCaptureSignal,
+            followsLocks: Bool = true,
             isEnabled: Bool = true
         ) {
             self.directory = directory
@@ -34,6 +38,7 @@ extension StallMonitor {
             self.service = service
             self.ownCode = ownCode
             self.captureSignal = captureSignal
+            self.followsLocks = followsLocks
             self.isEnabled = isEnabled
         }
 

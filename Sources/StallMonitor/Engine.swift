@@ -19,7 +19,10 @@ struct Engine: Sendable {
         reporterThread = try MonitorThread(name: "stall-reporter") {
             Self.makeReporter(configuration, notices, ledger, tell).run()
         }
-        let stackSource = StackSource(signal: configuration.captureSignal) { notices.add(.fault($0)) }
+        let stackSource = StackSource(
+            signal: configuration.captureSignal,
+            followsLocks: configuration.followsLocks
+        ) { notices.add(.fault($0)) }
         capturer = stackSource.capturer
         do throws(StallMonitorError) {
             watchdogThread = try MonitorThread(name: "stall-watchdog") {

@@ -17,6 +17,7 @@ extension StallMonitor.Configuration {
     /// | `limits.megabytes` | int, at least 1 | 256 |
     /// | `service.name`, `service.version`, `service.instance` | text | the executable's name, none, none |
     /// | `captureSignal` | int, 1 to 64 | 27 (`SIGPROF`) |
+    /// | `followLocks` | bool | true |
     /// | `ownModules`, `libraryModules` | list of Swift module names | none |
     ///
     /// - Parameter config: scoped to where the keys are: `stallMonitor` in the shipped file, so that the environment variable
@@ -35,6 +36,7 @@ extension StallMonitor.Configuration {
         self.limits.maxBytes = megabytes.map { $0 << 20 } ?? self.limits.maxBytes
         service = try await ServiceIdentity(config: config.scoped(to: "service"))
         captureSignal = try await config.int("captureSignal", in: 1...64).map(Int32.init) ?? captureSignal
+        followsLocks = try await config.fetchBool(forKey: "followLocks") ?? followsLocks
         ownCode = OwnCode(
             modules: Set(try await config.fetchStringArray(forKey: "ownModules") ?? []),
             libraries: Set(try await config.fetchStringArray(forKey: "libraryModules") ?? [])

@@ -25,10 +25,11 @@ struct ConfigurationTests {
         let read = try await configuration([
             "enabled": false, "directory": "/var/stalls", "tickMilliseconds": 20, "ticks": 3, "limits.reports": 7,
             "limits.megabytes": 2, "service.name": "shop", "service.version": "1.2", "captureSignal": 34,
+            "followLocks": false,
             "ownModules": .init(.stringArray(["Shop"]), isSecret: false),
             "libraryModules": .init(.stringArray(["Acme*"]), isSecret: false),
         ])
-        #expect(!read.isEnabled && read.directory == "/var/stalls")
+        #expect(!read.isEnabled && !read.followsLocks && read.directory == "/var/stalls")
         #expect(read.rule == StallRule(tick: .milliseconds(20), ticks: 3))
         #expect(read.limits.maxReports == 7 && read.limits.maxBytes == 2 << 20)
         #expect(read.service == ServiceIdentity(name: "shop", version: "1.2"))

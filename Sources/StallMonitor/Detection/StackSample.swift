@@ -5,4 +5,6 @@ import StackCapture
 struct StackSample: Sendable {
     var time: MonotonicInstant
     var stack: CapturedStack
+    /// Whom the thread waited for then, where that was not known before.
+    var lock: LockFinding?
 }

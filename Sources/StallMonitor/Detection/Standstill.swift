@@ -8,6 +8,8 @@ struct Standstill: Sendable {
     private let evidence: ThreadEvidence
     private var samples: [StackSample] = []
     private var lastSample: MonotonicInstant?
+    /// Whether it was found out whom the thread waits for: once is enough.
+    var lockIsKnown = false
 
     /// Nil when the thread is gone.
     init?(pulse: LoopHeartbeat.Pulse, threadID: Int32, at time: MonotonicInstant) {

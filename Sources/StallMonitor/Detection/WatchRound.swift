@@ -105,8 +105,9 @@ struct WatchRound: ~Copyable {
         subjects[index].standstill?.noteSample(at: time)
         let stack = stackSource.stack(of: subjects[index].loop, at: pulse)
         ledger.update { $0.count(stack) }
-        guard let captured = stack.captured.map({ StackSample(time: time, stack: $0) }) else { return }
+        guard var captured = stack.captured.map({ StackSample(time: time, stack: $0) }) else { return }
         if let stall = subjects[index].stall {
+            if subjects[index].standstill?.lockIsKnown == false { captured.lock = lock(index, pulse, stack) }
             notices.add(.sampled(stall.number, captured), mayBeDropped: true)
         } else {
             subjects[index].standstill?.keep(captured)
@@ -125,6 +126,7 @@ struct WatchRound: ~Copyable {
         let samples = subjects[index].takeSamples(at: pulse)
         let subject = subjects[index]
         ledger.update { $0.count(stack) }
+        let lock = lock(index, pulse, stack)
         notices.add(
             .began(
                 StallObservation(
@@ -140,10 +142,18 @@ struct WatchRound: ~Copyable {
                     stack: stack,
                     samples: samples,
                     descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read),
-                    lock: stackSource.lock(holding: subject.loop, at: pulse, stack)
+                    lock: lock
                 )
             )
         )
+    }
+
+    /// Whom the loop's thread waits for.
+    private mutating func lock(_ index: Int, _ pulse: LoopHeartbeat.Pulse, _ stack: StackOutcome) -> LockFinding? {
+        guard let found = stackSource.lock(holding: subjects[index].loop, at: pulse, stack) else { return nil }
+        ledger.update { $0.count(found.costs) }
+        subjects[index].standstill?.lockIsKnown = true
+        return found
     }
 
     private mutating func end(_ span: StallSpan, _ index: Int, at time: MonotonicInstant) {

@@ -6,29 +6,32 @@ import StallReports
 struct LockAccount {
     private(set) var waits: [StallReport.LockWait] = []
     private(set) var cycle: ArraySlice<StallReport.LockWait> = []
-    private(set) var isDeadlock = false
     private let finding: LockFinding
 
     /// - Parameter stacks: the report's, with names; the stalled thread's first.
     init(_ finding: LockFinding, _ stacks: [StallReport.Stack]) {
         self.finding = finding
         for (index, wait) in finding.waits.enumerated() {
-            let frames =
-                index == 0 ? stacks.first : stacks.first { $0.thread.id == wait.threadID && $0.role == .lockOwner }
-            let names = LockNames(frames?.frames ?? [])
+            let names = Self.names(of: wait.threadID, index == 0 ? .stalled : .lockOwner, stacks)
             waits.append(.init(wait, names, finding.owners.first { $0.threadID == wait.sight.owner }))
             // What was found behind an owner who is none is of no account.
             if waits[index].lock.owner == nil { break }
         }
-        guard waits.count == finding.waits.count, waits.last?.lock.owner != nil, let closing = finding.closing else {
+        // Of an owner that waits itself only the number came with the lock.
+        for index in waits.indices {
+            guard let owner = waits[index].lock.owner, owner.name == nil else { continue }
+            waits[index].lock.owner = waits.first { $0.thread.id == owner.id }?.thread ?? owner
+        }
+        guard let closing = finding.closing, waits.count == finding.waits.count, waits.last?.lock.owner != nil else {
             return
         }
         cycle = waits[closing...]
-        isDeadlock = finding.isDeadlock
-        for index in waits.indices where waits[index].lock.owner?.name == nil {
-            waits[index].lock.owner = waits.first { $0.thread.id == waits[index].lock.owner?.id }?.thread
-        }
-        cycle = waits[closing...]
+    }
+
+    /// Of the thread's stacks, those of the one that waits for something known. Others were taken elsewhere.
+    private static func names(of thread: Int32, _ role: StackRole, _ stacks: [StallReport.Stack]) -> LockNames {
+        let all = stacks.filter { $0.role == role && $0.thread.id == thread }.map { LockNames($0.frames) }
+        return all.first { $0.family != nil } ?? all.first ?? LockNames([])
     }
 
     /// Adds what is known, decides for deadlock, and takes out the stacks of those that turned out to own nothing.
@@ -38,7 +41,7 @@ struct LockAccount {
         report.cause.lock = waits.first?.lock
         report.cause.chain = waits.count > 1 ? waits : nil
         guard report.cause.verdict != .paused else { return }
-        if isDeadlock {
+        if !cycle.isEmpty {
             report.cause.cycle = Array(cycle)
             report.cause.verdict = .deadlock
             report.cause.summary = deadlock

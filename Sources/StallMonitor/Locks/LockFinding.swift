@@ -39,6 +39,6 @@ struct LockFinding: Sendable {
     /// The waits that form a circle. Empty unless it is closed.
     var cycle: ArraySlice<Wait> { closing.map { waits[$0...] } ?? [] }
 
-    /// None of the threads in the circle will ever go on.
-    var isDeadlock: Bool { closing != nil && !cycle.contains(where: \.futex.isTimed) }
+    /// What it cost to take the owners' stacks.
+    var costs: [CapturedStack.Cost] { owners.compactMap { try? $0.stack.get().cost } }
 }

@@ -50,7 +50,8 @@ struct LockNames: Hashable {
 
     private static let exact: [String: Family] = [
         "sem_wait": .semaphore, "sem_timedwait": .semaphore, "sem_clockwait": .semaphore,
-        "pthread_once": .once, "call_once": .once,
+        // glibc's waits below a function without a public name, and is known by symbol files only.
+        "pthread_once": .once, "pthread_once_slow": .once, "call_once": .once,
         "pthread_join": .join, "pthread_timedjoin_np": .join, "pthread_clockjoin_np": .join,
         "pthread_clockjoin_ex": .join, "thrd_join": .join,
         "pthread_barrier_wait": .barrier,

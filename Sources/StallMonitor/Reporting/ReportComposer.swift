@@ -44,6 +44,7 @@ struct ReportComposer {
         )
         extend(&report, by: stall.span)
         addStacks(stall.allSamples, of: stall, to: &report)
+        tellLocks(of: stall.lock, in: &report)
         return report
     }
 
@@ -70,7 +71,7 @@ struct ReportComposer {
         let (book, time) = ContinuousClock().timed {
             Casebook(
                 samples,
-                companions: stall.lock?.companions ?? [],
+                companions: stall.lock(samples)?.companions ?? [],
                 thread: report.thread,
                 clock: WallClockAnchor(),
                 name: { symbolicator.resolve($0) },
@@ -81,9 +82,8 @@ struct ReportComposer {
         report.modules = book.modules
         report.culprit = book.culprit
         report.fingerprint = .make(kind: report.kind, frames: book.culpritFrames, modules: book.modules)
-        report.monitor = cost(of: samples, naming: time)
+        report.monitor = cost(of: samples.map(\.stack.cost) + (stall.lock(samples)?.costs ?? []), naming: time)
         report.monitor.symbolicationNote = book.problems.first(where: \.isOfBudget)?.description
-        if let lock = stall.lock { LockAccount(lock, report.stacks).tell(in: &report) }
     }
 
     private func missingStack(_ stall: StallObservation, _ report: StallReport) -> StallReport.Stack {
@@ -113,9 +113,13 @@ struct ReportComposer {
         )
     }
 
-    private func cost(of samples: [StackSample], naming: Duration) -> StallReport.MonitorCost {
-        let costs = samples.map(\.stack.cost)
-        return .init(
+    /// Says whom the thread waited for. Last of all: it needs the names on the stacks, and decides for a deadlock.
+    func tellLocks(of lock: LockFinding?, in report: inout StallReport) {
+        if let lock { LockAccount(lock, report.stacks).tell(in: &report) }
+    }
+
+    private func cost(of costs: [CapturedStack.Cost], naming: Duration) -> StallReport.MonitorCost {
+        .init(
             heldNs: Int64(clamping: costs.reduce(0) { $0 + $1.heldNanoseconds }),
             unwindNs: Int64(clamping: costs.reduce(0) { $0 + $1.unwindNanoseconds }),
             symbolicationNs: naming.nanoseconds,
@@ -125,6 +129,9 @@ struct ReportComposer {
 }
 
 extension StallObservation {
+    /// Whom the thread waited for at detection, or else when it was first found to.
+    func lock(_ samples: [StackSample]) -> LockFinding? { lock ?? samples.lazy.compactMap(\.lock).first }
+
     /// The detection's stack, then the samples before it.
     var allSamples: [StackSample] {
         [stack.captured.map { StackSample(time: detectedAt, stack: $0) }].compactMap { $0 } + samples

@@ -71,6 +71,7 @@ struct Reporter: ~Copyable {
         composer.close(&stall.report, of: stall.observation, by: span, evidence)
         // The later samples may have shown that what looked like the culprit only came and went.
         composer.addStacks(stall.samples, of: stall.observation, to: &stall.report)
+        composer.tellLocks(of: stall.observation.lock(stall.samples), in: &stall.report)
         publish(stall.report, .ended(stall.report))
     }
 

@@ -14,7 +14,8 @@ extension StallReport {
         /// The waits from the stalled thread on, when the lock's owner waits for a lock in turn. Each one's owner is the next one's
         /// thread.
         public var chain: [LockWait]?
-        /// The waits of the chain that form a circle: none of these threads can ever go on. There for the verdict `deadlock`.
+        /// The waits of the chain that form a circle: none of these threads can go on, but for one whose wait has a timeout. There for
+        /// the verdict `deadlock`.
         public var cycle: [LockWait]?
 
         /// `unknown`, without a sentence, a call or evidence, unless given.

@@ -7,7 +7,8 @@
 
         var rows: [(name: String, value: StyledText)] {
             let rows: [(String, StyledText?)] = [
-                ("culprit", culprit), ("verdict", verdict), ("evidence", evidence), ("lasted", duration),
+                ("culprit", culprit), ("verdict", verdict), ("lock", lock), ("circle", circle), ("evidence", evidence),
+                ("lasted", duration),
                 ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
                 ("service", service), ("process", process), ("host", host), ("trace", trace),
                 ("fingerprint", fingerprint),

@@ -148,6 +148,31 @@ void lock_join_last(void) {
     pthread_join(last_joined, NULL);
 }
 
+// Once.
+
+/// libdispatch's: the Swift runtime brings it along, but not its header.
+void dispatch_once_f(long *predicate, void *_Nullable context, void (*function)(void *_Nullable));
+
+static atomic_int once_gate;
+
+__attribute__((noinline)) static void lock_initialize(void) {
+    gate_wait(once_gate);
+    __asm__ volatile("");
+}
+
+static void initialize_for_dispatch(void *unused) {
+    (void)unused;
+    lock_initialize();
+    __asm__ volatile("");
+}
+
+void lock_run_dispatch_once(int gate) {
+    static long predicate;
+    once_gate = gate;
+    dispatch_once_f(&predicate, NULL, initialize_for_dispatch);
+    __asm__ volatile("");
+}
+
 // A contest.
 
 static struct {

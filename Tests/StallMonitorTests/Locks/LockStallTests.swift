@@ -119,6 +119,21 @@ extension LockScene {
         wait: { _ = SlowGlobal.value }
     )
 
+    static let dispatchOnce = LockScene(
+        testDescription: "dispatch_once",
+        kind: .dispatchOnce,
+        evidence: .lockWord,
+        holdsIn: "lock_initialize",
+        hold: { gate in
+            onceGate.store(gate, ordering: .relaxed)
+            return holder { ready in
+                ready()
+                lock_run_dispatch_once(gate)
+            }
+        },
+        wait: { lock_run_dispatch_once(onceGate.load(ordering: .relaxed)) }
+    )
+
     static func onQueue(_ name: String, _ taken: DispatchQueue, _ waited: DispatchQueue) -> LockScene {
         LockScene(
             testDescription: name,
@@ -204,6 +219,9 @@ extension LockScene {
     }()
 }
 
+/// The gate of the scene with a once.
+private let onceGate = Atomic<Int32>(0)
+
 final class NumberBox: Sendable {
     let number = Atomic<Int32>(0)
 }
@@ -252,14 +270,19 @@ struct LockStallTests {
     private let log = EventLog()
     private let worker = StallingLoop()
 
-    /// The report of a stall of the worker's loop in a lock. `release` ends the stall once it is reported.
-    private func report(of stall: @escaping @Sendable () -> Void, release: () -> Void) throws -> StallReport {
-        let configuration = StallMonitor.Configuration(
+    private func start(_ change: (inout StallMonitor.Configuration) -> Void = { _ in }) -> StallMonitor {
+        var configuration = StallMonitor.Configuration(
             directory: directory.path + "/reports",
             rule: StallRule(tick: .milliseconds(20), ticks: 5),
             ownCode: OwnCode(modules: ["StallMonitorTests"])
         )
-        let monitor = StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
+        change(&configuration)
+        return StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
+    }
+
+    /// The report of a stall of the worker's loop in a lock. `release` ends the stall once it is reported.
+    private func report(of stall: @escaping @Sendable () -> Void, release: () -> Void) throws -> StallReport {
+        let monitor = start()
         worker.loop.perform(stall)
         let isReported = log.wait { $0.began.contains { $0.cause.lock != nil } }
         release()
@@ -292,7 +315,8 @@ struct LockStallTests {
 
     @Test(
         "The lock is told by kind and address, its owner by number, name and stack",
-        arguments: LockScene.pthreads + [.readingWaiter, .join, .swiftMutex, .swiftOnce] + LockScene.queues
+        arguments: LockScene.pthreads + [.readingWaiter, .join, .swiftMutex, .swiftOnce, .dispatchOnce]
+            + LockScene.queues
     )
     func owned(_ scene: LockScene) throws {
         let gate = gate_create()
@@ -349,6 +373,46 @@ struct LockStallTests {
         #expect(report.cause.lock?.ownerCall == nil)
     }
 
+    @Test("A thread that comes to wait for a lock late in its stall is told with the owner, too")
+    func lateWait() throws {
+        let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
+        let owner = unsafe lock_start_holder(lock, gate, "lock-holder")
+        let monitor = start()
+        worker.loop.perform {
+            _ = stallByComputing(300)
+            startThread {
+                _ = stallInSleep(1_500)
+                gate_open(gate)
+            }
+            lock_take(lock)
+            lock_release(lock)
+        }
+        // Also one that began while the machine had no time for the thread.
+        #expect(log.wait { $0.ended.contains { $0.cause.lock != nil } })
+        monitor.stop()
+        worker.end()
+        let report = try #require(log.ended.first { $0.cause.lock != nil })
+        #expect(report.cause.lock?.owner?.id == owner && report.cause.lock?.kind == .mutex, "\(report.cause)")
+        #expect(report.stacks.contains { $0.role == .lockOwner && $0.thread.id == owner })
+    }
+
+    @Test("Where it is switched off nobody is asked")
+    func switchedOff() throws {
+        let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
+        _ = unsafe lock_start_holder(lock, gate, "lock-holder")
+        let monitor = start { $0.followsLocks = false }
+        worker.loop.perform {
+            lock_take(lock)
+            lock_release(lock)
+        }
+        let isInFutex = log.wait { $0.began.contains { $0.cause.systemCall?.name == "futex" } }
+        gate_open(gate)
+        monitor.stop()
+        worker.end()
+        #expect(isInFutex && log.began.allSatisfy { $0.cause.lock == nil })
+        #expect(log.began.allSatisfy { $0.stacks.allSatisfy { $0.role == .stalled } })
+    }
+
     @Test("A wait with a timeout is told as one")
     func timedWait() throws {
         let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
@@ -388,6 +452,24 @@ struct LockStallTests {
         #expect(chain.map(\.thread.id) == [report.thread.id, first, middle])
         #expect(chain[1].lock.label == "test.chain")
         #expect(report.stacks.filter { $0.role == .lockOwner }.map(\.thread.id) == [first, middle, last])
+    }
+
+    @Test("A circle with a timeout in it is a deadlock until then, and says so")
+    func timedDeadlock() throws {
+        let (a, b, gate) = (lock_create(LOCK_NORMAL), lock_create(LOCK_RECURSIVE), gate_create())
+        let other = unsafe lock_start_crossing(a, gate, b, "crossing")
+        let report = try report(of: {
+            lock_take(b)
+            gate_open(gate)
+            if lock_take_within(a, 3_000) { lock_release(a) }
+            lock_release(b)
+        }) { lock_release(a) }
+        #expect(
+            report.cause.verdict == .deadlock && report.cause.cycle?.map(\.thread.id).last == other,
+            "\(report.cause)"
+        )
+        #expect(report.cause.cycle?.map(\.lock.timed) == [true, false])
+        #expect(report.cause.summary.contains("with a timeout"))
     }
 
     @Test("Two and three threads that wait for each other are a deadlock, with the whole circle", arguments: [2, 3])

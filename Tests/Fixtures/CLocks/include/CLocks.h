@@ -57,6 +57,10 @@ pid_t lock_start_joined(int gate, const char *name);
 /// Waits for the end of the thread that was last started so.
 void lock_join_last(void);
 
+/// Runs a function that waits at the gate, lock_initialize, once in the process, by dispatch_once: whoever comes meanwhile waits for
+/// its end.
+void lock_run_dispatch_once(int gate);
+
 /// Names the calling thread, 15 bytes at most. \returns its number.
 pid_t lock_name_thread(const char *name);
 
