@@ -199,6 +199,11 @@ let package = Package(
             swiftSettings: swift
         ),
         .target(
+            name: "CLocks",
+            path: "Tests/Fixtures/CLocks",
+            cSettings: c + [.define("_GNU_SOURCE")]
+        ),
+        .target(
             name: "CStalls",
             path: "Tests/Fixtures/CStalls",
             cSettings: c + [.define("_GNU_SOURCE")]
@@ -276,7 +281,7 @@ let package = Package(
         .testTarget(
             name: "StallMonitorTests",
             dependencies: [
-                "StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports", "TestSupport",
+                "CLocks", "StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports", "TestSupport",
                 "CRunLoopShims", "cause-host", "pause-host",
             ],
             swiftSettings: swift

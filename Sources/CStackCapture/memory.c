@@ -21,11 +21,6 @@ ssize_t stackcap_read_live(const struct stackcap_reader *reader, uint64_t addres
     return count < 0 ? -errno : count;
 }
 
-ssize_t stackcap_read_memory(stackcap_session *session, uint64_t address, void *to, size_t length) {
-    int error = stackcap_reader_refresh(&session->unwinder.reader, false);
-    return error ? -error : stackcap_read_live(&session->unwinder.reader, address, to, length);
-}
-
 static bool is_file(int file, const uint64_t identity[2]) {
     struct stat found;
     return fstat(file, &found) == 0 && found.st_dev == identity[0] && found.st_ino == identity[1];

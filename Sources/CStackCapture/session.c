@@ -82,6 +82,14 @@ void stackcap_close(stackcap_session *session) {
     pthread_mutex_unlock(&making);
 }
 
+bool stackcap_read_memory(stackcap_session *session, uint64_t address, void *to, size_t length) {
+    struct stackcap_reader *reader = &session->unwinder.reader;
+    // The handler reads through it as well: it may change only while no handler does.
+    if (stackcap_handler_is_busy(session) || stackcap_reader_refresh(reader, false) != 0)
+        return false;
+    return stackcap_read_live(reader, address, to, length) == (ssize_t)length;
+}
+
 stackcap_counters stackcap_read_counters(stackcap_session *session) {
     return (stackcap_counters){
         .sent = atomic_load(&session->sent),

@@ -59,10 +59,40 @@ struct Target {
     func readMemory(at address: UInt, count: Int) -> [UInt8]? {
         guard let handle = unsafe handle, count > 0 else { return nil }
         var bytes = [UInt8](repeating: 0, count: count)
-        let read = unsafe bytes.withUnsafeMutableBytes { bytes in
+        let isRead = unsafe bytes.withUnsafeMutableBytes { bytes in
             unsafe stackcap_read_memory(handle, UInt64(address), bytes.baseAddress!, bytes.count)
         }
-        return read == count ? bytes : nil
+        return isRead ? bytes : nil
+    }
+
+    /// Finds the bounds of the thread's stack in `/proc/self/maps`.
+    func capture(threadID: Int32, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
+        guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
+        if threadID == stackcap_own_thread() { return .failure(CaptureError(.ownThread)) }
+        var opened: UnsafeMutablePointer<stackcap_arena>?
+        let outcome = unsafe stackcap_arena_open(MemoryLayout<UInt>.stride, &opened)
+        if let error = CaptureError(outcome) { return .failure(error) }
+        guard let arena = unsafe opened else { return .failure(CaptureError(.systemCallFailed)) }
+        defer { unsafe stackcap_arena_close(arena) }
+        let attempt = unsafe Attempt(
+            handle: handle,
+            signal: signal,
+            target: Target(threadID: threadID, stack: 0..<0),
+            arena: arena,
+            deadline: stackcap_now_ns() &+ deadline.nanoseconds
+        )
+        return unsafe attempt.copy().flatMap { copied in unsafe CapturedStack.unwinding(handle, copied) }
+    }
+
+    /// Nil when not all of it can be read.
+    func words(at address: UInt, count: Int) -> [UInt32]? {
+        guard let handle = unsafe handle, count > 0 else { return nil }
+        let words = unsafe [UInt32](unsafeUninitializedCapacity: count) { words, filled in
+            let length = count * MemoryLayout<UInt32>.stride
+            let isRead = unsafe stackcap_read_memory(handle, UInt64(address), words.baseAddress!, length)
+            filled = isRead ? count : 0
+        }
+        return words.isEmpty ? nil : words
     }
 
     func captureAll(except excluded: Set<Int32>, within time: Duration) -> Result<ThreadStacks, CaptureError> {

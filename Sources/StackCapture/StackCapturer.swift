@@ -10,10 +10,10 @@ import Synchronization
 /// One capturer per process is the usual thing, made before the first stall: it takes about 1.7 MiB and a signal number.
 public final class StackCapturer: Sendable {
     /// Serialises captures: buffers and the signal's request are one of each.
-    private let session: Mutex<Session>
-    private let deadline: Duration
+    let session: Mutex<Session>
+    let deadline: Duration
     /// A fork's child inherits the lock as it was, with nobody there to release it.
-    private let process = getpid()
+    let process = getpid()
 
     /// Allocates everything and installs the handler. A handler that the application installed before goes on getting the signals
     /// that are not the capturer's, as before. One that it installs later replaces the capturer's, and captures of running threads

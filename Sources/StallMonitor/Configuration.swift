@@ -23,6 +23,9 @@ extension StallMonitor {
         /// Whether a report tells what all the other threads were at, too, equal stacks merged. It delays the watchdog by up to a tick at each
         /// stall, and a running thread notices its capture.
         public var captureAllThreads: Bool
+        /// Whether to find out, when a stalled thread waits for a lock, who holds it and where that one is. A few milliseconds of the
+        /// watchdog's for such a stall, and the owner's stack is taken like the stalled thread's.
+        public var followsLocks: Bool
         /// False: `start` does nothing at all, and costs nothing.
         public var isEnabled: Bool
 
@@ -35,6 +38,7 @@ extension StallMonitor {
             ownCode: OwnCode = .init(),
             captureSignal: Int32 = Configuration.defaultCaptureSignal,
             captureAllThreads: Bool = false,
+            followsLocks: Bool = true,
             isEnabled: Bool = true
         ) {
             self.directory = directory
@@ -44,6 +48,7 @@ extension StallMonitor {
             self.ownCode = ownCode
             self.captureSignal = captureSignal
             self.captureAllThreads = captureAllThreads
+            self.followsLocks = followsLocks
             self.isEnabled = isEnabled
         }
 

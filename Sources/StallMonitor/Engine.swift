@@ -27,7 +27,10 @@ struct Engine: Sendable {
         reporterThread = try MonitorThread(name: "stall-reporter") {
             Self.makeReporter(configuration, notices, ledger, supply, tell).run()
         }
-        var stackSource = StackSource(signal: configuration.captureSignal) { notices.add(.fault($0)) }
+        var stackSource = StackSource(
+            signal: configuration.captureSignal,
+            followsLocks: configuration.followsLocks
+        ) { notices.add(.fault($0)) }
         stackSource.capturesAllThreads = configuration.captureAllThreads
         capturer = stackSource.capturer
         do throws(StallMonitorError) {

@@ -21,6 +21,7 @@ extension StallMonitor.Configuration {
     /// | `service.name`, `service.version`, `service.instance` | text | the executable's name, none, none |
     /// | `captureSignal` | int, 1 to 64 | 27 (`SIGPROF`) |
     /// | `captureAllThreads` | bool | false |
+    /// | `followLocks` | bool | true |
     /// | `ownModules`, `libraryModules` | list of Swift module names | none |
     /// | `ownSymbols`, `ownSources`, `ownBinaries` | list of names with `*` for any text, see ``OwnCode`` | none |
     ///
@@ -43,6 +44,7 @@ extension StallMonitor.Configuration {
         service = try await ServiceIdentity(config: config.scoped(to: "service"))
         captureSignal = try await config.int("captureSignal", in: 1...64).map(Int32.init) ?? captureSignal
         captureAllThreads = try await config.fetchBool(forKey: "captureAllThreads") ?? captureAllThreads
+        followsLocks = try await config.fetchBool(forKey: "followLocks") ?? followsLocks
         ownCode = OwnCode(
             modules: Set(try await config.fetchStringArray(forKey: "ownModules") ?? []),
             libraries: Set(try await config.fetchStringArray(forKey: "libraryModules") ?? []),

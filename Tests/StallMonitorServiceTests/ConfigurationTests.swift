@@ -25,11 +25,11 @@ struct ConfigurationTests {
         let read = try await configuration([
             "enabled": false, "directory": "/var/stalls", "tickMilliseconds": 20, "ticks": 3, "limits.reports": 7,
             "repeated.turns": 7, "repeated.ticks": 2, "congested.ticks": 9, "limits.megabytes": 2,
-            "service.name": "shop", "service.version": "1.2", "captureSignal": 34,
+            "service.name": "shop", "service.version": "1.2", "captureSignal": 34, "followLocks": false,
             "ownModules": .init(.stringArray(["Shop"]), isSecret: false),
             "libraryModules": .init(.stringArray(["Acme*"]), isSecret: false),
         ])
-        #expect(!read.isEnabled && read.directory == "/var/stalls")
+        #expect(!read.isEnabled && !read.followsLocks && read.directory == "/var/stalls")
         let rule = StallRule(
             tick: .milliseconds(20),
             ticks: 3,

@@ -72,6 +72,24 @@ enum Sample {
         count: 2,
         allowed: 1
     )
+    /// Two threads that wait for each other.
+    static let lockWaits = [
+        StallReport.LockWait(
+            thread: .init(id: 4713, name: "waits", state: "S"),
+            lock: .init(
+                kind: .dispatchQueue,
+                address: 0x5555_5600_0010,
+                label: "com.example.db",
+                owner: .init(id: 4712, name: "worker", state: "S"),
+                knownBy: .queueState,
+                ownerCall: .init(number: 202, name: "futex", arguments: [0x7f00, 0x80])
+            )
+        ),
+        StallReport.LockWait(
+            thread: .init(id: 4712, name: "worker", state: "S"),
+            lock: .init(kind: .swiftMutex, address: 0x7f00, owner: .init(id: 4713), knownBy: .lockWord, timed: true)
+        ),
+    ]
 
     /// A stall of 612 ms that this process recovered from, with every property set.
     static func recovered(id: ULID = .make(), startedAt: Timestamp = start) -> StallReport {
@@ -122,7 +140,10 @@ enum Sample {
                     blockIONs: 10_000_000,
                     processors: processors,
                     sampled: .init(samples: 6, running: 20, calling: 70, faulting: 10)
-                )
+                ),
+                lock: lockWaits[0].lock,
+                chain: lockWaits,
+                cycle: lockWaits
             ),
             stacks: [
                 .init(

@@ -188,9 +188,12 @@ typedef struct stackcap_unwound {
 /// Unwinds the last copy, by the target's unwind tables as they stand in memory. Reads never fault. The target plays no part.
 stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *unwound);
 
-/// Reads memory of this process that may not be there. Allocates nothing, takes no lock of the process.
-/// \returns the number of bytes read, less than asked for where the rest is not mapped; a negative error number.
-ssize_t stackcap_read_memory(stackcap_session *session, uint64_t address, void *to, size_t length);
+// Live memory
+
+/// Copies memory of this process as it is now, by a system call: memory that is not there, or vanishes meanwhile, is no fault. What
+/// other threads write at the same time may be copied in parts, but each aligned word of up to 8 bytes whole.
+/// \returns whether all of it could be read. What is at `to` then counts, and else does not.
+bool stackcap_read_memory(stackcap_session *session, uint64_t address, void *to, size_t length);
 
 // Many threads
 

@@ -10,4 +10,6 @@ struct StackSample: Sendable {
     /// Captures that gave this stack, and the time they stand for. Nil: the time since the sample before.
     var count = 1
     var span: Duration?
+    /// Whom the thread waited for then, where that was not known before.
+    var lock: LockFinding?
 }

@@ -5,12 +5,15 @@ import StackCapture
 struct StackSource: Sendable {
     /// Nil when the process can have none, for the reason in `problem`.
     let capturer: StackCapturer?
+    /// Whether to find out who holds a lock that a thread waits for.
+    let followsLocks: Bool
     private let problem: String
     /// Whether a stall's other threads are captured, too.
     var capturesAllThreads = false
 
     /// Takes the signal. Where that is refused, stalls are reported without stacks, and `tell` hears why.
-    init(signal: Int32, tell: (StallMonitorError) -> Void) {
+    init(signal: Int32, followsLocks: Bool = true, tell: (StallMonitorError) -> Void) {
+        self.followsLocks = followsLocks
         do throws(CaptureError) {
             capturer = try StackCapturer(signal: signal)
             problem = ""

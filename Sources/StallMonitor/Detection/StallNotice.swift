@@ -46,6 +46,8 @@ struct StallObservation: Sendable {
     let site: WaitSite?
     /// What the other threads were at, if that was asked for.
     var others: ThreadStacks?
+    /// Whom the thread waits for, if it was found in futex(2).
+    var lock: LockFinding?
 }
 
 /// What people call a watched thing.

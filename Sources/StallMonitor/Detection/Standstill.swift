@@ -15,6 +15,8 @@ struct Standstill: Sendable {
     }
     /// Whether it has yet to be read.
     private(set) var wantsSupply = true
+    /// Whether it was found out whom the thread waits for: once is enough.
+    var lockIsKnown = false
 
     /// Nil when the thread is gone.
     init?(pulse: LoopHeartbeat.Pulse, callouts: UInt64, threadID: Int32, at time: MonotonicInstant) {

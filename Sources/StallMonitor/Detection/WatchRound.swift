@@ -167,11 +167,12 @@ struct WatchRound: ~Copyable {
         ledger.update { $0.count(stack) }
         let threadID = subjects[index].loop.thread?.id
         guard
-            let captured = stack.captured.map({
+            var captured = stack.captured.map({
                 StackSample(time: time, stack: $0, site: stackSource.waitSite(of: $0, threadID: threadID))
             })
         else { return }
         if let stall = subjects[index].stall {
+            if subjects[index].standstill?.lockIsKnown == false { captured.lock = lock(index, pulse, stack) }
             notices.add(.sampled(stall.number, captured), mayBeDropped: true)
         } else {
             subjects[index].keep(captured, at: pulse)
@@ -191,6 +192,7 @@ struct WatchRound: ~Copyable {
         let samples = subjects[index].takeSamples(category, from: span.earliestStart, at: pulse)
         let subject = subjects[index]
         ledger.update { $0.count(stack) }
+        let lock = lock(index, pulse, stack)
         notices.add(
             .began(
                 StallObservation(
@@ -210,10 +212,19 @@ struct WatchRound: ~Copyable {
                     site: stack.captured.flatMap { stackSource.waitSite(of: $0, threadID: subject.loop.thread?.id) },
                     others: stack.captured.flatMap { _ in
                         stackSource.otherThreads(than: subject.loop.thread?.id, within: subject.policy.rule.tick)
-                    }
+                    },
+                    lock: lock
                 )
             )
         )
+    }
+
+    /// Whom the loop's thread waits for.
+    private mutating func lock(_ index: Int, _ pulse: LoopHeartbeat.Pulse, _ stack: StackOutcome) -> LockFinding? {
+        guard let found = stackSource.lock(holding: subjects[index].loop, at: pulse, stack) else { return nil }
+        ledger.update { $0.count(found.costs) }
+        subjects[index].standstill?.lockIsKnown = true
+        return found
     }
 
     private mutating func end(_ span: StallSpan, _ index: Int, at time: MonotonicInstant) {

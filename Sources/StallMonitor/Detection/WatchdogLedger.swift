@@ -76,6 +76,12 @@ extension WatchdogLedger.Counts {
         }
     }
 
+    /// Captures of other threads than the watched ones.
+    mutating func count(_ costs: [CapturedStack.Cost]) {
+        captures += costs.count
+        heldNanoseconds += costs.reduce(0) { $0 + $1.heldNanoseconds }
+    }
+
     mutating func count(_ stack: StackOutcome) {
         switch stack {
         case .captured(let stack):

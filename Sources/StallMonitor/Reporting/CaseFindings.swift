@@ -4,6 +4,8 @@ import StallReports
 /// the reporter's thread.
 struct CaseFindings {
     private(set) var tally: SampleTally
+    /// Whom the thread waited for at detection, or else when it was first found to.
+    private(set) var lock: LockFinding?
     private var places: [(site: WaitSite, descriptors: [StallReport.Descriptor])] = []
 
     /// Most waits whose descriptors are looked up.
@@ -12,11 +14,13 @@ struct CaseFindings {
     init(_ stall: StallObservation, _ lookup: PatientLookup) {
         let samples = stall.allSamples
         tally = SampleTally(samples)
+        lock = stall.lock ?? samples.lazy.compactMap(\.lock).first
         for sample in samples { look(sample.site, lookup) }
     }
 
     mutating func add(_ sample: StackSample, _ lookup: PatientLookup) {
         tally.add(sample)
+        lock = lock ?? sample.lock
         look(sample.site, lookup)
     }
 

@@ -1,3 +1,4 @@
+import RunLoopKit
 import StackCapture
 import StallReports
 import Symbolication
@@ -20,31 +21,39 @@ struct Casebook {
     ///   - thread: whose they are.
     ///   - name: finds names for addresses, in their order.
     ///   - isOwn: whether a function is the server's own.
+    ///   - companions: other threads' stacks; they come last, and none of their frames is the culprit.
     init(
         _ samples: [StackSample],
+        companions: [CompanionStack] = [],
         thread: StallReport.Thread,
         clock: WallClockAnchor,
         name: ([ResolvableAddress]) -> Resolution,
         isOwn: (SymbolicatedFrame, LoadedModule?) -> Bool
     ) {
-        let resolution = name(samples.flatMap(\.stack.resolvableAddresses))
+        let captured = samples.map(\.stack) + companions.compactMap(\.captured)
+        let resolution = name(captured.flatMap(\.resolvableAddresses))
         let (named, loaded) = (resolution.frames, resolution.modules)
         problems = resolution.problems
         modules = loaded.map { .init(path: $0.path, buildID: $0.buildID, loadBase: Address(UInt64($0.loadBase))) }
         var rest = named[...]
-        let all = samples.weighted.map { sample, span in
-            let names = rest.prefix(sample.stack.resolvableAddresses.count)
+        func told(_ capture: CapturedStack, _ thread: StallReport.Thread, _ time: MonotonicInstant) -> StallReport.Stack
+        {
+            let names = rest.prefix(capture.resolvableAddresses.count)
             rest = rest.dropFirst(names.count)
-            let calls = zip(names, sample.stack.frames).map { name, frame in
+            let calls = zip(names, capture.frames).map { name, frame in
                 StallReport.Frame.calls(name, found: frame.found) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
             }
             let awaiting = names.dropFirst(calls.count).flatMap { name in
                 StallReport.Frame.awaits(name) { isOwn($0, $0.moduleIndex.map { loaded[$0] }) }
             }
-            var stack = StallReport.Stack(sample.stack, calls, awaiting, thread, clock.time(of: sample.time))
+            return StallReport.Stack(capture, calls, awaiting, thread, clock.time(of: time))
+        }
+        let all = samples.weighted.map { sample, span in
+            var stack = told(sample.stack, thread, sample.time)
             stack.count = sample.count
             return TimedStack(stack: stack, span: span)
         }
+        let others = companions.map { companion in companion.told(clock) { told($0, $1, $2) } }
         var distinct = Self.merged(all)
         if let (position, suspect) = Self.culprit(of: distinct) {
             // Kept, however short its stack lasted among the others.
@@ -59,6 +68,7 @@ struct Casebook {
             stack.sampledNs = timed.span.nanoseconds
             return stack
         }
+        stacks += others
     }
 
     /// Equal stacks become one with a count. The detection's stays first, then come those that lasted longest.

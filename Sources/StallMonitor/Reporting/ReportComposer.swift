@@ -46,6 +46,7 @@ struct ReportComposer {
         extend(&report, by: stall.span)
         addStacks(findings, of: stall, to: &report)
         report.cause = cause(of: stall, findings, in: report, over: stall.evidence)
+        tellLocks(of: findings.lock, in: &report)
         return report
     }
 
@@ -70,15 +71,16 @@ struct ReportComposer {
         report.watched.turnDurations = .init(stall.loop.heartbeat.turnHistogram) ?? report.watched.turnDurations
         report.endedAt = stall.clock.time(of: span.latestEnd, sleptUntilNow: true)
         if let evidence { report.cause = cause(of: stall, findings, in: report, over: evidence) }
+        tellLocks(of: findings.lock, in: &report)
     }
 
     /// Names what was captured so far, and says who is the culprit.
-    ///
     func addStacks(_ findings: CaseFindings, of stall: StallObservation, to report: inout StallReport) {
         let samples = findings.tally.samples
         let (book, time) = ContinuousClock().timed {
             Casebook(
                 samples,
+                companions: findings.lock?.companions ?? [],
                 thread: report.thread,
                 clock: stall.clock,
                 name: { symbolicator.resolve($0) },
@@ -89,7 +91,7 @@ struct ReportComposer {
         report.modules = book.modules
         report.culprit = book.culprit
         report.fingerprint = .make(kind: report.kind, frames: book.culpritFrames, modules: book.modules)
-        report.monitor = cost(of: samples, naming: time)
+        report.monitor = cost(of: samples.map(\.stack.cost) + (findings.lock?.costs ?? []), naming: time)
         if let others = stall.others {
             report.add(others, at: report.detectedAt, name: { symbolicator.resolve($0) }, isOwn: isOwn)
         }
@@ -135,9 +137,13 @@ struct ReportComposer {
         )
     }
 
-    private func cost(of samples: [StackSample], naming: Duration) -> StallReport.MonitorCost {
-        let costs = samples.map(\.stack.cost)
-        return .init(
+    /// Says whom the thread waited for. Last of all: it needs the names on the stacks, and decides for a deadlock.
+    func tellLocks(of lock: LockFinding?, in report: inout StallReport) {
+        if let lock { LockAccount(lock, report.stacks).tell(in: &report) }
+    }
+
+    private func cost(of costs: [CapturedStack.Cost], naming: Duration) -> StallReport.MonitorCost {
+        .init(
             heldNs: Int64(clamping: costs.reduce(0) { $0 + $1.heldNanoseconds }),
             unwindNs: Int64(clamping: costs.reduce(0) { $0 + $1.unwindNanoseconds }),
             symbolicationNs: naming.nanoseconds,

@@ -9,22 +9,34 @@ extension StallReport {
         public var systemCall: SystemCall?
         /// Nil when nothing was measured.
         public var evidence: Evidence?
+        /// What the thread waited for that another thread has or gives. Nil for one that did not wait in futex(2).
+        public var lock: Lock?
+        /// The waits from the stalled thread on, when the lock's owner waits for a lock in turn. Each one's owner is the next one's
+        /// thread.
+        public var chain: [LockWait]?
+        /// The waits of the chain that form a circle: none of these threads can go on, but for one whose wait has a timeout. There for
+        /// the verdict `deadlock`.
+        public var cycle: [LockWait]?
 
         /// `unknown`, without a sentence, a call or evidence, unless given.
         public init(
             verdict: Verdict = .unknown,
             summary: String = "",
             systemCall: SystemCall? = nil,
-            evidence: Evidence? = nil
+            evidence: Evidence? = nil,
+            lock: Lock? = nil,
+            chain: [LockWait]? = nil,
+            cycle: [LockWait]? = nil
         ) {
             (self.verdict, self.summary) = (verdict, summary)
             (self.systemCall, self.evidence) = (systemCall, evidence)
+            (self.lock, self.chain, self.cycle) = (lock, chain, cycle)
         }
 
         private enum CodingKeys: String, CodingKey {
             case verdict, summary
             case systemCall = "system_call"
-            case evidence
+            case evidence, lock, chain, cycle
         }
     }
 

@@ -7,8 +7,9 @@
 
         var rows: [(name: String, value: StyledText)] {
             let rows: [(String, StyledText?)] = [
-                ("culprit", culprit), ("verdict", verdict), ("evidence", evidence), ("waited on", waitedOn),
-                ("processors", processors), ("lasted", duration), ("busy", busy), ("turns", turns),
+                ("culprit", culprit), ("verdict", verdict), ("lock", lock), ("circle", circle), ("evidence", evidence),
+                ("waited on", waitedOn), ("processors", processors), ("lasted", duration), ("busy", busy),
+                ("turns", turns),
                 ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
                 ("service", service), ("process", process), ("host", host), ("trace", trace),
                 ("fingerprint", fingerprint),

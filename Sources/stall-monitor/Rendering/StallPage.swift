@@ -26,9 +26,16 @@
         }
 
         private var stacks: [StyledText] {
-            report.stacks.flatMap { stack in
+            stacksInOrder.flatMap { stack in
                 StackListing(stack: stack, modules: report.modules, showsAllFrames: showsAllFrames).lines + [""]
             }
+        }
+
+        /// Who holds the lock comes right below who waits for it.
+        private var stacksInOrder: [StallReport.Stack] {
+            let owners = report.stacks.filter { $0.role == .lockOwner }
+            let others = report.stacks.filter { $0.role != .lockOwner }
+            return others.prefix(1) + owners + others.dropFirst()
         }
 
         private var modules: [StyledText] {

@@ -1,0 +1,132 @@
+import StallReports
+
+// glibc's locks as they lie in memory. The layouts are part of its ABI: the same from 2.17 (rwlock: 2.25) to 2.41, on x86-64 and
+// aarch64. Each reader accepts only what can be such a lock, and is told by the futex what to expect.
+
+/// `pthread_mutex_t`: lock word, recursion count, owner, users, kind. sysdeps/nptl/bits/struct_mutex.h.
+struct GlibcMutex: Hashable {
+    var word: UInt32
+    var owner: Int32
+    var users: UInt32
+    var kindBits: UInt32
+
+    private static let robust: UInt32 = 16
+    private static let inheriting: UInt32 = 32
+    /// Type, robust, PI, priority-protected, shared between processes, and whether lock elision was chosen.
+    private static let knownBits: UInt32 = 3 | 16 | 32 | 64 | 128 | 256 | 512
+
+    /// Nil for memory that is no mutex with an owner, or cannot be read.
+    init?(at address: UInt, _ memory: LockMemory) {
+        guard address % 4 == 0, let words = memory.words(address, 6) else { return nil }
+        word = words[0]
+        owner = Int32(truncatingIfNeeded: words[2])
+        users = words[3]
+        kindBits = words[4]
+        guard owner > 0, users > 0, users < 1 << 22, kindBits & ~Self.knownBits == 0 else { return nil }
+    }
+
+    var isRobust: Bool { kindBits & Self.robust != 0 }
+    /// Its owner may be a thread of another process.
+    var isShared: Bool { kindBits & 128 != 0 }
+    var isInheriting: Bool { kindBits & Self.inheriting != 0 }
+
+    /// How it was made: pthread_mutexattr_settype(3).
+    var kind: LockKind {
+        if isRobust { return .robustMutex }
+        if isInheriting { return .piMutex }
+        switch kindBits & 3 {
+        case 1: return .recursiveMutex
+        case 2: return .errorCheckingMutex
+        case 3: return .adaptiveMutex
+        default: return .mutex
+        }
+    }
+}
+
+/// `pthread_rwlock_t` since 2.25: readers, writers, two futexes, and who writes. sysdeps/nptl/bits/struct_rwlock.h.
+struct GlibcReadWriteLock: Hashable {
+    var address: UInt
+    /// The writer that has it; 0 while readers do.
+    var writer: Int32
+    /// Its writer may be a thread of another process.
+    var isShared: Bool
+
+    /// Readers wait at the first or the third of its words; writers at the third or the fourth.
+    private static let futexes: [UInt] = [0, 8, 12]
+
+    /// The lock whose futex this is. Nil for memory that is none, or cannot be read.
+    init?(ofFutex wait: FutexWait, _ memory: LockMemory) {
+        for offset in Self.futexes where wait.address > offset {
+            guard let words = memory.words(wait.address - offset, 14), Self.isLock(words, wait, offset) else {
+                continue
+            }
+            address = wait.address - offset
+            writer = Int32(truncatingIfNeeded: words[6])
+            isShared = words[7] != 0
+            return
+        }
+        return nil
+    }
+
+    private static func isLock(_ words: [UInt32], _ wait: FutexWait, _ offset: UInt) -> Bool {
+        let (readers, phase, turn, writer) = (words[0], words[2], words[3], Int32(truncatingIfNeeded: words[6]))
+        // Bit 0 of the readers is the phase, bit 1 that a writer has it or is next. Both futexes count 0 or 1, and bit 1 for waiters.
+        guard phase < 4, turn < 4, words[4] == 0, words[5] == 0, words[7] < 2, words[12] < 3, writer >= 0 else {
+            return false
+        }
+        // Behind: elision and padding, always zero.
+        guard words[8...11].allSatisfy({ $0 == 0 }), readers & 2 != 0 || writer == 0 else { return false }
+        switch offset {
+        case 0: return wait.expected & 4 != 0 && readers & 4 != 0
+        default: return [2, 3].contains(wait.expected) && words[Int(offset / 4)] & 2 != 0 && readers & 2 != 0
+        }
+    }
+}
+
+/// `sem_t` where 64-bit words are atomic: value, waiters, whether it is shared. sysdeps/nptl/internaltypes.h, `new_sem`.
+enum GlibcSemaphore {
+    /// Whether that can be one that threads wait for.
+    static func isOne(at address: UInt, _ memory: LockMemory) -> Bool {
+        guard let words = memory.words(address, 4), words[0] == 0, (1..<1 << 20).contains(words[1]) else {
+            return false
+        }
+        return [0, 128].contains(words[2]) && words[3] == 0
+    }
+}
+
+/// A stream's lock: word, recursion count, the owner's descriptor. sysdeps/nptl/stdio-lock.h.
+struct GlibcStreamLock: Hashable {
+    var owner: Int32
+
+    init?(at address: UInt, _ memory: LockMemory) {
+        guard let offset = memory.threadNumberOffset, let words = memory.words(address, 2), words[0] == 2,
+            (1..<1 << 16).contains(words[1]), let descriptor = memory.pointer(at: address + 8),
+            Self.isDescriptor(descriptor, memory), let number = memory.word(at: descriptor + offset)
+        else { return nil }
+        owner = Int32(truncatingIfNeeded: number)
+        guard owner > 0 else { return nil }
+    }
+
+    private static func isDescriptor(_ address: UInt, _ memory: LockMemory) -> Bool {
+        guard address != 0, address % 16 == 0, address < 1 << 56 else { return false }
+        // On x86-64 it begins with the control block, which points at itself.
+        #if arch(x86_64)
+            return memory.pointer(at: address + 16) == address
+        #else
+            return true
+        #endif
+    }
+}
+
+/// Where glibc's descriptor of a thread has the thread's number (`struct pthread`, `tid`): nptl/descr.h.
+enum GlibcThread {
+    /// Looked up in the calling thread's own. Nil in another libc.
+    static func numberOffset(ofSelf descriptor: UInt, _ threadID: Int32, _ memory: LockMemory) -> UInt? {
+        #if arch(x86_64)
+            let offset: UInt = 720
+        #else
+            let offset: UInt = 208
+        #endif
+        return memory.word(at: descriptor + offset) == UInt32(bitPattern: threadID) ? offset : nil
+    }
+}

@@ -1,0 +1,113 @@
+import StallReports
+
+/// What the functions on a waiting thread's stack say of the lock it waits for. Pure.
+///
+/// The memory alone could deceive: any words may look like a lock. The names alone do not say who holds it. Where they contradict
+/// each other, the names are believed, and there is no owner.
+struct LockNames: Hashable {
+    /// The kind of thing that the innermost known function waits for.
+    let family: Family?
+    /// Whether the innermost calls have names at all, or some of them.
+    let areKnown: Bool
+    /// The program made the call itself: it is no lock of the C library's.
+    let isOwnCall: Bool
+
+    enum Family: Hashable {
+        case mutex, condition, readWriteLock, semaphore, once, join, barrier, allocator
+        case queue, dispatchOnce, dispatchSemaphore, dispatchGroup, dispatchLock
+        case swiftOnce, swiftMutex
+    }
+
+    /// The wait and what is directly around it.
+    private static let depth = 8
+
+    /// - Parameter frames: of the waiting thread, innermost first.
+    init(_ frames: [StallReport.Frame]) {
+        let names = frames.prefix(Self.depth).map { ($0.symbol ?? $0.function).map(Self.plain) }
+        let families = names.map { $0.flatMap(Self.family) }
+        areKnown = names.prefix(4).contains { $0 != nil }
+        isOwnCall = names.first == "syscall"
+        let inner = families.compactMap { $0 }
+        // libdispatch's semaphores wait in POSIX ones, Swift's once in a PI futex below its name.
+        family =
+            inner.first == .semaphore && inner.dropFirst().first == .dispatchSemaphore
+            ? .dispatchSemaphore : inner.first
+    }
+
+    /// Without leading underscores and the version: glibc has several names for each function.
+    private static func plain(_ name: String) -> String {
+        String((name.split(separator: "@").first ?? "").drop { $0 == "_" })
+    }
+
+    private static func family(of name: String) -> Family? {
+        exact[name] ?? prefixes.first { name.hasPrefix($0.text) }?.family ?? swift(name)
+    }
+
+    private static func swift(_ name: String) -> Family? {
+        if name.hasPrefix("$s15Synchronization"), name.contains("Mutex") { return .swiftMutex }
+        return name.hasPrefix("ZN5swift") && name.contains("once_slow") ? .swiftOnce : nil
+    }
+
+    private static let exact: [String: Family] = [
+        "sem_wait": .semaphore, "sem_timedwait": .semaphore, "sem_clockwait": .semaphore,
+        // glibc's waits below a function without a public name, and is known by symbol files only.
+        "pthread_once": .once, "pthread_once_slow": .once, "call_once": .once,
+        "pthread_join": .join, "pthread_timedjoin_np": .join, "pthread_clockjoin_np": .join,
+        "pthread_clockjoin_ex": .join, "thrd_join": .join,
+        "pthread_barrier_wait": .barrier,
+        "malloc": .allocator, "free": .allocator, "calloc": .allocator, "realloc": .allocator,
+        "libc_malloc": .allocator, "libc_free": .allocator, "posix_memalign": .allocator, "aligned_alloc": .allocator,
+        "DISPATCH_WAIT_FOR_QUEUE__": .queue,
+        "dispatch_once": .dispatchOnce, "dispatch_once_f": .dispatchOnce, "dispatch_once_wait": .dispatchOnce,
+        "dispatch_semaphore_wait": .dispatchSemaphore, "dispatch_semaphore_wait_slow": .dispatchSemaphore,
+        "dispatch_group_wait": .dispatchGroup, "dispatch_group_wait_slow": .dispatchGroup,
+        "dispatch_block_wait": .dispatchGroup,
+        "dispatch_unfair_lock_lock_slow": .dispatchLock,
+        "swift_once": .swiftOnce,
+    ]
+
+    private static let prefixes: [(text: String, family: Family)] = [
+        ("pthread_mutex_", .mutex), ("mtx_", .mutex), ("pthread_cond_", .condition), ("cnd_", .condition),
+        ("pthread_rwlock_", .readWriteLock), ("dispatch_sync", .queue), ("dispatch_barrier_sync", .queue),
+        ("dispatch_async_and_wait", .queue), ("dispatch_barrier_async_and_wait", .queue),
+    ]
+
+    /// What the lock is by all that is known, and whether what was read as its owner is one.
+    func judge(_ kind: LockKind, hasOwner: Bool) -> (kind: LockKind, keepsOwner: Bool) {
+        switch kind {
+        case .mutex, .recursiveMutex, .errorCheckingMutex, .adaptiveMutex:
+            // A condition's waiter takes the mutex again before it returns.
+            return believe(kind, ifOf: [.mutex, .condition])
+        case .readWriteLock: return believe(kind, ifOf: [.readWriteLock])
+        case .threadJoin: return believe(kind, ifOf: [.join])
+        case .stream: return family == nil ? (kind, true) : (named(without: kind), false)
+        case .semaphore where isOwnCall && family == nil: return (.futex, false)
+        // sem_wait jumps to a function without a public name, and is not on the stack itself.
+        case .semaphore: return (named(without: kind), false)
+        case .piFutex:
+            let makers: [Family: LockKind] = [
+                .swiftMutex: .swiftMutex, .swiftOnce: .swiftOnce, .dispatchLock: .dispatchLock, .mutex: .piMutex,
+            ]
+            return (family.flatMap { makers[$0] } ?? kind, true)
+        case .futex where hasOwner: return (family == .dispatchOnce ? .dispatchOnce : kind, true)
+        case .futex: return (named(without: kind), false)
+        default: return (kind, true)
+        }
+    }
+
+    private func believe(_ kind: LockKind, ifOf families: Set<Family>) -> (kind: LockKind, keepsOwner: Bool) {
+        if let family { return families.contains(family) ? (kind, true) : (named(without: .futex), false) }
+        // A program without any names: what the memory says is all there is.
+        return areKnown ? (.futex, false) : (kind, true)
+    }
+
+    private func named(without kind: LockKind) -> LockKind {
+        let kinds: [Family: LockKind] = [
+            .mutex: .mutex, .condition: .condition, .readWriteLock: .readWriteLock, .semaphore: .semaphore,
+            .once: .once, .join: .threadJoin, .barrier: .barrier, .allocator: .libraryLock, .queue: .dispatchQueue,
+            .dispatchOnce: .dispatchOnce, .dispatchSemaphore: .dispatchSemaphore, .dispatchGroup: .dispatchGroup,
+            .dispatchLock: .dispatchLock, .swiftOnce: .swiftOnce, .swiftMutex: .swiftMutex,
+        ]
+        return family.flatMap { kinds[$0] } ?? kind
+    }
+}

@@ -1,0 +1,105 @@
+import Glibc
+import RunLoopKit
+import StackCapture
+
+/// Follows a thread that waits in futex(2) to the one that holds what it waits for, and on from there. On the watchdog's thread:
+/// only reads that cannot fault, and captures of stacks.
+struct LockProbe {
+    private let capturer: StackCapturer
+    private let memory: LockMemory
+
+    /// More owners in a row are not followed.
+    private static let longestChain = 8
+    /// Looks at one wait until the owner is the same before and after its stack was taken.
+    private static let tries = 3
+    /// No new step after that.
+    private static let budget: Duration = .milliseconds(100)
+
+    init(capturer: StackCapturer) {
+        self.capturer = capturer
+        var memory = LockMemory(
+            words: { capturer.words(at: $0, count: $1) },
+            hasThread: { unsafe access("/proc/self/task/\($0)", F_OK) == 0 }
+        )
+        memory.threadNumberOffset = GlibcThread.numberOffset(
+            ofSelf: UInt(pthread_self()),
+            StackCapturer.callingThread,
+            memory
+        )
+        self.memory = memory
+    }
+
+    /// What the thread waits for, if it is still in the futex(2) that its stack was captured in. Nil if not.
+    func follow(_ threadID: Int32, capturedIn call: SystemCall?) -> LockFinding? {
+        let deadline = MonotonicInstant.now + Self.budget
+        guard let futex = call.flatMap(FutexWait.init), let first = link(from: threadID, in: [], futex, by: deadline)
+        else { return nil }
+        var finding = LockFinding(waits: [first.wait], owners: [first.owner].compactMap { $0 })
+        while let owner = finding.waits.last?.sight.owner, finding.waits.count < Self.longestChain {
+            if let index = finding.waits.firstIndex(where: { $0.threadID == owner }) {
+                finding.closing = allSleepOn(finding.waits[index...]) ? index : nil
+                break
+            }
+            // What the owner waits for now counts only if its stack was taken there.
+            let futex = finding.owners.last?.call.flatMap(FutexWait.init)
+            guard let futex, let next = link(from: owner, in: finding.waits, futex, by: deadline) else { break }
+            finding.waits.append(next.wait)
+            if let owner = next.owner { finding.owners.append(owner) }
+        }
+        return finding
+    }
+
+    /// One wait, and its owner with the stack, unless that waits itself.
+    private func link(
+        from threadID: Int32,
+        in waits: [LockFinding.Wait],
+        _ futex: FutexWait,
+        by deadline: MonotonicInstant
+    ) -> (wait: LockFinding.Wait, owner: LockFinding.Owner?)? {
+        var last: LockFinding.Wait?
+        for _ in 0..<Self.tries where last == nil || MonotonicInstant.now < deadline {
+            guard var wait = wait(of: threadID, in: futex) else { return nil }
+            guard let number = wait.sight.owner else { return (wait, nil) }
+            let waitsItself = number == threadID || waits.contains { $0.threadID == number }
+            let owner = waitsItself ? nil : owner(number)
+            let again = LockSight(futex, waiter: threadID, memory)
+            // In this order: the lock was read again while the thread still slept.
+            let after = StackCapturer.sighting(ofThread: threadID)
+            if again == wait.sight, after?.sleepsOn(since: wait.sighting) == true { return (wait, owner) }
+            (wait.sight.owner, wait.sight.knownBy, wait.changedHands) = (nil, nil, true)
+            last = wait
+        }
+        return last.flatMap { wait in
+            StackCapturer.sighting(ofThread: threadID)?.systemCall.flatMap(FutexWait.init) == futex ? (wait, nil) : nil
+        }
+    }
+
+    private func wait(of threadID: Int32, in futex: FutexWait) -> LockFinding.Wait? {
+        guard let sighting = StackCapturer.sighting(ofThread: threadID),
+            sighting.systemCall.flatMap(FutexWait.init) == futex
+        else { return nil }
+        return LockFinding.Wait(
+            threadID: threadID,
+            evidence: .read(threadID: threadID),
+            futex: futex,
+            sight: LockSight(futex, waiter: threadID, memory),
+            sighting: sighting
+        )
+    }
+
+    private func owner(_ threadID: Int32) -> LockFinding.Owner {
+        let stack = capturer.capture(threadID: threadID)
+        var owner = LockFinding.Owner(
+            threadID: threadID,
+            evidence: .read(threadID: threadID),
+            time: .now,
+            stack: stack
+        )
+        owner.descriptorTarget = owner.call.flatMap(DescriptorTarget.read)
+        return owner
+    }
+
+    private func allSleepOn(_ waits: ArraySlice<LockFinding.Wait>) -> Bool {
+        waits.allSatisfy { StackCapturer.sighting(ofThread: $0.threadID)?.sleepsOn(since: $0.sighting) == true }
+    }
+}

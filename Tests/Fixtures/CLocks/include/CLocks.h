@@ -1,0 +1,75 @@
+/// Locks of glibc in every make, and threads that hold them: what a stall report must tell apart. All functions may be called from
+/// any thread. Locks and gates are numbers, and never freed.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#pragma clang assume_nonnull begin
+
+typedef enum lock_make {
+    LOCK_NORMAL,
+    LOCK_RECURSIVE,
+    LOCK_CHECKING,
+    LOCK_ADAPTIVE,
+    LOCK_ROBUST,
+    LOCK_INHERITING,
+    LOCK_SHARED,  ///< Normal, and shared between processes.
+    LOCK_RW,
+    LOCK_STREAM,
+    LOCK_SEMAPHORE,
+    LOCK_CONDITION,
+    LOCK_UNKNOWN,  ///< A futex of an own make: its word is 7.
+    LOCK_DECEIVER, ///< The same, in memory that looks like a mutex of the thread given to lock_deceive.
+} lock_make;
+
+int lock_create(lock_make make);
+
+/// Takes it, or waits for a signal. A read-write lock is taken to write.
+void lock_take(int lock);
+void lock_take_to_read(int lock);
+/// Gives up after the time. \returns whether it was taken.
+bool lock_take_within(int lock, int64_t milliseconds);
+/// Releases it, or signals one waiter. A normal mutex may be released by any thread.
+void lock_release(int lock);
+/// Where the lock lies.
+uint64_t lock_address(int lock);
+void lock_deceive(int lock, pid_t owner);
+
+/// A gate that threads wait at, in read(2) on a pipe.
+int gate_create(void);
+void gate_wait(int gate);
+void gate_open(int gate);
+
+/// Starts a thread that takes the lock and waits at the gate with it, in lock_hold_at_gate. \returns its number once it has the lock.
+pid_t lock_start_holder(int lock, int gate, const char *name);
+pid_t lock_start_reader(int lock, int gate, const char *name);
+/// The same for a thread that computes until the gate is opened, in lock_hold_busily.
+pid_t lock_start_busy_holder(int lock, int gate, const char *name);
+/// Starts a thread that takes the first lock, waits for the gate, then for the second lock, releases that one, and leaves the first as
+/// it is. \returns its number once it has the first.
+pid_t lock_start_crossing(int first, int gate, int second, const char *name);
+/// Has a thread take the lock and end. \returns its number.
+pid_t lock_abandon(int lock);
+/// Starts a thread that waits at the gate, for lock_join_last.
+pid_t lock_start_joined(int gate, const char *name);
+/// Waits for the end of the thread that was last started so.
+void lock_join_last(void);
+
+/// Runs a function that waits at the gate, lock_initialize, once in the process, by dispatch_once: whoever comes meanwhile waits for
+/// its end.
+void lock_run_dispatch_once(int gate);
+
+/// Names the calling thread, 15 bytes at most. \returns its number.
+pid_t lock_name_thread(const char *name);
+
+/// Two threads take a lock in turns and hold it now and then for a while, a third waits for it again and again.
+void lock_start_contest(int lock);
+void lock_end_contest(void);
+/// The thread that only waits.
+pid_t lock_contestant(void);
+/// Whose turn it is: the holder's number and the count of turns, in one word. 0 between turns.
+uint64_t lock_turn(void);
+
+#pragma clang assume_nonnull end

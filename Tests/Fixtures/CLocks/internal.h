@@ -1,0 +1,5 @@
+#pragma once
+
+#include "CLocks.h"
+
+#include <pthread.h>

@@ -1,0 +1,67 @@
+import CStalls
+import Glibc
+import StackCapture
+import TestSupport
+import Testing
+
+@Suite("Threads of which only the number is known, and memory that may vanish", .captureSignal, .timeLimit(.minutes(2)))
+struct LiveMemoryTests {
+    @Test("A thread's stack is found by its number alone, asleep and running", arguments: [STALL_READ, STALL_SPIN])
+    func byNumber(_ kind: stall_kind) throws {
+        let capturer = try StackCapturer()
+        defer { capturer.invalidate() }
+        let stall = unsafe stall_start(kind, 5, 0, nil)
+        defer { unsafe _ = stall_finish(stall) }
+        let thread = unsafe stall_thread(stall)
+        let bounds = unsafe UInt(stall_stack_low(stall))..<UInt(stall_stack_high(stall))
+        // A thread that has just been started may not be where it is to stall yet.
+        let (known, found) = (capturer.capture(threadID: thread, stack: bounds), capturer.capture(threadID: thread))
+        let (a, b) = (try known.get(), try found.get())
+        #expect(a.isComplete && b.isComplete)
+        // The outer frames are the same, wherever a spinning one just is.
+        #expect(a.frames.suffix(6).map(\.address) == b.frames.suffix(6).map(\.address))
+        #expect(b.method == (kind == STALL_READ ? .quiet : .signal))
+    }
+
+    @Test("There is no stack of the calling thread, and none of a thread that is not there")
+    func noThread() throws {
+        let capturer = try StackCapturer()
+        defer { capturer.invalidate() }
+        #expect(throws: CaptureError.self) { try capturer.capture(threadID: StackCapturer.callingThread).get() }
+        #expect(throws: CaptureError.self) { try capturer.capture(threadID: 1 << 30).get() }
+        #expect(StackCapturer.sighting(ofThread: 1 << 30) == nil)
+    }
+
+    @Test("Memory is read as it is; memory that is not there is no fault, nor is its edge")
+    func words() throws {
+        let capturer = try StackCapturer()
+        defer { capturer.invalidate() }
+        let size = Int(sysconf(Int32(_SC_PAGESIZE)))
+        let pages = unsafe mmap(nil, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)!
+        defer { unsafe munmap(pages, 2 * size) }
+        unsafe munmap(pages + size, size)
+        let edge = UInt(bitPattern: pages) + UInt(size)
+        unsafe pages.storeBytes(of: 0xfeed_beef, toByteOffset: size - 4, as: UInt32.self)
+        #expect(capturer.words(at: edge - 8, count: 2) == [0, 0xfeed_beef])
+        #expect(capturer.words(at: edge - 4, count: 2) == nil)
+        #expect(capturer.words(at: edge, count: 1) == nil && capturer.words(at: 0, count: 1) == nil)
+        capturer.invalidate()
+        #expect(capturer.words(at: edge - 8, count: 2) == nil)
+    }
+
+    @Test("A sleeping thread is seen to sleep on; a running one is in no call")
+    func sightings() throws {
+        let (sleeper, spinner) = unsafe (stall_start(STALL_READ, 0, 0, nil), stall_start(STALL_SPIN, 0, 0, nil))
+        defer { unsafe (_, _) = (stall_finish(sleeper), stall_finish(spinner)) }
+        var first = unsafe StackCapturer.sighting(ofThread: stall_thread(sleeper))
+        while first?.systemCall?.name != "read" {
+            sched_yield()
+            first = unsafe StackCapturer.sighting(ofThread: stall_thread(sleeper))
+        }
+        let seen = try #require(first)
+        let again = unsafe try #require(StackCapturer.sighting(ofThread: stall_thread(sleeper)))
+        #expect(again.sleepsOn(since: seen))
+        let running = unsafe try #require(StackCapturer.sighting(ofThread: stall_thread(spinner)))
+        #expect(running.systemCall == nil && !running.sleepsOn(since: running))
+    }
+}

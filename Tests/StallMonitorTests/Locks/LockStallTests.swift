@@ -1,0 +1,563 @@
+import CLocks
+import Dispatch
+import Glibc
+import RunLoopKit
+import StackCapture
+import StallReports
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import StallMonitor
+
+/// A loop that waits for something, and a thread that has it, in a function that must be found on its stack.
+struct LockScene: Sendable, CustomTestStringConvertible {
+    var testDescription: String
+    var kind: LockKind
+    var evidence: OwnerEvidence?
+    /// What must be on the owner's stack.
+    var holdsIn = "lock_hold_at_gate"
+    /// Takes the lock on a new thread. Returns that thread's number, or 0 when nobody has the lock.
+    var hold: @Sendable (_ gate: Int32) -> Int32
+    var wait: @Sendable () -> Void
+    /// Signals those who wait for a signal.
+    var finish: @Sendable () -> Void = {}
+    var address: UInt64?
+}
+
+extension LockScene {
+    private static func made(_ name: String, _ make: lock_make, _ kind: LockKind, _ evidence: OwnerEvidence)
+        -> LockScene
+    {
+        let lock = lock_create(make)
+        return LockScene(
+            testDescription: name,
+            kind: kind,
+            evidence: evidence,
+            hold: { gate in unsafe lock_start_holder(lock, gate, "lock-holder") },
+            wait: {
+                lock_take(lock)
+                lock_release(lock)
+            },
+            address: make == LOCK_STREAM ? nil : lock_address(lock)
+        )
+    }
+
+    static let pthreads: [LockScene] = [
+        made("mutex", LOCK_NORMAL, .mutex, .mutexOwner),
+        made("recursive mutex", LOCK_RECURSIVE, .recursiveMutex, .mutexOwner),
+        made("error-checking mutex", LOCK_CHECKING, .errorCheckingMutex, .mutexOwner),
+        made("adaptive mutex", LOCK_ADAPTIVE, .adaptiveMutex, .mutexOwner),
+        made("robust mutex", LOCK_ROBUST, .robustMutex, .lockWord),
+        made("PI mutex", LOCK_INHERITING, .piMutex, .lockWord),
+        made("shared mutex", LOCK_SHARED, .mutex, .mutexOwner),
+        made("rwlock, to write", LOCK_RW, .readWriteLock, .writer),
+        made("stream", LOCK_STREAM, .stream, .streamOwner),
+    ]
+
+    static let readingWaiter: LockScene = {
+        let lock = lock_create(LOCK_RW)
+        return LockScene(
+            testDescription: "rwlock, to read",
+            kind: .readWriteLock,
+            evidence: .writer,
+            hold: { unsafe lock_start_holder(lock, $0, "lock-holder") },
+            wait: {
+                lock_take_to_read(lock)
+                lock_release(lock)
+            },
+            address: lock_address(lock)
+        )
+    }()
+
+    static let join = LockScene(
+        testDescription: "join",
+        kind: .threadJoin,
+        evidence: .joinedThread,
+        hold: { unsafe lock_start_joined($0, "lock-holder") },
+        wait: { lock_join_last() }
+    )
+
+    /// Starts a thread that does `body`; it must call its argument when it has the lock.
+    static func holder(_ body: @escaping @Sendable (_ ready: () -> Void) -> Void) -> Int32 {
+        let number = Atomic<Int32>(0)
+        let ready = DispatchSemaphore(value: 0)
+        let box = NumberBox()
+        startThread {
+            unsafe box.number.store(lock_name_thread("lock-holder"), ordering: .relaxed)
+            body { ready.signal() }
+        }
+        ready.wait()
+        number.store(box.number.load(ordering: .relaxed), ordering: .relaxed)
+        return number.load(ordering: .relaxed)
+    }
+
+    static let swiftMutex: LockScene = {
+        let box = MutexBox()
+        return LockScene(
+            testDescription: "Swift Mutex",
+            kind: .swiftMutex,
+            evidence: .lockWord,
+            holdsIn: "holdSwiftMutex",
+            hold: { gate in holder { ready in _ = holdSwiftMutex(box, gate, ready) } },
+            wait: { box.mutex.withLock { $0 += 1 } }
+        )
+    }()
+
+    static let swiftOnce = LockScene(
+        testDescription: "Swift global",
+        kind: .swiftOnce,
+        evidence: .lockWord,
+        holdsIn: "initializeSlowly",
+        hold: { gate in
+            SlowGlobal.gate.store(gate, ordering: .relaxed)
+            return holder { ready in
+                SlowGlobal.setReady(ready)
+                _ = SlowGlobal.value
+            }
+        },
+        wait: { _ = SlowGlobal.value }
+    )
+
+    static let dispatchOnce = LockScene(
+        testDescription: "dispatch_once",
+        kind: .dispatchOnce,
+        evidence: .lockWord,
+        holdsIn: "lock_initialize",
+        hold: { gate in
+            onceGate.store(gate, ordering: .relaxed)
+            return holder { ready in
+                ready()
+                lock_run_dispatch_once(gate)
+            }
+        },
+        wait: { lock_run_dispatch_once(onceGate.load(ordering: .relaxed)) }
+    )
+
+    static func onQueue(_ name: String, _ taken: DispatchQueue, _ waited: DispatchQueue) -> LockScene {
+        LockScene(
+            testDescription: name,
+            kind: .dispatchQueue,
+            evidence: .queueState,
+            holdsIn: "holdQueue",
+            hold: { gate in holder { ready in taken.sync(flags: .barrier) { _ = holdQueue(gate, ready) } } },
+            wait: { waited.sync {} }
+        )
+    }
+
+    static let queues: [LockScene] = {
+        let (serial, target) = (DispatchQueue(label: "test.serial"), DispatchQueue(label: "test.target"))
+        let concurrent = DispatchQueue(label: "test.concurrent", attributes: .concurrent)
+        return [
+            onQueue("serial queue", serial, serial),
+            onQueue("target queue", target, DispatchQueue(label: "test.outer", target: target)),
+            onQueue("concurrent queue with a barrier", concurrent, concurrent),
+        ]
+    }()
+
+    /// Those that nobody owns, or nobody knows who.
+    static let ownerless: [LockScene] = {
+        let (semaphore, condition) = (lock_create(LOCK_SEMAPHORE), lock_create(LOCK_CONDITION))
+        let (unknown, readers) = (lock_create(LOCK_UNKNOWN), lock_create(LOCK_RW))
+        let (dispatch, group) = (DispatchSemaphore(value: 0), DispatchGroup())
+        return [
+            LockScene(
+                testDescription: "semaphore",
+                kind: .semaphore,
+                hold: { _ in 0 },
+                wait: { lock_take(semaphore) },
+                finish: { lock_release(semaphore) },
+                address: lock_address(semaphore)
+            ),
+            LockScene(
+                testDescription: "condition",
+                kind: .condition,
+                hold: { _ in 0 },
+                wait: { lock_take(condition) },
+                finish: { lock_release(condition) },
+                address: lock_address(condition)
+            ),
+            LockScene(
+                testDescription: "unknown futex",
+                kind: .futex,
+                hold: { _ in 0 },
+                wait: { lock_take(unknown) },
+                finish: { lock_release(unknown) },
+                address: lock_address(unknown)
+            ),
+            LockScene(
+                testDescription: "rwlock that is read",
+                kind: .readWriteLock,
+                hold: {
+                    unsafe _ = lock_start_reader(readers, $0, "lock-holder")
+                    return 0
+                },
+                wait: {
+                    lock_take(readers)
+                    lock_release(readers)
+                },
+                address: lock_address(readers)
+            ),
+            LockScene(
+                testDescription: "dispatch semaphore",
+                kind: .dispatchSemaphore,
+                hold: { _ in 0 },
+                wait: { dispatch.wait() },
+                finish: { dispatch.signal() }
+            ),
+            LockScene(
+                testDescription: "dispatch group",
+                kind: .dispatchGroup,
+                hold: { _ in
+                    group.enter()
+                    return 0
+                },
+                wait: { group.wait() },
+                finish: { group.leave() }
+            ),
+        ]
+    }()
+}
+
+/// The gate of the scene with a once.
+private let onceGate = Atomic<Int32>(0)
+
+final class NumberBox: Sendable {
+    let number = Atomic<Int32>(0)
+}
+
+final class MutexBox: Sendable {
+    let mutex = Mutex(0)
+}
+
+enum SlowGlobal {
+    static let gate = Atomic<Int32>(0)
+    private static let semaphore = Mutex<DispatchSemaphore?>(nil)
+
+    static func setReady(_ ready: () -> Void) {
+        // The other thread must come to wait after this one has begun: it is told right before.
+        ready()
+    }
+
+    static let value: Int = initializeSlowly()
+
+    @inline(never)
+    private static func initializeSlowly() -> Int {
+        gate_wait(gate.load(ordering: .relaxed))
+        return Int(gate.load(ordering: .relaxed))
+    }
+}
+
+@inline(never)
+func holdSwiftMutex(_ box: MutexBox, _ gate: Int32, _ ready: () -> Void) -> Int {
+    box.mutex.withLock { count in
+        ready()
+        gate_wait(gate)
+        return count
+    }
+}
+
+@inline(never)
+func holdQueue(_ gate: Int32, _ ready: () -> Void) -> Int {
+    ready()
+    gate_wait(gate)
+    return Int(gate)
+}
+
+@Suite("A stall in a lock", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+struct LockStallTests {
+    private let directory = TemporaryDirectory()
+    private let log = EventLog()
+    private let worker = StallingLoop()
+
+    private func start(_ change: (inout StallMonitor.Configuration) -> Void = { _ in }) -> StallMonitor {
+        var configuration = StallMonitor.Configuration(
+            directory: directory.path + "/reports",
+            rule: StallRule(tick: .milliseconds(20), ticks: 5),
+            ownCode: OwnCode(modules: ["StallMonitorTests"])
+        )
+        change(&configuration)
+        return StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
+    }
+
+    /// The report of a stall of the worker's loop in a lock. `release` ends the stall once it is reported.
+    private func report(of stall: @escaping @Sendable () -> Void, release: () -> Void) throws -> StallReport {
+        let monitor = start()
+        worker.loop.perform(stall)
+        let isReported = log.wait { $0.began.contains { $0.cause.lock != nil } }
+        release()
+        let id = log.began.first { $0.cause.lock != nil }?.id
+        let isOver = log.wait { $0.ended.contains { $0.id == id } }
+        monitor.stop()
+        worker.end()
+        #expect(isReported && isOver, "\(log.began.map(\.cause))")
+        let report = try #require(log.ended.first { $0.id == id })
+        #expect(try ReportReader(path: directory.path + "/reports").contents().reports.contains(report))
+        return report
+    }
+
+    private func check(_ scene: LockScene, _ report: StallReport, heldBy owner: Int32) throws {
+        let lock = try #require(report.cause.lock)
+        #expect(report.cause.verdict == .blocked)
+        #expect(lock.kind == scene.kind && lock.knownBy == scene.evidence, "\(report.cause)")
+        #expect(lock.owner?.id == (owner == 0 ? nil : owner), "\(report.cause)")
+        if let address = scene.address { #expect(lock.address.rawValue == address) }
+        let owners = report.stacks.filter { $0.role == .lockOwner }
+        guard owner != 0 else { return #expect(owners.isEmpty) }
+        #expect(lock.owner?.name == "lock-holder" && owners.map(\.thread.id) == [owner])
+        let functions = owners[0].frames.compactMap(\.function)
+        #expect(functions.contains { $0.contains(scene.holdsIn) }, "\(functions)")
+        #expect(
+            report.cause.summary.contains("thread \(owner) (lock-holder), which was in read(2) on pipe:["),
+            "\(report.cause.summary)"
+        )
+    }
+
+    @Test(
+        "The lock is told by kind and address, its owner by number, name and stack",
+        arguments: LockScene.pthreads + [.readingWaiter, .join, .swiftMutex, .swiftOnce, .dispatchOnce]
+            + LockScene.queues
+    )
+    func owned(_ scene: LockScene) throws {
+        let gate = gate_create()
+        let owner = scene.hold(gate)
+        let report = try report(of: scene.wait, release: { gate_open(gate) })
+        try check(scene, report, heldBy: owner)
+        #expect(report.stacks.first?.role == .stalled && report.culprit?.stack == 0)
+    }
+
+    @Test("What nobody owns is told without an owner", arguments: LockScene.ownerless)
+    func ownerless(_ scene: LockScene) throws {
+        let gate = gate_create()
+        _ = scene.hold(gate)
+        let report = try report(of: scene.wait) {
+            gate_open(gate)
+            scene.finish()
+        }
+        try check(scene, report, heldBy: 0)
+    }
+
+    @Test("A futex in memory that looks like another thread's mutex has no owner")
+    func deceived() throws {
+        let lock = lock_create(LOCK_DECEIVER)
+        let gate = gate_create()
+        unsafe lock_deceive(lock, lock_start_holder(lock_create(LOCK_NORMAL), gate, "innocent"))
+        let report = try report(of: { lock_take(lock) }) {
+            lock_release(lock)
+            gate_open(gate)
+        }
+        #expect(report.cause.lock?.kind == .futex && report.cause.lock?.owner == nil, "\(report.cause)")
+        #expect(!report.stacks.contains { $0.role == .lockOwner })
+    }
+
+    @Test("A mutex whose owner has ended without a release is told as left behind")
+    func abandoned() throws {
+        let lock = lock_create(LOCK_CHECKING)
+        let gone = lock_abandon(lock)
+        let report = try report(of: { _ = lock_take_within(lock, 2_000) }) {}
+        #expect(report.cause.lock?.owner == nil && report.cause.lock?.abandonedBy == gone, "\(report.cause)")
+        #expect(report.cause.summary.contains("thread \(gone), which has ended"))
+    }
+
+    @Test("An owner that computes is captured while it does")
+    func busyOwner() throws {
+        let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
+        let owner = unsafe lock_start_busy_holder(lock, gate, "busy")
+        let report = try report(of: {
+            lock_take(lock)
+            lock_release(lock)
+        }) { gate_open(gate) }
+        #expect(report.cause.lock?.owner?.id == owner, "\(report.cause)")
+        let stack = try #require(report.stacks.first { $0.role == .lockOwner })
+        #expect(stack.frames.contains { $0.function == "lock_hold_busily" } || stack.error != nil, "\(stack)")
+        #expect(report.cause.lock?.ownerCall == nil)
+    }
+
+    @Test("A thread that comes to wait for a lock late in its stall is told with the owner, too")
+    func lateWait() throws {
+        let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
+        let owner = unsafe lock_start_holder(lock, gate, "lock-holder")
+        let monitor = start()
+        worker.loop.perform {
+            _ = stallByComputing(300)
+            startThread {
+                _ = stallInSleep(1_500)
+                gate_open(gate)
+            }
+            lock_take(lock)
+            lock_release(lock)
+        }
+        // Also one that began while the machine had no time for the thread.
+        #expect(log.wait { $0.ended.contains { $0.cause.lock != nil } })
+        monitor.stop()
+        worker.end()
+        let report = try #require(log.ended.first { $0.cause.lock != nil })
+        #expect(report.cause.lock?.owner?.id == owner && report.cause.lock?.kind == .mutex, "\(report.cause)")
+        #expect(report.stacks.contains { $0.role == .lockOwner && $0.thread.id == owner })
+    }
+
+    @Test("Where it is switched off nobody is asked")
+    func switchedOff() throws {
+        let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
+        _ = unsafe lock_start_holder(lock, gate, "lock-holder")
+        let monitor = start { $0.followsLocks = false }
+        worker.loop.perform {
+            lock_take(lock)
+            lock_release(lock)
+        }
+        let isInFutex = log.wait { $0.began.contains { $0.cause.systemCall?.name == "futex" } }
+        gate_open(gate)
+        monitor.stop()
+        worker.end()
+        #expect(isInFutex && log.began.allSatisfy { $0.cause.lock == nil })
+        #expect(log.began.allSatisfy { $0.stacks.allSatisfy { $0.role == .stalled } })
+    }
+
+    @Test("A wait with a timeout is told as one")
+    func timedWait() throws {
+        let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
+        let owner = unsafe lock_start_holder(lock, gate, "lock-holder")
+        let report = try report(of: { if lock_take_within(lock, 60_000) { lock_release(lock) } }) { gate_open(gate) }
+        #expect(report.cause.lock?.owner?.id == owner && report.cause.lock?.timed == true, "\(report.cause)")
+    }
+
+    @Test("The chain of owners is followed to the one that waits for no lock")
+    func chain() throws {
+        let (gate, outer) = (gate_create(), lock_create(LOCK_RECURSIVE))
+        let (box, queue) = (MutexBox(), DispatchQueue(label: "test.chain"))
+        let last = LockScene.holder { ready in _ = holdSwiftMutex(box, gate, ready) }
+        let middle = LockScene.holder { ready in
+            queue.sync {
+                ready()
+                box.mutex.withLock { $0 += 1 }
+            }
+        }
+        let first = LockScene.holder { ready in
+            lock_take(outer)
+            ready()
+            queue.sync {}
+            lock_release(outer)
+        }
+        while [first, middle].contains(where: { StackCapturer.sighting(ofThread: $0)?.systemCall?.name != "futex" }) {
+            sched_yield()
+        }
+        let report = try report(of: {
+            lock_take(outer)
+            lock_release(outer)
+        }) { gate_open(gate) }
+        #expect(report.cause.verdict == .blocked && report.cause.cycle == nil)
+        let chain = try #require(report.cause.chain)
+        #expect(chain.map(\.lock.kind) == [.recursiveMutex, .dispatchQueue, .swiftMutex], "\(report.cause.summary)")
+        #expect(chain.map(\.lock.owner?.id) == [first, middle, last])
+        #expect(chain.map(\.thread.id) == [report.thread.id, first, middle])
+        #expect(chain[1].lock.label == "test.chain")
+        #expect(report.stacks.filter { $0.role == .lockOwner }.map(\.thread.id) == [first, middle, last])
+    }
+
+    @Test("A circle with a timeout in it is a deadlock until then, and says so")
+    func timedDeadlock() throws {
+        let (a, b, gate) = (lock_create(LOCK_NORMAL), lock_create(LOCK_RECURSIVE), gate_create())
+        let other = unsafe lock_start_crossing(a, gate, b, "crossing")
+        let report = try report(of: {
+            lock_take(b)
+            gate_open(gate)
+            if lock_take_within(a, 3_000) { lock_release(a) }
+            lock_release(b)
+        }) { lock_release(a) }
+        #expect(
+            report.cause.verdict == .deadlock && report.cause.cycle?.map(\.thread.id).last == other,
+            "\(report.cause)"
+        )
+        #expect(report.cause.cycle?.map(\.lock.timed) == [true, false])
+        #expect(report.cause.summary.contains("with a timeout"))
+    }
+
+    @Test("Two and three threads that wait for each other are a deadlock, with the whole circle", arguments: [2, 3])
+    func deadlock(_ count: Int) throws {
+        let locks = (0..<count).map { _ in lock_create(LOCK_NORMAL) }
+        // The loop has the first and waits for the second; each other thread has one and waits for the next.
+        let gate = gate_create()
+        let others = (1..<count).map {
+            unsafe lock_start_crossing(locks[$0], gate, locks[($0 + 1) % count], "crossing-\($0)")
+        }
+        let report = try report(of: {
+            lock_take(locks[0])
+            gate_open(gate)
+            lock_take(locks[1])
+            lock_release(locks[1])
+            lock_release(locks[0])
+        }) {
+            // For the thread that has it, which does not release it then.
+            for lock in locks.dropFirst() { lock_release(lock) }
+        }
+        #expect(report.cause.verdict == .deadlock, "\(report.cause)")
+        let cycle = try #require(report.cause.cycle)
+        #expect(cycle.map(\.thread.id) == [report.thread.id] + others)
+        #expect(cycle.map(\.lock.owner?.id) == others + [report.thread.id])
+        #expect(cycle.map(\.lock.address.rawValue) == (locks.dropFirst() + locks.prefix(1)).map(lock_address))
+        #expect(report.cause.summary.hasPrefix("Deadlock of \(count) threads: thread \(report.thread.id)"))
+        let stacks = report.stacks.filter { $0.role == .lockOwner }
+        #expect(stacks.map(\.thread.id) == others)
+        #expect(stacks.allSatisfy { $0.frames.contains { $0.function == "lock_cross" } })
+    }
+
+    @Test("A thread that takes a lock twice is a deadlock of its own")
+    func selfDeadlock() throws {
+        let lock = lock_create(LOCK_NORMAL)
+        let report = try report(of: {
+            lock_take(lock)
+            lock_take(lock)
+            lock_release(lock)
+        }) { lock_release(lock) }
+        #expect(report.cause.verdict == .deadlock && report.cause.cycle?.count == 1, "\(report.cause)")
+        #expect(report.cause.lock?.owner?.id == report.thread.id)
+        #expect(!report.stacks.contains { $0.role == .lockOwner })
+    }
+
+    @Test("A loop behind two threads that wait for each other is told so")
+    func behindDeadlock() throws {
+        let (a, b) = (lock_create(LOCK_NORMAL), lock_create(LOCK_NORMAL))
+        let gate = gate_create()
+        let first = unsafe lock_start_crossing(a, gate, b, "first")
+        let second = unsafe lock_start_crossing(b, gate, a, "second")
+        gate_open(gate)
+        let report = try report(of: {
+            lock_take(a)
+            lock_release(a)
+        }) {
+            lock_release(a)
+            lock_release(b)
+        }
+        #expect(report.cause.verdict == .deadlock, "\(report.cause)")
+        #expect(report.cause.cycle?.map(\.thread.id) == [first, second])
+        #expect(report.cause.chain?.map(\.thread.id) == [report.thread.id, first, second])
+    }
+}
+
+@Suite("A lock that changes hands while it is looked at", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+struct LockContestTests {
+    @Test(
+        "An owner is only ever told that had the lock",
+        arguments: [LOCK_NORMAL, LOCK_RW, LOCK_INHERITING, LOCK_ROBUST]
+    )
+    func contest(_ make: lock_make) throws {
+        let capturer = try StackCapturer()
+        defer { capturer.invalidate() }
+        lock_start_contest(lock_create(make))
+        defer { lock_end_contest() }
+        let probe = LockProbe(capturer: capturer)
+        let waiter = lock_contestant()
+        var told = 0
+        // Until enough were told; on a machine without time for it, fewer.
+        for _ in 0..<20_000 where told < 200 {
+            let before = lock_turn()
+            guard let call = StackCapturer.sighting(ofThread: waiter)?.systemCall else { continue }
+            let finding = probe.follow(waiter, capturedIn: call)
+            // The lock was in one and the same thread's hands all the time.
+            guard before == lock_turn(), before != 0, let owner = finding?.waits.first?.sight.owner else { continue }
+            told += 1
+            try #require(owner == Int32(before >> 32))
+        }
+        #expect(told > 0)
+    }
+}
