@@ -2,11 +2,13 @@ import RunLoopKit
 import StackCapture
 import StallReports
 
-/// The running parts of a monitor: the two threads and what is between them.
+/// The running parts of a monitor: its threads and what is between them.
 struct Engine: Sendable {
     let watchdog = Watchdog()
     let notices = Mailbox<StallNotice>(capacity: 256)
     private let capturer: StackCapturer?
+    private let writer: ReportWriter
+    private let writerThread: MonitorThread
     private let watchdogThread: MonitorThread
     private let reporterThread: MonitorThread
 
@@ -15,19 +17,35 @@ struct Engine: Sendable {
         _ configuration: StallMonitor.Configuration,
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) throws(StallMonitorError) {
-        let (watchdog, notices, ledger) = (watchdog, notices, WatchdogLedger())
-        reporterThread = try MonitorThread(name: "stall-reporter") {
-            Self.makeReporter(configuration, notices, ledger, tell).run()
+        let (watchdog, notices, ledger, meter) = (watchdog, notices, WatchdogLedger(), CostMeter())
+        let writer = ReportWriter(
+            directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
+            limits: configuration.memory,
+            meter: meter,
+            changed: { notices.add(.checkpoint) }
+        )
+        self.writer = writer
+        writerThread = try MonitorThread(name: "stall-writer") { writer.run() }
+        do throws(StallMonitorError) {
+            reporterThread = try MonitorThread(name: "stall-reporter") {
+                Self.makeReporter(configuration, notices, ledger, meter, writer, tell).run()
+            }
+        } catch {
+            writer.order { $0.close() }
+            _ = writerThread.join(by: .now + .seconds(5))
+            throw error
         }
         let stackSource = StackSource(signal: configuration.captureSignal) { notices.add(.fault($0)) }
         capturer = stackSource.capturer
         do throws(StallMonitorError) {
             watchdogThread = try MonitorThread(name: "stall-watchdog") {
-                watchdog.run(WatchRound(notices: notices, ledger: ledger, stackSource: stackSource))
+                let costs = CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger)
+                watchdog.run(WatchRound(notices: notices, ledger: ledger, stackSource: stackSource, costs: costs))
             }
         } catch {
             notices.close()
             _ = reporterThread.join(by: .now + .seconds(5))
+            _ = writerThread.join(by: .now + .seconds(5))
             stackSource.capturer?.invalidate()
             throw error
         }
@@ -36,8 +54,10 @@ struct Engine: Sendable {
     /// Waits for the end that was ordered. What does not end by the deadline goes on, and the capture signal with it.
     func end(by deadline: MonotonicInstant) {
         guard watchdogThread.join(by: deadline) else { return }
+        // The reporter is to have the time to say what a dead disk did not take.
+        writer.giveUp(at: deadline + .seconds(-1))
         notices.close()
-        _ = reporterThread.join(by: deadline)
+        if reporterThread.join(by: deadline) { _ = writerThread.join(by: deadline) }
         capturer?.invalidate()
     }
 
@@ -45,17 +65,18 @@ struct Engine: Sendable {
         _ configuration: StallMonitor.Configuration,
         _ notices: Mailbox<StallNotice>,
         _ ledger: WatchdogLedger,
-        _ tell: @escaping @Sendable (StallEvent) -> Void
+        _ meter: CostMeter,
+        _ writer: ReportWriter,
+        _ handler: @escaping @Sendable (StallEvent) -> Void
     ) -> Reporter {
+        let tell = meter.exempting(handler)
         let run = RunIdentity(service: configuration.service)
         return Reporter(
             notices: notices,
             composer: ReportComposer(run: run, ownCode: configuration.ownCode),
-            shelf: ReportShelf(
-                directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
-                bell: FaultBell { tell(.fault($0)) }
-            ),
-            log: RunLog(run: run, ledger: ledger),
+            shelf: ReportShelf(writer: writer, bell: FaultBell(tell)),
+            log: RunLog(run: run, ledger: ledger, meter: meter, notices: notices),
+            expenses: StallExpenses(meter: meter, ledger: ledger),
             tell: tell
         )
     }

@@ -13,6 +13,8 @@ enum StallNotice: Sendable {
     case checkpoint
     /// The monitor cannot do part of its work.
     case fault(StallMonitorError)
+    /// It can again.
+    case mended(StallMonitorError)
 }
 
 /// A stall at the moment it was proven.
@@ -28,11 +30,13 @@ struct StallObservation: Sendable {
     let detectedAt: MonotonicInstant
     let threadID: Int32?
     let evidence: EvidenceWindow?
-    let stack: StackOutcome
+    var stack: StackOutcome
     /// What the thread was at before, from its second tick of standing still on.
-    let samples: [StackSample]
+    var samples: [StackSample]
     /// What the descriptor stands for that the thread was found waiting on.
     let descriptorTarget: String?
+    /// Processor time of the watchdog's thread when the loop was first seen to stand still, nanoseconds.
+    var watchdogCPU: UInt64?
 }
 
 /// What people call a watched thing.

@@ -4,6 +4,8 @@ import RunLoopKit
 /// read off the kernel's counts since then, its culprit off the samples.
 struct Standstill: Sendable {
     let pulse: LoopHeartbeat.Pulse
+    /// Of the watchdog's thread, as it began.
+    let watchdogCPU = ThreadClock.nanoseconds
     private let since: MonotonicInstant
     private let evidence: ThreadEvidence
     private var samples: [StackSample] = []

@@ -12,8 +12,10 @@ struct WatchRound: ~Copyable {
     private let notices: Mailbox<StallNotice>
     private let ledger: WatchdogLedger
     private let stackSource: StackSource
+    private var costs: CostGuard
 
-    init(notices: Mailbox<StallNotice>, ledger: WatchdogLedger, stackSource: StackSource) {
+    init(notices: Mailbox<StallNotice>, ledger: WatchdogLedger, stackSource: StackSource, costs: CostGuard) {
+        self.costs = costs
         self.notices = notices
         self.ledger = ledger
         self.stackSource = stackSource
@@ -54,6 +56,7 @@ struct WatchRound: ~Copyable {
     /// Looks at every loop once, and tells the reporter what it finds.
     mutating func look() {
         let oversleep = MonotonicInstant.now - nextLook
+        costs.update(at: .now)
         for index in subjects.indices {
             // Anew for each: the capture before may have taken its time.
             let now = MonotonicInstant.now
@@ -88,7 +91,8 @@ struct WatchRound: ~Copyable {
             if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
         case .began(let span):
             subjects[index].standstill?.noteSample(at: time)
-            begin(span, index, pulse, stackSource.stack(of: subjects[index].loop, at: pulse), at: time)
+            let (source, loop) = (stackSource, subjects[index].loop)
+            begin(span, index, pulse, costs.detection(at: time) { source.stack(of: loop, at: pulse) }, at: time)
         case .grew(let span):
             if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
             if let stall = subjects[index].stall { notices.add(.grew(stall.number, span), mayBeDropped: true) }
@@ -103,7 +107,8 @@ struct WatchRound: ~Copyable {
     /// Looks at what the thread is at. A capture that fails is left out: the next one may not.
     private mutating func sample(_ index: Int, _ pulse: LoopHeartbeat.Pulse, at time: MonotonicInstant) {
         subjects[index].standstill?.noteSample(at: time)
-        let stack = stackSource.stack(of: subjects[index].loop, at: pulse)
+        let (source, loop) = (stackSource, subjects[index].loop)
+        guard let stack = costs.sample(at: time, { source.stack(of: loop, at: pulse) }) else { return }
         ledger.update { $0.count(stack) }
         guard let captured = stack.captured.map({ StackSample(time: time, stack: $0) }) else { return }
         if let stall = subjects[index].stall {
@@ -139,7 +144,8 @@ struct WatchRound: ~Copyable {
                     evidence: subject.evidence(at: time, of: pulse),
                     stack: stack,
                     samples: samples,
-                    descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read)
+                    descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read),
+                    watchdogCPU: subject.standstill?.watchdogCPU
                 )
             )
         )

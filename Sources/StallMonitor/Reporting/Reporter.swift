@@ -7,6 +7,7 @@ struct Reporter: ~Copyable {
     private let tell: @Sendable (StallEvent) -> Void
     private var shelf: ReportShelf
     private var log: RunLog
+    private var expenses: StallExpenses
     private var open: [Int: Case] = [:]
 
     private struct Case {
@@ -20,12 +21,14 @@ struct Reporter: ~Copyable {
         composer: ReportComposer,
         shelf: ReportShelf,
         log: RunLog,
+        expenses: StallExpenses,
         tell: @escaping @Sendable (StallEvent) -> Void
     ) {
         self.notices = notices
         self.composer = composer
         self.shelf = shelf
         self.log = log
+        self.expenses = expenses
         self.tell = tell
     }
 
@@ -35,16 +38,21 @@ struct Reporter: ~Copyable {
         shelf.put(log.entry(shelf))
         while let batch = notices.take() {
             for notice in batch { handle(notice) }
+            expenses.settle()
             // Samples and growth alone change nothing in it.
             if batch.contains(where: \.changesRunRecord) { shelf.put(log.entry(shelf)) }
         }
+        shelf.settle()
         shelf.put(log.lastEntry(shelf))
+        shelf.close()
     }
 
     private mutating func handle(_ notice: StallNotice) {
+        expenses.take(notice)
         switch notice {
         case .checkpoint: break
         case .fault(let error): tell(.fault(error))
+        case .mended(let error): tell(.mended(error))
         case .began(let observation): begin(observation)
         case .sampled(let number, let stack): open[number]?.samples.append(stack)
         case .grew(let number, let span): grow(number, span)
@@ -54,16 +62,17 @@ struct Reporter: ~Copyable {
 
     private mutating func begin(_ observation: StallObservation) {
         let report = composer.report(of: observation)
+        expenses.named(report)
         open[observation.number] = Case(observation: observation, samples: observation.allSamples, report: report)
         log.count(report)
-        publish(report, .began(report))
+        publish(report, observation.number) { .began($0) }
     }
 
     private mutating func grow(_ number: Int, _ span: StallSpan) {
         guard var stall = open[number] else { return }
         composer.extend(&stall.report, by: span)
         open[number] = stall
-        publish(stall.report, .grew(stall.report))
+        publish(stall.report, number) { .grew($0) }
     }
 
     private mutating func end(_ number: Int, _ span: StallSpan, _ evidence: EvidenceWindow?) {
@@ -71,12 +80,15 @@ struct Reporter: ~Copyable {
         composer.close(&stall.report, of: stall.observation, by: span, evidence)
         // The later samples may have shown that what looked like the culprit only came and went.
         composer.addStacks(stall.samples, of: stall.observation, to: &stall.report)
-        publish(stall.report, .ended(stall.report))
+        expenses.named(stall.report)
+        publish(stall.report, number) { .ended($0) }
     }
 
-    private mutating func publish(_ report: StallReport, _ event: StallEvent) {
+    private mutating func publish(_ report: StallReport, _ number: Int, _ event: (StallReport) -> StallEvent) {
+        var report = report
+        expenses.note(on: &report, number)
         shelf.put(report)
-        tell(event)
+        tell(event(report))
     }
 }
 
@@ -84,7 +96,7 @@ extension StallNotice {
     fileprivate var changesRunRecord: Bool {
         switch self {
         case .began, .ended, .checkpoint: true
-        case .grew, .sampled, .fault: false
+        case .grew, .sampled, .fault, .mended: false
         }
     }
 }

@@ -24,9 +24,13 @@ struct RunIdentity: Sendable {
 struct RunLog {
     private let run: RunIdentity
     private let ledger: WatchdogLedger
+    let meter: CostMeter
+    let notices: Mailbox<StallNotice>
     private var stalls: [String: Int64] = [:]
 
-    init(run: RunIdentity, ledger: WatchdogLedger) {
+    init(run: RunIdentity, ledger: WatchdogLedger, meter: CostMeter, notices: Mailbox<StallNotice>) {
+        self.meter = meter
+        self.notices = notices
         self.run = run
         self.ledger = ledger
     }
@@ -38,7 +42,7 @@ struct RunLog {
     /// The record as of now.
     func entry(_ shelf: ReportShelf) -> RunRecord {
         let counts = ledger.snapshot
-        return RunRecord(
+        var record = RunRecord(
             id: run.id,
             startedAt: run.startedAt,
             updatedAt: .now(),
@@ -67,6 +71,8 @@ struct RunLog {
                 bytesWritten: shelf.bytesWritten
             )
         )
+        addOwnCost(to: &record, shelf, counts)
+        return record
     }
 
     /// The record of a run that has ended in order.
