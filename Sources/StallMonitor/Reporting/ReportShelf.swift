@@ -11,6 +11,8 @@ struct ReportShelf {
     /// Nothing is written any more but the run record: what still waits is lost.
     private var isSettled = false
     private var unencodable = 0
+    /// Stalls of which something was left when `stop` could wait no longer, by their numbers.
+    private var abandoned: Set<Int> = []
 
     init(writer: ReportWriter, bell: FaultBell) {
         self.writer = writer
@@ -40,6 +42,17 @@ struct ReportShelf {
         listen()
     }
 
+    /// Whether there is time left to make a report of what a notice says. Always, but for the last second that `stop` waits.
+    mutating func hasTime(for notice: StallNotice) -> Bool {
+        guard let end = writer.givesUpAt, MonotonicInstant.now >= end else { return true }
+        switch notice {
+        case .began(let observation): abandoned.insert(observation.number)
+        case .ended(let number, _, _): abandoned.insert(number)
+        default: break
+        }
+        return false
+    }
+
     mutating func put(_ report: StallReport) {
         put(ReportFileName(.stall, report.id), isFinal: report.state != .ongoing) { () throws(ReportError) in
             try report.json()
@@ -55,7 +68,9 @@ struct ReportShelf {
     /// Gives what waits a last chance. Then it is lost.
     mutating func settle() {
         writer.order { $0.retryNow() }
-        isBehind = !writer.wait(until: writer.givesUpAt ?? .now + ReportWriter.patience)
+        // The writer may be well, and only the reporter late.
+        let moment = MonotonicInstant.now + .milliseconds(200)
+        isBehind = !writer.wait(until: max(moment, writer.givesUpAt ?? .now + ReportWriter.patience))
         isSettled = true
         let lost = lostWrites
         if lost > 0 { bell.tell(StallMonitorError(.reportsLost, Self.losses(lost, writer.status.problem))) }
@@ -103,7 +118,7 @@ struct ReportShelf {
     }
 
     private func lost(_ status: ReportWriter.Status) -> Int64 {
-        Int64(unencodable + status.lost + (isSettled ? status.waitingReports : 0))
+        Int64(unencodable + abandoned.count + status.lost + (isSettled ? status.waitingReports : 0))
     }
 
     private func detail(of status: ReportWriter.Status) -> String {
@@ -111,6 +126,7 @@ struct ReportShelf {
     }
 
     private static func losses(_ count: Int64, _ problem: ReportError?) -> String {
-        "\(count) \(count == 1 ? "report is" : "reports are") lost: \(problem?.description ?? "the disk did not answer")."
+        let reason = problem?.description ?? "there was no time left, or the disk did not answer"
+        return "\(count) \(count == 1 ? "report is" : "reports are") lost: \(reason)."
     }
 }

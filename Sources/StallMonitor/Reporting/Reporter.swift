@@ -37,7 +37,7 @@ struct Reporter: ~Copyable {
         shelf.tidy()
         shelf.put(log.entry(shelf))
         while let batch = notices.take() {
-            for notice in batch { handle(notice) }
+            for notice in batch where shelf.hasTime(for: notice) { handle(notice) }
             expenses.settle()
             // Samples and growth alone change nothing in it.
             if batch.contains(where: \.changesRunRecord) { shelf.put(log.entry(shelf)) }

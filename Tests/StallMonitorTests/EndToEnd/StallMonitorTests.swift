@@ -193,6 +193,9 @@ struct StallMonitorTests {
         let lately = Timestamp.now()
         for _ in 0..<100 { worker.perform { usleep(8_000) } }
         mayGoOn.signal()
+        // The reporter has much to catch up with, in a debug build: more than `stop` would wait for.
+        for _ in 0..<10 where !log.wait(until: { $0.ended.last.map { $0.startedAt > lately } == true }) {}
+        _ = log.wait { $0.began.count == $0.ended.count }
         monitor.stop()
         worker.end()
 
