@@ -264,6 +264,17 @@ let package = Package(
             dependencies: ["Symbolication", "SymbolBenchmark"],
             swiftSettings: swift
         ),
+        .target(
+            name: "CDiskFaults",
+            path: "Tests/Fixtures/CDiskFaults",
+            cSettings: c + [.define("_GNU_SOURCE")]
+        ),
+        .executableTarget(
+            name: "DiskFixture",
+            dependencies: ["CDiskFaults", "RunLoopKit", "StallMonitor", "StallReports"],
+            path: "Tests/Fixtures/DiskFixture",
+            swiftSettings: swift
+        ),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
         .executableTarget(

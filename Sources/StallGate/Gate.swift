@@ -48,8 +48,10 @@ public enum Gate {
     /// a moment apart, and only writes known to be lost are missing.
     private static func missingReports(of run: RunRecord, among reports: [StallReport]) -> Int64 {
         guard run.state != .running else { return run.lostWrites }
+        // Those that were dropped before anybody could count them by kind.
+        let dropped = max(0, run.writing?.dropped["stalls"] ?? 0)
         let stalls = run.stalls.values.map { max(0, $0) }.saturatingSum()
         let reported = max(0, stalls - max(0, run.suppressed))
-        return reported - Int64(reports.count { $0.run == run.id })
+        return [max(0, reported - Int64(reports.count { $0.run == run.id })), dropped].saturatingSum()
     }
 }

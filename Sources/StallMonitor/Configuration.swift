@@ -7,6 +7,10 @@ extension StallMonitor {
         public var directory: String
         /// How many reports and bytes the directory may hold; the oldest finished ones go first.
         public var limits: ReportDirectory.Limits
+        /// How much is kept in memory for a disk that does not take it.
+        public var memory: MemoryLimits
+        /// What the monitor may cost.
+        public var cost: CostLimits
         /// When a loop counts as stalled, unless a watch says otherwise.
         public var rule: StallRule
         /// What the server is called in reports. Nil: the executable's name.
@@ -33,6 +37,8 @@ extension StallMonitor {
         public init(
             directory: String = ReportDirectory.defaultPath,
             limits: ReportDirectory.Limits = .init(),
+            memory: MemoryLimits = .init(),
+            cost: CostLimits = .init(),
             rule: StallRule = .init(),
             service: ServiceIdentity? = nil,
             ownCode: OwnCode = .init(),
@@ -43,6 +49,8 @@ extension StallMonitor {
         ) {
             self.directory = directory
             self.limits = limits
+            self.memory = memory
+            self.cost = cost
             self.rule = rule
             self.service = service
             self.ownCode = ownCode

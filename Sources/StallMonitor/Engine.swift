@@ -2,7 +2,7 @@ import RunLoopKit
 import StackCapture
 import StallReports
 
-/// The running parts of a monitor: the two threads and what is between them.
+/// The running parts of a monitor: its threads and what is between them.
 struct Engine: Sendable {
     let watchdog = Watchdog()
     let notices = Mailbox<StallNotice>(capacity: 256)
@@ -11,6 +11,8 @@ struct Engine: Sendable {
     let slowness: ExpectedSlowness
     private let startup: ExpectedSlowness
     private let capturer: StackCapturer?
+    private let writer: ReportWriter
+    private let writerThread: MonitorThread
     private let watchdogThread: MonitorThread
     private let reporterThread: MonitorThread
 
@@ -19,13 +21,27 @@ struct Engine: Sendable {
         _ configuration: StallMonitor.Configuration,
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) throws(StallMonitorError) {
-        let (watchdog, notices, ledger) = (watchdog, notices, WatchdogLedger())
+        let (watchdog, notices, ledger, meter) = (watchdog, notices, WatchdogLedger(), CostMeter())
         self.ledger = ledger
         slowness = ExpectedSlowness(ledger: ledger)
         startup = ExpectedSlowness(kind: .startup, ledger: ledger)
         let supply = SupplyLocation()
-        reporterThread = try MonitorThread(name: "stall-reporter") {
-            Self.makeReporter(configuration, notices, ledger, supply, tell).run()
+        let writer = ReportWriter(
+            directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
+            limits: configuration.memory,
+            meter: meter,
+            changed: { notices.add(.checkpoint) }
+        )
+        self.writer = writer
+        writerThread = try MonitorThread(name: "stall-writer") { writer.run() }
+        do throws(StallMonitorError) {
+            reporterThread = try MonitorThread(name: "stall-reporter") {
+                Self.makeReporter(configuration, notices, ledger, meter, writer, supply, tell).run()
+            }
+        } catch {
+            writer.order { $0.close() }
+            _ = writerThread.join(by: .now + .seconds(5))
+            throw error
         }
         var stackSource = StackSource(
             signal: configuration.captureSignal,
@@ -41,6 +57,7 @@ struct Engine: Sendable {
                         ledger: ledger,
                         stackSource: stackSource,
                         bells: watchdog.bells,
+                        costs: CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger),
                         countsTraced: configuration.countsTracedStalls,
                         supply: supply
                     )
@@ -50,6 +67,7 @@ struct Engine: Sendable {
             notices.add(.disarmed(error))
             notices.close()
             _ = reporterThread.join(by: .now + .seconds(5))
+            _ = writerThread.join(by: .now + .seconds(5))
             stackSource.capturer?.invalidate()
             throw error
         }
@@ -67,8 +85,10 @@ struct Engine: Sendable {
     /// Waits for the end that was ordered. What does not end by the deadline goes on, and the capture signal with it.
     func end(by deadline: MonotonicInstant) {
         guard watchdogThread.join(by: deadline) else { return }
+        // The reporter is to have the time to say what a dead disk did not take.
+        writer.giveUp(at: deadline + .seconds(-1))
         notices.close()
-        _ = reporterThread.join(by: deadline)
+        if reporterThread.join(by: deadline) { _ = writerThread.join(by: deadline) }
         capturer?.invalidate()
     }
 
@@ -76,18 +96,19 @@ struct Engine: Sendable {
         _ configuration: StallMonitor.Configuration,
         _ notices: Mailbox<StallNotice>,
         _ ledger: WatchdogLedger,
+        _ meter: CostMeter,
+        _ writer: ReportWriter,
         _ supply: SupplyLocation,
-        _ tell: @escaping @Sendable (StallEvent) -> Void
+        _ handler: @escaping @Sendable (StallEvent) -> Void
     ) -> Reporter {
+        let tell = meter.exempting(handler)
         let run = RunIdentity(service: configuration.service)
         return Reporter(
             notices: notices,
             composer: ReportComposer(run: run, ownCode: configuration.ownCode),
-            shelf: ReportShelf(
-                directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
-                bell: FaultBell { tell(.fault($0)) }
-            ),
-            log: RunLog(run: run, ledger: ledger, droppedNotices: { notices.dropped }),
+            shelf: ReportShelf(writer: writer, bell: FaultBell(tell)),
+            log: RunLog(run: run, ledger: ledger, meter: meter, notices: notices),
+            expenses: StallExpenses(meter: meter, ledger: ledger),
             supply: supply,
             tell: tell
         )

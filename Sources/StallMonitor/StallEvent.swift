@@ -11,4 +11,6 @@ public enum StallEvent: Sendable {
     case ended(StallReport)
     /// The monitor cannot do part of its work. Told once for each cause, until it is mended.
     case fault(StallMonitorError)
+    /// What that fault was told for works again.
+    case mended(StallMonitorError)
 }

@@ -7,8 +7,9 @@ import StallReports
 ///     let monitor = StallMonitor.start()
 ///     defer { monitor.stop() }
 ///
-/// It runs two threads: the watchdog, which looks, and the reporter, which names and writes. While every watched loop is at
-/// rest neither of them runs. A fault of the monitor never stops the process: it goes on with what still works, and says so
+/// It runs three threads: the watchdog, which looks, the reporter, which names and tells, and the writer, which waits for the disk.
+/// While every watched loop is at rest none of them runs, unless reports wait for a disk that refused them: then the writer tries it
+/// again, at last once a minute. A fault of the monitor never stops the process: it goes on with what still works, and says so
 /// once (``StallEvent/fault(_:)``, or a line on standard error where there is no handler).
 public final class StallMonitor: Sendable {
     /// The version that reports name.
@@ -105,8 +106,8 @@ public final class StallMonitor: Sendable {
         }
     }
 
-    /// Ends the watch: closes the report of a stall under way, writes the run record, ends both threads and gives the capture
-    /// signal back. Any thread but a handler's; once is enough. Waits 5 s at most for a disk or a handler that does not return:
+    /// Ends the watch: closes the report of a stall under way, writes the run record, ends the threads and gives the capture signal
+    /// back. Reports that a failing disk does not take then are lost, which is told by a fault. Any thread but a handler's; once is enough. Waits 5 s at most for a disk or a handler that does not return:
     /// then it leaves what it cannot end.
     ///
     /// In a fork's child there is nothing to end: it takes the monitor off the loops, so that a new one can watch them.

@@ -12,10 +12,16 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         public static let loopEnded = Code(name: "loopEnded")
         /// Stacks cannot be captured; stalls are still detected and reported without them.
         public static let captureUnavailable = Code(name: "captureUnavailable")
-        /// A report or the run record could not be written; the next one is tried again.
+        /// The report directory refuses to be written. What waits is kept in memory and tried again.
         public static let reportNotWritten = Code(name: "reportNotWritten")
         /// The process is a fork's child, which has none of the monitor's threads: the monitor is disarmed in it.
         public static let forked = Code(name: "forked")
+        /// The report directory's disk does not answer. What waits is kept in memory.
+        public static let reportDirectoryHangs = Code(name: "reportDirectoryHangs")
+        /// Reports were dropped: too many waited for the disk, or the monitor was stopped while some did.
+        public static let reportsLost = Code(name: "reportsLost")
+        /// The monitor has used up its budget: stalls are still detected, and reported without stacks, until the cost has fallen.
+        public static let capturesStopped = Code(name: "capturesStopped")
         /// The monitor is stopped.
         public static let stopped = Code(name: "stopped")
     }
@@ -52,7 +58,13 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         case .captureUnavailable:
             "Stall reports will have no stacks. \(detail ?? "")"
         case .reportNotWritten:
-            "A stall report could not be written. \(detail ?? "")"
+            "The report directory could not be written. \(detail ?? "")"
+        case .reportDirectoryHangs:
+            "The disk of the report directory does not answer. \(detail ?? "")"
+        case .reportsLost:
+            "Stall reports are lost. \(detail ?? "")"
+        case .capturesStopped:
+            "Stalls are reported without stacks. \(detail ?? "")"
         default:
             "The stall monitor is stopped. Start a new one."
         }

@@ -18,6 +18,10 @@ extension StallMonitor.Configuration {
     /// | `congested.ticks` | int, 1 to 10000 | as `ticks` |
     /// | `limits.reports` | int, at least 1 | 1000 |
     /// | `limits.megabytes` | int, at least 1 | 256 |
+    /// | `memory.reports` | int, at least 1: kept for a disk that fails | 256 |
+    /// | `memory.megabytes` | int, at least 1 | 8 |
+    /// | `cost.processorPercent`, `cost.heldPercent` | number, 0.0001 to 100 | 1, 0.1 |
+    /// | `cost.processorBurstMilliseconds`, `cost.heldBurstMilliseconds` | int, 1 to 600000 | 3000, 50 |
     /// | `service.name`, `service.version`, `service.instance` | text | the executable's name, none, none |
     /// | `captureSignal` | int, 1 to 64 | 27 (`SIGPROF`) |
     /// | `captureAllThreads` | bool | false |
@@ -41,6 +45,8 @@ extension StallMonitor.Configuration {
         self.limits.maxReports = try await limits.int("reports", in: 1...1_000_000) ?? self.limits.maxReports
         let megabytes = try await limits.int("megabytes", in: 1...1_048_576)
         self.limits.maxBytes = megabytes.map { $0 << 20 } ?? self.limits.maxBytes
+        memory = try await StallMonitor.MemoryLimits(config: config.scoped(to: "memory"))
+        cost = try await StallMonitor.CostLimits(config: config.scoped(to: "cost"))
         service = try await ServiceIdentity(config: config.scoped(to: "service"))
         captureSignal = try await config.int("captureSignal", in: 1...64).map(Int32.init) ?? captureSignal
         captureAllThreads = try await config.fetchBool(forKey: "captureAllThreads") ?? captureAllThreads
@@ -98,7 +104,41 @@ extension ServiceIdentity {
     }
 }
 
+extension StallMonitor.MemoryLimits {
+    fileprivate init(config: ConfigReader) async throws {
+        let defaults = Self()
+        self.init(
+            reports: try await config.int("reports", in: 1...1_000_000) ?? defaults.reports,
+            bytes: try await config.int("megabytes", in: 1...1_048_576).map { $0 << 20 } ?? defaults.bytes
+        )
+    }
+}
+
+extension StallMonitor.CostLimits {
+    fileprivate init(config: ConfigReader) async throws {
+        let defaults = Self()
+        let burst = try await config.int("processorBurstMilliseconds", in: 1...600_000)
+        let heldBurst = try await config.int("heldBurstMilliseconds", in: 1...600_000)
+        self.init(
+            processorShare: try await config.percent("processorPercent") ?? defaults.processorShare,
+            processorBurst: burst.map { .milliseconds($0) } ?? defaults.processorBurst,
+            heldShare: try await config.percent("heldPercent") ?? defaults.heldShare,
+            heldBurst: heldBurst.map { .milliseconds($0) } ?? defaults.heldBurst
+        )
+    }
+}
+
 extension ConfigReader {
+    /// As a share: 1 for 100 %.
+    fileprivate func percent(_ key: ConfigKey) async throws -> Double? {
+        guard let value = try await fetchDouble(forKey: key) else { return nil }
+        guard value >= 0.0001, value <= 100 else {
+            let shown = Int(exactly: value.rounded()) ?? 0
+            throw ConfigurationRangeError(key: key.description, value: shown, range: 0...100)
+        }
+        return value / 100
+    }
+
     fileprivate func int(_ key: ConfigKey, in range: ClosedRange<Int>) async throws -> Int? {
         guard let value = try await fetchInt(forKey: key) else { return nil }
         guard range.contains(value) else {

@@ -2,7 +2,8 @@ public import Logging
 public import StallMonitor
 import StallReports
 
-/// Writes the monitor's events to a log: one line when a stall begins, one when it ends, one for each fault.
+/// Writes the monitor's events to a log: one line when a stall begins, one when it ends, one for each fault
+/// and its end.
 ///
 ///     StallMonitor.start(onEvent: StallLog(logger).callAsFunction)
 public struct StallLog: Sendable {
@@ -24,6 +25,7 @@ public struct StallLog: Sendable {
         case .grew: break
         case .ended(let report): log("event loop recovered", report)
         case .fault(let error): logger.log(level: level, "stall monitor impaired", metadata: ["error": "\(error)"])
+        case .mended(let error): logger.log(level: level, "stall monitor works again", metadata: ["error": "\(error)"])
         }
     }
 

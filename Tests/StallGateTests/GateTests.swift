@@ -111,6 +111,10 @@ struct GateTests {
         run.lostWrites = 2
         #expect(judge([report], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)])
         run.state = .stopped
+        (run.stalls, run.suppressed) = (["blocked": 1], 0)
+        #expect(judge([report], runs: [run], Budget()).doubts == [])
+        run.writing = .init(dropped: ["stalls": 4, "samples": 9])
+        #expect(judge([report], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 4)])
         (run.stalls, run.suppressed) = (["a": .max, "b": .max, "c": .min], .min)
         #expect(judge([report], runs: [run], Budget()).verdict == .cannotJudge)
     }

@@ -94,7 +94,7 @@ enum Sample {
     /// A stall of 612 ms that this process recovered from, with every property set.
     static func recovered(id: ULID = .make(), startedAt: Timestamp = start) -> StallReport {
         let thread = StallReport.Thread(id: 4711, name: "main", state: "S")
-        return StallReport(
+        var report = StallReport(
             id: id,
             kind: .blocked,
             state: .recovered,
@@ -165,6 +165,9 @@ enum Sample {
             metadata: ["region": "eu"],
             monitor: .init(heldNs: 0, unwindNs: 81_000, symbolicationNs: 9_000, copiedBytes: 4096)
         )
+        (report.monitor.watchdogCPUNs, report.monitor.reporterCPUNs) = (300_000, 2_000_000)
+        report.monitor.budget = "thinned"
+        return report
     }
 
     /// A stall that still lasts, in a given process.
@@ -179,7 +182,7 @@ enum Sample {
     }
 
     static func run(id: ULID = .make(), state: RunRecord.State = .running) -> RunRecord {
-        RunRecord(
+        var record = RunRecord(
             id: id,
             state: state,
             startedAt: start,
@@ -202,5 +205,27 @@ enum Sample {
             cost: .init(watchdogCPUNs: 5_000_000, heldNs: 0, captures: 1, bytesWritten: 4096),
             disarmed: "out of memory"
         )
+        (record.cost.reporterCPUNs, record.cost.writerCPUNs, record.cost.captureCPUNs) = (1, 2, 3)
+        (record.cost.unwindNs, record.cost.symbolicationNs, record.cost.copiedBytes) = (4, 5, 6)
+        record.writing = .init(
+            waiting: 1,
+            waitingBytes: 2,
+            failures: 3,
+            longestNs: 4,
+            problem: "full",
+            peakBytes: 5,
+            dropped: ["stalls": 6],
+            noticePeakBytes: 7
+        )
+        record.budget = .init(
+            state: "stopped",
+            since: start,
+            stops: 1,
+            thinnedNs: 2,
+            stoppedNs: 3,
+            skippedSamples: 4,
+            skippedStacks: 5
+        )
+        return record
     }
 }

@@ -49,9 +49,18 @@ struct SchemaTests {
     @Test("broken run records are rejected")
     func brokenRuns() throws {
         let text = String(decoding: try Sample.run(state: .stopped).json(), as: UTF8.self)
-        let broken = [("stopped_at", "halted_at"), ("\"ticks\":1200", "\"ticks\":-1"), ("watched_ns", "watched")]
-            .map { Array(text.replacing($0.0, with: $0.1).utf8) }
-        #expect(try verdicts(schema: "stall-run", broken) == ["invalid: ", "invalid: ticks", "invalid: 0"])
+        let broken = [
+            ("stopped_at", "halted_at"), ("\"ticks\":1200", "\"ticks\":-1"), ("watched_ns", "watched"),
+            ("skipped_stacks", "skipped"), ("\"dropped\":{\"stalls\":6}", "\"dropped\":{\"stalls\":-1}"),
+            ("writer_cpu_ns\":2", "writer_cpu_ns\":-2"),
+        ]
+        .map { Array(text.replacing($0.0, with: $0.1).utf8) }
+        #expect(
+            try verdicts(schema: "stall-run", broken) == [
+                "invalid: ", "invalid: ticks", "invalid: 0", "invalid: budget", "invalid: stalls",
+                "invalid: writer_cpu_ns",
+            ]
+        )
     }
 
     /// "ok", or "invalid: " and the key of the first wrong value, per document.

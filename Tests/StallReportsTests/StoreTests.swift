@@ -168,6 +168,46 @@ struct StoreTests {
         #expect(directory.names.count == 40)
     }
 
+    @Test("limits hold among writers that share a directory, and the newest of each stays")
+    func concurrentLimits() async throws {
+        let store = ReportDirectory(path: directory.path, limits: .init(maxReports: 10))
+        try store.prepare()
+        let last = await withTaskGroup(of: ULID.self) { group in
+            for _ in 0..<4 {
+                group.addTask {
+                    var report = Sample.recovered()
+                    for _ in 0..<15 {
+                        report = Sample.recovered()
+                        #expect(throws: Never.self) { try store.write(report) }
+                    }
+                    return report.id
+                }
+            }
+            return await group.reduce(into: [ULID]()) { $0.append($1) }
+        }
+        let left = try directory.reader.contents()
+        // Never fewer than the limit, however many remove at once; at most one more for each that was in the middle of it.
+        #expect((10...13).contains(left.reports.count) && left.failures.isEmpty)
+        #expect(left.reports.map(\.id).contains(last.max() ?? .make()))
+        try store.write(Sample.recovered())
+        #expect(try directory.reader.contents().reports.count == 10)
+    }
+
+    @Test("a directory behind a link, or another user's, is written, and the files stay ours alone")
+    func foreignDirectory() throws {
+        let target = directory.root + "/target"
+        unsafe mkdir(target, 0o777)
+        try #require(unsafe chown(target, 65534, 65534) == 0 && symlink(target, directory.path) == 0)
+        let report = Sample.recovered()
+        try directory.store.prepare()
+        try directory.store.write(report)
+        let file = target + "/\(ReportFileName(.stall, report.id))"
+        var status = stat()
+        try #require(unsafe lstat(file, &status) == 0)
+        #expect(status.st_uid == getuid() && status.st_mode & 0o7777 == 0o600)
+        #expect(try directory.reader.report(report.id) == report)
+    }
+
     @Test("the texts of errors name no path, and what to do next")
     func errorTexts() {
         let error = #expect(throws: ReportError.self) { try ReportReader(path: "/nowhere/at/all").contents() }

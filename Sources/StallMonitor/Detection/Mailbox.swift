@@ -1,31 +1,27 @@
 
-/// A queue from any number of threads to one. Adding never waits for the reader. It is bounded for messages that may be dropped;
-/// the others are few.
-final class Mailbox<Message: Sendable>: Sendable {
+/// A queue from any number of threads to one. Adding never waits for the reader, however far behind that is: see ``Backlog`` for what
+/// goes when the queue is full.
+final class Mailbox<Message: QueuedMessage>: Sendable {
     private struct Contents {
-        var messages: [Message] = []
-        var dropped = 0
+        var backlog: Backlog<Message>
         var isClosed = false
     }
 
-    private let contents = ForkSafeMutex(Contents())
+    private let contents: ForkSafeMutex<Contents>
     private let semaphore = TickSemaphore()
-    private let capacity: Int
 
-    init(capacity: Int) {
-        self.capacity = capacity
+    init(capacity: Int, maxBytes: Int = 8 << 20) {
+        contents = ForkSafeMutex(Contents(backlog: Backlog(capacity: capacity, maxBytes: maxBytes)))
     }
 
-    /// Adds a message. One that may be dropped is, and counted, when the reader is `capacity` messages behind.
+    /// Adds a message. One that may be dropped goes first when the reader is too far behind.
     func add(_ message: Message, mayBeDropped: Bool = false) {
-        contents.withLock { contents in
-            guard !mayBeDropped || contents.messages.count < capacity else {
-                contents.dropped += 1
-                return
-            }
-            contents.messages.append(message)
+        let isFirst = contents.withLock { contents in
+            defer { contents.backlog.add(message, mayBeDropped: mayBeDropped) }
+            return contents.backlog.isEmpty
         }
-        semaphore.signal()
+        // The others are found by the signal for the first: a reader that hangs for a day has no day's signals to take.
+        if isFirst { semaphore.signal() }
     }
 
     /// Lets the reader end once it has taken what is there.
@@ -37,16 +33,16 @@ final class Mailbox<Message: Sendable>: Sendable {
     /// Waits for messages and takes all. Nil when the mailbox is closed and empty. The reader's thread only.
     func take() -> [Message]? {
         while true {
-            let (messages, isClosed) = contents.withLock { contents in
-                defer { contents.messages = [] }
-                return (contents.messages, contents.isClosed)
-            }
+            let (messages, isClosed) = contents.withLock { ($0.backlog.takeAll(), $0.isClosed) }
             if !messages.isEmpty { return messages }
             if isClosed { return nil }
             semaphore.wait()
         }
     }
 
-    /// How many messages were dropped so far.
-    var dropped: Int { contents.withLock { $0.dropped } }
+    /// How many messages were dropped so far, by their kinds.
+    var dropped: [String: Int] { contents.withLock { $0.backlog.dropped } }
+
+    /// The most that ever waited, in bytes.
+    var peakBytes: Int { contents.withLock { $0.backlog.peakBytes } }
 }

@@ -19,6 +19,8 @@ enum StallNotice: Sendable {
     case fault(StallMonitorError)
     /// The monitor has switched itself off.
     case disarmed(StallMonitorError)
+    /// It can again.
+    case mended(StallMonitorError)
 }
 
 /// A stall at the moment it was proven.
@@ -35,9 +37,9 @@ struct StallObservation: Sendable {
     let detectedAt: MonotonicInstant
     let threadID: Int32?
     let evidence: EvidenceWindow?
-    let stack: StackOutcome
+    var stack: StackOutcome
     /// What the thread was at before, from its second tick of standing still on.
-    let samples: [StackSample]
+    var samples: [StackSample]
     /// Nil for a stall that is one standstill.
     let busy: StallReport.BusyTime?
     /// One for all times of the report, so that a clock that is set while the stall lasts does not tear it.
@@ -48,6 +50,8 @@ struct StallObservation: Sendable {
     var others: ThreadStacks?
     /// Whom the thread waits for, if it was found in futex(2).
     var lock: LockFinding?
+    /// Processor time of the watchdog's thread when the loop was first seen to stand still, nanoseconds.
+    var watchdogCPU: UInt64?
 }
 
 /// What people call a watched thing.

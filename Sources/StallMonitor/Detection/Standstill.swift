@@ -5,6 +5,8 @@ import RunLoopKit
 struct Standstill: Sendable {
     let pulse: LoopHeartbeat.Pulse
     private let callouts: UInt64
+    /// Of the watchdog's thread, as it began.
+    let watchdogCPU = ThreadClock.nanoseconds
     private let since: MonotonicInstant
     private let evidence: ThreadEvidence
     private var samples: [StackSample] = []

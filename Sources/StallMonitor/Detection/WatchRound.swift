@@ -21,15 +21,18 @@ struct WatchRound: ~Copyable {
     var pausedSince: MonotonicInstant?
     var watchesPausedSince: [Int: MonotonicInstant] = [:]
     private var supply: SupplyMeter
+    private var costs: CostGuard
 
     init(
         notices: Mailbox<StallNotice>,
         ledger: WatchdogLedger,
         stackSource: StackSource,
         bells: BellBoard,
+        costs: CostGuard? = nil,
         countsTraced: Bool = false,
         supply: SupplyLocation = .init()
     ) {
+        self.costs = costs ?? CostGuard(limits: .init(), meter: CostMeter(), notices: notices, ledger: ledger)
         self.supply = SupplyMeter(location: supply)
         self.bells = bells
         self.notices = notices
@@ -83,6 +86,7 @@ struct WatchRound: ~Copyable {
     mutating func look() {
         let woken = MonotonicInstant.now
         let oversleep = woken - nextLook
+        costs.update(at: woken)
         wakeThoseThatRang()
         note(vigil.wake(due: nextLook, at: woken, tick: tick))
         let awake = subjects.awakeIndices.filter { !isPaused(subjects[$0]) }
@@ -137,7 +141,8 @@ struct WatchRound: ~Copyable {
         case .began(let span):
             if dismisses(category, index, span, pulse, at: time) { return }
             subjects[index].noteSample(at: time)
-            let stack = pulse.isAtRest ? .raced : stackSource.stack(of: subjects[index].loop, at: pulse)
+            let (source, loop) = (stackSource, subjects[index].loop)
+            let stack = pulse.isAtRest ? .raced : costs.detection(at: time) { source.stack(of: loop, at: pulse) }
             if category == .blocked, dismissesWait(index, stack, at: time) { return }
             begin(category, span, index, pulse, stack, at: time)
         case .grew(let span):
@@ -163,7 +168,8 @@ struct WatchRound: ~Copyable {
     /// Looks at what the thread is at. A capture that fails is left out: the next one may not.
     private mutating func sample(_ index: Int, _ pulse: LoopHeartbeat.Pulse, at time: MonotonicInstant) {
         subjects[index].noteSample(at: time)
-        let stack = stackSource.stack(of: subjects[index].loop, at: pulse)
+        let (source, loop) = (stackSource, subjects[index].loop)
+        guard let stack = costs.sample(at: time, { source.stack(of: loop, at: pulse) }) else { return }
         ledger.update { $0.count(stack) }
         let threadID = subjects[index].loop.thread?.id
         guard
@@ -213,7 +219,8 @@ struct WatchRound: ~Copyable {
                     others: stack.captured.flatMap { _ in
                         stackSource.otherThreads(than: subject.loop.thread?.id, within: subject.policy.rule.tick)
                     },
-                    lock: lock
+                    lock: lock,
+                    watchdogCPU: subject.standstill?.watchdogCPU
                 )
             )
         )

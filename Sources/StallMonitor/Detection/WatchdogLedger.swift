@@ -16,6 +16,8 @@ final class WatchdogLedger: Sendable {
         var cpuNanoseconds: UInt64 = 0
         /// Time for which captures held a watched thread, nanoseconds.
         var heldNanoseconds: UInt64 = 0
+        /// What became of the budget for captures. Nil before the first look.
+        var budget: CostBudget.Account?
         /// The watches under way, by their numbers.
         var watches: [Int: WatchRecord] = [:]
         /// What the watches that are over add up to, by what they watched: bounded, however many loops come and go.

@@ -1,51 +1,132 @@
+import RunLoopKit
 import StallReports
 
-/// The report directory as the reporter sees it: one that may be missing, full or read-only now and well again later. Confined
-/// to the reporter's thread.
+/// The report directory as the reporter sees it: one that may be missing, full, read-only or dead now and well again later. Confined
+/// to the reporter's thread, which waits for a disk that works, so that a handler finds the report it is told of, and for no other.
 struct ReportShelf {
-    private let directory: ReportDirectory
+    private let writer: ReportWriter
     private var bell: FaultBell
-    /// Reports whose latest version is not on the disk.
-    private var unwritten: Set<ULID> = []
-    /// How many reports are missing or out of date on the disk.
-    var lostWrites: Int64 { Int64(unwritten.count) }
-    private(set) var bytesWritten: Int64 = 0
+    /// The disk did not answer in time: nobody waits for it until it does.
+    private var isBehind = false
+    /// Nothing is written any more but the run record: what still waits is lost.
+    private var isSettled = false
+    private var unencodable = 0
+    /// Stalls of which something was left when `stop` could wait no longer, by their numbers.
+    private var abandoned: Set<Int> = []
 
-    init(directory: ReportDirectory, bell: FaultBell) {
-        self.directory = directory
+    init(writer: ReportWriter, bell: FaultBell) {
+        self.writer = writer
         self.bell = bell
+    }
+
+    /// Reports that will not come to the disk, or in an old version only. Once settled, those that wait are among them.
+    var lostWrites: Int64 { lost(writer.status) }
+    var bytesWritten: Int64 { writer.status.bytesWritten }
+
+    /// How writing goes, for the run record.
+    var record: RunRecord.Writing {
+        let status = writer.status
+        return .init(
+            waiting: isSettled ? 0 : Int64(status.waitingReports),
+            waitingBytes: isSettled ? 0 : Int64(status.waitingBytes),
+            failures: Int64(status.failures),
+            longestNs: status.longestWrite.nanoseconds,
+            problem: status.problem?.code.name,
+            peakBytes: Int64(status.peakBytes)
+        )
     }
 
     /// Makes the directory ready, and closes the reports that processes left unfinished when they died.
     mutating func tidy() {
-        attempt { directory throws(ReportError) in
-            try directory.prepare()
-            try directory.closeTerminated()
-            return 0
+        writer.order { $0.tidy() }
+        listen()
+    }
+
+    /// Whether there is time left to make a report of what a notice says. Always, but for the last second that `stop` waits.
+    mutating func hasTime(for notice: StallNotice) -> Bool {
+        guard let end = writer.givesUpAt, MonotonicInstant.now >= end else { return true }
+        switch notice {
+        case .began(let observation): abandoned.insert(observation.number)
+        case .ended(let number, _, _): abandoned.insert(number)
+        default: break
         }
+        return false
     }
 
     mutating func put(_ report: StallReport) {
-        if attempt({ directory throws(ReportError) in try directory.write(report) }) {
-            unwritten.remove(report.id)
-            bell.mended(.reportNotWritten)
-        } else {
-            unwritten.insert(report.id)
+        put(ReportFileName(.stall, report.id), isFinal: report.state != .ongoing) { () throws(ReportError) in
+            try report.json()
         }
     }
 
     mutating func put(_ record: RunRecord) {
-        attempt { directory throws(ReportError) in try directory.write(record) }
+        put(ReportFileName(.run, record.id), isFinal: record.state != .running) { () throws(ReportError) in
+            try record.json()
+        }
     }
 
-    @discardableResult
-    private mutating func attempt(_ work: (ReportDirectory) throws(ReportError) -> Int) -> Bool {
+    /// Gives what waits a last chance. Then it is lost.
+    mutating func settle() {
+        writer.order { $0.retryNow() }
+        // The writer may be well, and only the reporter late.
+        let moment = MonotonicInstant.now + .milliseconds(200)
+        isBehind = !writer.wait(until: max(moment, writer.givesUpAt ?? .now + ReportWriter.patience))
+        isSettled = true
+        let lost = lostWrites
+        if lost > 0 { bell.tell(StallMonitorError(.reportsLost, Self.losses(lost, writer.status.problem))) }
+    }
+
+    /// The last order to the writer.
+    func close() {
+        writer.order { $0.close() }
+    }
+
+    private mutating func put(
+        _ name: ReportFileName,
+        isFinal: Bool,
+        _ encode: () throws(ReportError) -> [UInt8]
+    ) {
         do throws(ReportError) {
-            bytesWritten += Int64(try work(directory))
-            return true
+            let document = PendingDocument(name: name, bytes: try encode(), isFinal: isFinal)
+            writer.order { $0.put(document) }
         } catch {
-            bell.ring(StallMonitorError(.reportNotWritten, "\(directory.path): \(error)."))
-            return false
+            unencodable += name.content == .stall ? 1 : 0
         }
+        listen()
+    }
+
+    /// Waits for the disk, if it works, and tells what it says.
+    private mutating func listen() {
+        if !writer.status.hangs(at: .now), !isBehind || writer.status.isQuick {
+            isBehind = !writer.wait(until: .now + ReportWriter.patience)
+        }
+        let status = writer.status
+        if status.hangs(at: .now) {
+            bell.ring(StallMonitorError(.reportDirectoryHangs, detail(of: status)))
+        } else if status.busy == nil, status.lastStep < ReportWriter.patience {
+            bell.mended(.reportDirectoryHangs)
+        }
+        if let problem = status.problem {
+            let detail = "\(writer.directory.path): \(problem). \(detail(of: status))"
+            bell.ring(StallMonitorError(.reportNotWritten, errno: problem.errorNumber, detail))
+        } else {
+            bell.mended(.reportNotWritten)
+        }
+        if lost(status) > 0, !isSettled {
+            bell.ring(StallMonitorError(.reportsLost, Self.losses(lost(status), status.problem)))
+        }
+    }
+
+    private func lost(_ status: ReportWriter.Status) -> Int64 {
+        Int64(unencodable + abandoned.count + status.lost + (isSettled ? status.waitingReports : 0))
+    }
+
+    private func detail(of status: ReportWriter.Status) -> String {
+        "\(status.waitingReports) of this run wait in memory, and are written when \(writer.directory.path) answers again."
+    }
+
+    private static func losses(_ count: Int64, _ problem: ReportError?) -> String {
+        let reason = problem?.description ?? "there was no time left, or the disk did not answer"
+        return "\(count) \(count == 1 ? "report is" : "reports are") lost: \(reason)."
     }
 }

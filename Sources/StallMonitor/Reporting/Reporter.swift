@@ -7,6 +7,7 @@ struct Reporter: ~Copyable {
     private let tell: @Sendable (StallEvent) -> Void
     private var shelf: ReportShelf
     private var log: RunLog
+    private var expenses: StallExpenses
     private let supply: SupplyLocation
     private let lookup = PatientLookup()
     private var open: [Int: Case] = [:]
@@ -22,6 +23,7 @@ struct Reporter: ~Copyable {
         composer: ReportComposer,
         shelf: ReportShelf,
         log: RunLog,
+        expenses: StallExpenses,
         supply: SupplyLocation = .init(),
         tell: @escaping @Sendable (StallEvent) -> Void
     ) {
@@ -30,6 +32,7 @@ struct Reporter: ~Copyable {
         self.shelf = shelf
         self.log = log
         self.supply = supply
+        self.expenses = expenses
         self.tell = tell
     }
 
@@ -39,17 +42,22 @@ struct Reporter: ~Copyable {
         shelf.tidy()
         shelf.put(log.entry(shelf))
         while let batch = notices.take() {
-            for notice in batch { handle(notice) }
+            for notice in batch where shelf.hasTime(for: notice) { handle(notice) }
+            expenses.settle()
             // Samples and growth alone change nothing in it.
             if batch.contains(where: \.changesRunRecord) { shelf.put(log.entry(shelf)) }
         }
+        shelf.settle()
         shelf.put(log.lastEntry(shelf))
+        shelf.close()
     }
 
     private mutating func handle(_ notice: StallNotice) {
+        expenses.take(notice)
         switch notice {
         case .checkpoint: supply.search()
         case .fault(let error): tell(.fault(error))
+        case .mended(let error): tell(.mended(error))
         case .began(let observation): begin(observation)
         case .sampled(let number, let stack): open[number]?.findings.add(stack, lookup)
         case .grew(let number, let span): grow(number, span)
@@ -63,16 +71,17 @@ struct Reporter: ~Copyable {
     private mutating func begin(_ observation: StallObservation) {
         let findings = CaseFindings(observation, lookup)
         let report = composer.report(of: observation, findings)
+        expenses.named(report)
         open[observation.number] = Case(observation: observation, findings: findings, report: report)
         log.count(report)
-        publish(report, .began(report))
+        publish(report, observation.number) { .began($0) }
     }
 
     private mutating func grow(_ number: Int, _ span: StallSpan) {
         guard var stall = open[number] else { return }
         composer.extend(&stall.report, by: span)
         open[number] = stall
-        publish(stall.report, .grew(stall.report))
+        publish(stall.report, number) { .grew($0) }
     }
 
     private mutating func end(
@@ -86,12 +95,15 @@ struct Reporter: ~Copyable {
         composer.addStacks(stall.findings, of: stall.observation, to: &stall.report)
         composer.close(&stall.report, of: stall.observation, stall.findings, by: span, evidence)
         if isAbandoned { (stall.report.state, stall.report.endedAt) = (.abandoned, nil) }
-        publish(stall.report, .ended(stall.report))
+        expenses.named(stall.report)
+        publish(stall.report, number) { .ended($0) }
     }
 
-    private mutating func publish(_ report: StallReport, _ event: StallEvent) {
+    private mutating func publish(_ report: StallReport, _ number: Int, _ event: (StallReport) -> StallEvent) {
+        var report = report
+        expenses.note(on: &report, number)
         shelf.put(report)
-        tell(event)
+        tell(event(report))
     }
 }
 
@@ -99,7 +111,7 @@ extension StallNotice {
     fileprivate var changesRunRecord: Bool {
         switch self {
         case .began, .ended, .abandoned, .checkpoint, .disarmed: true
-        case .grew, .counted, .sampled, .fault: false
+        case .grew, .counted, .sampled, .fault, .mended: false
         }
     }
 }

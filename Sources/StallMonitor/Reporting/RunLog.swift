@@ -24,15 +24,17 @@ struct RunIdentity: Sendable {
 struct RunLog {
     private let run: RunIdentity
     private let ledger: WatchdogLedger
-    private let droppedNotices: () -> Int
+    let meter: CostMeter
+    let notices: Mailbox<StallNotice>
     private var stalls: [String: Int64] = [:]
     /// Why the monitor has switched itself off.
     var disarmed: StallMonitorError?
 
-    init(run: RunIdentity, ledger: WatchdogLedger, droppedNotices: @escaping () -> Int = { 0 }) {
+    init(run: RunIdentity, ledger: WatchdogLedger, meter: CostMeter, notices: Mailbox<StallNotice>) {
+        self.meter = meter
+        self.notices = notices
         self.run = run
         self.ledger = ledger
-        self.droppedNotices = droppedNotices
     }
 
     mutating func count(_ report: StallReport) {
@@ -73,6 +75,7 @@ struct RunLog {
             )
         )
         addPauses(counts, to: &record)
+        addOwnCost(to: &record, shelf, counts)
         return record
     }
 
@@ -80,7 +83,7 @@ struct RunLog {
         record.pauses = counts.pauses.count
         record.pauseLog = counts.pauses.log
         record.dismissed = Dictionary(uniqueKeysWithValues: counts.dismissed.map { ($0.rawValue, $1) })
-        record.droppedNotices = Int64(droppedNotices())
+        record.droppedNotices = notices.dropped.values.reduce(0) { $0 + Int64($1) }
         record.disarmed = disarmed?.message
     }
 

@@ -46,12 +46,17 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var raced: Int64
     /// Captures that failed, or could not be tried. Those in `raced` are not among them.
     public var captureFailures: Int64
-    /// Writes that failed (preparing the directory counts as one).
+    /// Reports that will not come to the disk, or in an old version only. Those that wait for it are in `writing`, unless the run has
+    /// ended.
     public var lostWrites: Int64
     /// Up to `updatedAt`.
     public var cost: Cost
     /// Why the monitor has switched itself off; nil while it watches.
     public var disarmed: String?
+    /// Nil in a record of a version that did not tell.
+    public var writing: Writing?
+    /// Nil before the first look, and in a record of a version that did not tell.
+    public var budget: Budget?
 
     /// Running, with a new id and all counts zero, unless said otherwise. `schema` is always ``currentSchema``.
     public init(
@@ -101,7 +106,7 @@ public struct RunRecord: Codable, Hashable, Sendable {
         case droppedNotices = "dropped_notices"
         case captureFailures = "capture_failures"
         case lostWrites = "lost_writes"
-        case cost, disarmed
+        case cost, disarmed, writing, budget
     }
 }
 
@@ -164,6 +169,19 @@ extension RunRecord {
         public var captures: Int64
         /// Bytes of reports and of this record, every version written so far counted.
         public var bytesWritten: Int64
+        /// Processor time of the reporter thread, without the server's handler. This and what follows is nil in a record of a version
+        /// that did not tell.
+        public var reporterCPUNs: Int64?
+        /// Processor time of the thread that writes.
+        public var writerCPUNs: Int64?
+        /// Processor time of captures, on the watchdog thread.
+        public var captureCPUNs: Int64?
+        /// Time spent on unwinding, while the watched thread ran on.
+        public var unwindNs: Int64?
+        /// Time spent on finding names.
+        public var symbolicationNs: Int64?
+        /// Bytes of stack copied.
+        public var copiedBytes: Int64?
 
         /// All zero unless given.
         public init(watchdogCPUNs: Int64 = 0, heldNs: Int64 = 0, captures: Int64 = 0, bytesWritten: Int64 = 0) {
@@ -176,6 +194,12 @@ extension RunRecord {
             case heldNs = "held_ns"
             case captures
             case bytesWritten = "bytes_written"
+            case reporterCPUNs = "reporter_cpu_ns"
+            case writerCPUNs = "writer_cpu_ns"
+            case captureCPUNs = "capture_cpu_ns"
+            case unwindNs = "unwind_ns"
+            case symbolicationNs = "symbolication_ns"
+            case copiedBytes = "copied_bytes"
         }
     }
 }

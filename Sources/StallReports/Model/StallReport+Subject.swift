@@ -103,6 +103,13 @@ extension StallReport {
         public var copiedBytes: Int64
         /// One line for a person: why names or lines are missing that the budget for them did not permit. Nil if it did.
         public var symbolicationNote: String?
+        /// Processor time of the watchdog's thread from when the loop stood still until this was written, whatever else it watched.
+        public var watchdogCPUNs: Int64?
+        /// Processor time of composing this report, names included.
+        public var reporterCPUNs: Int64?
+        /// Why there are fewer samples, or no stacks: the state of the monitor's budget, `thinned`, `stopped` or `trial`. Nil if it
+        /// held.
+        public var budget: String?
 
         /// All zero unless given.
         public init(
@@ -123,6 +130,9 @@ extension StallReport {
             case symbolicationNs = "symbolication_ns"
             case copiedBytes = "copied_bytes"
             case symbolicationNote = "symbolication_note"
+            case watchdogCPUNs = "watchdog_cpu_ns"
+            case reporterCPUNs = "reporter_cpu_ns"
+            case budget
         }
     }
 }

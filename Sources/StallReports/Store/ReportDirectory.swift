@@ -49,7 +49,8 @@ public struct ReportDirectory: Hashable, Sendable {
         try write(run.json(), as: ReportFileName(.run, run.id))
     }
 
-    private func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) -> Int {
+    /// Writes a document that was encoded elsewhere.
+    package func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) -> Int {
         // What no reader would open again is not written either.
         guard bytes.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
         do throws(ReportError) {

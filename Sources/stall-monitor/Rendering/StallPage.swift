@@ -50,8 +50,14 @@
             let cost = report.monitor
             let times = [("held", cost.heldNs), ("unwinding", cost.unwindNs), ("naming", cost.symbolicationNs)]
                 .map { "\($0.0) \(DurationText(nanoseconds: $0.1).short)" }
+            let threads = [("watchdog", cost.watchdogCPUNs), ("reporter", cost.reporterCPUNs)]
+                .compactMap { name, time in
+                    time.map { ", \(name) \(DurationText(nanoseconds: $0).short) of a processor" }
+                }
+            let copied = "\(cost.copiedBytes) bytes of stack copied"
+            let note = cost.budget.map { ". The monitor's budget for its own cost was spent: captures \($0)" } ?? ""
             return [
-                "\("Cost: thread \(times.joined(separator: ", ")), \(cost.copiedBytes) bytes of stack copied", .dim)"
+                "\("Cost: thread \(times.joined(separator: ", ")), \(copied)\(threads.joined())\(note)", .dim)"
             ]
         }
     }

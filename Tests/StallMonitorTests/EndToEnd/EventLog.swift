@@ -21,6 +21,16 @@ final class EventLog: Sendable {
         events.withLock { $0.compactMap { if case .fault(let error) = $0 { error } else { nil } } }
     }
 
+    var mended: [StallMonitorError.Code] {
+        events.withLock { $0.compactMap { if case .mended(let error) = $0 { error.code } else { nil } } }
+    }
+
+    /// The same, with work of 30 ms on the loop again and again.
+    func wait(working worker: StallingLoop, until condition: (EventLog) -> Bool) -> Bool {
+        for _ in 0..<1000 where !condition(self) { worker.perform { _ = stallByComputing(30) } }
+        return condition(self)
+    }
+
     /// Waits until a condition holds, looking again at each event. False after 20 s.
     func wait(until condition: (EventLog) -> Bool) -> Bool {
         let deadline = DispatchTime.now() + .seconds(20)

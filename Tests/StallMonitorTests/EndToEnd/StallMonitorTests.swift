@@ -2,6 +2,7 @@ import Dispatch
 import Glibc
 import RunLoopKit
 import StallReports
+import Synchronization
 import TestSupport
 import Testing
 
@@ -174,8 +175,66 @@ struct StallMonitorTests {
         #expect(log.wait { !$0.ended.isEmpty })
         monitor.stop()
         worker.end()
-        #expect(log.faults.map(\.code) == [.reportNotWritten])
+        #expect(log.faults.map(\.code) == [.reportNotWritten, .reportsLost])
         #expect(log.ended.count == 1)
+    }
+
+    @Test("While a handler does not return, the newest stalls are kept for it and each comes with its end")
+    func hangingHandler() throws {
+        let mayGoOn = DispatchSemaphore(value: 0)
+        let isHeld = Atomic(false)
+        let monitor = StallMonitor.start(
+            .init(directory: directory.path + "/reports", rule: StallRule(tick: .milliseconds(1), ticks: 3)),
+            watching: [worker.loop]
+        ) { [log] event in
+            if !isHeld.exchange(true, ordering: .sequentiallyConsistent) { mayGoOn.wait() }
+            log.handler(event)
+        }
+        // Many more than are kept: 256 notices.
+        for _ in 0..<300 { worker.perform { usleep(8_000) } }
+        let lately = Timestamp.now()
+        for _ in 0..<100 { worker.perform { usleep(8_000) } }
+        mayGoOn.signal()
+        // The reporter has much to catch up with, in a debug build: more than `stop` would wait for.
+        for _ in 0..<10 where !log.wait(until: { $0.ended.last.map { $0.startedAt > lately } == true }) {}
+        _ = log.wait { $0.began.count == $0.ended.count }
+        monitor.stop()
+        worker.end()
+
+        #expect(log.began.map(\.id) == log.ended.map(\.id))
+        #expect(log.ended.last.map { $0.startedAt > lately } == true, "the newest are there")
+        let run = try #require(try contents().runs.first)
+        let dropped = run.writing?.dropped["stalls"] ?? 0
+        #expect(dropped > 0 && run.lostWrites >= dropped)
+        #expect(run.writing.map { $0.noticePeakBytes > 0 && $0.noticePeakBytes <= 8 << 20 } == true)
+    }
+
+    @Test("A monitor over its budget takes no stacks, says so, and takes them again when the cost has fallen")
+    func overBudget() throws {
+        let monitor = start {
+            $0.cost = .init(processorShare: 0.2, processorBurst: .milliseconds(100), heldShare: 1)
+        }
+        // Names for a first stack take longer than the whole burst: a debug build's binary is large.
+        worker.perform { _ = stallInSleep(400) }
+        #expect(log.wait { !$0.ended.isEmpty })
+        worker.perform { _ = stallInSleep(400) }
+        #expect(log.wait { $0.ended.count >= 2 })
+        #expect(log.faults.map(\.code) == [.capturesStopped])
+        let refused = try #require(log.ended.dropFirst().first)
+        #expect(refused.stacks.map(\.frames.isEmpty) == [true] && refused.monitor.budget != nil)
+        #expect(refused.stacks[0].error?.contains("its budget (20 % of a processor") == true, "\(refused.stacks)")
+        // Short work, so that the watchdog looks; it costs nothing that the budget counts.
+        #expect(log.wait(working: worker) { $0.mended == [.capturesStopped] })
+        let before = log.ended.count
+        worker.perform { _ = stallInSleep(400) }
+        #expect(log.wait { $0.ended.count > before })
+        monitor.stop()
+        worker.end()
+
+        #expect(log.ended.last?.culprit?.function?.contains("stallInSleep") == true, "\(log.ended.last?.stacks ?? [])")
+        let run = try #require(try contents().runs.first)
+        #expect(run.budget.map { $0.stops >= 1 && $0.skippedStacks >= 1 && $0.stoppedNs > 0 } == true, "\(run)")
+        #expect(run.cost.reporterCPUNs ?? 0 > 0 && run.cost.writerCPUNs ?? 0 > 0 && run.cost.captureCPUNs ?? 0 > 0)
     }
 
     @Test("A monitor that is switched off does nothing")

@@ -1,0 +1,126 @@
+import RunLoopKit
+
+/// Whether the monitor may take stacks, by what it has cost so far. A function of costs and time: no clock, no thread.
+///
+///     full ──half is spent──> thinned ──all is spent──> stopped ──a quarter is back──> trial
+///      ^                         │  ^                      ^                             │
+///      └─────three quarters──────┘  └──────the one capture permitted was affordable──────┤
+///                                                          └──────────it was not─────────┘
+struct CostBudget: Sendable {
+    /// How freely stacks are taken. The raw value is for the run record.
+    enum State: String, Hashable, Sendable {
+        case full, thinned, stopped, trial
+    }
+
+    enum Purpose: Sendable {
+        /// The stack of a stall that was just proven.
+        case detection
+        /// One of several that say where a stall was for longest.
+        case sample
+    }
+
+    /// All that was spent so far, nanoseconds.
+    struct Spent: Hashable, Sendable {
+        var processor: UInt64 = 0
+        var held: UInt64 = 0
+    }
+
+    /// What became of the budget so far.
+    struct Account: Hashable, Sendable {
+        var state = State.full
+        var since: MonotonicInstant
+        var stops = 0
+        var thinned = Duration.zero
+        var stopped = Duration.zero
+        var skippedSamples = 0
+        var skippedStacks = 0
+
+        /// With the time that the state has lasted.
+        func upToDate(at now: MonotonicInstant) -> Account {
+            var copy = self
+            switch state {
+            case .full: break
+            case .thinned: copy.thinned += max(.zero, now - since)
+            case .stopped, .trial: copy.stopped += max(.zero, now - since)
+            }
+            return copy
+        }
+    }
+
+    private(set) var account: Account
+    private var processor: Allowance
+    private var held: Allowance
+    private var spent = Spent()
+    private var wantedSamples = 0
+    private var triedAt: MonotonicInstant?
+
+    /// What a trial's capture cost is known when names were found for it and the report was written.
+    private static let settlingTime = Duration.seconds(2)
+
+    init(_ limits: StallMonitor.CostLimits, at now: MonotonicInstant) {
+        processor = Allowance(share: limits.processorShare, burst: limits.processorBurst, at: now)
+        held = Allowance(share: limits.heldShare, burst: limits.heldBurst, at: now)
+        account = Account(since: now)
+    }
+
+    /// Takes into account what was spent until now.
+    mutating func charge(_ total: Spent, at now: MonotonicInstant) {
+        processor.fill(at: now)
+        held.fill(at: now)
+        processor.spend(total.processor - min(total.processor, spent.processor))
+        held.spend(total.held - min(total.held, spent.held))
+        spent = total
+        while let next = next(at: now) { enter(next, at: now) }
+    }
+
+    /// Whether a stack may be taken now. What is refused is counted.
+    mutating func permits(_ purpose: Purpose, at now: MonotonicInstant) -> Bool {
+        let isPermitted = decide(purpose, at: now)
+        if !isPermitted {
+            switch purpose {
+            case .detection: account.skippedStacks += 1
+            case .sample: account.skippedSamples += 1
+            }
+        }
+        return isPermitted
+    }
+
+    private mutating func decide(_ purpose: Purpose, at now: MonotonicInstant) -> Bool {
+        switch (account.state, purpose) {
+        case (.full, _), (.thinned, .detection): return true
+        case (.thinned, .sample):
+            wantedSamples += 1
+            return wantedSamples.isMultiple(of: left >= 0.25 ? 4 : 8)
+        case (.trial, .detection) where triedAt == nil:
+            triedAt = now
+            return true
+        case (.trial, _), (.stopped, _): return false
+        }
+    }
+
+    /// The scarcer of the two.
+    private var left: Double { min(processor.left, held.left) }
+
+    private func next(at now: MonotonicInstant) -> State? {
+        switch account.state {
+        case .full where left <= 0, .thinned where left <= 0, .trial where left <= 0: .stopped
+        case .full where left < 0.5: .thinned
+        case .thinned where left >= 0.75: .full
+        case .stopped where left >= 0.25: .trial
+        case .trial:
+            if let triedAt {
+                now - triedAt < Self.settlingTime ? nil : left >= 0.15 ? .thinned : .stopped
+            } else {
+                // Nothing was there to try it on, and it can be afforded anyway.
+                left >= 0.75 ? .full : nil
+            }
+        default: nil
+        }
+    }
+
+    private mutating func enter(_ state: State, at now: MonotonicInstant) {
+        account = account.upToDate(at: now)
+        if state == .stopped, account.state != .trial { account.stops += 1 }
+        (account.state, account.since, triedAt) = (state, now, nil)
+    }
+}

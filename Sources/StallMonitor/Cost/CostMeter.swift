@@ -1,0 +1,80 @@
+import StackCapture
+import Synchronization
+
+/// What the monitor has cost so far, from all its threads. Any thread.
+final class CostMeter: Sendable {
+    /// Nanoseconds, and bytes.
+    struct Totals: Hashable, Sendable {
+        /// Processor time of the watchdog's thread, captures included.
+        var watching: UInt64 = 0
+        /// Processor time of captures.
+        var capturing: UInt64 = 0
+        /// Processor time of the reporter's thread, the server's handler left out.
+        var reporting: UInt64 = 0
+        var writing: UInt64 = 0
+        var held: UInt64 = 0
+        var unwinding: UInt64 = 0
+        /// Elapsed time of finding names.
+        var naming: UInt64 = 0
+        var copiedBytes: UInt64 = 0
+
+        /// What the budget counts.
+        var spent: CostBudget.Spent { .init(processor: capturing &+ reporting &+ writing, held: held) }
+    }
+
+    /// A thread of the monitor that does nothing else.
+    enum Part: Sendable {
+        case watching, reporting, writing
+    }
+
+    private struct State: Sendable {
+        var totals = Totals()
+        /// Processor time of the server's handler, on the reporter's thread.
+        var handling: UInt64 = 0
+    }
+
+    private let state = Mutex(State())
+
+    var totals: Totals { state.withLock { $0.totals } }
+
+    /// Takes the calling thread's processor time as the part's.
+    func spent(_ part: Part) {
+        let time = ThreadClock.nanoseconds
+        state.withLock { state in
+            switch part {
+            case .watching: state.totals.watching = time
+            case .reporting: state.totals.reporting = time &- state.handling
+            case .writing: state.totals.writing = time
+            }
+        }
+    }
+
+    /// Takes a stack, and counts what that costs.
+    func measure(_ capture: () -> StackOutcome) -> StackOutcome {
+        let start = ThreadClock.nanoseconds
+        let outcome = capture()
+        let time = ThreadClock.nanoseconds &- start
+        state.withLock { state in
+            state.totals.capturing &+= time
+            guard let cost = outcome.captured?.cost else { return }
+            state.totals.held &+= cost.heldNanoseconds
+            state.totals.unwinding &+= cost.unwindNanoseconds
+            state.totals.copiedBytes &+= cost.bytesCopied
+        }
+        return outcome
+    }
+
+    func named(in nanoseconds: Int64) {
+        state.withLock { $0.totals.naming &+= UInt64(clamping: nanoseconds) }
+    }
+
+    /// The handler such that its own processor time is not taken for the monitor's.
+    func exempting(_ tell: @escaping @Sendable (StallEvent) -> Void) -> @Sendable (StallEvent) -> Void {
+        { event in
+            let start = ThreadClock.nanoseconds
+            tell(event)
+            let time = ThreadClock.nanoseconds &- start
+            self.state.withLock { $0.handling &+= time }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+import RunLoopKit
+import StallReports
+import Synchronization
+
+/// The thread that waits for the disk, so that nobody else has to.
+///
+/// It is parked while nothing is to be written, and wakes by itself only while something waits that the disk refused.
+final class ReportWriter: Sendable {
+    /// What the others may know of it.
+    struct Status: Sendable {
+        var problem: ReportError?
+        /// Since when the step at hand lasts, and for how long it may.
+        var busy: (since: MonotonicInstant, patience: Duration)?
+        var waitingReports = 0
+        var waitingBytes = 0
+        var peakBytes = 0
+        var lost = 0
+        var failures = 0
+        var bytesWritten: Int64 = 0
+        /// The longest that a write took.
+        var longestWrite = Duration.zero
+        /// How long the last step took.
+        var lastStep = Duration.zero
+
+        /// Whether what the writer is at, if anything, is a matter of moments.
+        var isQuick: Bool { busy.map { $0.patience <= ReportWriter.patience } ?? true }
+
+        func hangs(at now: MonotonicInstant) -> Bool {
+            guard let busy else { return false }
+            return now - busy.since >= busy.patience
+        }
+    }
+
+    private struct State: Sendable {
+        var queue: WriteQueue
+        var status = Status()
+        var isAwaited = false
+        var givesUpAt: MonotonicInstant?
+    }
+
+    let directory: ReportDirectory
+    /// A write that takes longer is one that hangs.
+    static let patience = Duration.seconds(2)
+    /// Going through a directory of a thousand reports takes its time.
+    fileprivate static let tidyPatience = Duration.seconds(30)
+
+    private let state: Mutex<State>
+    private let orders = TickSemaphore()
+    private let answers = TickSemaphore()
+    private let meter: CostMeter
+    private let changed: @Sendable () -> Void
+
+    /// - Parameter changed: the disk has begun or ceased to answer while nobody waited for it. Called on the writer's thread.
+    init(
+        directory: ReportDirectory,
+        limits: StallMonitor.MemoryLimits,
+        meter: CostMeter,
+        changed: @escaping @Sendable () -> Void
+    ) {
+        self.directory = directory
+        self.meter = meter
+        self.changed = changed
+        state = Mutex(State(queue: WriteQueue(limits: limits)))
+    }
+
+    /// Changes what is to be done. Any thread; never waits for the disk.
+    func order(_ change: (inout sending WriteQueue) -> Void) {
+        state.withLock { state in
+            var queue = state.queue
+            change(&queue)
+            state.queue = queue
+            state.status.adopt(queue)
+        }
+        orders.signal()
+    }
+
+    /// Waits until everything was tried that was given so far. False at the deadline. One thread at a time.
+    func wait(until deadline: MonotonicInstant) -> Bool {
+        while true {
+            let isIdle = state.withLock { state in
+                let isIdle = state.status.busy == nil && !state.queue.hasUntried
+                state.isAwaited = !isIdle
+                return isIdle
+            }
+            if isIdle { return true }
+            guard answers.wait(until: deadline) else {
+                state.withLock { $0.isAwaited = false }
+                return false
+            }
+        }
+    }
+
+    var status: Status { state.withLock { $0.status } }
+
+    /// When nobody will wait for the disk any more. Nil while nobody thinks of the end.
+    var givesUpAt: MonotonicInstant? { state.withLock { $0.givesUpAt } }
+
+    func giveUp(at time: MonotonicInstant) {
+        state.withLock { $0.givesUpAt = time }
+    }
+
+    /// The thread's life. Returns after the queue was closed, and all that is in it was tried once more.
+    func run() {
+        while true {
+            let now = MonotonicInstant.now
+            let step = state.withLock { state in
+                let step = state.queue.next(at: now)
+                state.status.busy = step.patience.map { (now, $0) }
+                return step
+            }
+            switch step {
+            case .tidy, .write: carryOut(step)
+            case .wait(let deadline): park(until: deadline)
+            case .end: return answer(didChange: false)
+            }
+        }
+    }
+
+    private func park(until deadline: MonotonicInstant?) {
+        answer(didChange: false)
+        if let deadline { _ = orders.wait(until: deadline) } else { orders.wait() }
+    }
+
+    private func carryOut(_ step: WriteQueue.Step) {
+        let start = MonotonicInstant.now
+        let result = result(of: step)
+        let end = MonotonicInstant.now
+        meter.spent(.writing)
+        let didChange = state.withLock { state in
+            let before = state.status
+            state.queue.note(result, of: step, at: end)
+            state.status.busy = nil
+            state.status.adopt(state.queue)
+            state.status.longestWrite = max(before.longestWrite, end - start)
+            state.status.lastStep = end - start
+            if case .success(let bytes) = result { state.status.bytesWritten += Int64(bytes) }
+            return before.hangs(at: end) || (before.problem == nil) != (state.status.problem == nil)
+        }
+        answer(didChange: didChange)
+    }
+
+    /// Bytes written.
+    private func result(of step: WriteQueue.Step) -> Result<Int, ReportError> {
+        do throws(ReportError) {
+            switch step {
+            case .tidy(let closing):
+                try directory.prepare()
+                if closing { try directory.closeTerminated() }
+            case .write(let document): return .success(try directory.write(document.bytes, as: document.name))
+            case .wait, .end: break
+            }
+            return .success(0)
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func answer(didChange: Bool) {
+        let isAwaited = state.withLock { $0.isAwaited }
+        if isAwaited { answers.signal() } else if didChange { changed() }
+    }
+}
+
+extension ReportWriter.Status {
+    fileprivate mutating func adopt(_ queue: WriteQueue) {
+        (problem, failures, lost) = (queue.problem, queue.failures, queue.documents.lost)
+        (waitingReports, waitingBytes) = (queue.documents.waitingReports, queue.documents.waitingBytes)
+        peakBytes = queue.documents.peakBytes
+    }
+}
+
+extension WriteQueue.Step {
+    fileprivate var patience: Duration? {
+        switch self {
+        case .tidy: ReportWriter.tidyPatience
+        case .write: ReportWriter.patience
+        case .wait, .end: nil
+        }
+    }
+}
+
+extension WriteQueue {
+    fileprivate mutating func note(_ result: Result<Int, ReportError>, of step: Step, at now: MonotonicInstant) {
+        switch (step, result) {
+        case (.tidy, .success): tidied()
+        case (.tidy, .failure(let error)): tidyFailed(error, at: now)
+        case (.write(let document), .success): wrote(document)
+        case (.write(let document), .failure(let error)): writeFailed(document, error, at: now)
+        case (.wait, _), (.end, _): break
+        }
+    }
+}

@@ -1,0 +1,139 @@
+import CDiskFaults
+import Glibc
+import RunLoopKit
+import StallMonitor
+import StallReports
+
+extension Scene {
+    /// A disk that refuses for a while.
+    func failing(_ fail: (Bool) -> Void) {
+        let monitor = start()
+        stall()
+        print("missing before: \(missing)")
+        fail(true)
+        stall(3)
+        print("missing meanwhile: \(missing >= 3 ? "all" : "\(missing)"), drafts: \(drafts)")
+        print(events.troubles)
+        fail(false)
+        // Nothing else happens: the monitor tries again by itself.
+        events.wait { $0.troubles.count >= 2 }
+        print(events.troubles)
+        print("missing after: \(missing), drafts: \(drafts)")
+        monitor.stop()
+        let run = run
+        print(
+            "lost: \(run?.lostWrites ?? -1), waiting: \(run?.writing?.waiting ?? -1), state: \(run?.state.rawValue ?? "")"
+        )
+    }
+
+    func onDisk(_ options: String, _ fail: (Bool) -> Void) {
+        let error = unsafe disk_mount(disk, options)
+        guard error == 0 else { return print("no mount: errno \(error)") }
+        failing(fail)
+    }
+
+    func fill(_ isFull: Bool) {
+        let path = disk + "/filler"
+        guard isFull else { return _ = unsafe unlink(path) }
+        let file = unsafe open(path, O_WRONLY | O_CREAT, 0o600)
+        let block = [UInt8](repeating: 1, count: 4096)
+        while unsafe write(file, block, block.count) == block.count {}
+        close(file)
+    }
+
+    func useUpInodes(_ areUsedUp: Bool) {
+        for number in 0..<100 {
+            let path = disk + "/inode\(number)"
+            guard areUsedUp else {
+                _ = unsafe unlink(path)
+                continue
+            }
+            close(unsafe open(path, O_WRONLY | O_CREAT, 0o600))
+        }
+    }
+
+    func remount(readOnly: Bool) {
+        let error = unsafe disk_remount(disk, readOnly)
+        if error != 0 { print("no remount: errno \(error)") }
+    }
+
+    /// Another user's directory, until it is given to us.
+    func forbidden() {
+        unsafe chmod(root, 0o711)
+        unsafe chmod(disk, 0o711)
+        unsafe mkdir(reports, 0o700)
+        _ = unsafe chown(reports, 65534, 65534)
+        seteuid(65534)
+        failing { isForbidden in
+            seteuid(0)
+            _ = unsafe chown(reports, isForbidden ? 0 : 65534, 65534)
+            seteuid(65534)
+        }
+    }
+
+    /// A directory that somebody removes is made again.
+    func removed() {
+        let monitor = start()
+        stall()
+        for name in names(in: reports) { _ = unsafe unlink(reports + "/" + name) }
+        unsafe rmdir(reports)
+        let before = events.ended.count
+        stall()
+        monitor.stop()
+        let told = Set(events.ended.dropFirst(before).map(\.id))
+        let written = (try? ReportReader(path: reports).contents())?.reports ?? []
+        print(events.troubles, told.isSubset(of: Set(written.map(\.id))))
+    }
+
+    private func names(in path: String) -> [String] {
+        guard let names = try? ReportReader(path: path).names() else { return [] }
+        return names.map(\.description)
+    }
+
+    /// A disk that does not answer for a while.
+    func hanging() {
+        let monitor = start()
+        stall()
+        disk_hang(true)
+        // Told although nothing comes to the disk.
+        stall(3)
+        print(events.troubles, missing >= 3)
+        disk_hang(false)
+        events.wait { $0.troubles.count >= 2 }
+        stall()
+        print(events.troubles, "missing: \(missing)")
+        monitor.stop()
+        print("lost: \(run?.lostWrites ?? -1), longest: \((run?.writing?.longestNs ?? 0) >= 2_000_000_000)")
+    }
+
+    /// A disk that never answers again.
+    func stopping() {
+        let monitor = start()
+        stall()
+        disk_hang(true)
+        stall(2)
+        monitor.stop()
+        print(events.troubles)
+        // The writer hangs for ever; nothing else does.
+        fflush(nil)
+        _exit(0)
+    }
+
+    /// Whose thread touches the disk.
+    func touches() {
+        unsafe disk_watch("stall-watchdog")
+        let monitor = start()
+        stall(2)
+        _ = try? worker.loop.performAndWait {
+            var time = timespec(), end = timespec()
+            unsafe clock_gettime(CLOCK_MONOTONIC, &end)
+            repeat { unsafe clock_gettime(CLOCK_MONOTONIC, &time) } while time.tv_sec < end.tv_sec + 2
+        }
+        events.wait { $0.ended.count >= 3 }
+        print("watchdog: \(unsafe disk_touches("stall-watchdog")) \(unsafe String(cString: disk_last_path()))")
+        unsafe disk_watch("stall-writer")
+        stall()
+        monitor.stop()
+        print("writer: \(unsafe disk_touches("stall-writer") > 0)")
+    }
+}

@@ -1,0 +1,107 @@
+import CDiskFaults
+import Glibc
+import RunLoopKit
+import StallMonitor
+import StallReports
+import Synchronization
+
+/// A monitored loop, its stalls, and what was told of them.
+struct Scene {
+    let root: String
+    let worker: WorkerThread
+    let events = EventList()
+    var disk: String { root + "/disk" }
+    var reports: String { disk + "/reports" }
+
+    init(root: String) {
+        // Before there are other threads: mounts go by thread.
+        _ = disk_own_mounts()
+        self.root = root
+        guard let worker = try? WorkerThread(name: "worker") else { fatalError("no thread") }
+        self.worker = worker
+        unsafe mkdir(root + "/disk", 0o700)
+    }
+
+    func start() -> StallMonitor {
+        let configuration = StallMonitor.Configuration(
+            directory: reports,
+            rule: StallRule(tick: .milliseconds(10), ticks: 5)
+        )
+        return StallMonitor.start(configuration, watching: [worker.loop], onEvent: events.add)
+    }
+
+    /// Stalls until that was told so often: on a loaded machine a late watchdog may rightly hold its tongue.
+    func stall(_ times: Int = 1) {
+        let wanted = events.ended.count + times
+        while events.ended.count < wanted {
+            let before = events.ended.count
+            _ = try? worker.loop.performAndWait { usleep(150_000) }
+            for _ in 0..<500 where events.ended.count == before { usleep(10_000) }
+        }
+    }
+
+    /// Reports that were told as final and are not on the disk as such.
+    var missing: Int {
+        let written = (try? ReportReader(path: reports).contents())?.reports ?? []
+        let final = Set(written.filter { $0.state != .ongoing }.map(\.id))
+        return events.ended.count { !final.contains($0.id) }
+    }
+
+    /// Files that are no documents.
+    var drafts: Int {
+        guard let stream = unsafe opendir(reports) else { return 0 }
+        defer { unsafe closedir(stream) }
+        var count = 0
+        while let entry = unsafe readdir(stream) {
+            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
+                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+            }
+            if name.hasPrefix(".draft") { count += 1 }
+        }
+        return count
+    }
+
+    var run: RunRecord? { (try? ReportReader(path: reports).contents())?.runs.first }
+}
+
+/// What the monitor has told, to be waited for.
+final class EventList: Sendable {
+    private let list = Mutex<[StallEvent]>([])
+
+    @Sendable func add(_ event: StallEvent) { list.withLock { $0.append(event) } }
+
+    var ended: [StallReport] {
+        list.withLock { $0.compactMap { if case .ended(let report) = $0 { report } else { nil } } }
+    }
+    /// The faults and mendings, in order, in words.
+    var troubles: [String] {
+        list.withLock { events in
+            events.compactMap { event in
+                switch event {
+                case .fault(let error): Self.word(error.code)
+                case .mended(let error): "mended " + Self.word(error.code)
+                default: nil
+                }
+            }
+        }
+    }
+
+    /// Looks every 10 ms; gives up after a minute.
+    func wait(until condition: (EventList) -> Bool) {
+        for _ in 0..<6000 {
+            if condition(self) { return }
+            usleep(10_000)
+        }
+        print("waited in vain: \(troubles), \(ended.count) ended")
+    }
+
+    private static func word(_ code: StallMonitorError.Code) -> String {
+        switch code {
+        case .reportNotWritten: "refused"
+        case .reportDirectoryHangs: "hangs"
+        case .reportsLost: "lost"
+        case .captureUnavailable: "no captures"
+        default: "another fault"
+        }
+    }
+}

@@ -1,0 +1,89 @@
+import Testing
+
+@testable import StallMonitor
+
+/// A message of the tests' own: `opens(1)` weighs 100 bytes and can be lightened to 1, the others weigh 1.
+private struct Message: QueuedMessage, Hashable, CustomStringConvertible {
+    var role: QueueRole
+    var isLight = false
+    var kind: String { if case .adds = role { "samples" } else { "other" } }
+    var bytes: Int { lightened == nil ? 1 : 100 }
+    var lightened: Message? {
+        guard case .opens = role, !isLight else { return nil }
+        return Message(role: role, isLight: true)
+    }
+    var description: String { "\(role)\(isLight ? " light" : "")" }
+}
+
+@Suite("What waits for a reporter that is behind")
+struct BacklogTests {
+    private func opens(_ number: Int) -> Message { Message(role: .opens(number)) }
+    private func closes(_ number: Int) -> Message { Message(role: .closes(number)) }
+    private func sample(_ number: Int) -> Message { Message(role: .adds(number)) }
+
+    @Test("Of lengths, and of requests for the run record, the latest is enough")
+    func latest() {
+        var backlog = Backlog<Message>(capacity: 10, maxBytes: 1000)
+        for number in [1, 2, 1] { backlog.add(Message(role: .updates(number)), mayBeDropped: true) }
+        for _ in 0..<3 { backlog.add(Message(role: .alone(latestIsEnough: true)), mayBeDropped: false) }
+        let taken = backlog.takeAll().map(\.role)
+        #expect(taken == [.updates(1), .updates(2), .alone(latestIsEnough: true)])
+        #expect(backlog.dropped.isEmpty && backlog.isEmpty)
+    }
+
+    @Test("Samples go first, the oldest of them")
+    func samples() {
+        var backlog = Backlog<Message>(capacity: 3, maxBytes: 1000)
+        backlog.add(opens(1), mayBeDropped: false)
+        for _ in 0..<4 { backlog.add(sample(1), mayBeDropped: true) }
+        backlog.add(closes(1), mayBeDropped: false)
+        let left = backlog.takeAll()
+        #expect(left == [opens(1), sample(1), closes(1)])
+        #expect(backlog.dropped == ["samples": 3])
+    }
+
+    @Test("Then whole stalls go, the oldest first; a beginning keeps its end, an end its beginning")
+    func wholeStalls() {
+        var backlog = Backlog<Message>(capacity: 4, maxBytes: 10_000)
+        // The reader has heard of 0 already; 1 lasts.
+        for message in [opens(1), closes(0)] { backlog.add(message, mayBeDropped: false) }
+        for number in 2...50 {
+            backlog.add(opens(number), mayBeDropped: false)
+            backlog.add(closes(number), mayBeDropped: false)
+        }
+        let left = backlog.takeAll()
+        #expect(left == [opens(1), closes(0), opens(50), closes(50)])
+        #expect(backlog.dropped == ["stalls": 48])
+    }
+
+    @Test("Stalls that last are never dropped, but lose their stacks when those are too much to keep")
+    func lightened() {
+        var backlog = Backlog<Message>(capacity: 2, maxBytes: 250)
+        for number in 1...4 { backlog.add(opens(number), mayBeDropped: false) }
+        let light = (1...2).map { Message(role: .opens($0), isLight: true) }
+        let left = backlog.takeAll()
+        #expect(left == light + [opens(3), opens(4)])
+        #expect(backlog.dropped == ["stall_stacks": 2] && backlog.peakBytes <= 250)
+    }
+
+    @Test("What is about nothing in particular is bounded, too, and its newest stays")
+    func alone() {
+        var backlog = Backlog<Message>(capacity: 2, maxBytes: 10_000)
+        for number in 1...3 { backlog.add(opens(number), mayBeDropped: false) }
+        for _ in 0..<100 { backlog.add(Message(role: .alone(latestIsEnough: false)), mayBeDropped: false) }
+        let left = backlog.takeAll()
+        #expect(left.count == 4 && left.last?.role == .alone(latestIsEnough: false))
+        #expect(backlog.dropped == ["other": 99])
+    }
+
+    @Test("Ten thousand stalls at once, of a reporter that stands still, are one message each")
+    func manyLoops() {
+        var backlog = Backlog<Message>(capacity: 256, maxBytes: 25_600)
+        for number in 0..<10_000 { backlog.add(opens(number), mayBeDropped: false) }
+        for number in 0..<10_000 { backlog.add(closes(number), mayBeDropped: false) }
+        let left = backlog.takeAll()
+        #expect(left.count == 256 && left.last == closes(9_999))
+        #expect(Set(left.filter { $0.role == .opens(9_999) }).count == 1)
+        #expect(backlog.dropped["stalls"] == 9_872)
+    }
+}

@@ -1,0 +1,71 @@
+import Foundation
+import Testing
+
+/// A server whose disk fails in earnest, in a process of its own: it has mounts, and system calls that fail, of its own.
+@Suite("Disks that fail", .serialized, .timeLimit(.minutes(5)))
+struct DiskTests {
+    @Test(
+        "A disk that refuses is told once; the reports wait in memory, leave no drafts, and follow when it is well again",
+        arguments: [
+            "create", "write", "fsync", "rename", "full", "inodes", "read-only", "forbidden",
+        ]
+    )
+    func refusing(scenario: String) async throws {
+        #expect(
+            try await run(scenario) == [
+                "missing before: 0",
+                "missing meanwhile: all, drafts: 0",
+                "[\"refused\"]",
+                "[\"refused\", \"mended refused\"]",
+                "missing after: 0, drafts: 0",
+                "lost: 0, waiting: 0, state: stopped",
+            ]
+        )
+    }
+
+    @Test("A report directory that was removed is made again at the next report, and nobody is bothered")
+    func removed() async throws {
+        #expect(try await run("removed") == ["[] true"])
+    }
+
+    @Test("A disk that does not answer holds up no stall's telling, and gets what it missed when it answers")
+    func hanging() async throws {
+        #expect(
+            try await run("hang") == [
+                "[\"hangs\"] true", "[\"hangs\", \"mended hangs\"] missing: 0", "lost: 0, longest: true",
+            ]
+        )
+    }
+
+    @Test("Stop returns though the disk never answers, and says that reports are lost")
+    func stopping() async throws {
+        #expect(try await run("hang-stop") == ["[\"hangs\", \"lost\"]"])
+    }
+
+    @Test("The watchdog's thread opens, writes and synchronises no file on a disk; the writer's does")
+    func watchdog() async throws {
+        #expect(try await run("touches") == ["watchdog: 0 ", "writer: true"])
+    }
+
+    /// The lines that a fixture printed.
+    private func run(_ scenario: String) async throws -> [String] {
+        // In memory: on a busy machine a real disk may well hang by itself.
+        let root = URL(filePath: "/dev/shm/stall-monitor-disk-\(UUID())")
+        try FileManager.default.createDirectory(at: root, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: root) }
+        let output = root.appending(path: "output")
+        _ = FileManager.default.createFile(atPath: output.path, contents: nil)
+        let process = Process()
+        process.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+            .appending(path: "DiskFixture")
+        process.arguments = [scenario, root.path]
+        process.standardOutput = try FileHandle(forWritingTo: output)
+        // Waiting for it holds no thread.
+        try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
+            process.terminationHandler = { _ in done.resume() }
+            do { try process.run() } catch { done.resume(throwing: error) }
+        }
+        #expect(process.terminationStatus == 0)
+        return try String(contentsOf: output, encoding: .utf8).split(separator: "\n").map(String.init)
+    }
+}
