@@ -56,6 +56,7 @@ struct Engine: Sendable {
                 bell: FaultBell { tell(.fault($0)) }
             ),
             log: RunLog(run: run, ledger: ledger),
+            throttle: ReportThrottle(rule: configuration.repeats),
             tell: tell
         )
     }

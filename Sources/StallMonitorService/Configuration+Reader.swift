@@ -15,6 +15,9 @@ extension StallMonitor.Configuration {
     /// | `ticks` | int, 1 to 10000 | 5 |
     /// | `limits.reports` | int, at least 1 | 1000 |
     /// | `limits.megabytes` | int, at least 1 | 256 |
+    /// | `repeats.windowSeconds`, `repeats.longestWindowSeconds` | int, 0 to 86400 | 60, 3600 |
+    /// | `repeats.reportsPerMinute`, `repeats.burst` | int, 1 to 100000 | 120, 60 |
+    /// | `repeats.megabytesPerMinute` | int, 1 to 100000 | 32 |
     /// | `service.name`, `service.version`, `service.instance` | text | the executable's name, none, none |
     /// | `captureSignal` | int, 1 to 64 | 27 (`SIGPROF`) |
     /// | `ownModules`, `libraryModules` | list of Swift module names | none |
@@ -33,6 +36,7 @@ extension StallMonitor.Configuration {
         self.limits.maxReports = try await limits.int("reports", in: 1...1_000_000) ?? self.limits.maxReports
         let megabytes = try await limits.int("megabytes", in: 1...1_048_576)
         self.limits.maxBytes = megabytes.map { $0 << 20 } ?? self.limits.maxBytes
+        repeats = try await RepeatRule(config: config.scoped(to: "repeats"), defaults: repeats)
         service = try await ServiceIdentity(config: config.scoped(to: "service"))
         captureSignal = try await config.int("captureSignal", in: 1...64).map(Int32.init) ?? captureSignal
         ownCode = OwnCode(
@@ -51,6 +55,21 @@ extension StallMonitor.Configuration {
             try await FileProvider<YAMLSnapshot>(filePath: FilePath(file), allowMissing: true),
         ])
         return try await Self(config: reader.scoped(to: "stallMonitor"))
+    }
+}
+
+extension RepeatRule {
+    fileprivate init(config: ConfigReader, defaults: RepeatRule) async throws {
+        let window = try await config.int("windowSeconds", in: 0...86_400).map { Duration.seconds($0) }
+        let longest = try await config.int("longestWindowSeconds", in: 0...86_400).map { Duration.seconds($0) }
+        let megabytes = try await config.int("megabytesPerMinute", in: 1...100_000)
+        self.init(
+            window: window ?? defaults.window,
+            longestWindow: longest ?? defaults.longestWindow,
+            reportsPerMinute: try await config.int("reportsPerMinute", in: 1...100_000) ?? defaults.reportsPerMinute,
+            burst: try await config.int("burst", in: 1...100_000) ?? defaults.burst,
+            bytesPerMinute: megabytes.map { $0 << 20 } ?? defaults.bytesPerMinute
+        )
     }
 }
 

@@ -30,7 +30,8 @@ struct SchemaTests {
             (#""own":true"#, #""own":"yes""#, "own"),
             (#""ended_at""#, #""finished_at""#, ""),
             (#""duration_min_ns""#, #""duration_minimum""#, ""),
-            (#""fingerprint":"v1:"#, #""fingerprint":"v1"#, "fingerprint"),
+            (#""fingerprint":"v2:"#, #""fingerprint":"v2"#, "fingerprint"),
+            (#""longest_ns":250000000"#, #""longest_ns":-1"#, "longest_ns"),
             (#""address":"0x"#, #""address":"0X"#, "address"),
             (#""count":1"#, #""count":0"#, "count"),
             (#""region":"eu""#, #""region":1"#, "region"),
@@ -49,9 +50,13 @@ struct SchemaTests {
     @Test("broken run records are rejected")
     func brokenRuns() throws {
         let text = String(decoding: try Sample.run(state: .stopped).json(), as: UTF8.self)
-        let broken = [("stopped_at", "halted_at"), ("\"ticks\":1200", "\"ticks\":-1"), ("watched_ns", "watched")]
-            .map { Array(text.replacing($0.0, with: $0.1).utf8) }
-        #expect(try verdicts(schema: "stall-run", broken) == ["invalid: ", "invalid: ticks", "invalid: 0"])
+        let broken = [
+            ("stopped_at", "halted_at"), ("\"ticks\":1200", "\"ticks\":-1"), ("watched_ns", "watched"),
+            ("\"byte_rate\":2", "\"byte_rate\":\"2\""), ("first_at", "first"),
+        ]
+        .map { Array(text.replacing($0.0, with: $0.1).utf8) }
+        let places = ["", "ticks", "0", "byte_rate", "repeats"]
+        #expect(try verdicts(schema: "stall-run", broken) == places.map { "invalid: \($0)" })
     }
 
     /// "ok", or "invalid: " and the key of the first wrong value, per document.

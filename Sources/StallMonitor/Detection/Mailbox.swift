@@ -1,3 +1,4 @@
+import RunLoopKit
 import Synchronization
 
 /// A queue from any number of threads to one. Adding never waits for the reader. It is bounded for messages that may be dropped;
@@ -36,7 +37,9 @@ final class Mailbox<Message: Sendable>: Sendable {
     }
 
     /// Waits for messages and takes all. Nil when the mailbox is closed and empty. The reader's thread only.
-    func take() -> [Message]? {
+    ///
+    /// - Parameter deadline: when to return without any.
+    func take(until deadline: MonotonicInstant? = nil) -> [Message]? {
         while true {
             let (messages, isClosed) = contents.withLock { contents in
                 defer { contents.messages = [] }
@@ -44,7 +47,11 @@ final class Mailbox<Message: Sendable>: Sendable {
             }
             if !messages.isEmpty { return messages }
             if isClosed { return nil }
-            semaphore.wait()
+            guard let deadline else {
+                semaphore.wait()
+                continue
+            }
+            guard semaphore.wait(until: deadline) else { return [] }
         }
     }
 

@@ -9,7 +9,7 @@ struct Casebook {
     private(set) var culprit: StallReport.Culprit?
     /// Why names or lines are missing.
     private(set) var problems: [SymbolProblem] = []
-    /// The frames from the culprit outwards.
+    /// The frames from the culprit outwards, also those that await. Without a culprit, all of the first stack.
     private(set) var culpritFrames: [StallReport.Frame] = []
 
     /// Distinct stacks kept: the detection's first, then those that lasted longest.
@@ -45,12 +45,13 @@ struct Casebook {
             return TimedStack(stack: stack, span: span)
         }
         var distinct = Self.merged(all)
+        culpritFrames = distinct.first?.stack.callers(from: 0) ?? []
         if let (position, frame) = Self.culprit(of: distinct) {
             // Kept, however short its stack lasted among the others.
             let place = min(position, Self.stackLimit - 1)
             distinct.swapAt(position, place)
             let frames = distinct[place].stack.frames
-            culpritFrames = Array(frames[frame...])
+            culpritFrames = distinct[place].stack.callers(from: frame)
             culprit = .init(
                 function: frames[frame].function,
                 symbol: frames[frame].symbol,

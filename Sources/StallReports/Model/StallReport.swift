@@ -55,6 +55,8 @@ public struct StallReport: Codable, Hashable, Sendable {
     public var fingerprint: Fingerprint
     /// Stalls with the same fingerprint since its last report that were counted, and not reported.
     public var suppressed: Int
+    /// What these add up to. Nil if there are none.
+    public var repeats: Repeats?
     /// Known to the server only: the monitor leaves it nil.
     public var trace: Trace?
     /// What the server adds for itself.
@@ -87,6 +89,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         modules: [Module] = [],
         fingerprint: Fingerprint,
         suppressed: Int = 0,
+        repeats: Repeats? = nil,
         trace: Trace? = nil,
         metadata: [String: String] = [:],
         monitor: MonitorCost = MonitorCost()
@@ -99,6 +102,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         (self.watched, self.thread, self.cause) = (watched, thread, cause)
         (self.stacks, self.culprit, self.modules) = (stacks, culprit, modules)
         (self.fingerprint, self.suppressed, self.trace) = (fingerprint, suppressed, trace)
+        self.repeats = repeats
         (self.metadata, self.monitor) = (metadata, monitor)
     }
 
@@ -111,7 +115,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         case durationMinNs = "duration_min_ns"
         case durationMaxNs = "duration_max_ns"
         case rule, host, service, process, run, watched, thread, cause, stacks, culprit, modules, fingerprint,
-            suppressed
+            suppressed, repeats
         case trace, metadata, monitor
     }
 }
