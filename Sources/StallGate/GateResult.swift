@@ -21,7 +21,16 @@ public struct GateResult: Hashable, Sendable {
     public let runs: [RunRecord]
 
     /// Stalls that count, with those that were not reported one by one.
-    public var stallCount: Int { counted.map { max(0, $0.suppressed) }.saturatingSum(from: counted.count) }
+    public var stallCount: Int {
+        (counted.map { max(0, $0.suppressed) } + countedOnly).saturatingSum(from: counted.count)
+    }
+
+    /// Stalls that count and stand in no report yet, by their faults.
+    private var countedOnly: [Int] {
+        runs.flatMap { $0.repeated ?? [] }
+            .filter { fault in !budget.allowed.contains { $0.matches(fault.fingerprint) } }
+            .map { max(0, $0.repeats.count) }
+    }
 
     /// Whether `stallCount` is above the budget's `maxStalls`. False without that limit.
     public var hasTooMany: Bool { budget.maxStalls.map { stallCount > $0 } ?? false }

@@ -15,6 +15,8 @@ extension StallMonitor {
         public var rule: StallRule
         /// What the server is called in reports. Nil: the executable's name.
         public var service: ServiceIdentity?
+        /// Which stalls are reported one by one, and which are only counted.
+        public var repeats: RepeatRule
         /// Whose code a frame is.
         public var ownCode: OwnCode
         /// The signal that takes a running thread's registers, 1 to 64. Change it when the server uses `SIGPROF` itself.
@@ -40,6 +42,7 @@ extension StallMonitor {
             memory: MemoryLimits = .init(),
             cost: CostLimits = .init(),
             rule: StallRule = .init(),
+            repeats: RepeatRule = .init(),
             service: ServiceIdentity? = nil,
             ownCode: OwnCode = .init(),
             captureSignal: Int32 = Configuration.defaultCaptureSignal,
@@ -52,6 +55,7 @@ extension StallMonitor {
             self.memory = memory
             self.cost = cost
             self.rule = rule
+            self.repeats = repeats
             self.service = service
             self.ownCode = ownCode
             self.captureSignal = captureSignal

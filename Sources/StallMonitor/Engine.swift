@@ -109,6 +109,7 @@ struct Engine: Sendable {
             shelf: ReportShelf(writer: writer, bell: FaultBell(tell)),
             log: RunLog(run: run, ledger: ledger, meter: meter, notices: notices),
             expenses: StallExpenses(meter: meter, ledger: ledger),
+            throttle: ReportThrottle(rule: configuration.repeats),
             supply: supply,
             tell: tell
         )

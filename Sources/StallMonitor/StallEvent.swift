@@ -9,6 +9,9 @@ public enum StallEvent: Sendable {
     case grew(StallReport)
     /// It is over: the report is final.
     case ended(StallReport)
+    /// A stall is over that was only counted, since its fault was reported not long ago or too many reports were written: see
+    /// ``RepeatRule``. Told once, in the place of `began`, `grew` and `ended`.
+    case suppressed(SuppressedStall)
     /// The monitor cannot do part of its work. Told once for each cause, until it is mended.
     case fault(StallMonitorError)
     /// What that fault was told for works again.

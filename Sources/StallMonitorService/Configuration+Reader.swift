@@ -22,6 +22,9 @@ extension StallMonitor.Configuration {
     /// | `memory.megabytes` | int, at least 1 | 8 |
     /// | `cost.processorPercent`, `cost.heldPercent` | number, 0.0001 to 100 | 1, 0.1 |
     /// | `cost.processorBurstMilliseconds`, `cost.heldBurstMilliseconds` | int, 1 to 600000 | 3000, 50 |
+    /// | `repeats.windowSeconds`, `repeats.longestWindowSeconds` | int, 0 to 86400 | 60, 3600 |
+    /// | `repeats.reportsPerMinute`, `repeats.burst` | int, 1 to 100000 | 120, 60 |
+    /// | `repeats.megabytesPerMinute` | int, 1 to 100000 | 32 |
     /// | `service.name`, `service.version`, `service.instance` | text | the executable's name, none, none |
     /// | `captureSignal` | int, 1 to 64 | 27 (`SIGPROF`) |
     /// | `captureAllThreads` | bool | false |
@@ -47,6 +50,7 @@ extension StallMonitor.Configuration {
         self.limits.maxBytes = megabytes.map { $0 << 20 } ?? self.limits.maxBytes
         memory = try await StallMonitor.MemoryLimits(config: config.scoped(to: "memory"))
         cost = try await StallMonitor.CostLimits(config: config.scoped(to: "cost"))
+        repeats = try await RepeatRule(config: config.scoped(to: "repeats"), defaults: repeats)
         service = try await ServiceIdentity(config: config.scoped(to: "service"))
         captureSignal = try await config.int("captureSignal", in: 1...64).map(Int32.init) ?? captureSignal
         captureAllThreads = try await config.fetchBool(forKey: "captureAllThreads") ?? captureAllThreads
@@ -70,6 +74,21 @@ extension StallMonitor.Configuration {
             try await FileProvider<YAMLSnapshot>(filePath: FilePath(file), allowMissing: true),
         ])
         return try await Self(config: reader.scoped(to: "stallMonitor"))
+    }
+}
+
+extension RepeatRule {
+    fileprivate init(config: ConfigReader, defaults: RepeatRule) async throws {
+        let window = try await config.int("windowSeconds", in: 0...86_400).map { Duration.seconds($0) }
+        let longest = try await config.int("longestWindowSeconds", in: 0...86_400).map { Duration.seconds($0) }
+        let megabytes = try await config.int("megabytesPerMinute", in: 1...100_000)
+        self.init(
+            window: window ?? defaults.window,
+            longestWindow: longest ?? defaults.longestWindow,
+            reportsPerMinute: try await config.int("reportsPerMinute", in: 1...100_000) ?? defaults.reportsPerMinute,
+            burst: try await config.int("burst", in: 1...100_000) ?? defaults.burst,
+            bytesPerMinute: megabytes.map { $0 << 20 } ?? defaults.bytesPerMinute
+        )
     }
 }
 

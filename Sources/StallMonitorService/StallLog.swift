@@ -24,9 +24,23 @@ public struct StallLog: Sendable {
         case .began(let report): log("event loop stalled", report)
         case .grew: break
         case .ended(let report): log("event loop recovered", report)
+        case .suppressed(let stall): logSuppressed(stall)
         case .fault(let error): logger.log(level: level, "stall monitor impaired", metadata: ["error": "\(error)"])
         case .mended(let error): logger.log(level: level, "stall monitor works again", metadata: ["error": "\(error)"])
         }
+    }
+
+    /// Not at the level of the others: it is because they come so often that these are not reported.
+    private func logSuppressed(_ stall: SuppressedStall) {
+        logger.debug(
+            "event loop stalled again",
+            metadata: [
+                "stall.loop": "\(stall.label)",
+                "stall.duration_ms": "\(stall.durationNs / 1_000_000)",
+                "stall.fingerprint": "\(stall.fingerprint)",
+                "stall.repeats": "\(stall.repeats.count)",
+            ]
+        )
     }
 
     private func log(_ message: Logger.Message, _ report: StallReport) {

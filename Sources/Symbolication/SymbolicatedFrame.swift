@@ -136,7 +136,7 @@ public struct SymbolicatedFrame: Sendable, Hashable {
     public var symbol: String?
     /// For people: demangled.
     public var function: String?
-    /// How far into the function the address lies.
+    /// How far into the function the address lies. Without a symbol, by the module's unwind table.
     public var functionOffset: UInt?
     /// The Swift module whose source the function stands in; for `(extension in X)` that is X. Nil for thunks, C and C++.
     public var swiftModule: String?

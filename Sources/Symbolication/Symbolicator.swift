@@ -141,7 +141,9 @@ extension ModuleSymbols {
             case .returnAddress: answer(place &- 1, allowance, &problems)
             case .resumption: answer(resumedAt: place, allowance, &problems)
             }
-        frame.functionOffset = answer.symbol.map { frame.moduleOffset &- UInt($0.start) }
+        let inside = kind == .returnAddress ? place &- 1 : place
+        let start = answer.symbol?.start ?? (try? module?.unwoundFunctionStart(around: inside, allowance))
+        frame.functionOffset = start.map { frame.moduleOffset &- UInt($0) }
         frame.symbol = answer.function?.symbol
         frame.function = answer.function?.function
         frame.swiftModule = answer.function?.swiftModule

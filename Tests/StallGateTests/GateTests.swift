@@ -43,6 +43,26 @@ struct GateTests {
         #expect(judge(hostile, runs: run, Budget(maxStalls: 4)).stallCount == .max)
     }
 
+    @Test("stalls that no report tells of yet count, but for those of an allowed fault")
+    func countedOnly() throws {
+        let repeats = StallReport.Repeats(
+            count: 3,
+            report: nil,
+            firstAt: Sample.start,
+            lastAt: Sample.start,
+            totalNs: 1,
+            longestNs: 1
+        )
+        var run = Sample.run()
+        run.repeated = try ["v2:aaaa000000000000", "v2:bbbb000000000000"].map {
+            .init(fingerprint: try #require(Fingerprint(rawValue: $0)), repeats: repeats)
+        }
+        #expect(judge([], runs: [run], Budget(maxStalls: 5)).verdict == .over)
+        let allowed = [try #require(FingerprintPrefix("v2:aaaa"))]
+        #expect(judge([], runs: [run], Budget(maxStalls: 3, allowed: allowed)).verdict == .within)
+        #expect(judge([], runs: [run], Budget(maxStalls: 2, allowed: allowed)).verdict == .over)
+    }
+
     @Test("the length of stalls: the limit itself is within, a nanosecond more is over, the longest first")
     func length() {
         let reports = [Sample.report(ms: 300), Sample.report(ms: 900), Sample.report(ms: 500)]

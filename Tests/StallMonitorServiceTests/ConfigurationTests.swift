@@ -17,6 +17,7 @@ struct ConfigurationTests {
         let read = try await configuration([:])
         let plain = StallMonitor.Configuration()
         #expect(read.rule == plain.rule && read.limits == plain.limits && read.directory == plain.directory)
+        #expect(read.repeats == plain.repeats)
         #expect(read.isEnabled && read.service == nil && read.ownCode == OwnCode() && read.captureSignal == 27)
     }
 
@@ -25,7 +26,9 @@ struct ConfigurationTests {
         let read = try await configuration([
             "enabled": false, "directory": "/var/stalls", "tickMilliseconds": 20, "ticks": 3, "limits.reports": 7,
             "repeated.turns": 7, "repeated.ticks": 2, "congested.ticks": 9, "limits.megabytes": 2,
-            "service.name": "shop", "service.version": "1.2", "captureSignal": 34, "followLocks": false,
+            "repeats.windowSeconds": 5, "repeats.longestWindowSeconds": 40,
+            "repeats.reportsPerMinute": 8, "repeats.burst": 4, "repeats.megabytesPerMinute": 3, "service.name": "shop",
+            "service.version": "1.2", "captureSignal": 34, "followLocks": false,
             "ownModules": .init(.stringArray(["Shop"]), isSecret: false),
             "libraryModules": .init(.stringArray(["Acme*"]), isSecret: false),
         ])
@@ -40,6 +43,14 @@ struct ConfigurationTests {
         let off = try await configuration(["repeated.enabled": false, "congested.enabled": false]).rule
         #expect(off.repeated == nil && off.congested == nil)
         #expect(read.limits.maxReports == 7 && read.limits.maxBytes == 2 << 20)
+        let repeats = RepeatRule(
+            window: .seconds(5),
+            longestWindow: .seconds(40),
+            reportsPerMinute: 8,
+            burst: 4,
+            bytesPerMinute: 3 << 20
+        )
+        #expect(read.repeats == repeats)
         #expect(read.service == ServiceIdentity(name: "shop", version: "1.2"))
         #expect(read.captureSignal == 34 && read.ownCode == OwnCode(modules: ["Shop"], libraries: ["Acme*"]))
     }
@@ -62,6 +73,7 @@ struct ConfigurationTests {
             .deletingLastPathComponent()
         let read = try await StallMonitor.Configuration.load(file: root.path + "/config/stall-monitor.yaml")
         #expect(read.rule == StallRule() && read.limits == ReportDirectory.Limits() && read.isEnabled)
+        #expect(read.repeats == RepeatRule())
     }
 
     @Test("A file is read; a missing one is none; a broken one is an error")

@@ -12,8 +12,8 @@ struct FingerprintTests {
 
     @Test("is the same for all time: a value computed once by hand")
     func isStable() {
-        // FNV-1a of "blocked\0shop\0$s4shop4CartV5totalSiyF\0", by an independent implementation.
-        #expect(make(Sample.frames).rawValue == "v1:94695f01cbf9f4f6")
+        // FNV-1a of "blocked\0shop $s4shop4CartV5totalSiyF\0", by an independent implementation.
+        #expect(make(Sample.frames).rawValue == "v2:f84de0a6bf35c456")
     }
 
     @Test("addresses, offsets, paths, build ids and library frames do not matter")
@@ -50,7 +50,7 @@ struct FingerprintTests {
         #expect(make([frame], old) == make([frame], new))
     }
 
-    @Test("without a symbol: the build id and the offset, not the address")
+    @Test("without a symbol: the build id and the offset, of the function if its start is known; not the address")
     func fallsBackToBuildID() {
         let modules = Sample.modules
         let first = Frame(address: 0x1234, module: 0, offset: 0x34, own: true)
@@ -58,15 +58,68 @@ struct FingerprintTests {
         let other = Frame(address: 0x1234, module: 0, offset: 0x35, own: true)
         #expect(make([first], modules) == make([moved], modules))
         #expect(make([first], modules) != make([other], modules))
+        let function = Frame(address: 0x1234, module: 0, offset: 0x34, functionOffset: 0x4, own: true)
+        let further = Frame(address: 0x1235, module: 0, offset: 0x35, functionOffset: 0x5, own: true)
+        #expect(make([function], modules) == make([further], modules))
+        #expect(make([function], modules) != make([first], modules))
     }
 
-    @Test("depth of recursion and what lies below eight frames do not matter")
+    @Test("depth of recursion and what lies behind four functions do not matter")
     func boundedDepth() {
-        let frames = (0..<20).map { Frame(address: 1, module: 0, symbol: "f\($0)", own: true) }
-        #expect(make(Array(frames[..<8])) == make(frames))
-        #expect(make(Array(frames[..<7])) != make(frames))
+        let frames = functions((0..<20).map { "f\($0)" })
+        #expect(make(Array(frames[..<4])) == make(frames))
+        #expect(make(Array(frames[..<3])) != make(frames))
         let recursive = Array(repeating: frames[0], count: 50) + frames[1...]
         #expect(make(recursive) == make(frames))
+    }
+
+    @Test("which function of a recursion is the innermost does not matter; who began it does")
+    func mutualRecursion() {
+        func path(_ names: String) -> Fingerprint { make(functions(names.map(String.init))) }
+        #expect(path("abababm") == path("bababm"))
+        #expect(path("abababm") == path("abababababm"))
+        #expect(path("abababm") != path("abababn"))
+        #expect(path("abababm") != path("acacacm"))
+        // A function that comes again far out is none: its way is what counts.
+        #expect(path("wabcdew") == path("wabcdw"))
+        #expect(path("wabcdew") != path("wacdbew"))
+    }
+
+    @Test("a closure is the function it runs in, unless a library calls it later")
+    func closures() {
+        func make(_ names: [String], libraries: Set<String> = []) -> Fingerprint {
+            .make(
+                kind: .blocked,
+                frames: names.map { Frame(address: 1, module: 0, symbol: $0, own: !$0.hasPrefix("lib")) },
+                modules: Sample.modules
+            ) { symbol in
+                let outer = symbol.split(separator: ">").dropFirst().map(String.init)
+                let enclosing = outer.indices.map { outer[$0...].joined(separator: ">") }
+                return .init(symbol, enclosing: enclosing, isQualified: true, isTransparent: symbol == "lib.map")
+            }
+        }
+        #expect(make(["c1>load", "lib.map", "load", "main"]) == make(["load", "main"]))
+        #expect(make(["c1>c1>load", "lib.map", "c1>load", "lib.map", "load", "main"]) == make(["load", "main"]))
+        #expect(make(["c1>load", "timed", "load", "main"]) == make(["load", "main"]))
+        #expect(make(["c1>main", "lib.loop", "main"]) != make(["c2>main", "lib.loop", "main"]))
+        #expect(make(["c1>main", "lib.loop", "main"]) != make(["main"]))
+    }
+
+    @Test("where nothing is own, what lies in the executable counts")
+    func executable() {
+        let calls = ["write", "flush", "save", "start"].map { name in
+            Frame(address: 1, module: name == "write" ? 1 : 0, symbol: name)
+        }
+        func make(_ frames: [Frame]) -> Fingerprint {
+            .make(kind: .blocked, frames: frames, modules: Sample.modules, executable: Sample.modules[0].path)
+        }
+        #expect(make(calls) == make(Array(calls.dropFirst())))
+        #expect(make(calls) != make(Array(calls.dropFirst(2))))
+        #expect(make([calls[0]]) != make([]))
+    }
+
+    private func functions(_ names: [String]) -> [Frame] {
+        names.map { Frame(address: 1, module: 0, symbol: $0, own: true) }
     }
 
     @Test("no frames, and frames that name no module, still make one")

@@ -161,6 +161,7 @@ enum Sample {
             modules: modules,
             fingerprint: .make(kind: .blocked, frames: frames, modules: modules),
             suppressed: 3,
+            repeats: repeats(),
             trace: .init(traceID: "4bf92f3577b34da6a3ce929d0e0e4736", spanID: "00f067aa0ba902b7"),
             metadata: ["region": "eu"],
             monitor: .init(heldNs: 0, unwindNs: 81_000, symbolicationNs: 9_000, copiedBytes: 4096)
@@ -179,6 +180,17 @@ enum Sample {
         report.durationMaxNs = nil
         report.process = process
         return report
+    }
+
+    static func repeats(of report: ULID? = ULID(rawValue: 9), count: Int = 3) -> StallReport.Repeats {
+        .init(
+            count: count,
+            report: report,
+            firstAt: start.advanced(byNanoseconds: -9_000_000_000),
+            lastAt: start.advanced(byNanoseconds: -1_000_000_000),
+            totalNs: 700_000_000,
+            longestNs: 250_000_000
+        )
     }
 
     static func run(id: ULID = .make(), state: RunRecord.State = .running) -> RunRecord {
@@ -202,6 +214,11 @@ enum Sample {
             ],
             ticks: 1200,
             stalls: ["blocked": 1],
+            suppressed: 5,
+            suppressedBy: ["repeat": 3, "byte_rate": 2],
+            repeated: [
+                .init(fingerprint: .make(kind: .blocked, frames: frames, modules: modules), repeats: repeats())
+            ],
             cost: .init(watchdogCPUNs: 5_000_000, heldNs: 0, captures: 1, bytesWritten: 4096),
             disarmed: "out of memory"
         )

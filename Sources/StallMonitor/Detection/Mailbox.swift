@@ -1,3 +1,4 @@
+import RunLoopKit
 
 /// A queue from any number of threads to one. Adding never waits for the reader, however far behind that is: see ``Backlog`` for what
 /// goes when the queue is full.
@@ -31,12 +32,18 @@ final class Mailbox<Message: QueuedMessage>: Sendable {
     }
 
     /// Waits for messages and takes all. Nil when the mailbox is closed and empty. The reader's thread only.
-    func take() -> [Message]? {
+    ///
+    /// - Parameter deadline: when to return without any.
+    func take(until deadline: MonotonicInstant? = nil) -> [Message]? {
         while true {
             let (messages, isClosed) = contents.withLock { ($0.backlog.takeAll(), $0.isClosed) }
             if !messages.isEmpty { return messages }
             if isClosed { return nil }
-            semaphore.wait()
+            guard let deadline else {
+                semaphore.wait()
+                continue
+            }
+            guard semaphore.wait(until: deadline) else { return [] }
         }
     }
 

@@ -10,7 +10,7 @@ struct Casebook {
     private(set) var culprit: StallReport.Culprit?
     /// Why names or lines are missing.
     private(set) var problems: [SymbolProblem] = []
-    /// The frames from the culprit outwards.
+    /// The frames from the culprit outwards, also those that await. Without a culprit, all of the first stack.
     private(set) var culpritFrames: [StallReport.Frame] = []
 
     /// Distinct stacks kept: the detection's first, then those that lasted longest.
@@ -55,6 +55,7 @@ struct Casebook {
         }
         let others = companions.map { companion in companion.told(clock) { told($0, $1, $2) } }
         var distinct = Self.merged(all)
+        culpritFrames = distinct.first?.stack.callers(from: 0) ?? []
         if let (position, suspect) = Self.culprit(of: distinct) {
             // Kept, however short its stack lasted among the others.
             let place = min(position, Self.stackLimit - 1)

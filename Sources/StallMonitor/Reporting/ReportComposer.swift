@@ -90,7 +90,12 @@ struct ReportComposer {
         report.stacks = book.stacks.isEmpty ? [missingStack(stall, report)] : book.stacks
         report.modules = book.modules
         report.culprit = book.culprit
-        report.fingerprint = .make(kind: report.kind, frames: book.culpritFrames, modules: book.modules)
+        report.fingerprint = .make(
+            kind: report.kind,
+            fault: book.culpritFrames,
+            modules: book.modules,
+            executable: run.process.executable
+        )
         report.monitor = cost(of: samples.map(\.stack.cost) + (findings.lock?.costs ?? []), naming: time)
         if let others = stall.others {
             report.add(others, at: report.detectedAt, name: { symbolicator.resolve($0) }, isOwn: isOwn)

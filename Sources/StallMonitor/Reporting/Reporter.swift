@@ -1,21 +1,30 @@
+import RunLoopKit
 import StallReports
 
 /// The thread that names, writes and tells what the watchdog found. Slow work ends here: names, disks, the server's handler.
 struct Reporter: ~Copyable {
     private let notices: Mailbox<StallNotice>
     private let composer: ReportComposer
-    private let tell: @Sendable (StallEvent) -> Void
+    let tell: @Sendable (StallEvent) -> Void
     private var shelf: ReportShelf
     private var log: RunLog
     private var expenses: StallExpenses
     private let supply: SupplyLocation
     private let lookup = PatientLookup()
+    var throttle: ReportThrottle
+    var stackMemory = StackMemory()
+    var held: [Int: HeldStall] = [:]
+    var recordPace = RecordPace()
+    /// What the run record is to tell of at once. Samples, growth and stalls that are only counted are not among it.
+    private var recordChanges = 0
     private var open: [Int: Case] = [:]
 
     private struct Case {
         let observation: StallObservation
         var findings: CaseFindings
         var report: StallReport
+        /// At detection.
+        let fingerprint: Fingerprint
     }
 
     init(
@@ -24,6 +33,7 @@ struct Reporter: ~Copyable {
         shelf: ReportShelf,
         log: RunLog,
         expenses: StallExpenses,
+        throttle: ReportThrottle = .init(rule: .init()),
         supply: SupplyLocation = .init(),
         tell: @escaping @Sendable (StallEvent) -> Void
     ) {
@@ -33,6 +43,7 @@ struct Reporter: ~Copyable {
         self.log = log
         self.supply = supply
         self.expenses = expenses
+        self.throttle = throttle
         self.tell = tell
     }
 
@@ -41,46 +52,82 @@ struct Reporter: ~Copyable {
         supply.search()
         shelf.tidy()
         shelf.put(log.entry(shelf))
-        while let batch = notices.take() {
+        while let batch = notices.take(until: recordPace.deadline) {
+            let before = recordChanges
             for notice in batch where shelf.hasTime(for: notice) { handle(notice) }
             expenses.settle()
-            // Samples and growth alone change nothing in it.
-            if batch.contains(where: \.changesRunRecord) { shelf.put(log.entry(shelf)) }
+            if recordChanges != before || recordPace.deadline.map({ $0 <= .now }) == true {
+                shelf.put(withRepeats(log.entry(shelf)))
+                recordPace.wrote(at: .now)
+            }
         }
         shelf.settle()
-        shelf.put(log.lastEntry(shelf))
+        shelf.put(withRepeats(log.lastEntry(shelf)))
         shelf.close()
     }
 
     private mutating func handle(_ notice: StallNotice) {
         expenses.take(notice)
         switch notice {
-        case .checkpoint: supply.search()
+        case .checkpoint:
+            supply.search()
+            recordChanges += 1
         case .fault(let error): tell(.fault(error))
         case .mended(let error): tell(.mended(error))
         case .began(let observation): begin(observation)
-        case .sampled(let number, let stack): open[number]?.findings.add(stack, lookup)
+        case .sampled(let number, let sample):
+            open[number]?.findings.add(sample, lookup)
+            held[number]?.later.append(sample)
         case .grew(let number, let span): grow(number, span)
         case .counted(let number, let busy): open[number]?.report.busy = busy
         case .ended(let number, let span, let evidence): end(number, span, evidence)
         case .abandoned(let number, let span, let evidence): end(number, span, evidence, isAbandoned: true)
-        case .disarmed(let error): log.disarmed = error
+        case .disarmed(let error):
+            log.disarmed = error
+            recordChanges += 1
         }
     }
 
     private mutating func begin(_ observation: StallObservation) {
+        log.count(observation.kind)
+        guard !holdsBack(observation) else { return }
         let findings = CaseFindings(observation, lookup)
         let report = composer.report(of: observation, findings)
         expenses.named(report)
-        open[observation.number] = Case(observation: observation, findings: findings, report: report)
-        log.count(report)
+        guard !holdsBack(observation, report.fingerprint) else { return }
+        begin(report, of: observation, findings)
+    }
+
+    private mutating func begin(_ report: StallReport, of observation: StallObservation, _ findings: CaseFindings) {
+        var report = report
+        addRepeats(to: &report)
+        open[observation.number] = Case(
+            observation: observation,
+            findings: findings,
+            report: report,
+            fingerprint: report.fingerprint
+        )
+        recordChanges += 1
         publish(report, observation.number) { .began($0) }
     }
 
+    /// A stall that was held back is worth a report after all.
+    private mutating func begin(_ stall: HeldStall) {
+        var findings = CaseFindings(stall.observation, lookup)
+        for sample in stall.later { findings.add(sample, lookup) }
+        var report = composer.report(of: stall.observation, findings)
+        composer.extend(&report, by: stall.span)
+        begin(report, of: stall.observation, findings)
+    }
+
     private mutating func grow(_ number: Int, _ span: StallSpan) {
-        guard var stall = open[number] else { return }
+        guard var stall = open[number] else {
+            if let stall = releaseHeld(number, span) { begin(stall) }
+            return
+        }
         composer.extend(&stall.report, by: span)
         open[number] = stall
+        throttle.note(span.length, of: stall.fingerprint)
         publish(stall.report, number) { .grew($0) }
     }
 
@@ -90,12 +137,16 @@ struct Reporter: ~Copyable {
         _ evidence: EvidenceWindow?,
         isAbandoned: Bool = false
     ) {
-        guard var stall = open.removeValue(forKey: number) else { return }
+        if let stall = releaseHeld(number, span) { begin(stall) }
+        guard var stall = open.removeValue(forKey: number) else { return countHeld(number) }
         // The later samples may have shown that what looked like the culprit only came and went.
         composer.addStacks(stall.findings, of: stall.observation, to: &stall.report)
         composer.close(&stall.report, of: stall.observation, stall.findings, by: span, evidence)
         if isAbandoned { (stall.report.state, stall.report.endedAt) = (.abandoned, nil) }
         expenses.named(stall.report)
+        throttle.note(span.length, of: stall.fingerprint)
+        throttle.rename(stall.fingerprint, stall.report.fingerprint)
+        recordChanges += 1
         publish(stall.report, number) { .ended($0) }
     }
 
@@ -103,15 +154,7 @@ struct Reporter: ~Copyable {
         var report = report
         expenses.note(on: &report, number)
         shelf.put(report)
+        throttle.noteBytes(shelf.bytesWritten, at: .now)
         tell(event(report))
-    }
-}
-
-extension StallNotice {
-    fileprivate var changesRunRecord: Bool {
-        switch self {
-        case .began, .ended, .abandoned, .checkpoint, .disarmed: true
-        case .grew, .counted, .sampled, .fault, .mended: false
-        }
     }
 }

@@ -37,8 +37,8 @@ struct RunLog {
         self.ledger = ledger
     }
 
-    mutating func count(_ report: StallReport) {
-        stalls[report.kind.rawValue, default: 0] += 1
+    mutating func count(_ kind: StallKind) {
+        stalls[kind.rawValue, default: 0] += 1
     }
 
     /// The record as of now.

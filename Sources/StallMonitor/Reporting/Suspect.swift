@@ -29,11 +29,10 @@ extension StallReport.Stack {
         return inner.contains { frame($0).function != nil } ? Array(inner) : calls
     }
 
-    /// From one on outwards. A function on the stack is followed by the stack's others, so that it is the same whether or not the awaiting
-    /// ones could be read. One that is not own is followed by what the loop called alone.
+    /// From one on outwards, those that await included. One that is not own is followed by what the loop called alone.
     func frames(from suspect: Suspect) -> [StallReport.Frame] {
         guard frame(suspect).own else { return callout.drop { $0 != suspect }.map { frame($0) } }
-        guard suspect.isAwaiting, let async else { return Array(frames[suspect.frame...]) }
+        guard suspect.isAwaiting, let async else { return callers(from: suspect.frame) }
         return Array(async.frames[suspect.frame...] + frames.dropFirst(async.from + 1))
     }
 

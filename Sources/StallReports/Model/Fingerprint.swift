@@ -1,11 +1,14 @@
-/// Says which stalls are the same: equal on every host, in every run, and in every build that keeps the functions' names.
+/// Says which stalls are the same: equal on every host, in every run, and in every build that keeps the functions' names, whatever
+/// became of lines, addresses and optimisation.
 ///
-/// `v1:` and sixteen hexadecimal digits. Made by ``make(kind:frames:modules:)``, which documents what goes in.
+/// A version and sixteen hexadecimal digits: `v2:8a0d3d4acbfa9be8`. Made by ``make(kind:frames:modules:executable:source:)``, which
+/// documents what goes in. Those of other versions are read and written, and are equal to none of this one's.
 public struct Fingerprint: Hashable, Sendable {
     /// The whole text, with its version.
     public let rawValue: String
 
-    static let version = "v1"
+    /// Of those made here. `v1` (before 0.2) went by the symbols as they were, so each way of compiling a function was another one.
+    static let version = "v2"
 
     /// Nil unless it is a version (`v` and digits), a colon, and sixteen lower-case hexadecimal digits.
     public init?(rawValue: String) {

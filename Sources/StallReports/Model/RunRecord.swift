@@ -42,6 +42,10 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var stalls: [String: Int64]
     /// Stalls counted and not reported.
     public var suppressed: Int64
+    /// These by reason. Nil if there are none.
+    public var suppressedBy: [String: Int64]?
+    /// Those that stand in no report yet, by their faults, the latest first: 100 faults at most. Nil if there are none.
+    public var repeated: [Repeated]?
     /// Captures thrown away because the loop had moved on, and stalls that were over before one was taken.
     public var raced: Int64
     /// Captures that failed, or could not be tried. Those in `raced` are not among them.
@@ -75,6 +79,8 @@ public struct RunRecord: Codable, Hashable, Sendable {
         pauses: Int64 = 0,
         stalls: [String: Int64] = [:],
         suppressed: Int64 = 0,
+        suppressedBy: [String: Int64]? = nil,
+        repeated: [Repeated]? = nil,
         raced: Int64 = 0,
         captureFailures: Int64 = 0,
         lostWrites: Int64 = 0,
@@ -88,6 +94,7 @@ public struct RunRecord: Codable, Hashable, Sendable {
         (self.monitorVersion, self.watched) = (monitorVersion, watched)
         (self.ticks, self.lateTicks, self.pauses) = (ticks, lateTicks, pauses)
         (self.stalls, self.suppressed, self.raced) = (stalls, suppressed, raced)
+        (self.suppressedBy, self.repeated) = (suppressedBy, repeated)
         (self.captureFailures, self.lostWrites) = (captureFailures, lostWrites)
         (self.cost, self.disarmed) = (cost, disarmed)
     }
@@ -101,7 +108,8 @@ public struct RunRecord: Codable, Hashable, Sendable {
         case monitorVersion = "monitor_version"
         case watched, ticks
         case lateTicks = "late_ticks"
-        case pauses, stalls, suppressed, raced, dismissed
+        case pauses, stalls, suppressed, repeated, raced, dismissed
+        case suppressedBy = "suppressed_by"
         case pauseLog = "pause_log"
         case droppedNotices = "dropped_notices"
         case captureFailures = "capture_failures"

@@ -60,6 +60,8 @@ public struct StallReport: Codable, Hashable, Sendable {
     public var fingerprint: Fingerprint
     /// Stalls with the same fingerprint since its last report that were counted, and not reported.
     public var suppressed: Int
+    /// What these add up to. Nil if there are none.
+    public var repeats: Repeats?
     /// Known to the server only: the monitor leaves it nil.
     public var trace: Trace?
     /// What the server adds for itself.
@@ -93,6 +95,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         modules: [Module] = [],
         fingerprint: Fingerprint,
         suppressed: Int = 0,
+        repeats: Repeats? = nil,
         trace: Trace? = nil,
         metadata: [String: String] = [:],
         monitor: MonitorCost = MonitorCost()
@@ -105,6 +108,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         (self.watched, self.busy, self.thread, self.cause) = (watched, busy, thread, cause)
         (self.stacks, self.culprit, self.modules) = (stacks, culprit, modules)
         (self.fingerprint, self.suppressed, self.trace) = (fingerprint, suppressed, trace)
+        self.repeats = repeats
         (self.metadata, self.monitor) = (metadata, monitor)
     }
 
@@ -118,7 +122,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         case durationMaxNs = "duration_max_ns"
         case excludedNs = "excluded_ns"
         case rule, host, service, process, run, watched, busy, thread, cause, stacks, culprit, modules, fingerprint,
-            suppressed
+            suppressed, repeats
         case trace, metadata, monitor
     }
 }

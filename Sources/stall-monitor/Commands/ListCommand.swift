@@ -12,7 +12,8 @@
                   stall-monitor list /var/lib/shop/stalls --since 1h
                   stall-monitor list --format json | jq '.[].cause.verdict'
 
-                A plus behind a duration: it lasted at least that long. JSON is one array of whole reports.
+                A plus behind a duration: it lasted at least that long. ×37 since 12:00: so many of the same fault came after it and were \
+                only counted. JSON is one array of whole reports.
                 """
         )
 
@@ -37,7 +38,10 @@
                 if shown.isEmpty {
                     Output.note(emptyNote(contents))
                 } else {
-                    try Output.write(StallList.lines(shown, ids: ids, width: terminal.width), on: terminal)
+                    try Output.write(
+                        StallList.lines(shown, ids: ids, repeats: contents.repeats, width: terminal.width),
+                        on: terminal
+                    )
                 }
             }
             try Directory.report(contents.failures)

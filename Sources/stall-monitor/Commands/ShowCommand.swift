@@ -59,7 +59,9 @@
             let report = named(try load(choice))
             switch format {
             case .json: try Output.write(JSONText.of(report) + "\n")
-            case .text: try Output.write(StallPage(report: report, showsAllFrames: full).lines, on: .current())
+            case .text:
+                let page = StallPage(report: report, repeats: repeats(of: report), showsAllFrames: full)
+                try Output.write(page.lines, on: .current())
             }
         }
 
@@ -75,6 +77,12 @@
                 Output.note(problem.description)
             }
             return findings.amendment.applied(to: report)
+        }
+
+        /// Stalls like it that came after it and were only counted. Nil also where the other files cannot be read.
+        private func repeats(of report: StallReport) -> StallReport.Repeats? {
+            let contents = try? ReportReader(path: reports ?? directory.path).contents()
+            return contents?.repeats[report.id]
         }
 
         private func load(_ choice: StallChoice) throws(CommandFailure) -> StallReport {

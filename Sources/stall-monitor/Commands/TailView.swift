@@ -9,6 +9,8 @@
         let format: OutputFormat
         let terminal = Terminal.current()
         private var shown: [ULID: StallState] = [:]
+        private var culprits: [ULID: String] = [:]
+        private var repeatLines = RepeatLines()
 
         init(since: Since?, limit: Int, format: OutputFormat) {
             (self.since, self.limit, self.format) = (since, limit, format)
@@ -52,12 +54,15 @@
             case .failure(let error): Output.note(error)
             case .directoryAppeared: Output.note("the report directory \(path) has appeared")
             case .directoryGone: Output.note("the report directory \(path) is gone; waiting for it to come again")
-            case .run: break
+            case .run(let run):
+                guard format == .text else { break }
+                try Output.write(repeatLines.lines(run, culprits: culprits), on: terminal)
             }
         }
 
         /// A report that only grew since it was shown is not shown again.
         private mutating func show(_ report: StallReport) throws {
+            culprits[report.id] = report.culpritText
             let known = shown.updateValue(report.state, forKey: report.id)
             guard known != report.state else { return }
             switch format {

@@ -4,6 +4,8 @@
     /// The named facts of a stall, in the order in which one asks for them.
     struct StallFacts {
         let report: StallReport
+        /// Stalls like it that came after it and were only counted.
+        var repeats: StallReport.Repeats?
 
         var rows: [(name: String, value: StyledText)] {
             let rows: [(String, StyledText?)] = [
@@ -12,7 +14,7 @@
                 ("turns", turns),
                 ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
                 ("service", service), ("process", process), ("host", host), ("trace", trace),
-                ("fingerprint", fingerprint),
+                ("fingerprint", fingerprint), ("repeats", repeats.map { "\($0.whole)" }),
                 ("metadata", metadata), ("run", report.run.map { "\($0)" }),
             ]
             return rows.compactMap { name, value in value.map { (name, $0) } }
@@ -124,8 +126,9 @@
         }
 
         private var fingerprint: StyledText {
-            let before = report.suppressed > 0 ? ", \(report.suppressed) more like it were counted only" : ""
-            return "\(report.fingerprint)\(before)"
+            guard report.suppressed > 0 else { return "\(report.fingerprint)" }
+            let before = report.repeats.map { " before it: \($0.whole)" } ?? ""
+            return "\(report.fingerprint), \(report.suppressed) more like it were counted only\(before)"
         }
 
         private var metadata: StyledText? {

@@ -4,6 +4,8 @@
     /// One stall on a page of its own, as `show` prints it.
     struct StallPage {
         let report: StallReport
+        /// Stalls like it that came after it and were only counted.
+        var repeats: StallReport.Repeats?
         /// Show every frame, also the libraries'.
         var showsAllFrames = false
 
@@ -20,7 +22,7 @@
         }
 
         private var facts: [StyledText] {
-            StallFacts(report: report).rows.map { name, value in
+            StallFacts(report: report, repeats: repeats).rows.map { name, value in
                 "  \(StyledText(name, .dim).padded(to: 12))\(value)"
             }
         }

@@ -17,6 +17,9 @@ final class EventLog: Sendable {
 
     var began: [StallReport] { reports { if case .began(let report) = $0 { report } else { nil } } }
     var ended: [StallReport] { reports { if case .ended(let report) = $0 { report } else { nil } } }
+    var suppressed: [SuppressedStall] {
+        events.withLock { $0.compactMap { if case .suppressed(let stall) = $0 { stall } else { nil } } }
+    }
     var faults: [StallMonitorError] {
         events.withLock { $0.compactMap { if case .fault(let error) = $0 { error } else { nil } } }
     }

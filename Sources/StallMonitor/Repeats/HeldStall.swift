@@ -1,0 +1,54 @@
+import RunLoopKit
+import StackCapture
+import StallReports
+
+/// A stall under way that is counted only, unless it turns out worse.
+struct HeldStall {
+    let observation: StallObservation
+    let fingerprint: Fingerprint
+    let reason: SuppressionReason
+    /// What was sampled after it was proven.
+    var later: [StackSample] = []
+    /// As far as it was told.
+    var span: StallSpan
+
+    /// As one of many.
+    func repeats(of report: ULID?, _ clock: WallClockAnchor) -> StallReport.Repeats {
+        StallReport.Repeats(
+            count: 1,
+            report: report,
+            firstAt: clock.time(of: span.earliestStart),
+            lastAt: clock.time(of: span.latestEnd),
+            totalNs: span.length.nanoseconds,
+            longestNs: span.length.nanoseconds
+        )
+    }
+}
+
+/// Fingerprints by the addresses of stacks, as long as the process lives: to know a stall again costs no look at symbols.
+struct StackMemory {
+    private var known: [Key: Fingerprint] = [:]
+    private static let limit = 256
+
+    private struct Key: Hashable {
+        let kind: StallKind
+        /// All of them, the innermost too: another place in the same function may be another function, inlined there.
+        let addresses: [UInt]
+
+        /// Nil without a stack.
+        init?(_ observation: StallObservation) {
+            guard let stack = observation.stack.captured else { return nil }
+            kind = observation.kind
+            addresses = stack.frames.map(\.address) + (stack.asyncCallers?.addresses ?? [])
+        }
+    }
+
+    subscript(_ observation: StallObservation) -> Fingerprint? {
+        get { Key(observation).flatMap { known[$0] } }
+        set {
+            guard let key = Key(observation) else { return }
+            if known.count >= Self.limit { known = [:] }
+            known[key] = newValue
+        }
+    }
+}

@@ -1,0 +1,40 @@
+/// Which stalls get a report of their own, and which are only counted: in the run record, and in the next report of the same fault.
+///
+/// A fault is what a report's fingerprint stands for. Its first stall is reported. Those of the window after it are counted. Each time
+/// it goes on through a whole window the next one is twice as long; a window without it brings the first length back. A stall that is more
+/// severe than any reported of its fault, or twice as long as the longest, is reported all the same.
+public struct RepeatRule: Hashable, Sendable {
+    /// After a report of a fault, for how long others like it are only counted. Zero: every stall is reported.
+    public var window: Duration
+    /// What the window grows to, while the fault goes on.
+    public var longestWindow: Duration
+    /// Reports begun a minute, of all faults together. Nil: no limit.
+    public var reportsPerMinute: Int?
+    /// Reports that may be begun at once when there were none for a while.
+    public var burst: Int
+    /// Bytes of reports written a minute, above which none is begun; those begun are written to their end. Nil: no limit.
+    public var bytesPerMinute: Int?
+
+    /// One report a minute of a fault that goes on, then fewer until it is one an hour; 120 reports and 32 MiB a minute unless given.
+    /// Traps on negative numbers.
+    public init(
+        window: Duration = .seconds(60),
+        longestWindow: Duration = .seconds(3600),
+        reportsPerMinute: Int? = 120,
+        burst: Int = 60,
+        bytesPerMinute: Int? = 32 << 20
+    ) {
+        precondition(window >= .zero && longestWindow >= .zero, "a window of repeats is not negative")
+        precondition((reportsPerMinute ?? 1) > 0 && burst > 0 && (bytesPerMinute ?? 1) > 0, "rates start at 1")
+        (self.window, self.longestWindow) = (window, max(window, longestWindow))
+        (self.reportsPerMinute, self.burst, self.bytesPerMinute) = (reportsPerMinute, burst, bytesPerMinute)
+    }
+
+    /// Every stall is reported.
+    public static let everyStall = RepeatRule(
+        window: .zero,
+        longestWindow: .zero,
+        reportsPerMinute: nil,
+        bytesPerMinute: nil
+    )
+}

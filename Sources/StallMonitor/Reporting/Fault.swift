@@ -1,0 +1,42 @@
+package import StallReports
+import Symbolication
+
+// What a report's fingerprint is made of.
+
+extension StallReport.Stack {
+    /// A frame and all that called it, the innermost first: on the stack, and below an asynchronous function what awaits it. What lies
+    /// behind that on the stack is an executor's.
+    package func callers(from frame: Int) -> [StallReport.Frame] {
+        guard let async, frame <= async.from, frames.indices.contains(async.from) else {
+            return Array(frames.dropFirst(frame))
+        }
+        return frames[frame...async.from] + async.frames
+    }
+}
+
+extension Fingerprint {
+    /// The fingerprint of a stall whose culprit and its callers are known.
+    ///
+    /// - Parameter executable: the path of the process's.
+    package static func make(
+        kind: StallKind,
+        fault frames: [StallReport.Frame],
+        modules: [StallReport.Module],
+        executable: String?
+    ) -> Fingerprint {
+        make(kind: kind, frames: frames, modules: modules, executable: executable) { SourceName(symbol: $0) }
+    }
+}
+
+extension Fingerprint.SourceName {
+    package init(symbol: String) {
+        let function = SourceFunction(symbol: symbol)
+        let isSwift = function.swiftModule != nil
+        self.init(
+            function.name,
+            enclosing: function.enclosing,
+            isQualified: isSwift,
+            isTransparent: function.isMadeUp || function.swiftModule == "Swift"
+        )
+    }
+}

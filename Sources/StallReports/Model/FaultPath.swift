@@ -1,0 +1,119 @@
+/// The way from a fault outwards, in functions of the source: what a fingerprint is made of.
+struct FaultPath {
+    /// The culprit, then its callers. A recursion's functions come first, sorted, if the culprit is one of them.
+    private(set) var names: [String] = []
+
+    /// Enough to tell callers apart, and few enough that how the server was entered does not.
+    private static let depth = 4
+    /// A recursion of more functions than these goes another way each time.
+    private static let recursionLimit = 4
+    /// So far out from a closure the function is looked for that it stands in.
+    private static let closureReach = 32
+
+    private struct Step {
+        var identity: String
+        var enclosing: [String]
+        var isOwn: Bool
+        var isTransparent: Bool
+    }
+
+    init(
+        frames: [StallReport.Frame],
+        modules: [StallReport.Module],
+        executable: String?,
+        source: (String) -> Fingerprint.SourceName
+    ) {
+        let counts = Self.countingFrames(frames, modules, executable)
+        var known: [String: Fingerprint.SourceName] = [:]
+        let steps = frames.map { frame in
+            let name = frame.symbol.map { symbol in
+                let name = known[symbol] ?? source(symbol)
+                known[symbol] = name
+                return name
+            }
+            return Step(
+                identity: Self.identity(frame, name, modules),
+                enclosing: name?.enclosing ?? [],
+                isOwn: counts(frame) && (frame.own || name?.isTransparent != true),
+                isTransparent: name?.isTransparent ?? false
+            )
+        }
+        names = Self.withRecursionFirst(Self.withoutClosures(steps))
+    }
+
+    /// Which frames count: own ones; where there are none, the executable's; where there are none of these either, all. What compilers
+    /// made up never does.
+    private static func countingFrames(
+        _ frames: [StallReport.Frame],
+        _ modules: [StallReport.Module],
+        _ executable: String?
+    ) -> (StallReport.Frame) -> Bool {
+        if frames.contains(where: \.own) { return { $0.own } }
+        let program = modules.firstIndex { $0.path == executable }
+        if let program, frames.contains(where: { $0.module == program }) { return { $0.module == program } }
+        return { _ in true }
+    }
+
+    /// The names of what counts, in its order; a closure that runs inside its function left out, with what lies between.
+    private static func withoutClosures(_ steps: [Step]) -> [String] {
+        var names: [String] = []
+        var index = 0
+        while index < steps.count {
+            if steps[index].isOwn, let outer = function(around: index, steps) {
+                index = outer
+                continue
+            }
+            if steps[index].isOwn { names.append(steps[index].identity) }
+            index += 1
+        }
+        return names
+    }
+
+    /// The frame of the outermost function that the closure stands in and runs inside of. Nil for what is no closure, and for one that was
+    /// kept and called later.
+    private static func function(around index: Int, _ steps: [Step]) -> Int? {
+        let enclosing = steps[index].enclosing
+        guard !enclosing.isEmpty else { return nil }
+        var found: Int?
+        for outer in steps.indices.dropFirst(index + 1).prefix(closureReach) {
+            guard steps[outer].isOwn || steps[outer].isTransparent else { break }
+            if steps[outer].isOwn, enclosing.contains(steps[outer].identity) {
+                found = outer
+                if steps[outer].identity == enclosing.last { break }
+            }
+        }
+        return found
+    }
+
+    private static func withRecursionFirst(_ path: [String]) -> [String] {
+        guard let culprit = path.first, let outermost = path.lastIndex(of: culprit) else { return [] }
+        let recursion = Set(path[...outermost])
+        var names = [culprit]
+        if recursion.count <= recursionLimit { names = recursion.sorted() }
+        let limit = names.count + depth - 1
+        for name in path where names.count < limit && !names.contains(name) { names.append(name) }
+        return names
+    }
+
+    private static func identity(
+        _ frame: StallReport.Frame,
+        _ name: Fingerprint.SourceName?,
+        _ modules: [StallReport.Module]
+    ) -> String {
+        if let name, name.isQualified { return name.name }
+        let module = frame.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
+        let file = module.map { stableName(ofPath: $0.path) } ?? "?"
+        if let name = name?.name ?? frame.function { return "\(file) \(name)" }
+        let place = frame.offset ?? frame.address
+        let start = frame.functionOffset.map { Address(place.rawValue &- $0.rawValue) } ?? place
+        return "\(module?.buildID ?? file)+\(start)"
+    }
+
+    /// The file's base name, cut after `.so`.
+    private static func stableName(ofPath path: String) -> String {
+        let base = path.split(separator: "/").last.map(String.init) ?? ""
+        let parts = base.split(separator: ".", omittingEmptySubsequences: false)
+        guard let suffix = parts.firstIndex(of: "so") else { return base }
+        return parts[...suffix].joined(separator: ".")
+    }
+}

@@ -1,0 +1,78 @@
+/// A function as its source has it, whatever compilers made of it: the same for a debug and a release build, for all specialisations of
+/// a generic function, for each part that an asynchronous or a split function was cut into, and in each copy of it.
+public struct SourceFunction: Hashable, Sendable {
+    /// With types and argument labels, as the demangler writes them, without what optimisation adds:
+    /// `closure #1 (Swift.Int) -> () in shop.Cart.total() -> Swift.Int`. Of a C++ template, the name alone.
+    public var name: String
+    /// For a closure, what it stands in, the innermost first: the last one is no closure.
+    public var enclosing: [String]
+    /// The Swift module whose source it stands in. Nil for what the compiler made up, and for C and C++.
+    public var swiftModule: String?
+    /// Whether it stands in nobody's source: a thunk, a witness, an accessor of metadata.
+    public var isMadeUp: Bool
+
+    /// - Parameter symbol: as in the symbol table.
+    public init(symbol: String) {
+        // What the compiler's back end puts behind the name of a part or a copy: `.part.0`, `.isra.0`, `.constprop.0`, `.cold`, `.llvm.42`.
+        let symbol = String(symbol.prefix(1) + symbol.dropFirst().prefix { $0 != "." })
+        let demangled = Demangler.demangle(symbol)
+        (enclosing, swiftModule, isMadeUp) = ([], nil, false)
+        switch Demangler.language(of: symbol) {
+        case .c: name = symbol
+        case .cPlusPlus: name = Self.templateName(demangled) ?? demangled
+        case .swift:
+            let function = Demangler.withoutOptimisation(demangled)
+            name = String(function)
+            swiftModule = Demangler.swiftModule(ofDemangled: name)
+            isMadeUp = Demangler.sourceEntity(in: demangled) == nil
+            enclosing = Demangler.enclosing(function)
+        }
+    }
+
+    /// The name of a template's function, or of a function of a template's: its types are the specialisation's. Nil for any other.
+    private static func templateName(_ demangled: String) -> String? {
+        guard demangled.contains("<"), !demangled.contains("operator") else { return nil }
+        // Without the result's type, which is told for these alone.
+        return ShortName.cPlusPlus(demangled).split(separator: " ").last.map(String.init)
+    }
+}
+
+extension Demangler {
+    /// Peels what optimisation adds off the front, and the forwarder of a partial application: what runs there is the function's code.
+    fileprivate static func withoutOptimisation(_ demangled: String) -> Substring {
+        var rest = Substring(demangled)
+        while let peeled = peelOptimisation(rest) { rest = peeled }
+        return rest
+    }
+
+    private static func peelOptimisation(_ text: Substring) -> Substring? {
+        let phrases = ["merged ", "specialized ", "partial apply forwarder for "]
+        if let phrase = phrases.first(where: text.hasPrefix) { return text.dropFirst(phrase.count) }
+        let isMarked = text.first == "(" || text.hasSpecialization
+        return isMarked ? peel(text) : nil
+    }
+
+    /// What a closure stands in, as long as that is a closure, too, and then the function.
+    fileprivate static func enclosing(_ function: Substring) -> [String] {
+        var names: [String] = []
+        var rest = function
+        while ["closure #", "implicit closure #", "$defer #"].contains(where: rest.hasPrefix),
+            let outer = rest.afterEnclosing(" in ")
+        {
+            names.append(String(outer))
+            rest = outer
+        }
+        return names
+    }
+}
+
+extension Substring {
+    /// `generic specialization <`, `function signature specialization <`, `inlined generic function <`, `closure propagated …`
+    fileprivate var hasSpecialization: Bool {
+        [
+            "generic specialization <", "generic partial specialization <", "generic pre-specialization <",
+            "generic not re-abstracted ", "function signature specialization <", "inlined generic ",
+            "closure propagated ", "capture promoted ",
+        ].contains(where: hasPrefix)
+    }
+}

@@ -1,0 +1,155 @@
+import Glibc
+
+/// What keeps a call from being its caller's last act, and a result from being dropped.
+nonisolated(unsafe) var sink = 0
+
+@inline(never) func stand() -> Int {
+    sleep(60)
+    sink += 1
+    return sink
+}
+
+struct Cart {
+    var items = [3, 1, 2]
+
+    func total() -> Int { items.reduce(0, +) + lookUpPrice() }
+    func discounted() -> Int { items.count + applyDiscount() }
+
+    private func lookUpPrice() -> Int {
+        sleep(60)
+        sink += items.count
+        return sink
+    }
+
+    private func applyDiscount() -> Int {
+        sleep(60)
+        sink += items.count
+        return sink
+    }
+
+    func twoPlaces(_ first: Bool) -> Int {
+        if first {
+            sleep(60)
+            sink += 1
+        }
+        sink += 3
+        if !first {
+            sleep(60)
+            sink += 2
+        }
+        return sink
+    }
+
+    func eitherWay(_ computes: Bool) -> Int {
+        guard computes else {
+            sleep(60)
+            sink += 1
+            return sink
+        }
+        let end = time(nil) + 60
+        while time(nil) < end { sink = sink &* 31 &+ items.count }
+        return sink
+    }
+}
+
+extension Cart {
+    func handleOrder() -> Int { total() &+ sink }
+    func handleRefund() -> Int { total() &* 3 }
+    func handleOffer() -> Int { discounted() &+ sink }
+}
+
+// Overloads: the same name, other types.
+func load(_ id: Int) -> Int {
+    sleep(60)
+    sink += id
+    return sink
+}
+
+func load(_ name: String) -> Int {
+    sleep(60)
+    sink += name.utf8.count
+    return sink
+}
+
+// The way in, far out.
+@inline(never) func entryA(_ work: () -> Int) -> Int { work() &+ sink }
+@inline(never) func entryB(_ work: () -> Int) -> Int { work() &- sink }
+
+@inline(never) func stage1(_ far: Bool) -> Int { stage2(far) &+ sink }
+@inline(never) func stage2(_ far: Bool) -> Int { stage3(far) &+ sink }
+@inline(never) func stage3(_ far: Bool) -> Int { stage4(far) &+ sink }
+@inline(never) func stage4(_ far: Bool) -> Int { Cart().handleOrder() &+ sink }
+@inline(never) func longWayA() -> Int { stage1(true) &+ 1 &+ sink }
+@inline(never) func longWayB() -> Int { stage1(true) &+ 2 &+ sink }
+
+/// Anew for each caller, with a caller's context.
+struct Page {
+    var rows = 3
+    var rendered: Int {
+        sleep(60)
+        sink += rows
+        return sink
+    }
+
+    subscript(index: Int) -> Int {
+        sleep(60)
+        sink += index
+        return sink
+    }
+
+    init() {}
+    init(slowly: Bool) {
+        sleep(60)
+        sink += 1
+        rows = sink
+    }
+
+    static let shared: Int = {
+        sleep(60)
+        sink += 1
+        return sink
+    }()
+
+    static func < (left: Page, right: Page) -> Bool {
+        sleep(60)
+        sink += left.rows
+        return sink > 3
+    }
+}
+
+func slowDefault() -> Int {
+    sleep(60)
+    sink += 1
+    return sink
+}
+
+@inline(never) func withDefault(_ value: Int = slowDefault()) -> Int { value &+ sink }
+
+func mayFail(_ fails: Bool) throws -> Int {
+    sleep(60)
+    sink += 1
+    if fails { throw CancellationError() }
+    return sink
+}
+
+func deferring() -> Int {
+    defer {
+        sleep(60)
+        sink += 1
+    }
+    return sink
+}
+
+func withLocal(_ first: Bool) -> Int {
+    func one() -> Int {
+        sleep(60)
+        sink += 1
+        return sink
+    }
+    func two() -> Int {
+        sleep(60)
+        sink += 2
+        return sink
+    }
+    return first ? one() &+ sink : two() &- sink
+}
