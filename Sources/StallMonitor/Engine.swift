@@ -2,32 +2,41 @@ import RunLoopKit
 import StackCapture
 import StallReports
 
-/// The running parts of a monitor: the two threads and what is between them.
+/// The running parts of a monitor: the three threads and what is between them.
 struct Engine: Sendable {
     let watchdog = Watchdog()
     let notices = Mailbox<StallNotice>(capacity: 256)
     private let capturer: StackCapturer?
     private let watchdogThread: MonitorThread
     private let reporterThread: MonitorThread
+    private let live = LiveBoard()
+    private let recorderThread: MonitorThread?
 
     /// - Throws: `threadNotStarted`; nothing is left behind then.
     init(
         _ configuration: StallMonitor.Configuration,
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) throws(StallMonitorError) {
-        let (watchdog, notices, ledger) = (watchdog, notices, WatchdogLedger())
+        let (watchdog, notices, live, ledger) = (watchdog, notices, live, WatchdogLedger())
+        let run = RunIdentity(service: configuration.service)
         reporterThread = try MonitorThread(name: "stall-reporter") {
-            Self.makeReporter(configuration, notices, ledger, tell).run()
+            Self.makeReporter(configuration, run, notices, ledger, live, tell).run()
         }
+        // Without it reports are written all the same.
+        recorderThread = try? MonitorThread(name: "stall-recorder") {
+            LiveRecorder(board: live, run: run, directory: configuration.directory).work()
+        }
+        ExitNotes.add(live)
         let stackSource = StackSource(signal: configuration.captureSignal) { notices.add(.fault($0)) }
         capturer = stackSource.capturer
         do throws(StallMonitorError) {
             watchdogThread = try MonitorThread(name: "stall-watchdog") {
-                watchdog.run(WatchRound(notices: notices, ledger: ledger, stackSource: stackSource))
+                watchdog.run(WatchRound(notices: notices, ledger: ledger, stackSource: stackSource, live: live))
             }
         } catch {
             notices.close()
             _ = reporterThread.join(by: .now + .seconds(5))
+            Self.endRecord(live, recorderThread, by: .now + .seconds(5))
             stackSource.capturer?.invalidate()
             throw error
         }
@@ -37,18 +46,26 @@ struct Engine: Sendable {
     func end(by deadline: MonotonicInstant) {
         guard watchdogThread.join(by: deadline) else { return }
         notices.close()
-        _ = reporterThread.join(by: deadline)
+        // The record goes last: until the reports are written it is what tells of them.
+        if reporterThread.join(by: deadline) { Self.endRecord(live, recorderThread, by: deadline) }
         capturer?.invalidate()
+    }
+
+    private static func endRecord(_ live: LiveBoard, _ recorder: MonitorThread?, by deadline: MonotonicInstant) {
+        ExitNotes.remove(live)
+        live.close()
+        _ = recorder?.join(by: deadline)
     }
 
     private static func makeReporter(
         _ configuration: StallMonitor.Configuration,
+        _ run: RunIdentity,
         _ notices: Mailbox<StallNotice>,
         _ ledger: WatchdogLedger,
+        _ live: LiveBoard,
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) -> Reporter {
-        let run = RunIdentity(service: configuration.service)
-        return Reporter(
+        Reporter(
             notices: notices,
             composer: ReportComposer(run: run, ownCode: configuration.ownCode),
             shelf: ReportShelf(
@@ -56,6 +73,7 @@ struct Engine: Sendable {
                 bell: FaultBell { tell(.fault($0)) }
             ),
             log: RunLog(run: run, ledger: ledger),
+            live: live,
             tell: tell
         )
     }

@@ -8,8 +8,8 @@ import Synchronization
 ///     let monitor = StallMonitor.start()
 ///     defer { monitor.stop() }
 ///
-/// It runs two threads: the watchdog, which looks, and the reporter, which names and writes. While every watched loop is at
-/// rest neither of them runs. A fault of the monitor never stops the process: it goes on with what still works, and says so
+/// It runs three threads: the watchdog, which looks, the reporter, which names and writes, and the recorder, which keeps a record
+/// of the stalls under way that outlives the process. While every watched loop is at rest none of them runs. A fault of the monitor never stops the process: it goes on with what still works, and says so
 /// once (``StallEvent/fault(_:)``, or a line on standard error where there is no handler).
 public final class StallMonitor: Sendable {
     /// The version that reports name.

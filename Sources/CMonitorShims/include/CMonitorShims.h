@@ -24,4 +24,14 @@ int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void 
 /// Joins it, waiting until `deadline_ns` at most. Returns 0, or ETIMEDOUT: the thread then still runs and stays joinable.
 int monitor_thread_join(pthread_t thread, uint64_t deadline_ns);
 
+/// Has exit(3) call `body` with its status, in this process and not in its children. Once a process is enough. It takes the place of an
+/// earlier body. `body` runs on whichever thread calls exit, perhaps in a signal handler of the host's. Returns false when memory is short.
+bool monitor_on_exit(void (*body)(int status));
+
+/// Has a child of fork(2) close `descriptor` before fork returns there, if it is the same file still. No errno. False: no place is left, or
+/// the descriptor is not open. Children of vfork(2), posix_spawn(3) and clone(2) are not reached.
+bool monitor_close_in_child(int descriptor);
+/// Takes that back, before the descriptor is closed.
+void monitor_forget_in_child(int descriptor);
+
 #pragma clang assume_nonnull end

@@ -1,6 +1,7 @@
 import Glibc
 import RunLoopKit
 import StackCapture
+import StallReports
 
 /// All watched loops and what a look at them does. Confined to the watchdog's thread.
 struct WatchRound: ~Copyable {
@@ -12,8 +13,10 @@ struct WatchRound: ~Copyable {
     private let notices: Mailbox<StallNotice>
     private let ledger: WatchdogLedger
     private let stackSource: StackSource
+    private let live: LiveBoard
 
-    init(notices: Mailbox<StallNotice>, ledger: WatchdogLedger, stackSource: StackSource) {
+    init(notices: Mailbox<StallNotice>, ledger: WatchdogLedger, stackSource: StackSource, live: LiveBoard) {
+        self.live = live
         self.notices = notices
         self.ledger = ledger
         self.stackSource = stackSource
@@ -60,7 +63,11 @@ struct WatchRound: ~Copyable {
             let late = oversleep > subjects[index].policy.rule.tick
             let (pulse, decision) = subjects[index].look(at: now, late: late)
             carryOut(decision, on: index, pulse, at: now)
+            if let stall = subjects[index].stall, let span = subjects[index].policy.span {
+                live.see(stall.number, span, at: now)
+            }
         }
+        live.note(watched: subjects.count, lastLook: .now)
         ledger.update { counts in
             counts.looks += 1
             counts.lateLooks += oversleep > tick ? 1 : 0
@@ -70,6 +77,7 @@ struct WatchRound: ~Copyable {
         if checkpoints.isDue(at: now) {
             recordCost()
             notices.add(.checkpoint, mayBeDropped: true)
+            live.refresh()
         }
         nextLook = LookSchedule.next(after: now, tick: tick, maturity: subjects.compactMap(\.policy.maturity).min())
     }
@@ -125,29 +133,29 @@ struct WatchRound: ~Copyable {
         let samples = subjects[index].takeSamples(at: pulse)
         let subject = subjects[index]
         ledger.update { $0.count(stack) }
-        notices.add(
-            .began(
-                StallObservation(
-                    number: stalls,
-                    watch: subject.identity,
-                    loop: subject.loop,
-                    rule: subject.policy.rule,
-                    pulse: pulse,
-                    span: span,
-                    detectedAt: time,
-                    threadID: subject.loop.thread?.id,
-                    evidence: subject.evidence(at: time, of: pulse),
-                    stack: stack,
-                    samples: samples,
-                    descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read)
-                )
-            )
+        let observation = StallObservation(
+            number: stalls,
+            reportID: .make(),
+            watch: subject.identity,
+            loop: subject.loop,
+            rule: subject.policy.rule,
+            pulse: pulse,
+            span: span,
+            detectedAt: time,
+            threadID: subject.loop.thread?.id,
+            evidence: subject.evidence(at: time, of: pulse),
+            stack: stack,
+            samples: samples,
+            descriptorTarget: stack.captured?.systemCall.flatMap(DescriptorTarget.read)
         )
+        live.begin(observation)
+        notices.add(.began(observation))
     }
 
     private mutating func end(_ span: StallSpan, _ index: Int, at time: MonotonicInstant) {
         guard let stall = subjects[index].stall else { return }
         subjects[index].stall = nil
+        live.end(stall.number, span)
         notices.add(.ended(stall.number, span, subjects[index].evidence(at: time, of: stall.pulse)))
     }
 

@@ -18,6 +18,7 @@ struct ReportComposer {
     func report(of stall: StallObservation) -> StallReport {
         let clock = WallClockAnchor()
         var report = StallReport(
+            id: stall.reportID,
             kind: .blocked,
             startedAt: clock.time(of: stall.span.earliestStart),
             detectedAt: clock.time(of: stall.detectedAt),

@@ -7,6 +7,7 @@ struct Reporter: ~Copyable {
     private let tell: @Sendable (StallEvent) -> Void
     private var shelf: ReportShelf
     private var log: RunLog
+    private let live: LiveBoard
     private var open: [Int: Case] = [:]
 
     private struct Case {
@@ -20,12 +21,14 @@ struct Reporter: ~Copyable {
         composer: ReportComposer,
         shelf: ReportShelf,
         log: RunLog,
+        live: LiveBoard,
         tell: @escaping @Sendable (StallEvent) -> Void
     ) {
         self.notices = notices
         self.composer = composer
         self.shelf = shelf
         self.log = log
+        self.live = live
         self.tell = tell
     }
 
@@ -72,6 +75,7 @@ struct Reporter: ~Copyable {
         // The later samples may have shown that what looked like the culprit only came and went.
         composer.addStacks(stall.samples, of: stall.observation, to: &stall.report)
         publish(stall.report, .ended(stall.report))
+        live.release(number)
     }
 
     private mutating func publish(_ report: StallReport, _ event: StallEvent) {

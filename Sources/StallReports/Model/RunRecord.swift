@@ -46,6 +46,8 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var cost: Cost
     /// Why the monitor has switched itself off; nil while it watches.
     public var disarmed: String?
+    /// How the process ended. Only of a `terminated` run, where its process kept a live record.
+    public var processEnd: ProcessEnd?
 
     /// Running, with a new id and all counts zero, unless said otherwise. `schema` is always ``currentSchema``.
     public init(
@@ -94,6 +96,7 @@ public struct RunRecord: Codable, Hashable, Sendable {
         case captureFailures = "capture_failures"
         case lostWrites = "lost_writes"
         case cost, disarmed
+        case processEnd = "process_end"
     }
 }
 
