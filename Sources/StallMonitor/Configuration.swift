@@ -17,6 +17,8 @@ extension StallMonitor {
         public var captureSignal: Int32
         /// False: `start` does nothing at all, and costs nothing.
         public var isEnabled: Bool
+        /// Whether the stalls under way are kept in a file that outlives the process (`live-….bin` in the directory), to the last look.
+        public var keepsLiveRecord = true
 
         /// The defaults, but for what is given.
         public init(

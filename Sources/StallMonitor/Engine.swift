@@ -23,10 +23,12 @@ struct Engine: Sendable {
             Self.makeReporter(configuration, run, notices, ledger, live, tell).run()
         }
         // Without it reports are written all the same.
-        recorderThread = try? MonitorThread(name: "stall-recorder") {
-            LiveRecorder(board: live, run: run, directory: configuration.directory).work()
-        }
-        ExitNotes.add(live)
+        recorderThread =
+            configuration.keepsLiveRecord
+            ? try? MonitorThread(name: "stall-recorder") {
+                LiveRecorder(board: live, run: run, directory: configuration.directory).work()
+            } : nil
+        if recorderThread != nil { ExitNotes.add(live) } else { live.close() }
         let stackSource = StackSource(signal: configuration.captureSignal) { notices.add(.fault($0)) }
         capturer = stackSource.capturer
         do throws(StallMonitorError) {

@@ -16,6 +16,7 @@ extension StallMonitor.Configuration {
     /// | `limits.reports` | int, at least 1 | 1000 |
     /// | `limits.megabytes` | int, at least 1 | 256 |
     /// | `service.name`, `service.version`, `service.instance` | text | the executable's name, none, none |
+    /// | `liveRecord` | bool | true |
     /// | `captureSignal` | int, 1 to 64 | 27 (`SIGPROF`) |
     /// | `ownModules`, `libraryModules` | list of Swift module names | none |
     ///
@@ -34,6 +35,7 @@ extension StallMonitor.Configuration {
         let megabytes = try await limits.int("megabytes", in: 1...1_048_576)
         self.limits.maxBytes = megabytes.map { $0 << 20 } ?? self.limits.maxBytes
         service = try await ServiceIdentity(config: config.scoped(to: "service"))
+        keepsLiveRecord = try await config.fetchBool(forKey: "liveRecord") ?? keepsLiveRecord
         captureSignal = try await config.int("captureSignal", in: 1...64).map(Int32.init) ?? captureSignal
         ownCode = OwnCode(
             modules: Set(try await config.fetchStringArray(forKey: "ownModules") ?? []),

@@ -123,6 +123,7 @@ final class LiveBoard: Sendable {
 
     private func change(_ body: (inout sending Contents) -> Void) {
         let wasNews = contents.withLock { contents in
+            if contents.isClosed { return true }
             defer { contents.isNews = true }
             body(&contents)
             return contents.isNews

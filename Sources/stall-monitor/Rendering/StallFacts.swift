@@ -8,6 +8,7 @@
         var rows: [(name: String, value: StyledText)] {
             let rows: [(String, StyledText?)] = [
                 ("culprit", culprit), ("verdict", verdict), ("evidence", evidence), ("lasted", duration),
+                ("ended", processEnd),
                 ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
                 ("service", service), ("process", process), ("host", host), ("trace", trace),
                 ("fingerprint", fingerprint),
@@ -53,6 +54,12 @@
                 }
             let notes = (end.isEmpty ? [] : [end]) + range
             return notes.isEmpty ? "\(length)" : "\(length) (\(notes.joined(separator: ", ")))"
+        }
+
+        private var processEnd: StyledText? {
+            guard let end = report.processEnd else { return nil }
+            let seen = end.lastSeenAt.map { " Last sign of life \($0.toMilliseconds)." } ?? ""
+            return "\(end.cause): \(end.summary)\(seen)"
         }
 
         private var detected: StyledText {

@@ -10,7 +10,7 @@ struct KillSeries {
     let count: Int
 
     private struct Tally {
-        var kills = 0, inStall = 0, due = 0, missing = 0, torn = 0, wrong = 0, unclosed = 0, orphans = 0
+        var kills = 0, inStall = 0, due = 0, undetected = 0, missing = 0, torn = 0, wrong = 0, unclosed = 0, orphans = 0
         /// How old the last known duration was, in ticks, for each stall that was under way.
         var ages: [Double] = []
     }
@@ -60,9 +60,9 @@ struct KillSeries {
         tally.due += 1
         guard let report = mine.last, report.state == .terminated, report.processEnd?.cause == .killedOrCrashed else {
             print(
-                "missed: a stall of \(length), the last report is \(mine.last.map { "\($0.state) \($0.durationNs)" } ?? "none")"
+                "not detected: a stall of \(length), the last report is \(mine.last.map { "\($0.state) \($0.durationNs)" } ?? "none")"
             )
-            tally.missing += 1
+            tally.undetected += 1
             return mine.map(\.id)
         }
         tally.orphans += report.stacks.isEmpty ? 1 : 0
@@ -75,7 +75,9 @@ struct KillSeries {
         let figures = [0.5, 0.9, 0.99, 1].map { share in
             ages.isEmpty ? "-" : String(Int(ages[min(ages.count - 1, Int(Double(ages.count) * share))] * 1000)) + "‰"
         }
-        print("kills \(tally.kills), in mid-stall \(tally.inStall), of these past the threshold \(tally.due)")
+        print(
+            "kills \(tally.kills), in mid-stall \(tally.inStall), of these past the threshold \(tally.due), not yet detected \(tally.undetected)"
+        )
         print(
             "missing \(tally.missing), torn \(tally.torn), wrong \(tally.wrong), not closed by the next start \(tally.unclosed)"
         )
