@@ -275,6 +275,14 @@ let package = Package(
             path: "Tests/Fixtures/DiskFixture",
             swiftSettings: swift
         ),
+        // Not among the tests' dependencies: it replaces functions of the C library.
+        .target(name: "CMortalHost", path: "Tests/Fixtures/CMortalHost", cSettings: c),
+        .executableTarget(
+            name: "mortal-host",
+            dependencies: ["CMortalHost", "RunLoopKit", "StallMonitor", "StallReports"],
+            path: "Tests/Fixtures/mortal-host",
+            swiftSettings: swift
+        ),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
         .executableTarget(

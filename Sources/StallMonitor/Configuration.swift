@@ -34,6 +34,8 @@ extension StallMonitor {
         public var followsLocks: Bool
         /// False: `start` does nothing at all, and costs nothing.
         public var isEnabled: Bool
+        /// Whether the stalls under way are kept in a file that outlives the process (`live-….bin` in the directory), to the last look.
+        public var keepsLiveRecord = true
 
         /// The defaults, but for what is given.
         public init(

@@ -15,17 +15,20 @@ struct Engine: Sendable {
     private let writerThread: MonitorThread
     private let watchdogThread: MonitorThread
     private let reporterThread: MonitorThread
+    private let live = LiveBoard()
+    private let recorderThread: MonitorThread?
 
     /// - Throws: `threadNotStarted`; nothing is left behind then.
     init(
         _ configuration: StallMonitor.Configuration,
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) throws(StallMonitorError) {
-        let (watchdog, notices, ledger, meter) = (watchdog, notices, WatchdogLedger(), CostMeter())
+        let (watchdog, notices, live) = (watchdog, notices, live)
+        let (ledger, meter, supply) = (WatchdogLedger(), CostMeter(), SupplyLocation())
+        let run = RunIdentity(service: configuration.service)
         self.ledger = ledger
         slowness = ExpectedSlowness(ledger: ledger)
         startup = ExpectedSlowness(kind: .startup, ledger: ledger)
-        let supply = SupplyLocation()
         let writer = ReportWriter(
             directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
             limits: configuration.memory,
@@ -36,13 +39,20 @@ struct Engine: Sendable {
         writerThread = try MonitorThread(name: "stall-writer") { writer.run() }
         do throws(StallMonitorError) {
             reporterThread = try MonitorThread(name: "stall-reporter") {
-                Self.makeReporter(configuration, notices, ledger, meter, writer, supply, tell).run()
+                Self.makeReporter(configuration, run, notices, ledger, meter, writer, live, supply, tell).run()
             }
         } catch {
             writer.order { $0.close() }
             _ = writerThread.join(by: .now + .seconds(5))
             throw error
         }
+        // Without it reports are written all the same.
+        recorderThread =
+            configuration.keepsLiveRecord
+            ? try? MonitorThread(name: "stall-recorder") {
+                LiveRecorder(board: live, run: run, directory: configuration.directory).work()
+            } : nil
+        if recorderThread != nil { ExitNotes.add(live) } else { live.close() }
         var stackSource = StackSource(
             signal: configuration.captureSignal,
             followsLocks: configuration.followsLocks
@@ -58,6 +68,7 @@ struct Engine: Sendable {
                         stackSource: stackSource,
                         bells: watchdog.bells,
                         costs: CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger),
+                        live: live,
                         countsTraced: configuration.countsTracedStalls,
                         supply: supply
                     )
@@ -68,6 +79,7 @@ struct Engine: Sendable {
             notices.close()
             _ = reporterThread.join(by: .now + .seconds(5))
             _ = writerThread.join(by: .now + .seconds(5))
+            Self.endRecord(live, recorderThread, by: .now + .seconds(5))
             stackSource.capturer?.invalidate()
             throw error
         }
@@ -88,21 +100,31 @@ struct Engine: Sendable {
         // The reporter is to have the time to say what a dead disk did not take.
         writer.giveUp(at: deadline + .seconds(-1))
         notices.close()
-        if reporterThread.join(by: deadline) { _ = writerThread.join(by: deadline) }
+        // The record goes last: until the reports are written it is what tells of them.
+        if reporterThread.join(by: deadline), writerThread.join(by: deadline) {
+            Self.endRecord(live, recorderThread, by: deadline)
+        }
         capturer?.invalidate()
+    }
+
+    private static func endRecord(_ live: LiveBoard, _ recorder: MonitorThread?, by deadline: MonotonicInstant) {
+        ExitNotes.remove(live)
+        live.close()
+        _ = recorder?.join(by: deadline)
     }
 
     private static func makeReporter(
         _ configuration: StallMonitor.Configuration,
+        _ run: RunIdentity,
         _ notices: Mailbox<StallNotice>,
         _ ledger: WatchdogLedger,
         _ meter: CostMeter,
         _ writer: ReportWriter,
+        _ live: LiveBoard,
         _ supply: SupplyLocation,
         _ handler: @escaping @Sendable (StallEvent) -> Void
     ) -> Reporter {
         let tell = meter.exempting(handler)
-        let run = RunIdentity(service: configuration.service)
         return Reporter(
             notices: notices,
             composer: ReportComposer(run: run, ownCode: configuration.ownCode),
@@ -110,6 +132,7 @@ struct Engine: Sendable {
             log: RunLog(run: run, ledger: ledger, meter: meter, notices: notices),
             expenses: StallExpenses(meter: meter, ledger: ledger),
             throttle: ReportThrottle(rule: configuration.repeats),
+            live: live,
             supply: supply,
             tell: tell
         )

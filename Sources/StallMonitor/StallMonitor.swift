@@ -7,9 +7,10 @@ import StallReports
 ///     let monitor = StallMonitor.start()
 ///     defer { monitor.stop() }
 ///
-/// It runs three threads: the watchdog, which looks, the reporter, which names and tells, and the writer, which waits for the disk.
-/// While every watched loop is at rest none of them runs, unless reports wait for a disk that refused them: then the writer tries it
-/// again, at last once a minute. A fault of the monitor never stops the process: it goes on with what still works, and says so
+/// It runs four threads: the watchdog, which looks, the reporter, which names and tells, the writer, which waits for the disk, and the
+/// recorder, which keeps a record of the stalls under way that outlives the process. While every watched loop is at rest none of them
+/// runs, unless reports wait for a disk that refused them: then the writer tries it again, at last once a minute.
+/// A fault of the monitor never stops the process: it goes on with what still works, and says so
 /// once (``StallEvent/fault(_:)``, or a line on standard error where there is no handler).
 public final class StallMonitor: Sendable {
     /// The version that reports name.

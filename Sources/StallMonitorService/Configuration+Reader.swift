@@ -26,6 +26,7 @@ extension StallMonitor.Configuration {
     /// | `repeats.reportsPerMinute`, `repeats.burst` | int, 1 to 100000 | 120, 60 |
     /// | `repeats.megabytesPerMinute` | int, 1 to 100000 | 32 |
     /// | `service.name`, `service.version`, `service.instance` | text | the executable's name, none, none |
+    /// | `liveRecord` | bool | true |
     /// | `captureSignal` | int, 1 to 64 | 27 (`SIGPROF`) |
     /// | `captureAllThreads` | bool | false |
     /// | `followLocks` | bool | true |
@@ -52,6 +53,7 @@ extension StallMonitor.Configuration {
         cost = try await StallMonitor.CostLimits(config: config.scoped(to: "cost"))
         repeats = try await RepeatRule(config: config.scoped(to: "repeats"), defaults: repeats)
         service = try await ServiceIdentity(config: config.scoped(to: "service"))
+        keepsLiveRecord = try await config.fetchBool(forKey: "liveRecord") ?? keepsLiveRecord
         captureSignal = try await config.int("captureSignal", in: 1...64).map(Int32.init) ?? captureSignal
         captureAllThreads = try await config.fetchBool(forKey: "captureAllThreads") ?? captureAllThreads
         followsLocks = try await config.fetchBool(forKey: "followLocks") ?? followsLocks

@@ -23,7 +23,8 @@
                 """,
             version: "0.1.0",
             subcommands: [
-                TailCommand.self, ListCommand.self, ShowCommand.self, SymbolicateCommand.self, GateCommand.self,
+                TailCommand.self, ListCommand.self, TopCommand.self, ShowCommand.self, SymbolicateCommand.self,
+                GateCommand.self,
                 SampleCommand.self,
                 DemoCommand.self,
             ]

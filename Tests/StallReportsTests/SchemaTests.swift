@@ -1,6 +1,7 @@
 import Foundation
-import StallReports
 import Testing
+
+@testable import StallReports
 
 /// The schemas against what is really written, judged by Debian's python3-jsonschema.
 @Suite("JSON Schema", .timeLimit(.minutes(2)))
@@ -13,13 +14,18 @@ struct SchemaTests {
         bare.stacks = [.init(thread: .init(id: 1), capturedAt: Sample.start, complete: false, error: "refused")]
         var novel = Sample.recovered()
         (novel.kind, novel.cause.verdict) = (StallKind(rawValue: "melted"), Verdict(rawValue: "eclipse"))
-        let reports = [Sample.recovered(), Sample.ongoing(), bare, novel]
-        #expect(try verdicts(schema: "stall-report", reports.map { try $0.json() }) == ["ok", "ok", "ok", "ok"])
+        var terminated = Sample.ongoing()
+        terminated.state = .terminated
+        terminated.processEnd = ProcessEnd(.init(exitStatus: 511, lastSeenAt: Sample.start))
+        let reports = [Sample.recovered(), Sample.ongoing(), bare, novel, terminated]
+        #expect(try verdicts(schema: "stall-report", reports.map { try $0.json() }) == reports.map { _ in "ok" })
     }
 
     @Test("real run records are valid")
     func validRuns() throws {
-        let runs = [Sample.run(), Sample.run(state: .stopped), Sample.run(state: .terminated)]
+        var killed = Sample.run(state: .terminated)
+        killed.processEnd = ProcessEnd(.init())
+        let runs = [Sample.run(), Sample.run(state: .stopped), killed]
         #expect(try verdicts(schema: "stall-run", runs.map { try $0.json() }) == ["ok", "ok", "ok"])
     }
 

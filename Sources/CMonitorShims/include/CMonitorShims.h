@@ -29,6 +29,16 @@ int monitor_thread_join(pthread_t thread, uint64_t deadline_ns);
 /// async-signal-safe. It is counted by pthread_atfork, so not for a raw clone(2).
 uint32_t monitor_fork_generation(void);
 
+/// Has exit(3) call `body` with its status, in this process and not in its children. Once a process is enough. It takes the place of an
+/// earlier body. `body` runs on whichever thread calls exit, perhaps in a signal handler of the host's. Returns false when memory is short.
+bool monitor_on_exit(void (*body)(int status));
+
+/// Has a child of fork(2) close `descriptor` before fork returns there, if it is the same file still. No errno. False: no place is left, or
+/// the descriptor is not open. Children of vfork(2), posix_spawn(3) and clone(2) are not reached.
+bool monitor_close_in_child(int descriptor);
+/// Takes that back, before the descriptor is closed.
+void monitor_forget_in_child(int descriptor);
+
 /// How many processors the thread may use (sched_getaffinity(2)); −1 if there is no such thread, or more than 8,192 processors.
 int monitor_allowed_processors(pid_t thread);
 

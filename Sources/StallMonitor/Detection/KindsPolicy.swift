@@ -42,6 +42,15 @@ struct KindsPolicy: Sendable {
         return Self.findings([(.blocked, still), (.congested, full), (.repeated, row)])
     }
 
+    /// The stall under way, as of the look at `time`. Nil when there is none of that kind.
+    func span(of category: StallCategory, at time: MonotonicInstant) -> StallSpan? {
+        switch category {
+        case .blocked: blocked.span
+        case .congested: congested?.open.map { .exact(from: $0.start, to: time) }
+        case .repeated: repeated?.isOpen == true ? repeated?.row.map { .exact(from: $0.start, to: time) } : nil
+        }
+    }
+
     /// Why what the latest look ended was no stall, though it lasted as long as one.
     var dismissal: PauseKind? { blocked.dismissal }
 

@@ -27,6 +27,8 @@ enum StallNotice: Sendable {
 struct StallObservation: Sendable {
     /// The stall's number in this run: what later notices name it by.
     let number: Int
+    /// The id of its report, known before there is one: the process may not live to write it.
+    let reportID: ULID
     let watch: WatchIdentity
     /// For what the reporter asks of it, away from the watchdog.
     let loop: any WatchableLoop

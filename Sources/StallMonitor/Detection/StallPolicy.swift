@@ -56,6 +56,12 @@ struct StallPolicy: Sendable {
         self.rule = rule
     }
 
+    /// The stall under way, as of the last look; nil when there is none.
+    var span: StallSpan? {
+        guard case .stalled(let segment, _) = state, let lastLook else { return nil }
+        return segment.span(until: lastLook, lastLook)
+    }
+
     /// The moment at which the current segment becomes a stall, if it lasts. Nil while the loop rests or is stalled already.
     var maturity: MonotonicInstant? {
         guard case .suspect(let segment) = state else { return nil }

@@ -1,6 +1,7 @@
 import Glibc
 import RunLoopKit
 import StackCapture
+import StallReports
 
 /// All watched loops and what a look at them does. Confined to the watchdog's thread.
 struct WatchRound: ~Copyable {
@@ -22,6 +23,7 @@ struct WatchRound: ~Copyable {
     var watchesPausedSince: [Int: MonotonicInstant] = [:]
     private var supply: SupplyMeter
     private var costs: CostGuard
+    private let live: LiveBoard
 
     init(
         notices: Mailbox<StallNotice>,
@@ -29,11 +31,13 @@ struct WatchRound: ~Copyable {
         stackSource: StackSource,
         bells: BellBoard,
         costs: CostGuard? = nil,
+        live: LiveBoard = LiveBoard(),
         countsTraced: Bool = false,
         supply: SupplyLocation = .init()
     ) {
         self.costs = costs ?? CostGuard(limits: .init(), meter: CostMeter(), notices: notices, ledger: ledger)
         self.supply = SupplyMeter(location: supply)
+        self.live = live
         self.bells = bells
         self.notices = notices
         self.countsTraced = countsTraced
@@ -103,7 +107,11 @@ struct WatchRound: ~Copyable {
             if subjects[index].policy.dismissal != nil || subjects[index].holdUp != nil { countDismissal(index, pulse) }
             if findings.isEmpty, subjects[index].wantsSample(at: now, pulse) { sample(index, pulse, at: now) }
             for finding in findings { carryOut(finding, on: index, pulse, at: now) }
+            if let stall = subjects[index].stall, let span = subjects[index].policy.span(of: stall.category, at: now) {
+                live.see(stall.number, span, at: now)
+            }
         }
+        live.note(watched: subjects.subjects.count, lastLook: .now)
         ledger.update { counts in
             counts.looks += 1
             counts.visits += awake.count
@@ -116,6 +124,7 @@ struct WatchRound: ~Copyable {
         if checkpoints.isDue(at: now) {
             recordCost()
             notices.add(.checkpoint, mayBeDropped: true)
+            live.refresh()
         }
         nextLook = LookSchedule.next(after: now, tick: tick, maturity: maturity)
     }
@@ -199,31 +208,30 @@ struct WatchRound: ~Copyable {
         let subject = subjects[index]
         ledger.update { $0.count(stack) }
         let lock = lock(index, pulse, stack)
-        notices.add(
-            .began(
-                StallObservation(
-                    number: stalls,
-                    watch: subject.identity,
-                    loop: subject.loop,
-                    category: category,
-                    rule: subject.policy.rule,
-                    pulse: pulse,
-                    span: span,
-                    detectedAt: time,
-                    threadID: subject.loop.thread?.id,
-                    evidence: evidence(of: (stalls, category, pulse), index, span, at: time),
-                    stack: stack,
-                    samples: samples,
-                    busy: subject.busyTime(category, span, hasEnded: false),
-                    site: stack.captured.flatMap { stackSource.waitSite(of: $0, threadID: subject.loop.thread?.id) },
-                    others: stack.captured.flatMap { _ in
-                        stackSource.otherThreads(than: subject.loop.thread?.id, within: subject.policy.rule.tick)
-                    },
-                    lock: lock,
-                    watchdogCPU: subject.standstill?.watchdogCPU
-                )
-            )
+        let observation = StallObservation(
+            number: stalls,
+            reportID: .make(),
+            watch: subject.identity,
+            loop: subject.loop,
+            category: category,
+            rule: subject.policy.rule,
+            pulse: pulse,
+            span: span,
+            detectedAt: time,
+            threadID: subject.loop.thread?.id,
+            evidence: evidence(of: (stalls, category, pulse), index, span, at: time),
+            stack: stack,
+            samples: samples,
+            busy: subject.busyTime(category, span, hasEnded: false),
+            site: stack.captured.flatMap { stackSource.waitSite(of: $0, threadID: subject.loop.thread?.id) },
+            others: stack.captured.flatMap { _ in
+                stackSource.otherThreads(than: subject.loop.thread?.id, within: subject.policy.rule.tick)
+            },
+            lock: lock,
+            watchdogCPU: subject.standstill?.watchdogCPU
         )
+        live.begin(observation)
+        notices.add(.began(observation))
     }
 
     /// Whom the loop's thread waits for.
@@ -238,6 +246,7 @@ struct WatchRound: ~Copyable {
         guard let stall = subjects[index].stall else { return }
         tellBusyTime(span, index, hasEnded: true)
         subjects[index].stall = nil
+        live.end(stall.number, span)
         notices.add(.ended(stall.number, span, evidence(of: stall, index, span, at: time)))
     }
 
@@ -251,6 +260,7 @@ struct WatchRound: ~Copyable {
             guard let stall = subjects[index].stall else { return }
             tellBusyTime(span, index, hasEnded: true)
             subjects[index].stall = nil
+            live.end(stall.number, span)
             notices.add(.abandoned(stall.number, span, evidence(of: stall, index, span, at: time)))
         }
     }

@@ -18,6 +18,7 @@ struct ReportComposer {
     func report(of stall: StallObservation, _ findings: CaseFindings) -> StallReport {
         let clock = stall.clock
         var report = StallReport(
+            id: stall.reportID,
             kind: stall.category.kind,
             startedAt: clock.time(of: stall.span.earliestStart),
             detectedAt: clock.time(of: stall.detectedAt),

@@ -9,6 +9,7 @@ struct Reporter: ~Copyable {
     private var shelf: ReportShelf
     private var log: RunLog
     private var expenses: StallExpenses
+    private let live: LiveBoard
     private let supply: SupplyLocation
     private let lookup = PatientLookup()
     var throttle: ReportThrottle
@@ -34,6 +35,7 @@ struct Reporter: ~Copyable {
         log: RunLog,
         expenses: StallExpenses,
         throttle: ReportThrottle = .init(rule: .init()),
+        live: LiveBoard = LiveBoard(),
         supply: SupplyLocation = .init(),
         tell: @escaping @Sendable (StallEvent) -> Void
     ) {
@@ -41,6 +43,7 @@ struct Reporter: ~Copyable {
         self.composer = composer
         self.shelf = shelf
         self.log = log
+        self.live = live
         self.supply = supply
         self.expenses = expenses
         self.throttle = throttle
@@ -138,6 +141,7 @@ struct Reporter: ~Copyable {
         isAbandoned: Bool = false
     ) {
         if let stall = releaseHeld(number, span) { begin(stall) }
+        defer { live.release(number) }
         guard var stall = open.removeValue(forKey: number) else { return countHeld(number) }
         // The later samples may have shown that what looked like the culprit only came and went.
         composer.addStacks(stall.findings, of: stall.observation, to: &stall.report)

@@ -13,10 +13,12 @@ struct LastingStalls {
     }
 
     /// One whose process died, as terminated; nil when it is not yet time to look, or all live.
-    mutating func nextDead(by liveness: ProcessLiveness) -> StallReport? {
+    ///
+    /// - Parameter closed: the report, closed, if its process died; else nil.
+    mutating func nextDead(_ closed: (StallReport) -> StallReport?) -> StallReport? {
         guard let nextLook, nextLook <= .now else { return nil }
         for report in reports.values {
-            guard let closed = report.closed(by: liveness) else { continue }
+            guard let closed = closed(report) else { continue }
             reports[report.id] = nil
             return closed
         }

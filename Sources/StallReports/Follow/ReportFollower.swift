@@ -60,7 +60,7 @@ public struct ReportFollower: ~Copyable {
             case .read(let name): if let event = try read(name) { return event }
             }
         }
-        return lasting.nextDead(by: reader.liveness).map { .report($0) }
+        return lasting.nextDead(reader.closedSince).map { .report($0) }
     }
 
     /// Nil when the file has not changed since it was last told, or is gone.

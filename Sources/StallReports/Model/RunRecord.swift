@@ -61,6 +61,8 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var writing: Writing?
     /// Nil before the first look, and in a record of a version that did not tell.
     public var budget: Budget?
+    /// How the process ended. Only of a `terminated` run, where its process kept a live record.
+    public var processEnd: ProcessEnd?
 
     /// Running, with a new id and all counts zero, unless said otherwise. `schema` is always ``currentSchema``.
     public init(
@@ -115,6 +117,7 @@ public struct RunRecord: Codable, Hashable, Sendable {
         case captureFailures = "capture_failures"
         case lostWrites = "lost_writes"
         case cost, disarmed, writing, budget
+        case processEnd = "process_end"
     }
 }
 

@@ -68,6 +68,8 @@ public struct StallReport: Codable, Hashable, Sendable {
     public var metadata: [String: String]
     /// What taking this report cost.
     public var monitor: MonitorCost
+    /// How the process ended. Only of a `terminated` stall, where its process kept a live record.
+    public var processEnd: ProcessEnd?
 
     /// Ongoing and a `warning`, with a new id, unless said otherwise. `schema` is always ``currentSchema``.
     public init(
@@ -124,5 +126,6 @@ public struct StallReport: Codable, Hashable, Sendable {
         case rule, host, service, process, run, watched, busy, thread, cause, stacks, culprit, modules, fingerprint,
             suppressed, repeats
         case trace, metadata, monitor
+        case processEnd = "process_end"
     }
 }

@@ -37,6 +37,12 @@ public struct ProcessLiveness: Sendable {
     /// Sees nobody, and so holds nobody for dead.
     static let blind = ProcessLiveness(viewpoint: nil)
 
+    /// Whether we look from the boot of the kernel that `host` had: then what the kernel holds for a process tells of it.
+    func isBoot(of host: HostIdentity) -> Bool {
+        guard let viewpoint, let boot = viewpoint.host.bootID else { return false }
+        return boot == host.bootID
+    }
+
     /// What became of `process`, which ran on `host`.
     public func status(of process: ProcessIdentity, on host: HostIdentity) -> Status {
         guard let viewpoint, let ours = viewpoint.host.bootID, let theirs = host.bootID else { return .unknown }

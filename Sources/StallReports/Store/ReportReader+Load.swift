@@ -4,6 +4,19 @@ extension ReportReader {
         _ name: ReportFileName,
         in directory: borrowing OpenDirectory
     ) throws(ReportError) -> Document {
+        let document: Document = try parse(name, in: directory)
+        let (known, isClosed) = upToDate(document, in: directory)
+        guard isClosed else { return known }
+        // A process that ended in order has written its last word before: perhaps after we read.
+        let again: Document = try parse(name, in: directory)
+        return again == document ? known : upToDate(again, in: directory).document
+    }
+
+    /// As it stands in the file.
+    func parse<Document: MortalDocument>(
+        _ name: ReportFileName,
+        in directory: borrowing OpenDirectory
+    ) throws(ReportError) -> Document {
         let path = directory.filePath(name.description)
         do throws(ReportError) {
             let bytes = try directory.openFile(name.description).readAll(limit: Self.maximumFileSize)
@@ -12,7 +25,7 @@ extension ReportReader {
                 throw ReportError(.malformed, detail: "its id is not the one in its name")
             }
             guard document.isPossible else { throw ReportError(.malformed, detail: "a duration is negative") }
-            return document.closed(by: liveness) ?? document
+            return document
         } catch {
             throw ReportError(error.code, path: path, detail: error.detail, errorNumber: error.errorNumber)
         }

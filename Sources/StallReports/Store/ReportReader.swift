@@ -1,6 +1,8 @@
 /// Reads a report directory. A file that cannot be read never hides the others.
 ///
-/// A stall that its file calls ongoing, but whose process is dead, is read as `terminated`; so is a run that was not stopped.
+/// A stall that its file calls ongoing, but whose process is dead, is read as `terminated`; so is a run that was not stopped. What
+/// the process's live record knows better is taken from there: how long a stall lasts or had lasted, how the process ended, and
+/// stalls that it did not live to report.
 /// A value without state; all methods may be called on any thread.
 public struct ReportReader: Sendable {
     /// Larger files are refused unread: 16 MiB.
@@ -33,7 +35,8 @@ public struct ReportReader: Sendable {
     public func contents() throws(ReportError) -> Contents {
         let directory = try OpenDirectory(path: path)
         var contents = Contents()
-        for name in try names(in: directory) {
+        let names = try names(in: directory)
+        for name in names {
             do throws(ReportError) {
                 switch name.content {
                 case .stall: contents.reports.append(try load(name, in: directory))
@@ -45,6 +48,9 @@ public struct ReportReader: Sendable {
                 contents.failures.append(error)
             }
         }
+        let live = try liveProcesses(in: directory)
+        contents.failures += live.failures
+        contents.reports = (contents.reports + orphans(of: live.processes, besides: names)).sorted { $0.id < $1.id }
         return contents
     }
 
@@ -55,7 +61,14 @@ public struct ReportReader: Sendable {
 
     /// One report.
     public func report(_ id: ULID) throws(ReportError) -> StallReport {
-        try load(ReportFileName(.stall, id), in: OpenDirectory(path: path))
+        let directory = try OpenDirectory(path: path)
+        do throws(ReportError) {
+            return try load(ReportFileName(.stall, id), in: directory)
+        } catch let error where error.code == .missingFile {
+            let orphans = orphans(of: try liveProcesses(in: directory).processes, besides: [])
+            guard let orphan = orphans.first(where: { $0.id == id }) else { throw error }
+            return orphan
+        }
     }
 
     /// One run record.

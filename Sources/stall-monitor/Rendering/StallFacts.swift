@@ -11,7 +11,7 @@
             let rows: [(String, StyledText?)] = [
                 ("culprit", culprit), ("verdict", verdict), ("lock", lock), ("circle", circle), ("evidence", evidence),
                 ("waited on", waitedOn), ("processors", processors), ("lasted", duration), ("busy", busy),
-                ("turns", turns),
+                ("turns", turns), ("ended", processEnd),
                 ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
                 ("service", service), ("process", process), ("host", host), ("trace", trace),
                 ("fingerprint", fingerprint), ("repeats", repeats.map { "\($0.whole)" }),
@@ -79,6 +79,10 @@
             let lengths = [("p50", turns.p50Ns), ("p99", turns.p99Ns), ("max", turns.maxNs)]
                 .map { "\($0.0) \(DurationText(nanoseconds: $0.1).short)" }
             return "\(lengths.joined(separator: ", ")) of \(turns.count)"
+        private var processEnd: StyledText? {
+            guard let end = report.processEnd else { return nil }
+            let seen = end.lastSeenAt.map { " Last sign of life \($0.toMilliseconds)." } ?? ""
+            return "\(end.cause): \(end.summary)\(seen)"
         }
 
         private var detected: StyledText {

@@ -1,0 +1,132 @@
+import RunLoopKit
+
+/// The stalls under way, from the watchdog, which sees them, to the recorder, which keeps them where they outlive the process.
+///
+/// The watchdog only takes a lock that is held for as long as a few words are copied, and posts a semaphore: a disk that does not
+/// answer holds the recorder, not the watchdog.
+final class LiveBoard: Sendable {
+    /// One stall, as of the last look.
+    struct Entry: Sendable {
+        let observation: StallObservation
+        var span: StallSpan
+        var seenAt: MonotonicInstant
+        var hasEnded = false
+    }
+
+    /// What the recorder takes.
+    struct News: Sendable {
+        /// The stalls that changed.
+        var changed: [Int: Entry] = [:]
+        /// Those whose reports are finished: no need to keep them.
+        var released: Set<Int> = []
+        var lastLook: MonotonicInstant?
+        var watched = 0
+        var exitStatus: Int32?
+    }
+
+    private struct Contents {
+        var news = News()
+        var open: [Int: Entry] = [:]
+        var isNews = true
+        var isClosed = false
+
+        mutating func update(_ number: Int, _ span: StallSpan, at time: MonotonicInstant, hasEnded: Bool = false) {
+            guard var entry = open[number] else { return }
+            (entry.span, entry.seenAt, entry.hasEnded) = (span, time, hasEnded)
+            open[number] = entry
+            news.changed[number] = entry
+        }
+    }
+
+    private let contents = ForkSafeMutex(Contents())
+    private let arrival = TickSemaphore()
+    private let stamped = TickSemaphore()
+
+    // MARK: The watchdog's
+
+    func begin(_ observation: StallObservation) {
+        let entry = Entry(observation: observation, span: observation.span, seenAt: observation.detectedAt)
+        change { contents in
+            contents.open[observation.number] = entry
+            contents.news.changed[observation.number] = entry
+        }
+    }
+
+    /// The stall was seen to go on.
+    func see(_ number: Int, _ span: StallSpan, at time: MonotonicInstant) {
+        change { $0.update(number, span, at: time) }
+    }
+
+    func end(_ number: Int, _ span: StallSpan) {
+        change { $0.update(number, span, at: span.latestEnd, hasEnded: true) }
+    }
+
+    /// So many loops are watched, and were looked at last then. Told with the next news.
+    func note(watched: Int, lastLook: MonotonicInstant) {
+        contents.withLock { ($0.news.watched, $0.news.lastLook) = (watched, lastLook) }
+    }
+
+    /// Has the recorder write even if nothing has changed.
+    func refresh() { change { _ in } }
+
+    // MARK: The reporter's
+
+    /// The stall's report is finished.
+    func release(_ number: Int) {
+        change { contents in
+            guard contents.open.removeValue(forKey: number) != nil else { return }
+            contents.news.changed[number] = nil
+            contents.news.released.insert(number)
+        }
+    }
+
+    // MARK: Whoever ends the process
+
+    /// Notes that the process ends by exit(3), and waits until that is written, until the deadline at most. Does nothing rather than wait
+    /// for the lock: the caller may be a signal handler of the host's.
+    func noteExit(_ status: Int32, by deadline: MonotonicInstant) {
+        let isNoted: Void? = contents.withLockIfAvailable { contents in
+            contents.news.exitStatus = status
+            contents.isNews = true
+        }
+        guard isNoted != nil else { return }
+        arrival.signal()
+        _ = stamped.wait(until: deadline)
+    }
+
+    /// Lets the recorder end.
+    func close() { change { $0.isClosed = true } }
+
+    // MARK: The recorder's
+
+    /// Waits for news; nil when the board is closed.
+    func take() -> News? {
+        while true {
+            let (news, isClosed) = contents.withLock { contents -> (News?, Bool) in
+                defer { contents.isNews = false }
+                guard contents.isNews else { return (nil, contents.isClosed) }
+                defer { (contents.news.changed, contents.news.released) = ([:], []) }
+                return (contents.news, contents.isClosed)
+            }
+            if isClosed { return nil }
+            if let news { return news }
+            arrival.wait()
+        }
+    }
+
+    /// Every stall under way: for a record that must be made anew.
+    var open: [Int: Entry] { contents.withLock { $0.open } }
+
+    /// The exit that was noted is written.
+    func confirmExit() { stamped.signal() }
+
+    private func change(_ body: (inout sending Contents) -> Void) {
+        let wasNews = contents.withLock { contents in
+            if contents.isClosed { return true }
+            defer { contents.isNews = true }
+            body(&contents)
+            return contents.isNews
+        }
+        if !wasNews { arrival.signal() }
+    }
+}

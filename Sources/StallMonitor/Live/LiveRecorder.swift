@@ -1,0 +1,147 @@
+import CMonitorShims
+import RunLoopKit
+import StackCapture
+import StallReports
+
+/// The thread that keeps the live record. It sleeps while no stall is under way.
+struct LiveRecorder: ~Copyable {
+    private let board: LiveBoard
+    private let run: RunIdentity
+    private let directory: String
+    private let memory = MemoryCounter.current()
+    private var file: LiveRecordFile?
+    private var places = LivePlaces(LiveRecordFile.places)
+    private var status: LiveRecord.Status
+    private var memoryReadAt: MonotonicInstant?
+    private var retryAt: MonotonicInstant?
+
+    init(board: LiveBoard, run: RunIdentity, directory: String) {
+        (self.board, self.run, self.directory) = (board, run, directory)
+        status = LiveRecord.Status(updatedAt: run.startedAt)
+    }
+
+    /// The thread's life. Returns when the board is closed; the record goes with it, for the run record then says all.
+    consuming func work() {
+        while let news = board.take() {
+            record(news)
+            if news.exitStatus != nil { board.confirmExit() }
+        }
+        if let descriptor = file?.descriptor { monitor_forget_in_child(descriptor) }
+        file?.remove()
+    }
+
+    private mutating func record(_ news: LiveBoard.News) {
+        takeOver(news)
+        do throws(ReportError) {
+            if try openIfMissing() { try write(board.open, []) } else { try write(news.changed, news.released) }
+            try file?.write(status)
+        } catch {
+            forgetFile()
+        }
+    }
+
+    private mutating func takeOver(_ news: LiveBoard.News) {
+        status.updatedAt = .now()
+        status.lastLookMonotonicNs = news.lastLook?.nanoseconds ?? status.lastLookMonotonicNs
+        (status.watched, status.exitStatus) = (news.watched, news.exitStatus)
+        // The count before the end is to be compared with the one after it: it must not be old.
+        let now = MonotonicInstant.now
+        if memoryReadAt.map({ now - $0 >= .seconds(1) }) ?? true {
+            memoryReadAt = now
+            status.memoryKills = memory?.read()
+        }
+    }
+
+    /// Makes the file if there is none. Where that fails it is tried again at the next news, not more often than once a second: a full
+    /// disk is the reports' to tell of.
+    ///
+    /// - Returns: whether it is new, and so empty.
+    private mutating func openIfMissing() throws(ReportError) -> Bool {
+        guard file == nil, retryAt.map({ MonotonicInstant.now >= $0 }) ?? true else { return false }
+        retryAt = .now + .seconds(1)
+        let writer = LiveRecord.Writer(
+            host: run.host,
+            service: run.service,
+            process: run.process,
+            startedAt: run.startedAt,
+            monitorVersion: StallMonitor.version,
+            memory: memory
+        )
+        let made = try LiveRecordFile(in: directory, run: run.id, writer: writer, status: status)
+        _ = monitor_close_in_child(made.descriptor)
+        file = consume made
+        places = LivePlaces(LiveRecordFile.places)
+        return true
+    }
+
+    /// It cannot be written: it is gone, the disk is, or the process closed its descriptor. Another one takes its place.
+    private mutating func forgetFile() {
+        if let descriptor = file?.descriptor { monitor_forget_in_child(descriptor) }
+        file = nil
+    }
+
+    private mutating func write(_ changed: [Int: LiveBoard.Entry], _ released: Set<Int>) throws(ReportError) {
+        for number in released {
+            if let place = places.free(number) { try file?.write(nil, to: place) }
+        }
+        let clock = WallClockAnchor()
+        for (number, entry) in changed {
+            guard let place = places.take(number) else {
+                status.unplaced += 1
+                continue
+            }
+            try file?.write(LiveStall(entry, clock), to: place)
+        }
+    }
+}
+
+/// Which stall has which place of the record. The lowest free one goes first: the places in use stay together.
+struct LivePlaces {
+    private var places: [Int: Int] = [:]
+    private var available: [Int]
+
+    init(_ range: Range<Int>) { available = range.reversed() }
+
+    /// The stall's place; nil when there is none left.
+    mutating func take(_ number: Int) -> Int? {
+        if let place = places[number] { return place }
+        guard let place = available.popLast() else { return nil }
+        places[number] = place
+        return place
+    }
+
+    /// The place it had.
+    mutating func free(_ number: Int) -> Int? {
+        guard let place = places.removeValue(forKey: number) else { return nil }
+        available.append(place)
+        return place
+    }
+}
+
+extension LiveStall {
+    fileprivate init(_ entry: LiveBoard.Entry, _ clock: WallClockAnchor) {
+        let (stall, span) = (entry.observation, entry.span)
+        self.init(
+            report: stall.reportID,
+            state: entry.hasEnded ? .recovered : .ongoing,
+            rule: .init(name: .blocked, tickNs: stall.rule.tick.nanoseconds, ticks: stall.rule.ticks),
+            watched: .init(
+                type: stall.watch.name.type,
+                label: stall.watch.name.label,
+                activity: stall.pulse.phase.reportName,
+                turn: stall.pulse.turn
+            ),
+            watch: stall.watch.number,
+            threadID: stall.threadID,
+            systemCall: stall.stack.captured?.systemCall?.number,
+            startedAt: clock.time(of: span.earliestStart),
+            startedMonotonicNs: span.earliestStart.nanoseconds,
+            detectedAt: clock.time(of: stall.detectedAt),
+            lastSeenAt: clock.time(of: entry.seenAt),
+            lastSeenMonotonicNs: entry.seenAt.nanoseconds,
+            durationNs: span.length.nanoseconds,
+            durationMinNs: span.shortest.nanoseconds,
+            durationMaxNs: span.longest.nanoseconds
+        )
+    }
+}

@@ -1,0 +1,112 @@
+internal import Glibc
+
+/// A live record as its process keeps it. One thread at a time.
+///
+/// It is written with pwrite(2), not through a shared mapping. To a reader and after a kill the two are the same: bytes in the
+/// page cache. But a store to a mapped page raises SIGBUS in the process when somebody has cut the file, when the disk is full or
+/// fails; and it waits for the disk when the page is being written back. Nothing of that may happen to the process that is
+/// watched. (process_vm_writev(2) into the mapping raises no signal, but dirties pages behind the file system's back, which
+/// kernels before 5.18 answer with a panic.)
+///
+/// The file is locked (flock(2)) as long as it is open: a reader in any pid namespace sees by that whether the process lives.
+///
+/// It is never synchronized: it outlives the process, not the machine, and a busy disk can take seconds for that, in which a stall could
+/// not be noted. What is to survive a power cut stands in the reports. After one the file may be torn, and is then worth nothing.
+package struct LiveRecordFile: ~Copyable {
+    /// For what must be done with it after fork(2): nothing else may use it.
+    package let descriptor: Int32
+    private let device: UInt64
+    private let inode: UInt64
+    private let directory: String
+    private let name: String
+
+    /// Whether the file system has locks.
+    package let isLocked: Bool
+
+    /// Makes the file, and the directory where it is missing.
+    package init(
+        in directory: String,
+        run: ULID,
+        writer: LiveRecord.Writer,
+        status: LiveRecord.Status
+    ) throws(ReportError) {
+        try OpenDirectory.create(path: directory)
+        let open = try OpenDirectory(path: directory)
+        let (name, draft) = (LiveRecordName(run: run).description, ".draft-\(ULID.make())")
+        let file = try open.createFile(draft)
+        var writer = writer
+        writer.isLocked = file.tryLock()
+        do throws(ReportError) {
+            try file.write(Self.bytes(run: run, writer: writer, status: status))
+            try open.rename(draft, to: name)
+        } catch {
+            try? open.remove(draft)
+            throw error
+        }
+        // The copy shares the lock, and is closed by us alone.
+        descriptor = try systemCall(path: directory) { fcntl(file.descriptor, F_DUPFD_CLOEXEC, 0) }
+        (device, inode, _) = Self.identity(of: descriptor) ?? (0, 0, 0)
+        (self.directory, self.name, isLocked) = (directory, name, writer.isLocked)
+    }
+
+    deinit {
+        // Of a number that the process has closed under us, and may have given to another file since, we keep our hands off.
+        if isOurs { close(descriptor) }
+    }
+
+    private var isOurs: Bool {
+        guard let (device, inode, _) = Self.identity(of: descriptor) else { return false }
+        return (device, inode) == (self.device, self.inode)
+    }
+
+    /// Leaves out what makes the head too long.
+    private static func bytes(
+        run: ULID,
+        writer: LiveRecord.Writer,
+        status: LiveRecord.Status
+    ) throws(ReportError) -> [UInt8] {
+        do throws(ReportError) {
+            return try LiveRecordLayout.file(run: run, writer: writer, status: status)
+        } catch let error where error.code == .tooLarge {
+            var short = writer
+            (short.service, short.process.executable, short.memory) = (nil, nil, nil)
+            return try LiveRecordLayout.file(run: run, writer: short, status: status)
+        }
+    }
+
+    /// Writes a place; nil frees it. Traps outside ``places``.
+    package func write(_ stall: LiveStall?, to place: Int) throws(ReportError) {
+        precondition(Self.places.contains(place), "a live record has \(Self.places.count) places")
+        try write(LiveRecordLayout.block(of: stall), at: LiveRecordLayout.offset(ofPlace: place))
+    }
+
+    package func write(_ status: LiveRecord.Status) throws(ReportError) {
+        try write(LiveRecordLayout.block(of: status), at: LiveRecordLayout.statusRange.lowerBound)
+    }
+
+    package static var places: Range<Int> { 0..<LiveRecordLayout.placeCount }
+
+    /// Takes it out of the directory: the run has ended in order.
+    package func remove() {
+        guard let open = try? OpenDirectory(path: directory), open.status(of: name)?.inode == inode else { return }
+        try? open.remove(name)
+    }
+
+    /// Throws `.missingFile` when the file is gone from the directory, or the process has closed the descriptor under us: the number
+    /// may be another file's by now, and that is not to be written to.
+    private func write(_ bytes: [UInt8], at offset: Int) throws(ReportError) {
+        guard let (device, inode, links) = Self.identity(of: descriptor), links > 0,
+            (device, inode) == (self.device, self.inode)
+        else { throw ReportError(.missingFile, path: directory) }
+        let written = try systemCall(path: directory) {
+            unsafe bytes.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, off_t(offset)) }
+        }
+        guard written == bytes.count else { throw ReportError(.full, path: directory) }
+    }
+
+    private static func identity(of descriptor: Int32) -> (device: UInt64, inode: UInt64, links: UInt64)? {
+        var raw = stat()
+        guard unsafe fstat(descriptor, &raw) == 0 else { return nil }
+        return (UInt64(raw.st_dev), UInt64(raw.st_ino), UInt64(raw.st_nlink))
+    }
+}

@@ -1,0 +1,73 @@
+// What a live record adds to a report.
+
+extension LiveProcess {
+    /// The stall with that report, as it was seen last.
+    func stall(of report: ULID) -> LiveStall? { record.stalls.first { $0.report == report } }
+}
+
+extension StallReport {
+    /// The report of a stall whose process died: over, if the loop was seen to turn again, else `terminated`.
+    func closed(as stall: LiveStall, _ end: ProcessEnd) -> StallReport {
+        var copy = self
+        copy.grow(to: stall)
+        if stall.state == .recovered {
+            copy.state = .recovered
+            copy.endedAt = startedAt.advanced(byNanoseconds: stall.durationMaxNs)
+        } else {
+            copy.state = .terminated
+            copy.durationMinNs = copy.durationMinNs ?? copy.durationNs
+            copy.durationMaxNs = nil
+            copy.processEnd = end
+        }
+        return copy
+    }
+
+    /// Brings its length up to the last look. It never gets shorter.
+    mutating func grow(to stall: LiveStall) {
+        guard stall.durationNs >= durationNs else { return }
+        durationNs = stall.durationNs
+        let isExact = stall.durationMinNs == stall.durationMaxNs
+        (durationMinNs, durationMaxNs) = isExact ? (nil, nil) : (stall.durationMinNs, stall.durationMaxNs)
+        severity = max(severity, Severity(nanoseconds: durationNs))
+    }
+
+    /// What is known of a stall that its process did not live to report.
+    init(_ stall: LiveStall, of record: LiveRecord) {
+        self.init(
+            id: stall.report,
+            kind: stall.rule.name,
+            severity: .warning,
+            startedAt: stall.startedAt,
+            detectedAt: stall.detectedAt,
+            durationNs: 0,
+            rule: stall.rule,
+            host: record.writer.host,
+            service: record.writer.service,
+            process: record.writer.process,
+            run: record.run,
+            watched: stall.watched,
+            thread: .init(id: stall.threadID ?? 0),
+            cause: .init(
+                verdict: .unknown,
+                summary: "The process ended before it could write the report; this is what it had noted of the stall.",
+                systemCall: stall.systemCall.map { .init(number: $0) }
+            ),
+            fingerprint: .make(kind: stall.rule.name, frames: [], modules: [])
+        )
+        grow(to: stall)
+    }
+}
+
+extension Severity {
+    /// As the monitor gives it unless configured.
+    fileprivate init(nanoseconds: Int64) {
+        self = nanoseconds < 1_000_000_000 ? .warning : nanoseconds < 5_000_000_000 ? .error : .critical
+    }
+}
+
+/// The more severe one. An unknown one stays.
+private func max(_ given: Severity, _ other: Severity) -> Severity {
+    let order: [Severity] = [.warning, .error, .critical]
+    guard let left = order.firstIndex(of: given), let right = order.firstIndex(of: other) else { return given }
+    return order[Swift.max(left, right)]
+}

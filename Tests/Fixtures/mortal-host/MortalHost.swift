@@ -1,0 +1,77 @@
+import CMortalHost
+import Glibc
+import RunLoopKit
+import StallMonitor
+import StallReports
+
+// A server that is to die.
+//
+//   mortal-host DIRECTORY DEATH            watches a loop that stalls; dies in the way that DEATH names
+//   mortal-host kills DIRECTORY COUNT      kills itself -9 so often, at random moments, and judges what is left
+//   mortal-host log DIRECTORY LOG MS       reports stalls for so long, and writes down each call to the disk
+//   mortal-host judge LOG COUNT            cuts the power at so many random moments of such a log
+
+/// 250 ms, as a server has it.
+let rule = StallRule()
+
+@main
+struct MortalHost {
+    static func main() {
+        let arguments = Array(CommandLine.arguments.dropFirst())
+        switch (arguments.first, arguments.count) {
+        case ("kills", 3): KillSeries(directory: arguments[1], count: Int(arguments[2]) ?? 1).run()
+        case ("log", 4): log(directory: arguments[1], to: arguments[2], milliseconds: Int(arguments[3]) ?? 1000)
+        case ("judge", 3): PowerCuts(log: arguments[1], count: Int(arguments[2]) ?? 1).run()
+        case (_, 2): Victim(directory: arguments[0]).live(until: arguments[1])
+        default: fail("mortal-host: wrong usage")
+        }
+    }
+
+    private static func log(directory: String, to log: String, milliseconds: Int) {
+        guard unsafe write_log_start(log) == 0 else { fail("no log") }
+        let victim = Victim(directory: directory)
+        startThread { victim.stallAgainAndAgain() }
+        sleep(.milliseconds(milliseconds))
+        victim.monitor.stop()
+        // What the run log's last fsync was for is safe now.
+        print("done")
+    }
+}
+
+func fail(_ message: String) -> Never {
+    print(message)
+    exit(1)
+}
+
+func sleep(_ duration: Duration) {
+    let (seconds, attoseconds) = duration.components
+    var wish = timespec(tv_sec: Int(seconds), tv_nsec: Int(attoseconds / 1_000_000_000))
+    var rest = timespec()
+    while unsafe nanosleep(&wish, &rest) != 0 { wish = rest }
+}
+
+/// Tells it at once: the process may not live long.
+func tell(_ line: String) {
+    let bytes = Array((line + "\n").utf8)
+    _ = unsafe write(STDOUT_FILENO, bytes, bytes.count)
+}
+
+func startThread(_ body: @escaping @Sendable () -> Void) {
+    final class Box {
+        let body: @Sendable () -> Void
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    }
+    var thread = pthread_t()
+    let box = unsafe Unmanaged.passRetained(Box(body)).toOpaque()
+    let error = unsafe pthread_create(
+        &thread,
+        nil,
+        { argument in
+            unsafe Unmanaged<Box>.fromOpaque(argument!).takeRetainedValue().body()
+            return nil
+        },
+        box
+    )
+    precondition(error == 0, "the machine has no thread")
+    pthread_detach(thread)
+}

@@ -1,0 +1,124 @@
+import CMortalHost
+import Glibc
+import RunLoopKit
+import StallMonitor
+import StallReports
+import Synchronization
+
+/// The server itself: a loop on a thread of its own, watched, and made to stall.
+final class Victim: Sendable {
+    let directory: String
+    let monitor: StallMonitor
+    private let loop: EventRunLoop
+
+    init(directory: String) {
+        self.directory = directory
+        let made = Mutex<EventRunLoop?>(nil)
+        startThread {
+            let loop = EventRunLoop.current
+            loop.add(EventSource { _ in })
+            made.withLock { $0 = loop }
+            loop.run()
+        }
+        while made.withLock({ $0 == nil }) { sched_yield() }
+        loop = made.withLock { $0! }
+        monitor = StallMonitor.start(
+            .init(directory: directory, rule: rule, service: .init(name: "mortal")),
+            watching: [loop]
+        ) { event in
+            switch event {
+            case .began(let report):
+                tell("began \(report.id)")
+                if CommandLine.arguments.last == "unreported" { while true { pause() } }
+            case .ended(let report): tell("ended \(report.id)")
+            default: break
+            }
+        }
+        tell("ready \(getpid())")
+    }
+
+    /// Returns when the loop has done it.
+    func stall(for duration: Duration) {
+        try? loop.performAndWait {
+            tell("stall \(MonotonicInstant.now.nanoseconds)")
+            sleep(duration)
+            tell("moved \(MonotonicInstant.now.nanoseconds)")
+        }
+    }
+
+    func stallAgainAndAgain() {
+        while true {
+            stall(for: .milliseconds(Int.random(in: 50...900)))
+            sleep(.milliseconds(Int.random(in: 5...60)))
+        }
+    }
+
+    /// - Parameter death: of the process. It comes when the caller sends a byte, or by the caller's own hand.
+    func live(until death: String) {
+        if death == "kill" { stallAgainAndAgain() }
+        startThread { [self] in stall(for: .seconds(600)) }
+        if death == "unreported" { second() }
+        waitForOrder()
+        switch death {
+        case "crash": unsafe UnsafeMutablePointer<Int>(bitPattern: 8)!.pointee = 1
+        case "abort": abort()
+        case "exit": exit(7)
+        case "return": return
+        case "_exit": _exit(7)
+        case "memory": takeAllMemory()
+        case "exec": becomeAnother()
+        case "fork": leaveChild()
+        case "close": closeDescriptors()
+        default: fail("no such death")
+        }
+    }
+
+    private func waitForOrder() {
+        var byte: UInt8 = 0
+        while unsafe read(STDIN_FILENO, &byte, 1) < 0, errno == EINTR {}
+    }
+
+    /// Another loop's stall, which the reporter never comes to.
+    private func second() {
+        startThread { [self] in
+            let loop = EventRunLoop.current
+            loop.add(EventSource { _ in })
+            _ = try? monitor.watch(loop, label: "second")
+            loop.perform { sleep(.seconds(600)) }
+            loop.run()
+        }
+    }
+
+    private func takeAllMemory() {
+        while true {
+            let block = unsafe malloc(1 << 20)
+            if let block = unsafe block { unsafe memset(block, 1, 1 << 20) }
+        }
+    }
+
+    private func becomeAnother() {
+        let name = unsafe strdup("sleep")
+        let argument = unsafe strdup("600")
+        var arguments: [UnsafeMutablePointer<CChar>?] = unsafe [name, argument, nil]
+        unsafe execv("/bin/sleep", &arguments)
+    }
+
+    /// A child that lives on as the same program.
+    private func leaveChild() {
+        let child = victim_fork()
+        if child == 0 { while true { pause() } }
+        tell("child \(child)")
+        kill(getpid(), SIGKILL)
+    }
+
+    /// As some servers do when they become daemons; and then opens files of its own, which get the numbers.
+    private func closeDescriptors() {
+        victim_close_from(3)
+        for index in 0..<40 {
+            let file = unsafe open("\(directory)/../precious-\(index)", O_RDWR | O_CREAT, 0o600)
+            _ = unsafe write(file, "precious", 8)
+        }
+        tell("closed")
+        waitForOrder()
+    }
+}

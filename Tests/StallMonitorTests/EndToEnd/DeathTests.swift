@@ -1,0 +1,202 @@
+import Foundation
+import StallReports
+import Testing
+
+/// Processes that end in the middle of a stall.
+@Suite("A stall that its process does not survive", .serialized, .timeLimit(.minutes(10)))
+struct DeathTests {
+    private let directory = TemporaryDirectory()
+
+    private var path: String { directory.path + "/reports" }
+
+    /// Starts a process, waits until its stall is reported, then has it die.
+    private func report(afterDeath death: String, _ act: (MortalProcess) throws -> Void) async throws -> StallReport {
+        let process = try MortalProcess(death, in: path)
+        let id = try #require(await process.word(after: "began").flatMap(ULID.init))
+        let seen = try await growth(of: id, process)
+        try act(process)
+        await process.end()
+        let contents = try process.reader.contents()
+        #expect(contents.failures.isEmpty && contents.reports.map(\.id) == [id])
+        let report = try #require(contents.reports.first)
+        #expect(report.durationNs >= seen, "what was known before the end is known after it")
+        #expect(contents.runs.map(\.state) == [.terminated])
+        #expect(contents.runs.first?.processEnd == report.processEnd)
+        return report
+    }
+
+    /// Waits until the running process's stall is known to be longer than at its detection. Returns how long.
+    private func growth(of id: ULID, _ process: MortalProcess) async throws -> Int64 {
+        while true {
+            let report = try process.reader.report(id)
+            try #require(report.state == .ongoing)
+            if report.durationNs > 400_000_000 { return report.durationNs }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
+
+    @Test(
+        "kill -9, a crash or an abort of another thread, and _exit leave it terminated, and tell no more than is known"
+    )
+    func violentDeaths() async throws {
+        let deaths: [(String, (MortalProcess) throws -> Void)] = [
+            ("wait", { $0.kill(SIGKILL) }), ("crash", { try $0.proceed() }), ("abort", { try $0.proceed() }),
+            ("_exit", { try $0.proceed() }),
+        ]
+        for (death, act) in deaths {
+            try? FileManager.default.removeItem(atPath: path)
+            let report = try await report(afterDeath: death, act)
+            #expect(report.state == .terminated && report.processEnd?.cause == .killedOrCrashed, "\(death)")
+            #expect(report.durationMinNs == report.durationNs && report.endedAt == nil)
+            #expect(report.culprit != nil || !report.stacks.isEmpty)
+        }
+    }
+
+    @Test("exit in mid-stall is told with its status, a return from main too")
+    func exits() async throws {
+        for (death, status) in [("exit", Int32(7)), ("return", 0)] {
+            try? FileManager.default.removeItem(atPath: path)
+            let report = try await report(afterDeath: death) { try $0.proceed() }
+            #expect(report.state == .terminated && report.processEnd?.cause == .exit, "\(death)")
+            #expect(report.processEnd?.exitStatus == status)
+        }
+    }
+
+    @Test("a process that becomes another program is over, though its number lives")
+    func exec() async throws {
+        let process = try MortalProcess("exec", in: path)
+        _ = await process.word(after: "began")
+        try process.proceed()
+        while try process.reader.contents().reports.first?.state == .ongoing {
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        let report = try #require(try process.reader.contents().reports.first)
+        #expect(report.state == .terminated && report.processEnd?.cause == .exec)
+        process.kill(SIGKILL)
+    }
+
+    @Test("a child without a program of its own does not keep its dead parent's stall alive")
+    func forkedChild() async throws {
+        let process = try MortalProcess("fork", in: path)
+        _ = await process.word(after: "began")
+        try process.proceed()
+        let child = try #require(await process.word(after: "child").flatMap { Int32($0) })
+        defer { kill(child, SIGKILL) }
+        var live = try process.reader.liveProcesses().processes
+        while live.first?.holdsLock == true {
+            try await Task.sleep(for: .milliseconds(20))
+            live = try process.reader.liveProcesses().processes
+        }
+        #expect(live.first?.holdsLock == false && kill(child, 0) == 0)
+        #expect(try process.reader.contents().reports.first?.processEnd?.cause == .killedOrCrashed)
+    }
+
+    @Test("a stall that was detected and not yet reported is known after the end")
+    func unreported() async throws {
+        let process = try MortalProcess("unreported", in: path)
+        var labels: [String] = []
+        while !labels.contains("second") || labels.count < 2 {
+            labels = try process.reader.liveProcesses().processes.flatMap(\.record.stalls).map(\.watched.label)
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        #expect(try process.reader.contents().reports.count == 1, "the reporter is held by the first")
+        process.kill(SIGKILL)
+        await process.end()
+        let second = try #require(try process.reader.contents().reports.first { $0.watched.label == "second" })
+        #expect(second.state == .terminated && second.durationNs >= 250_000_000 && second.stacks.isEmpty)
+        #expect(second.service?.name == "mortal" && second.process.pid == process.pid)
+
+        // The next start writes it down, and takes the record away.
+        try ReportDirectory(path: path).closeTerminated()
+        #expect(try process.reader.liveProcesses().processes.isEmpty)
+        #expect(try process.reader.contents().reports.map(\.state) == [.terminated, .terminated])
+    }
+
+    @Test("a server that closes every descriptor loses no byte of its own files, and its stalls are still recorded")
+    func closedDescriptors() async throws {
+        let process = try MortalProcess("close", in: path)
+        let id = try #require(await process.word(after: "began").flatMap(ULID.init))
+        try process.proceed()
+        _ = await process.word(after: "closed")
+        // A record is made anew: only then does the lock tell of the process again.
+        while try process.reader.liveProcesses().processes.first?.holdsLock != true {
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        let before = try process.reader.report(id)
+        #expect(before.state == .ongoing)
+        while try process.reader.report(id).durationNs <= before.durationNs {
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        for index in 0..<40 {
+            let text = try String(contentsOfFile: directory.path + "/precious-\(index)", encoding: .utf8)
+            #expect(text == "precious")
+        }
+        process.kill(SIGKILL)
+        await process.end()
+        #expect(try process.reader.report(id).state == .terminated)
+    }
+
+    @Test("an OOM kill is told from another kill", .enabled(if: MemoryCgroup.isPossible))
+    func outOfMemory() async throws {
+        let cgroup = try MemoryCgroup(limit: 256 << 20)
+        let process = try MortalProcess("memory", in: path, cgroup: cgroup.path)
+        let id = try #require(await process.word(after: "began").flatMap(ULID.init))
+        try process.proceed()
+        await process.end()
+        let report = try process.reader.report(id)
+        #expect(report.state == .terminated && report.processEnd?.cause == .outOfMemory)
+    }
+
+    @Test("killed at random moments, it leaves no torn report and no stall that was told and is not there")
+    func randomKills() async throws {
+        let output = try await run("kills", path, "6")
+        #expect(output.contains("missing 0, torn 0, wrong 0, not closed by the next start 0"), "\(output)")
+    }
+
+    @Test("a power cut at any moment tears no report, and loses none that was written")
+    func powerCuts() async throws {
+        #expect(try await run("log", path, directory.path + "/log", "3000").hasSuffix("done\n"))
+        let verdict = try await run("judge", directory.path + "/log", "300")
+        #expect(verdict.contains("torn 0, lost 0"), "\(verdict)")
+    }
+
+    /// What the fixture prints, to its end.
+    private func run(_ arguments: String...) async throws -> String {
+        let process = Process()
+        (process.executableURL, process.arguments) = (MortalProcess.executable, arguments)
+        let output = Pipe()
+        process.standardOutput = output
+        return try await withCheckedThrowingContinuation { continuation in
+            Thread {
+                do {
+                    try process.run()
+                    let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+                    process.waitUntilExit()
+                    continuation.resume(returning: text)
+                } catch {
+                    continuation.resume(throwing: error)
+                }
+            }.start()
+        }
+    }
+}
+
+/// A cgroup with a limit, gone with the value.
+private final class MemoryCgroup: Sendable {
+    let path: String
+
+    private static let (parent, limit) =
+        unsafe access("/sys/fs/cgroup/memory/memory.limit_in_bytes", F_OK) == 0
+        ? ("/sys/fs/cgroup/memory", "memory.limit_in_bytes") : ("/sys/fs/cgroup", "memory.max")
+
+    static var isPossible: Bool { (try? MemoryCgroup(limit: 1 << 30)) != nil }
+
+    init(limit: Int) throws {
+        path = Self.parent + "/mortal-\(ULID.make())"
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+        try Data("\(limit)".utf8).write(to: URL(filePath: path + "/" + Self.limit))
+        try? Data("0".utf8).write(to: URL(filePath: path + "/memory.swap.max"))
+    }
+
+    deinit { unsafe rmdir(path) }
+}

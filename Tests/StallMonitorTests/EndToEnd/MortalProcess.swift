@@ -1,0 +1,67 @@
+import Foundation
+import StallReports
+
+/// A `mortal-host`: a server whose loop stalls for good, and which dies as it is told. It ends with this value at the latest.
+final class MortalProcess: Sendable {
+    let directory: String
+    private let process: ProcessBox
+    private let input = Pipe()
+    private let lines: AsyncStream<String>
+
+    static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+        .appending(path: "mortal-host")
+
+    /// - Parameter cgroup: where it is to be born; here by default.
+    init(_ death: String, in directory: String, cgroup: String? = nil) throws {
+        self.directory = directory
+        let process = Process()
+        let start = cgroup.map { "echo $$ > \($0)/cgroup.procs && " } ?? ""
+        process.executableURL = URL(filePath: "/bin/sh")
+        process.arguments = ["-c", start + #"exec "$0" "$@""#, Self.executable.path, directory, death]
+        // The runtime's own account of a crash takes seconds.
+        process.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": "enable=no"]) { $1 }
+        let output = Pipe()
+        (process.standardInput, process.standardOutput, process.standardError) = (input, output, FileHandle.nullDevice)
+        try process.run()
+        self.process = ProcessBox(pid: process.processIdentifier)
+        lines = AsyncStream { continuation in
+            Thread {
+                var rest = Data()
+                while let data = try? output.fileHandleForReading.read(upToCount: 512), !data.isEmpty {
+                    rest += data
+                    while let end = rest.firstIndex(of: 10) {
+                        continuation.yield(String(decoding: rest[..<end], as: UTF8.self))
+                        rest = Data(rest[(end + 1)...])
+                    }
+                }
+                process.waitUntilExit()
+                continuation.finish()
+            }.start()
+        }
+    }
+
+    deinit { kill(SIGKILL) }
+
+    var pid: Int32 { process.pid }
+
+    func kill(_ signal: Int32) { _ = Glibc.kill(pid, signal) }
+
+    /// Lets it go on where it waits for that.
+    func proceed() throws { try input.fileHandleForWriting.write(contentsOf: Data("\n".utf8)) }
+
+    /// Waits for a line that begins so; nil if the process ends before. Returns its second word.
+    func word(after first: String) async -> String? {
+        for await line in lines {
+            let words = line.split(separator: " ")
+            if words.first.map(String.init) == first { return words.dropFirst().first.map(String.init) ?? "" }
+        }
+        return nil
+    }
+
+    /// Waits for its end.
+    func end() async { for await _ in lines {} }
+
+    var reader: ReportReader { ReportReader(path: directory) }
+}
+
+private struct ProcessBox: Sendable { let pid: Int32 }

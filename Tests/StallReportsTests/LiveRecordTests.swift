@@ -1,0 +1,288 @@
+import Glibc
+import Testing
+
+@testable import StallReports
+
+@Suite("Live record", .timeLimit(.minutes(5)))
+struct LiveRecordTests {
+    private let directory = TemporaryDirectory()
+    private let run = ULID.make()
+
+    private func writer(_ process: ProcessIdentity = .current()) -> LiveRecord.Writer {
+        .init(
+            host: .current(),
+            service: .init(name: "shop"),
+            process: process,
+            startedAt: Sample.start,
+            monitorVersion: "0.1.0",
+            memory: nil
+        )
+    }
+
+    private func makeFile(_ process: ProcessIdentity = .current()) throws -> LiveRecordFile {
+        try LiveRecordFile(
+            in: directory.path,
+            run: run,
+            writer: writer(process),
+            status: .init(updatedAt: Sample.start)
+        )
+    }
+
+    private func stall(_ report: ULID = .make(), _ state: StallState = .ongoing, length: Int64 = 2_500_000_000)
+        -> LiveStall
+    {
+        LiveStall(
+            report: report,
+            state: state,
+            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
+            watched: .init(label: "main", activity: "before_sources", turn: 12),
+            watch: 3,
+            threadID: 4711,
+            systemCall: 230,
+            startedAt: Sample.start,
+            startedMonotonicNs: 5_000_000_000,
+            detectedAt: Sample.start.advanced(byNanoseconds: 250_000_000),
+            lastSeenAt: Sample.start.advanced(byNanoseconds: length),
+            lastSeenMonotonicNs: 5_000_000_000 + UInt64(length),
+            durationNs: length,
+            durationMinNs: length,
+            durationMaxNs: length
+        )
+    }
+
+    private func processes() throws -> [LiveProcess] { try directory.reader.liveProcesses().processes }
+
+    private var path: String { "\(directory.path)/live-\(run).bin" }
+
+    @Test("what is written is read: the writer, its status, each stall in its place; a freed place is empty")
+    func roundTrip() throws {
+        let file = try makeFile()
+        let (first, second) = (stall(), stall(.make(), .recovered))
+        try file.write(first, to: 0)
+        try file.write(stall(), to: 1)
+        try file.write(second, to: LiveRecordFile.places.upperBound - 1)
+        try file.write(nil, to: 1)
+        let status = LiveRecord.Status(
+            updatedAt: Sample.start.advanced(byNanoseconds: 1),
+            lastLookMonotonicNs: 7,
+            watched: 3,
+            unplaced: 2,
+            exitStatus: -1,
+            memoryKills: 9
+        )
+        try file.write(status)
+        let read = try #require(try processes().first)
+        #expect(read.record.run == run && read.record.status == status)
+        #expect(read.record.writer == writer())
+        #expect(read.record.stalls == [first, second] && read.record.tornStalls == 0)
+        #expect(directory.mode(of: path) == 0o600)
+        #expect(directory.names == ["live-\(run).bin"])
+        file.remove()
+        #expect(directory.names.isEmpty)
+    }
+
+    @Test("a label that is too long is cut between two characters; a path that is too long is left out")
+    func longTexts() throws {
+        var process = ProcessIdentity.current()
+        process.executable = "/" + String(repeating: "x", count: 5000)
+        let file = try makeFile(process)
+        var long = stall()
+        long.watched.label = String(repeating: "ü", count: 40) + "x"
+        try file.write(long, to: 0)
+        let read = try #require(try processes().first)
+        #expect(read.record.stalls.first?.watched.label == String(repeating: "ü", count: 28))
+        #expect(read.record.writer.process.executable == nil && read.record.writer.process.pid == process.pid)
+    }
+
+    @Test("the lock tells of a process that its number cannot tell of; without one, the number does")
+    func lockTellsLife() throws {
+        var elsewhere = ProcessIdentity.current()
+        elsewhere.pidNamespace = 1
+        var file: LiveRecordFile? = try makeFile(elsewhere)
+        let liveness = ProcessLiveness()
+        #expect(liveness.status(of: elsewhere, on: .current()) == .unknown)
+        #expect(try processes().map { $0.status(by: liveness) } == [.alive])
+        let isLocked: Bool? = file?.isLocked
+        #expect(isLocked == true)
+        file = nil
+        let dead = try #require(try processes().first)
+        #expect(dead.status(by: liveness) == .dead)
+        #expect(dead.status(by: .blind) == .unknown)
+        var unlocked = dead
+        unlocked.holdsLock = nil
+        #expect(unlocked.status(by: liveness) == .unknown)
+        unlocked.record.writer.process = .current()
+        #expect(unlocked.status(by: liveness) == .alive)
+    }
+
+    @Test("a killed process is dead, though a child of it still holds the lock")
+    func lockOutlivesProcess() throws {
+        let child = try ChildProcess()
+        let file = try makeFile(child.identity())
+        let process = try #require(try processes().first)
+        #expect(process.status(by: ProcessLiveness()) == .alive)
+        child.killLeavingZombie()
+        #expect(process.status(by: ProcessLiveness()) == .dead)
+        file.remove()
+    }
+
+    @Test("a running process's report is as long as its live record says; a dead one's ends there")
+    func reportGrows() throws {
+        let report = Sample.ongoing()
+        var written = report
+        (written.run, written.severity) = (run, .warning)
+        try directory.store.write(written)
+        var file: LiveRecordFile? = try makeFile()
+        try file?.write(stall(report.id), to: 0)
+        let growing = try directory.reader.report(report.id)
+        #expect(growing.state == .ongoing && growing.durationNs == 2_500_000_000 && growing.severity == .error)
+        file = nil
+        let dead = try directory.reader.report(report.id)
+        #expect(dead.state == .terminated && dead.durationNs == 2_500_000_000 && dead.durationMinNs == 2_500_000_000)
+        #expect(dead.processEnd?.cause == .exec, "this process lives, without the lock")
+        #expect(dead.processEnd?.lastSeenAt == Sample.start.advanced(byNanoseconds: 2_500_000_000))
+        #expect(dead.cause == written.cause && dead.stacks == written.stacks)
+    }
+
+    @Test("a stall that was over before its process died is recovered, whatever its report says")
+    func overBeforeDeath() throws {
+        var report = Sample.ongoing()
+        report.run = run
+        try directory.store.write(report)
+        var file: LiveRecordFile? = try makeFile()
+        try file?.write(stall(report.id, .recovered), to: 0)
+        #expect(try directory.reader.report(report.id).state == .ongoing)
+        file = nil
+        let read = try directory.reader.report(report.id)
+        #expect(read.state == .recovered && read.durationMinNs == nil && read.processEnd == nil)
+        #expect(read.endedAt == read.startedAt.advanced(byNanoseconds: 2_500_000_000))
+    }
+
+    @Test("a stall that never was reported is known from the live record, and written down at the next start")
+    func orphan() throws {
+        var file: LiveRecordFile? = try makeFile()
+        let known = stall()
+        try file?.write(known, to: 5)
+        #expect(try directory.reader.contents().reports.isEmpty, "its process may still report it")
+        file = nil
+        let read = try #require(try directory.reader.contents().reports.first)
+        #expect(read.id == known.report && read.state == .terminated && read.run == run)
+        #expect(read.watched == known.watched && read.thread.id == 4711 && read.cause.systemCall?.number == 230)
+        #expect(try directory.reader.report(known.report) == read)
+        #expect(try directory.store.closeTerminated() == [read])
+        #expect(directory.names == [ReportFileName(.stall, known.report).description])
+        #expect(try directory.reader.contents().reports == [read])
+        #expect(try directory.store.closeTerminated().isEmpty)
+    }
+
+    @Test("a cut or forged record is an error of its own or none, hides no report, and harms no reader")
+    func hostileRecords() throws {
+        let report = Sample.recovered()
+        try directory.store.write(report)
+        let file = try makeFile()
+        try file.write(stall(), to: 0)
+        let whole = try #require(bytes(of: path))
+        file.remove()
+        var random = SplitMix(state: 1)
+        for round in 0..<300 {
+            var bytes = whole
+            if round % 3 == 0 { bytes = Array(bytes.prefix(Int(random.next() % UInt64(whole.count)))) }
+            for _ in 0..<Int(random.next() % 8) where !bytes.isEmpty {
+                bytes[Int(random.next() % UInt64(min(bytes.count, 5000)))] = UInt8(truncatingIfNeeded: random.next())
+            }
+            directory.plant(bytes, as: "live-\(run).bin")
+            let contents = try directory.reader.contents()
+            #expect(contents.reports.contains(report) && contents.failures.count <= 1)
+        }
+        var other = whole
+        other[8] = 99
+        directory.plant(other, as: "live-\(run).bin")
+        #expect(try directory.reader.liveProcesses().failures.map(\.code) == [.unsupportedSchema])
+        directory.plant("x".utf8, as: "live-\(run).bin")
+        #expect(try directory.reader.contents().failures.isEmpty, "torn, and nobody writes it")
+        try directory.store.closeTerminated()
+        #expect(directory.names == [ReportFileName(.stall, report.id).description])
+    }
+
+    @Test("pipes and links under a live record's name are not opened, and a foreign record is refused")
+    func specialFiles() throws {
+        let file = try makeFile()
+        let (pipe, link, foreign) = (ULID.make(), ULID.make(), ULID.make())
+        try #require(unsafe mkfifo("\(directory.path)/live-\(pipe).bin", 0o600) == 0)
+        try #require(unsafe symlink("/etc/passwd", "\(directory.path)/live-\(link).bin") == 0)
+        directory.plant(try #require(bytes(of: path)), as: "live-\(foreign).bin")
+        let codes = try directory.reader.liveProcesses().failures.map(\.code)
+        #expect(codes == [.notAFile, .notAFile, .malformed])
+        #expect(try processes().count == 1)
+        file.remove()
+    }
+
+    @Test("a file that somebody cuts, removes or closes is an error, and no other file is written to")
+    func harmlessWriter() throws {
+        var file: LiveRecordFile? = try makeFile()
+        try #require(unsafe truncate(path, 0) == 0)
+        try file?.write(stall(), to: 0)
+        TemporaryDirectory.removeTree(directory.path)
+        #expect(throws: ReportError.self) { try file?.write(stall(), to: 0) }
+        // The number now belongs to another file, as after a daemon's closefrom.
+        let other = unsafe open("\(directory.root)/precious", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        let number: Int32? = file?.descriptor
+        let descriptor = try #require(number)
+        try #require(dup2(other, descriptor) == descriptor)
+        #expect(throws: ReportError.self) { try file?.write(.init(updatedAt: Sample.start)) }
+        file = nil
+        #expect(bytes(of: "\(directory.root)/precious") == [])
+        #expect(fcntl(descriptor, F_GETFD) >= 0, "it is not ours to close")
+        close(descriptor)
+        close(other)
+    }
+
+    @Test(
+        "how a process ended is told by the strongest sign",
+        arguments: [
+            (ProcessEnd.Clues(isOtherBoot: true, exitStatus: 256 + 7), ProcessEnd.Cause.exit),
+            (.init(isOtherBoot: true, memoryKillsBefore: 0, memoryKillsNow: 1), .reboot),
+            (.init(isNumberAlive: true), .exec),
+            (.init(memoryKillsBefore: 3, memoryKillsNow: 4), .outOfMemory),
+            (.init(memoryKillsBefore: 4, memoryKillsNow: 4), .killedOrCrashed),
+            (.init(memoryKillsBefore: 4, memoryKillsNow: nil), .killedOrCrashed),
+            (.init(memoryKillsBefore: nil, memoryKillsNow: 4), .killedOrCrashed),
+        ]
+    )
+    func ends(_ clues: ProcessEnd.Clues, _ cause: ProcessEnd.Cause) {
+        let end = ProcessEnd(clues)
+        #expect(end.cause == cause)
+        #expect(end.exitStatus == (cause == .exit ? 7 : nil))
+    }
+
+    @Test("the counter of memory kills is found for both versions of cgroups")
+    func memoryCounter() {
+        #expect(
+            MemoryCounter.paths(of: "4:memory:/a/b\n0::/c") == [
+                "/sys/fs/cgroup/memory/a/b/memory.oom_control", "/sys/fs/cgroup/memory/memory.oom_control",
+                "/sys/fs/cgroup/c/memory.events", "/sys/fs/cgroup/memory.events",
+            ]
+        )
+        #expect(MemoryCounter.paths(of: "5:cpu,cpuacct:/a\nnonsense\n1:name=systemd:/x").isEmpty)
+        #expect(MemoryCounter.count(in: "low 0\noom 3\noom_kill 2\noom_group_kill 0") == 2)
+        #expect(MemoryCounter.count(in: "oom_kill_disable 0\nunder_oom 0\n") == nil)
+    }
+
+    private func bytes(of path: String) -> [UInt8]? {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        return try? OpenFile(owning: descriptor, path: path).readAll(limit: 1 << 20)
+    }
+}
+
+private struct SplitMix: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var z = state
+        z = (z ^ z >> 30) &* 0xbf58_476d_1ce4_e5b9
+        z = (z ^ z >> 27) &* 0x94d0_49bb_1331_11eb
+        return z ^ z >> 31
+    }
+}
