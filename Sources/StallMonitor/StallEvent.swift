@@ -7,7 +7,7 @@ public enum StallEvent: Sendable {
     case began(StallReport)
     /// It has lasted twice as long as when it was last told of, or 10 s longer.
     case grew(StallReport)
-    /// It is over: the report is final.
+    /// It is over, or nobody looks at it any more (`abandoned`): the report is final.
     case ended(StallReport)
     /// The monitor cannot do part of its work. Told once for each cause, until it is mended.
     case fault(StallMonitorError)

@@ -13,6 +13,8 @@ extension StallMonitor.Configuration {
     /// | `directory` | path | `./stall-reports` |
     /// | `tickMilliseconds` | int, 1 to 60000 | 50 |
     /// | `ticks` | int, 1 to 10000 | 5 |
+    /// | `startupGraceMilliseconds` | int, 0 to 3600000 | 0 |
+    /// | `countsTracedStalls` | bool | false |
     /// | `limits.reports` | int, at least 1 | 1000 |
     /// | `limits.megabytes` | int, at least 1 | 256 |
     /// | `service.name`, `service.version`, `service.instance` | text | the executable's name, none, none |
@@ -30,6 +32,9 @@ extension StallMonitor.Configuration {
             tick: .milliseconds(try await config.int("tickMilliseconds", in: 1...60_000) ?? 50),
             ticks: try await config.int("ticks", in: 1...10_000) ?? rule.ticks
         )
+        let grace = try await config.int("startupGraceMilliseconds", in: 0...3_600_000)
+        startupGrace = grace.map { .milliseconds($0) } ?? startupGrace
+        countsTracedStalls = try await config.fetchBool(forKey: "countsTracedStalls") ?? countsTracedStalls
         self.limits.maxReports = try await limits.int("reports", in: 1...1_000_000) ?? self.limits.maxReports
         let megabytes = try await limits.int("megabytes", in: 1...1_048_576)
         self.limits.maxBytes = megabytes.map { $0 << 20 } ?? self.limits.maxBytes

@@ -36,7 +36,7 @@ enum Sample {
     /// A stall of 612 ms that this process recovered from, with every property set.
     static func recovered(id: ULID = .make(), startedAt: Timestamp = start) -> StallReport {
         let thread = StallReport.Thread(id: 4711, name: "main", state: "S")
-        return StallReport(
+        var report = StallReport(
             id: id,
             kind: .blocked,
             state: .recovered,
@@ -78,6 +78,8 @@ enum Sample {
             metadata: ["region": "eu"],
             monitor: .init(heldNs: 0, unwindNs: 81_000, symbolicationNs: 9_000, copiedBytes: 4096)
         )
+        report.excludedNs = 3_000_000_000
+        return report
     }
 
     /// A stall that still lasts, in a given process.
@@ -92,7 +94,7 @@ enum Sample {
     }
 
     static func run(id: ULID = .make(), state: RunRecord.State = .running) -> RunRecord {
-        RunRecord(
+        var run = RunRecord(
             id: id,
             state: state,
             startedAt: start,
@@ -108,5 +110,20 @@ enum Sample {
             cost: .init(watchdogCPUNs: 5_000_000, heldNs: 0, captures: 1, bytesWritten: 4096),
             disarmed: "out of memory"
         )
+        run.pauses = 2
+        run.pauseLog = .init(
+            latest: [
+                .init(kind: .suspended, startedAt: start, durationNs: 3_600_000_000_000),
+                .init(kind: .traced, startedAt: start, durationNs: 2_000_000_000, watch: "main"),
+            ],
+            totals: [
+                "suspended": .init(count: 1, durationNs: 3_600_000_000_000),
+                "traced": .init(count: 1, durationNs: 2_000_000_000),
+                "expected_slow": .init(count: 7, durationNs: 9_000_000),
+            ]
+        )
+        run.dismissed = ["traced": 1]
+        run.droppedNotices = 0
+        return run
     }
 }

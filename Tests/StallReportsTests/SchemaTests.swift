@@ -13,14 +13,18 @@ struct SchemaTests {
         bare.stacks = [.init(thread: .init(id: 1), capturedAt: Sample.start, complete: false, error: "refused")]
         var novel = Sample.recovered()
         (novel.kind, novel.cause.verdict) = (StallKind(rawValue: "melted"), Verdict(rawValue: "eclipse"))
-        let reports = [Sample.recovered(), Sample.ongoing(), bare, novel]
-        #expect(try verdicts(schema: "stall-report", reports.map { try $0.json() }) == ["ok", "ok", "ok", "ok"])
+        var abandoned = Sample.ongoing()
+        abandoned.state = .abandoned
+        let reports = [Sample.recovered(), Sample.ongoing(), bare, novel, abandoned]
+        #expect(try verdicts(schema: "stall-report", reports.map { try $0.json() }) == reports.map { _ in "ok" })
     }
 
     @Test("real run records are valid")
     func validRuns() throws {
-        let runs = [Sample.run(), Sample.run(state: .stopped), Sample.run(state: .terminated)]
-        #expect(try verdicts(schema: "stall-run", runs.map { try $0.json() }) == ["ok", "ok", "ok"])
+        var older = Sample.run()
+        (older.pauseLog, older.dismissed, older.droppedNotices) = (nil, nil, nil)
+        let runs = [Sample.run(), Sample.run(state: .stopped), Sample.run(state: .terminated), older]
+        #expect(try verdicts(schema: "stall-run", runs.map { try $0.json() }) == runs.map { _ in "ok" })
     }
 
     @Test("broken reports are rejected, each at its broken place")
@@ -49,9 +53,17 @@ struct SchemaTests {
     @Test("broken run records are rejected")
     func brokenRuns() throws {
         let text = String(decoding: try Sample.run(state: .stopped).json(), as: UTF8.self)
-        let broken = [("stopped_at", "halted_at"), ("\"ticks\":1200", "\"ticks\":-1"), ("watched_ns", "watched")]
+        let changes = [
+            ("stopped_at", "halted_at"), ("\"ticks\":1200", "\"ticks\":-1"), ("watched_ns", "watched"),
+            ("\"kind\":\"traced\"", "\"kind\":\"\""), ("\"dropped_notices\":0", "\"dropped_notices\":-1"),
+        ]
+        let broken =
+            changes
             .map { Array(text.replacing($0.0, with: $0.1).utf8) }
-        #expect(try verdicts(schema: "stall-run", broken) == ["invalid: ", "invalid: ticks", "invalid: 0"])
+        #expect(
+            try verdicts(schema: "stall-run", broken)
+                == ["invalid: ", "invalid: ticks", "invalid: 0", "invalid: kind", "invalid: dropped_notices"]
+        )
     }
 
     /// "ok", or "invalid: " and the key of the first wrong value, per document.

@@ -1,4 +1,3 @@
-
 /// A queue from any number of threads to one. Adding never waits for the reader. It is bounded for messages that may be dropped;
 /// the others are few.
 final class Mailbox<Message: Sendable>: Sendable {

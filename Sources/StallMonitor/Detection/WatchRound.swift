@@ -34,7 +34,8 @@ struct WatchRound: ~Copyable {
 
     /// The parked wait is over. The first look comes a tick later: a loop that wakes often and briefly costs one look a tick.
     mutating func unparked(at time: MonotonicInstant) {
-        for index in subjects.indices { subjects[index].unparked(at: time) }
+        let runnable = vigil.runnable(at: time)
+        for index in subjects.indices { subjects[index].unparked(at: runnable) }
         nextLook = time + tick
     }
 
@@ -59,9 +60,6 @@ struct WatchRound: ~Copyable {
         subjects = []
         recordCost()
     }
-
-    /// About to wait for the next look.
-    mutating func rest() { vigil.rest(at: .now) }
 
     /// Looks at every loop once, and tells the reporter what it finds.
     mutating func look() {
@@ -88,6 +86,7 @@ struct WatchRound: ~Copyable {
             recordCost()
             notices.add(.checkpoint, mayBeDropped: true)
         }
+        vigil.rest(at: now)
         nextLook = LookSchedule.next(after: now, tick: tick, maturity: subjects.compactMap(\.policy.maturity).min())
     }
 

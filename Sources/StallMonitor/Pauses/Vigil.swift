@@ -18,7 +18,9 @@ struct Absence: Hashable, Sendable {
 /// - The machine was suspended: monotonic time stood still too, and no length is wrong. Only boot time shows it.
 /// - The watched thread alone (a tracer, a freezer of single threads): the watchdog is on time. See ``StallAlibi``.
 ///
-/// Confined to the watchdog's thread. It costs a look three readings of clocks and one small file of /proc, and an idle process nothing.
+/// A pause that begins and ends while every loop is at rest is not noticed: nobody looks, and nothing can stall.
+///
+/// Confined to the watchdog's thread. It costs a look four readings of clocks and one small file of /proc, and an idle process nothing.
 struct Vigil {
     /// All time that was missed so far, and why at last.
     private(set) var missed = Duration.zero
@@ -31,6 +33,7 @@ struct Vigil {
 
     init(at time: MonotonicInstant) {
         mark = time
+        account = .read()
         clocks = .read()
         freezer = Freezer()
     }
@@ -47,10 +50,19 @@ struct Vigil {
         absence(since: mark, at: time, tick: .milliseconds(500))
     }
 
-    /// About to wait: later lateness is judged by what was counted until now.
+    /// The look is done: later lateness is judged by what was counted until now.
     mutating func rest(at time: MonotonicInstant) {
         mark = time
         account = .read()
+    }
+
+    /// When a wait ended that is over at `time`: what the watchdog has waited for a processor since, the watched loops stood.
+    mutating func runnable(at time: MonotonicInstant) -> MonotonicInstant {
+        mark = time
+        let now = OwnAccount.read()
+        defer { account = now }
+        guard let account, let now else { return time }
+        return time.advanced(by: .zero - now.accounted(since: account))
     }
 
     private mutating func absence(since due: MonotonicInstant, at time: MonotonicInstant, tick: Duration) -> Absence? {

@@ -48,7 +48,9 @@ func tryInChild(_ monitor: StallMonitor, _ configuration: StallMonitor.Configura
     say("child running \(monitor.isRunning), forked \(isForked)")
     monitor.pause()
     monitor.resume()
-    say("child slow \(monitor.expectSlow(for: .seconds(1)) { 42 }), watch \(monitor.watch(of: EventRunLoop.main) == nil)")
+    say(
+        "child slow \(monitor.expectSlow(for: .seconds(1)) { 42 }), watch \(monitor.watch(of: EventRunLoop.main) == nil)"
+    )
     monitor.stop()
     var own = configuration
     own.directory += "-child"

@@ -99,7 +99,9 @@ struct ClockOffsetsTests {
 @Suite("Whether a thread could move")
 struct StallAlibiTests {
     private func status(_ state: String, tracer: Int) -> ThreadStanding? {
-        ThreadStanding(status: "Name:\tState: R\nUmask:\t0022\nState:\t\(state)\nTgid:\t7\nTracerPid:\t\(tracer)\nUid:\t0\n")
+        ThreadStanding(
+            status: "Name:\tState: R\nUmask:\t0022\nState:\t\(state)\nTgid:\t7\nTracerPid:\t\(tracer)\nUid:\t0\n"
+        )
     }
 
     @Test("State and tracer are read from the kernel's text")
