@@ -34,7 +34,10 @@ struct WatchRound: ~Copyable {
 
     /// The parked wait is over. The first look comes a tick later: a loop that wakes often and briefly costs one look a tick.
     mutating func unparked(at time: MonotonicInstant) {
-        let runnable = vigil.runnable(at: time)
+        // A loop that nobody looks at may have been busy all along.
+        let departure = subjects.compactMap { isPaused($0) ? nil : $0.departure }.min()
+        let (runnable, absences) = vigil.unpark(departure: departure, at: time, tick: tick)
+        note(absences)
         for index in subjects.indices { subjects[index].unparked(at: runnable) }
         nextLook = time + tick
     }

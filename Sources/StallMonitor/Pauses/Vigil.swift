@@ -56,13 +56,20 @@ struct Vigil {
         account = .read()
     }
 
-    /// When a wait ended that is over at `time`: what the watchdog has waited for a processor since, the watched loops stood.
-    mutating func runnable(at time: MonotonicInstant) -> MonotonicInstant {
+    /// The parked wait is over. A departure from rest has ended it, and the process may have been stopped between the two.
+    ///
+    /// - Returns: when the watchdog could have run: what it has waited for a processor since, the watched loops stood.
+    mutating func unpark(
+        departure: MonotonicInstant?,
+        at time: MonotonicInstant,
+        tick: Duration
+    ) -> (runnable: MonotonicInstant, absences: [Absence]) {
+        let before = account
         mark = time
-        let now = OwnAccount.read()
-        defer { account = now }
-        guard let account, let now else { return time }
-        return time.advanced(by: .zero - now.accounted(since: account))
+        let absences = wake(due: departure ?? time, at: time, tick: tick)
+        account = .read()
+        guard let before, let account else { return (time, absences) }
+        return (time.advanced(by: .zero - account.accounted(since: before)), absences)
     }
 
     private mutating func absence(since due: MonotonicInstant, at time: MonotonicInstant, tick: Duration) -> Absence? {
