@@ -7,7 +7,7 @@ public enum StallEvent: Sendable {
     case began(StallReport)
     /// It has lasted twice as long as when it was last told of, or 10 s longer.
     case grew(StallReport)
-    /// It is over: the report is final.
+    /// It is over, or nobody looks at it any more (`abandoned`): the report is final.
     case ended(StallReport)
     /// A stall is over that was only counted, since its fault was reported not long ago or too many reports were written: see
     /// ``RepeatRule``. Told once, in the place of `began`, `grew` and `ended`.

@@ -16,6 +16,8 @@ extension StallMonitor.Configuration {
     /// | `repeated.enabled`, `congested.enabled` | bool | true, true |
     /// | `repeated.turns`, `repeated.ticks` | int, 2 to 1000 and 1 to 10000 | 5, 1 |
     /// | `congested.ticks` | int, 1 to 10000 | as `ticks` |
+    /// | `startupGraceMilliseconds` | int, 0 to 3600000 | 0 |
+    /// | `countsTracedStalls` | bool | false |
     /// | `limits.reports` | int, at least 1 | 1000 |
     /// | `limits.megabytes` | int, at least 1 | 256 |
     /// | `memory.reports` | int, at least 1: kept for a disk that fails | 256 |
@@ -46,6 +48,9 @@ extension StallMonitor.Configuration {
             repeated: try await StallRule.Repeated(config: config.scoped(to: "repeated")),
             congested: try await StallRule.Congested(config: config.scoped(to: "congested"))
         )
+        let grace = try await config.int("startupGraceMilliseconds", in: 0...3_600_000)
+        startupGrace = grace.map { .milliseconds($0) } ?? startupGrace
+        countsTracedStalls = try await config.fetchBool(forKey: "countsTracedStalls") ?? countsTracedStalls
         self.limits.maxReports = try await limits.int("reports", in: 1...1_000_000) ?? self.limits.maxReports
         let megabytes = try await limits.int("megabytes", in: 1...1_048_576)
         self.limits.maxBytes = megabytes.map { $0 << 20 } ?? self.limits.maxBytes

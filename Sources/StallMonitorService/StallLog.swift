@@ -23,6 +23,7 @@ public struct StallLog: Sendable {
         switch event {
         case .began(let report): log("event loop stalled", report)
         case .grew: break
+        case .ended(let report) where report.state == .abandoned: log("event loop stalled, no longer watched", report)
         case .ended(let report): log("event loop recovered", report)
         case .suppressed(let stall): logSuppressed(stall)
         case .fault(let error): logger.log(level: level, "stall monitor impaired", metadata: ["error": "\(error)"])

@@ -168,6 +168,7 @@ enum Sample {
         )
         (report.monitor.watchdogCPUNs, report.monitor.reporterCPUNs) = (300_000, 2_000_000)
         report.monitor.budget = "thinned"
+        report.excludedNs = 3_000_000_000
         return report
     }
 
@@ -243,6 +244,20 @@ enum Sample {
             skippedSamples: 4,
             skippedStacks: 5
         )
+        record.pauses = 2
+        record.pauseLog = .init(
+            latest: [
+                .init(kind: .suspended, startedAt: start, durationNs: 3_600_000_000_000),
+                .init(kind: .traced, startedAt: start, durationNs: 2_000_000_000, watch: "main"),
+            ],
+            totals: [
+                "suspended": .init(count: 1, durationNs: 3_600_000_000_000),
+                "traced": .init(count: 1, durationNs: 2_000_000_000),
+                "expected_slow": .init(count: 7, durationNs: 9_000_000),
+            ]
+        )
+        record.dismissed = ["traced": 1]
+        record.droppedNotices = 0
         return record
     }
 }

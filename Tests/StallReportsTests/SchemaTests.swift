@@ -17,7 +17,9 @@ struct SchemaTests {
         var terminated = Sample.ongoing()
         terminated.state = .terminated
         terminated.processEnd = ProcessEnd(.init(exitStatus: 511, lastSeenAt: Sample.start))
-        let reports = [Sample.recovered(), Sample.ongoing(), bare, novel, terminated]
+        var abandoned = Sample.ongoing()
+        abandoned.state = .abandoned
+        let reports = [Sample.recovered(), Sample.ongoing(), bare, novel, terminated, abandoned]
         #expect(try verdicts(schema: "stall-report", reports.map { try $0.json() }) == reports.map { _ in "ok" })
     }
 
@@ -25,8 +27,10 @@ struct SchemaTests {
     func validRuns() throws {
         var killed = Sample.run(state: .terminated)
         killed.processEnd = ProcessEnd(.init())
-        let runs = [Sample.run(), Sample.run(state: .stopped), killed]
-        #expect(try verdicts(schema: "stall-run", runs.map { try $0.json() }) == ["ok", "ok", "ok"])
+        var older = Sample.run()
+        (older.pauseLog, older.dismissed, older.droppedNotices) = (nil, nil, nil)
+        let runs = [Sample.run(), Sample.run(state: .stopped), killed, older]
+        #expect(try verdicts(schema: "stall-run", runs.map { try $0.json() }) == runs.map { _ in "ok" })
     }
 
     @Test("broken reports are rejected, each at its broken place")
@@ -60,9 +64,12 @@ struct SchemaTests {
             ("stopped_at", "halted_at"), ("\"ticks\":1200", "\"ticks\":-1"), ("watched_ns", "watched"),
             ("skipped_stacks", "skipped"), ("\"dropped\":{\"stalls\":6}", "\"dropped\":{\"stalls\":-1}"),
             ("writer_cpu_ns\":2", "writer_cpu_ns\":-2"), ("\"byte_rate\":2", "\"byte_rate\":\"2\""), ("first_at", "first"),
+            ("\"kind\":\"traced\"", "\"kind\":\"\""), ("\"dropped_notices\":0", "\"dropped_notices\":-1"),
         ]
         .map { Array(text.replacing($0.0, with: $0.1).utf8) }
-        let places = ["", "ticks", "0", "budget", "stalls", "writer_cpu_ns", "byte_rate", "repeats"]
+        let places = [
+            "", "ticks", "0", "budget", "stalls", "writer_cpu_ns", "byte_rate", "repeats", "kind", "dropped_notices",
+        ]
         #expect(try verdicts(schema: "stall-run", broken) == places.map { "invalid: \($0)" })
     }
 

@@ -26,6 +26,8 @@ struct Roster {
 
     func index(ofNumber number: Int) -> Int? { placeOfNumber[number].flatMap { indexOfPlace[$0] } }
 
+    func subject(at place: Int) -> Subject? { indexOfPlace[place].map { subjects[$0] } }
+
     /// A new one is awake.
     mutating func add(_ subject: Subject) {
         let place = subject.bell.place

@@ -47,6 +47,11 @@ struct Subject {
 
     typealias Stall = (number: Int, category: StallCategory, pulse: LoopHeartbeat.Pulse)
 
+    /// When the loop left its rest, or began another turn since. Nil for a loop at rest, or one that stamps nothing.
+    var departure: MonotonicInstant? {
+        loop.heartbeat.pulse.isAtRest ? nil : MonotonicInstant(stamp: loop.heartbeat.turnStamp)
+    }
+
     /// The watchdog was parked until `time`, so the loop was at rest.
     mutating func unparked(at time: MonotonicInstant) {
         policy.unparked(at: time)

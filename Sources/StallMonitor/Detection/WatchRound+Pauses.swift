@@ -125,7 +125,9 @@ extension WatchRound {
 
     /// Whether the stack shows the loop's own wait: then it only has not said so.
     mutating func dismissesWait(_ index: Int, _ stack: StackOutcome, at time: MonotonicInstant) -> Bool {
-        guard let call = stack.captured?.systemCall, let name = call.name, Self.waits.contains(name) else { return false }
+        guard let call = stack.captured?.systemCall, let name = call.name, Self.waits.contains(name) else {
+            return false
+        }
         let descriptor = Int32(truncatingIfNeeded: call.arguments.first ?? UInt.max)
         guard subjects[index].loop.waits(on: descriptor) else { return false }
         ledger.update { $0.count(.raced) }

@@ -50,6 +50,12 @@ struct WatchRound: ~Copyable {
 
     /// The parked wait is over. The first look comes a tick later: a loop that wakes often and briefly costs one look a tick.
     mutating func unparked(at time: MonotonicInstant) {
+        let (places, missed) = (bells.takeRung(), vigil.missed)
+        // A loop that nobody looks at may have been busy all along.
+        let departure = places.compactMap { subjects.subject(at: $0) }.filter { !isPaused($0) }.compactMap(\.departure).min()
+        let (runnable, absences) = vigil.unpark(departure: departure, at: time, tick: tick)
+        note(absences)
+        for place in places { subjects.wake(place, restedUntil: runnable, missed: missed) }
         bellsTaken = time
         nextLook = time + tick
     }
@@ -82,9 +88,6 @@ struct WatchRound: ~Copyable {
 
     /// What the watchdog has missed so far.
     var missed: Duration { vigil.missed }
-
-    /// About to wait for the next look.
-    mutating func rest() { vigil.rest(at: .now) }
 
     /// Looks at every loop that is awake, and tells the reporter what it finds.
     mutating func look() {
@@ -126,6 +129,7 @@ struct WatchRound: ~Copyable {
             notices.add(.checkpoint, mayBeDropped: true)
             live.refresh()
         }
+        vigil.rest(at: now)
         nextLook = LookSchedule.next(after: now, tick: tick, maturity: maturity)
     }
 

@@ -49,7 +49,6 @@ final class Watchdog: Sendable {
                 round.unparked(at: .now)
             }
             // A signal is an order, or a departure that came too late to be waited for: neither is a tick.
-            round.rest()
             if !semaphore.wait(until: round.nextLook) { round.look() }
         }
         round.finish()

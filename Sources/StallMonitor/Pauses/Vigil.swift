@@ -18,7 +18,9 @@ struct Absence: Hashable, Sendable {
 /// - The machine was suspended: monotonic time stood still too, and no length is wrong. Only boot time shows it.
 /// - The watched thread alone (a tracer, a freezer of single threads): the watchdog is on time. See ``StallAlibi``.
 ///
-/// Confined to the watchdog's thread. It costs a look three readings of clocks and one small file of /proc, and an idle process nothing.
+/// A pause that begins and ends while every loop is at rest is not noticed: nobody looks, and nothing can stall.
+///
+/// Confined to the watchdog's thread. It costs a look four readings of clocks and one small file of /proc, and an idle process nothing.
 struct Vigil {
     /// All time that was missed so far, and why at last.
     private(set) var missed = Duration.zero
@@ -31,6 +33,7 @@ struct Vigil {
 
     init(at time: MonotonicInstant) {
         mark = time
+        account = .read()
         clocks = .read()
         freezer = Freezer()
     }
@@ -47,10 +50,26 @@ struct Vigil {
         absence(since: mark, at: time, tick: .milliseconds(500))
     }
 
-    /// About to wait: later lateness is judged by what was counted until now.
+    /// The look is done: later lateness is judged by what was counted until now.
     mutating func rest(at time: MonotonicInstant) {
         mark = time
         account = .read()
+    }
+
+    /// The parked wait is over. A departure from rest has ended it, and the process may have been stopped between the two.
+    ///
+    /// - Returns: when the watchdog could have run: what it has waited for a processor since, the watched loops stood.
+    mutating func unpark(
+        departure: MonotonicInstant?,
+        at time: MonotonicInstant,
+        tick: Duration
+    ) -> (runnable: MonotonicInstant, absences: [Absence]) {
+        let before = account
+        mark = time
+        let absences = wake(due: departure ?? time, at: time, tick: tick)
+        account = .read()
+        guard let before, let account else { return (time, absences) }
+        return (time.advanced(by: .zero - account.accounted(since: before)), absences)
     }
 
     private mutating func absence(since due: MonotonicInstant, at time: MonotonicInstant, tick: Duration) -> Absence? {

@@ -58,9 +58,13 @@
                 switch report.state {
                 case .ongoing: "so far"
                 case .terminated: "until the process died"
+                case .abandoned: "until the monitor stopped looking"
                 default: ""
                 }
-            let notes = (end.isEmpty ? [] : [end]) + range
+            let excluded = report.excludedNs.map {
+                ["without \(DurationText(nanoseconds: $0).short) that do not count"]
+            }
+            let notes = (end.isEmpty ? [] : [end]) + range + (excluded ?? [])
             return notes.isEmpty ? "\(length)" : "\(length) (\(notes.joined(separator: ", ")))"
         }
 

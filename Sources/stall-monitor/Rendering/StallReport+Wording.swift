@@ -10,12 +10,13 @@
                 case .ongoing: .yellow
                 case .recovered: .green
                 case .terminated: .red
+                case .abandoned: .yellow
                 default: nil
                 }
             return StyledText(state.rawValue, style, limit: 40)
         }
 
-        /// `612ms`; with a plus while it lasts, or when it was cut short by the process's end.
+        /// `612ms`; with a plus while it lasts, or when nobody saw its end.
         var durationText: String {
             DurationText(nanoseconds: durationNs).short + (state == .recovered ? "" : "+")
         }

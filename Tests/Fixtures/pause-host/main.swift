@@ -7,6 +7,8 @@ import StallReports
 // A process with a monitored loop, to be stopped, frozen, traced and forked by a test. It takes one command a line:
 //
 //     pause-host DIRECTORY TICKS
+// It says "ready TID", the worker's, and then:
+//
 //     block    the loop's thread waits in read(2): "block TID"
 //     spin     it computes: "spin TID"
 //     release  it goes on: "released"
@@ -48,7 +50,9 @@ func tryInChild(_ monitor: StallMonitor, _ configuration: StallMonitor.Configura
     say("child running \(monitor.isRunning), forked \(isForked)")
     monitor.pause()
     monitor.resume()
-    say("child slow \(monitor.expectSlow(for: .seconds(1)) { 42 }), watch \(monitor.watch(of: EventRunLoop.main) == nil)")
+    say(
+        "child slow \(monitor.expectSlow(for: .seconds(1)) { 42 }), watch \(monitor.watch(of: EventRunLoop.main) == nil)"
+    )
     monitor.stop()
     var own = configuration
     own.directory += "-child"
@@ -79,7 +83,7 @@ func serve() throws {
     let configuration = StallMonitor.Configuration(directory: arguments[1], rule: StallRule(ticks: ticks))
     let monitor = StallMonitor.start(configuration, onEvent: report)
     try monitor.watch(worker.loop, label: "worker")
-    say("ready")
+    say("ready \(worker.loop.thread?.id ?? 0)")
     while let command = readLine() {
         switch command {
         case "block", "spin": stall(worker.loop, in: command, until: ends[0])

@@ -51,7 +51,10 @@ struct CoveredTimeTests {
         let scope = ExpectedSlowness(ledger: WatchdogLedger())
         var meter = DiscountMeter([scope])
         #expect(meter.take(at: .now, missed: .zero, because: .late) == nil)
-        #expect(meter.take(at: .now, missed: .seconds(2), because: .stopped) == Discount(length: .seconds(2), reason: .stopped))
+        #expect(
+            meter.take(at: .now, missed: .seconds(2), because: .stopped)
+                == Discount(length: .seconds(2), reason: .stopped)
+        )
         #expect(meter.lastMissed == .seconds(2))
         #expect(meter.take(at: .now, missed: .seconds(2), because: .stopped) == nil)
         #expect(meter.lastMissed == .zero)

@@ -34,7 +34,9 @@ final class PauseHost: Sendable {
     private var reports: String { directory.path + "/reports" }
     var processID: Int32 { process.processIdentifier }
 
-    func send(_ command: String) throws { try input.fileHandleForWriting.write(contentsOf: Data((command + "\n").utf8)) }
+    func send(_ command: String) throws {
+        try input.fileHandleForWriting.write(contentsOf: Data((command + "\n").utf8))
+    }
 
     /// Waits for a line that begins so, and takes it and all before it. The rest of the line.
     @discardableResult

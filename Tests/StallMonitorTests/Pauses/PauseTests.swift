@@ -96,25 +96,26 @@ struct PauseTests {
     @Test("in one thread alone, by a freezer, is not stalled: the watchdog, though on time, asks before it tells")
     func frozenThread() async throws {
         guard let group = TestGroup(.freezer) else { return }
-        let host = try PauseHost(ticks: 5)
+        let host = try PauseHost(ticks: 30)
         try await host.expect("ready")
         group.write("FROZEN", to: "freezer.state")
         try host.send("block")
         let thread = try await host.expect("block")
         try #require(group.write(thread, to: "tasks"))
-        try await Task.sleep(for: Self.pause)
+        // It is asked for at each threshold, 1.5 s.
+        try await Task.sleep(for: .seconds(5))
         group.write("THAWED", to: "freezer.state")
         try await expectPause([.frozen], of: host, watch: "worker")
     }
 
     @Test("in one thread alone, by a tracer, is not stalled")
     func tracedThread() async throws {
-        let host = try PauseHost(ticks: 5)
-        try await host.expect("ready")
-        let tracer = try Tracer()
+        let host = try PauseHost(ticks: 30)
+        let tracer = try Tracer(thread: try await host.expect("ready"))
         try host.send("block")
-        try tracer.halt(thread: try await host.expect("block"))
-        try await Task.sleep(for: Self.pause)
+        try await host.expect("block")
+        try tracer.halt()
+        try await Task.sleep(for: .seconds(5))
         tracer.end()
         try await expectPause([.traced], of: host, watch: "worker")
     }
@@ -125,8 +126,7 @@ struct PauseTests {
         let host = try PauseHost(ticks: 5)
         try await host.expect("ready")
         try debugger.attach(to: host.processID)
-        try await host.until { host.state() == "t" }
-        // The debugger lets it go on, and stays.
+        // The debugger halts it, lets it go on, and stays.
         try await host.until { host.tracer != 0 && host.state() == "S" }
         try host.send("block")
         try await host.expect("block")

@@ -106,7 +106,9 @@ struct SlownessTests {
         #expect(run.pauseLog?.totals["startup"] == .init(count: 1, durationNs: 700_000_000))
     }
 
-    @Test("While monitoring is paused nothing is told and nobody looks; the pause is on record, and not among what was watched")
+    @Test(
+        "While monitoring is paused nothing is told and nobody looks; the pause is on record, and not among what was watched"
+    )
     func pauseAll() throws {
         let monitor = start()
         worker.perform {}
@@ -124,6 +126,15 @@ struct SlownessTests {
         #expect(pause.kind == .monitoringPaused && pause.watch == nil && pause.durationNs >= 600_000_000)
         let life = run.updatedAt.nanoseconds(since: run.startedAt)
         #expect(run.watched[0].watchedNs <= life - 600_000_000)
+    }
+
+    @Test("While everything is paused the watchdog does not wake, though a loop works on")
+    func pauseCostsNothing() throws {
+        let monitor = start()
+        monitor.pause()
+        for _ in 0..<10 { worker.perform { _ = stallInSleep(100) } }
+        // At most what was on its way when the pause came, and not one each 50 ms.
+        #expect(try end(monitor).run.ticks <= 4)
     }
 
     @Test("A pause in the middle of a stall abandons its report; the stall is told anew after the resumption")
@@ -179,7 +190,9 @@ struct SlownessTests {
         #expect(try end(monitor).reports.count == 2)
     }
 
-    @Test("A loop that ends in the middle of a stall closes it; one that ends at rest leaves nothing but what was watched")
+    @Test(
+        "A loop that ends in the middle of a stall closes it; one that ends at rest leaves nothing but what was watched"
+    )
     func endedLoop() throws {
         let monitor = start()
         let brief = StallingLoop()

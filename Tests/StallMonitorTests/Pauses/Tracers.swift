@@ -40,25 +40,31 @@ final class Tracer {
         import ctypes, os, sys
         libc = ctypes.CDLL(None, use_errno=True)
         libc.ptrace.argtypes = [ctypes.c_long] * 4
-        thread = int(sys.stdin.readline())
+        thread = int(sys.argv[1])
         for request in (0x4206, 0x4207):  # PTRACE_SEIZE, PTRACE_INTERRUPT
             if libc.ptrace(request, thread, 0, 0) != 0: sys.exit(os.strerror(ctypes.get_errno()))
-        os.waitpid(thread, 0x40000000)  # __WALL
-        print("halted", flush=True)
-        sys.stdin.readline()
+            if request == 0x4207: os.waitpid(thread, 0x40000000)  # __WALL
+            print("done", flush=True)
+            sys.stdin.readline()
         """
 
-    init() throws {
+    /// Attached, and the thread runs on.
+    init(thread: String) throws {
         process.executableURL = URL(filePath: "/usr/bin/python3")
-        process.arguments = ["-c", Self.script]
+        process.arguments = ["-c", Self.script, thread]
         (process.standardInput, process.standardOutput) = (input, output)
         try process.run()
+        try expectDone()
     }
 
-    func halt(thread: String) throws {
-        try input.fileHandleForWriting.write(contentsOf: Data((thread + "\n").utf8))
-        let answer = try output.fileHandleForReading.read(upToCount: 6) ?? Data()
-        try #require(String(decoding: answer, as: UTF8.self) == "halted")
+    func halt() throws {
+        try input.fileHandleForWriting.write(contentsOf: Data("\n".utf8))
+        try expectDone()
+    }
+
+    private func expectDone() throws {
+        let answer = try output.fileHandleForReading.read(upToCount: 5) ?? Data()
+        try #require(String(decoding: answer, as: UTF8.self) == "done\n")
     }
 
     func end() { kill(process.processIdentifier, SIGKILL) }

@@ -42,6 +42,19 @@ struct VigilTests {
         #expect(vigil.step(at: now + .seconds(102))?.kind == .stopped)
     }
 
+    @Test("Of a parked watchdog the time from the departure that woke it is missed, not the rest before")
+    func unparked() {
+        let now = MonotonicInstant.now
+        var vigil = Vigil(at: now)
+        let (later, departure) = (now + .seconds(1_000), now + .seconds(990))
+        #expect(vigil.unpark(departure: nil, at: now + .seconds(500), tick: .milliseconds(50)).absences.isEmpty)
+        #expect(vigil.missed == .zero)
+        #expect(
+            vigil.unpark(departure: departure, at: later, tick: .milliseconds(50)).absences.map(\.kind) == [.stopped]
+        )
+        #expect(vigil.missed > .seconds(9) && vigil.missed <= .seconds(10))
+    }
+
     @Test("Time that the watchdog computed, or waited for a processor, was not missed")
     func accounted() throws {
         let before = try #require(OwnAccount(text: Array("1000 2000 7\n".utf8)))
@@ -99,7 +112,9 @@ struct ClockOffsetsTests {
 @Suite("Whether a thread could move")
 struct StallAlibiTests {
     private func status(_ state: String, tracer: Int) -> ThreadStanding? {
-        ThreadStanding(status: "Name:\tState: R\nUmask:\t0022\nState:\t\(state)\nTgid:\t7\nTracerPid:\t\(tracer)\nUid:\t0\n")
+        ThreadStanding(
+            status: "Name:\tState: R\nUmask:\t0022\nState:\t\(state)\nTgid:\t7\nTracerPid:\t\(tracer)\nUid:\t0\n"
+        )
     }
 
     @Test("State and tracer are read from the kernel's text")

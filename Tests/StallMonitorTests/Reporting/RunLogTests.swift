@@ -1,0 +1,53 @@
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+@Suite("The run record in the making")
+struct RunLogTests {
+    private let directory = TemporaryDirectory()
+    private let notices = Mailbox<StallNotice>(capacity: 2)
+
+    /// The record that a reporter leaves after the notices in the mailbox.
+    private func record(_ ledger: WatchdogLedger = .init()) throws -> RunRecord {
+        notices.close()
+        let run = RunIdentity(service: nil)
+        let reports = ReportDirectory(path: directory.path, limits: .init())
+        let reporter = Reporter(
+            notices: notices,
+            composer: ReportComposer(run: run, ownCode: OwnCode()),
+            shelf: ReportShelf(directory: reports, bell: FaultBell { _ in }),
+            log: RunLog(run: run, ledger: ledger, droppedNotices: { [notices] in notices.dropped }),
+            tell: { _ in }
+        )
+        reporter.run()
+        return try #require(try ReportReader(path: directory.path).contents().runs.first)
+    }
+
+    @Test("A monitor that switched itself off says why")
+    func disarmed() throws {
+        notices.add(.disarmed(StallMonitorError(.threadNotStarted, errno: 11)))
+        let record = try record()
+        #expect(record.disarmed?.contains("no thread could be started") == true)
+        #expect(record.state == .stopped)
+    }
+
+    @Test("Notices that were dropped are in it")
+    func dropped() throws {
+        for _ in 0..<5 { notices.add(.checkpoint, mayBeDropped: true) }
+        #expect(try record().droppedNotices == 3)
+    }
+
+    @Test("Pauses, and what they spared, are in it")
+    func pauses() throws {
+        let ledger = WatchdogLedger()
+        ledger.update { counts in
+            counts.pauses.add(.init(kind: .frozen, startedAt: .now(), durationNs: 7))
+            counts.dismissed[.frozen] = 2
+        }
+        let record = try record(ledger)
+        #expect(record.pauses == 1 && record.pauseLog?.latest.map(\.kind) == [.frozen])
+        #expect(record.pauseLog?.totals == ["frozen": .init(count: 1, durationNs: 7)])
+        #expect(record.dismissed == ["frozen": 2] && record.disarmed == nil)
+    }
+}
