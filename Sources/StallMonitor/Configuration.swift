@@ -21,6 +21,8 @@ extension StallMonitor {
         public var captureSignal: Int32
         /// False: `start` does nothing at all, and costs nothing.
         public var isEnabled: Bool
+        /// How many notices may wait for the reporter. For tests.
+        var noticeCapacity = 256
 
         /// The defaults, but for what is given.
         public init(

@@ -5,7 +5,7 @@ import StallReports
 /// The running parts of a monitor: its threads and what is between them.
 struct Engine: Sendable {
     let watchdog = Watchdog()
-    let notices = Mailbox<StallNotice>(capacity: 256)
+    let notices: Mailbox<StallNotice>
     private let capturer: StackCapturer?
     private let writer: ReportWriter
     private let writerThread: MonitorThread
@@ -17,7 +17,9 @@ struct Engine: Sendable {
         _ configuration: StallMonitor.Configuration,
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) throws(StallMonitorError) {
-        let (watchdog, notices, ledger, meter) = (watchdog, notices, WatchdogLedger(), CostMeter())
+        let (watchdog, ledger, meter) = (watchdog, WatchdogLedger(), CostMeter())
+        let notices = Mailbox<StallNotice>(capacity: configuration.noticeCapacity)
+        self.notices = notices
         let writer = ReportWriter(
             directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
             limits: configuration.memory,
