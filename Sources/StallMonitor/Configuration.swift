@@ -36,6 +36,8 @@ extension StallMonitor {
         public var isEnabled: Bool
         /// Whether the stalls under way are kept in a file that outlives the process (`live-….bin` in the directory), to the last look.
         public var keepsLiveRecord = true
+        /// How many notices may wait for the reporter. For tests.
+        var noticeCapacity = 256
 
         /// The defaults, but for what is given.
         public init(

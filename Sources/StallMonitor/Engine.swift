@@ -5,7 +5,7 @@ import StallReports
 /// The running parts of a monitor: its threads and what is between them.
 struct Engine: Sendable {
     let watchdog = Watchdog()
-    let notices = Mailbox<StallNotice>(capacity: 256)
+    let notices: Mailbox<StallNotice>
     let ledger: WatchdogLedger
     /// What concerns every loop: what the server expects of itself, and the start.
     let slowness: ExpectedSlowness
@@ -23,9 +23,11 @@ struct Engine: Sendable {
         _ configuration: StallMonitor.Configuration,
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) throws(StallMonitorError) {
-        let (watchdog, notices, live) = (watchdog, notices, live)
+        let (watchdog, live) = (watchdog, live)
         let (ledger, meter, supply) = (WatchdogLedger(), CostMeter(), SupplyLocation())
+        let notices = Mailbox<StallNotice>(capacity: configuration.noticeCapacity)
         let run = RunIdentity(service: configuration.service)
+        self.notices = notices
         self.ledger = ledger
         slowness = ExpectedSlowness(ledger: ledger)
         startup = ExpectedSlowness(kind: .startup, ledger: ledger)

@@ -55,6 +55,27 @@ struct ConfigurationTests {
         #expect(read.captureSignal == 34 && read.ownCode == OwnCode(modules: ["Shop"], libraries: ["Acme*"]))
     }
 
+    @Test("What is kept in memory and what the monitor may cost reach their values")
+    func memoryAndCost() async throws {
+        let read = try await configuration([
+            "memory.reports": 5, "memory.megabytes": 3, "cost.processorPercent": 2.5, "cost.heldPercent": 0.5,
+            "cost.processorBurstMilliseconds": 100, "cost.heldBurstMilliseconds": 10,
+        ])
+        #expect(read.memory == .init(reports: 5, bytes: 3 << 20))
+        #expect(
+            read.cost
+                == .init(
+                    processorShare: 0.025,
+                    processorBurst: .milliseconds(100),
+                    heldShare: 0.005,
+                    heldBurst: .milliseconds(10)
+                )
+        )
+        await #expect(throws: ConfigurationRangeError(key: "heldPercent", value: 0, range: 0...100)) {
+            try await configuration(["cost.heldPercent": 0.0])
+        }
+    }
+
     @Test("A number out of range is an error that names the key and the range")
     func range() async {
         await #expect(throws: ConfigurationRangeError(key: "ticks", value: 0, range: 1...10_000)) {
@@ -74,6 +95,7 @@ struct ConfigurationTests {
         let read = try await StallMonitor.Configuration.load(file: root.path + "/config/stall-monitor.yaml")
         #expect(read.rule == StallRule() && read.limits == ReportDirectory.Limits() && read.isEnabled)
         #expect(read.repeats == RepeatRule())
+        #expect(read.memory == .init() && read.cost == .init())
     }
 
     @Test("A file is read; a missing one is none; a broken one is an error")
