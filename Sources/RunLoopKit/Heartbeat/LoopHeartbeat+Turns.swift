@@ -30,7 +30,7 @@ extension LoopHeartbeat {
 
     /// From which length on a turn is kept for ``longTurns(from:)``. Any thread.
     public func keepTurns(longerThan length: Duration) {
-        tally.longLimit.store(UInt64(clamping: length.saturatedNanoseconds), ordering: .relaxed)
+        tally.keep(longerThan: UInt64(clamping: length.saturatedNanoseconds))
     }
 
     /// How many long turns there were. Any thread.

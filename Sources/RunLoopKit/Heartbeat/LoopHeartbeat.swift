@@ -66,7 +66,9 @@ extension LoopHeartbeat {
         let pulse = Pulse(phase: phase, modeIndex: modeIndex, turn: turn)
         // Relaxed: `watched` and `stamp` ask for times. One that is seen a transition late costs a stamp, never a wake-up.
         let wanted = wishes.load(ordering: .relaxed)
-        if wanted != 0 { stamp(wanted, phase, departs: departs) }
+        if wanted != 0 {
+            stamp(wanted, begins: phase == .beforeTimers, rests: pulse.isAtRest, departs: departs)
+        }
         guard departs else {
             // Releasing: the stamps above are visible to whoever sees the word. Nothing else hangs on this store.
             return word.store(pulse.rawValue, ordering: .releasing)
@@ -87,23 +89,23 @@ extension LoopHeartbeat {
 
     @inline(never)
     @usableFromInline
-    func stamp(_ wanted: UInt32, _ phase: LoopPhase, departs: Bool) {
+    func stamp(_ wanted: UInt32, begins: Bool, rests: Bool, departs: Bool) {
         let stampsTransition = wanted & Wish.transitionStamp != 0
-        let bounds = wanted & Wish.watched != 0 && (departs || phase == .beforeTimers || phase.isAtRest)
+        let bounds = wanted & Wish.watched != 0 && (departs || begins || rests)
         guard stampsTransition || bounds else { return }
         let now = MonotonicInstant.now.nanoseconds
-        if bounds { noteTurn(wanted, phase, departs, at: now) }
+        if bounds { noteTurn(wanted, rests: rests, departs: departs, at: now) }
         if stampsTransition { stampTransition(at: now) }
     }
 
     @inline(__always)
-    private func noteTurn(_ wanted: UInt32, _ phase: LoopPhase, _ departs: Bool, at now: UInt64) {
+    private func noteTurn(_ wanted: UInt32, rests: Bool, departs: Bool, at now: UInt64) {
         if wanted & Wish.freshTally != 0 {
             tally.clear()
             // Releasing: who sees the wish gone sees the zeros.
             wishes.bitwiseAnd(~Wish.freshTally, ordering: .releasing)
         }
-        if phase.isAtRest { return tally.noteRest(at: now) }
+        if rests { return tally.noteRest(at: now) }
         if departs { tally.noteDeparture(at: now) } else { tally.noteBeginning(at: now) }
         // Relaxed: the store of the word that follows releases it.
         calloutsAtTurn.store(callouts.load(ordering: .relaxed), ordering: .relaxed)
@@ -138,7 +140,7 @@ extension LoopHeartbeat {
             present = watcher
             stampOfTurn.store(0, ordering: .relaxed)
             stampOfTransition.store(0, ordering: .relaxed)
-            tally.longLimit.store(.max, ordering: .relaxed)
+            tally.keep(longerThan: .max)
             tally.prepare()
             wishes.store(Wish.watched | Wish.freshTally, ordering: .sequentiallyConsistent)
             return true

@@ -45,6 +45,7 @@ public struct TurnHistogram: Hashable, Sendable {
         private static let dropped: UInt64 = 6
         static let count = 224
 
+        @inline(__always)
         static func index(of nanoseconds: UInt64) -> Int {
             let units = nanoseconds >> dropped
             if units < 8 { return Int(units) }

@@ -13,8 +13,10 @@ internal import Synchronization
     /// Whether no turn of the engine's has begun since the departure from rest.
     private let hasJustLeft = Atomic<Bool>(false)
     /// From which length on a turn is also noted by its times, nanoseconds.
-    let longLimit = Atomic<UInt64>(.max)
+    private let longLimit = Atomic<UInt64>(.max)
     private let longest = Atomic<UInt64>(0)
+    /// The lesser of both, or less: a turn that does not exceed it is only counted.
+    private let remarkable = Atomic<UInt64>(0)
     /// The long turns' number, and their times in a ring.
     private let longCount = Atomic<UInt64>(0)
     // The pointer is immutable after init, and what it points at are atomics.
@@ -66,6 +68,7 @@ extension TurnTally {
         start.store(0, ordering: .relaxed)
         hasJustLeft.store(false, ordering: .relaxed)
         longest.store(0, ordering: .relaxed)
+        remarkable.store(0, ordering: .relaxed)
         guard let counts = unsafe buckets.load(ordering: .acquiring) else { return }
         for index in 0..<TurnHistogram.Buckets.count { unsafe counts[index].store(0, ordering: .relaxed) }
     }
@@ -76,11 +79,20 @@ extension TurnTally {
         let length = now - start
         let index = TurnHistogram.Buckets.index(of: length)
         unsafe counts[index].store(counts[index].load(ordering: .relaxed) &+ 1, ordering: .relaxed)
-        if length > longest.load(ordering: .relaxed) { longest.store(length, ordering: .relaxed) }
-        if length > longLimit.load(ordering: .relaxed) { noteLong(start, now) }
+        if length > remarkable.load(ordering: .relaxed) { remark(start, now) }
     }
 
     @inline(never)
+    private func remark(_ start: UInt64, _ end: UInt64) {
+        let (length, limit) = (end - start, longLimit.load(ordering: .sequentiallyConsistent))
+        let greatest = max(length, longest.load(ordering: .relaxed))
+        longest.store(greatest, ordering: .relaxed)
+        // Sequentially consistent, as in `keep`: either a new limit is seen here, or its zero comes after this.
+        remarkable.store(min(greatest, limit), ordering: .sequentiallyConsistent)
+        if longLimit.load(ordering: .sequentiallyConsistent) != limit { remarkable.store(0, ordering: .relaxed) }
+        if length > limit { noteLong(start, end) }
+    }
+
     private func noteLong(_ start: UInt64, _ end: UInt64) {
         let number = longCount.load(ordering: .relaxed)
         let place = Int(2 * (number % Self.ringCapacity))
@@ -94,6 +106,12 @@ extension TurnTally {
 // MARK: - The watcher
 
 extension TurnTally {
+    /// Sets from which length on a turn is kept. Any thread. A turn that ends in the same moment may still go by the former limit.
+    func keep(longerThan limit: UInt64) {
+        longLimit.store(limit, ordering: .sequentiallyConsistent)
+        remarkable.store(0, ordering: .sequentiallyConsistent)
+    }
+
     /// Makes room to count in. Any thread.
     func prepare() {
         guard unsafe buckets.load(ordering: .relaxed) == nil else { return }
