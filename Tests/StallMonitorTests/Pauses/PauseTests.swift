@@ -14,6 +14,8 @@ struct PauseTests {
 
     /// What a pause must have left: no report, and itself in the run record.
     private func expectPause(_ kinds: Set<PauseKind>, of host: PauseHost, watch: String? = nil) async throws {
+        // Time for a look, which sees that the loop has stood all along.
+        if watch == nil { try await Task.sleep(for: .milliseconds(300)) }
         try host.send("release")
         try await host.expect("released")
         try await host.stop()
@@ -96,26 +98,26 @@ struct PauseTests {
     @Test("in one thread alone, by a freezer, is not stalled: the watchdog, though on time, asks before it tells")
     func frozenThread() async throws {
         guard let group = TestGroup(.freezer) else { return }
-        let host = try PauseHost(ticks: 30)
+        let host = try PauseHost(ticks: Self.ticks)
         try await host.expect("ready")
         group.write("FROZEN", to: "freezer.state")
         try host.send("block")
         let thread = try await host.expect("block")
         try #require(group.write(thread, to: "tasks"))
-        // It is asked for at each threshold, 1.5 s.
-        try await Task.sleep(for: .seconds(5))
+        // It is asked for at each threshold, 2 s.
+        try await Task.sleep(for: .seconds(4.5))
         group.write("THAWED", to: "freezer.state")
         try await expectPause([.frozen], of: host, watch: "worker")
     }
 
     @Test("in one thread alone, by a tracer, is not stalled")
     func tracedThread() async throws {
-        let host = try PauseHost(ticks: 30)
+        let host = try PauseHost(ticks: Self.ticks)
         let tracer = try Tracer(thread: try await host.expect("ready"))
         try host.send("block")
         try await host.expect("block")
         try tracer.halt()
-        try await Task.sleep(for: .seconds(5))
+        try await Task.sleep(for: .seconds(4.5))
         tracer.end()
         try await expectPause([.traced], of: host, watch: "worker")
     }

@@ -223,7 +223,7 @@ struct SlownessTests {
         [foreign, silent].forEach { $0.end() }
         #expect(log.wait { !$0.ended.isEmpty })
         let (run, reports) = try end(monitor)
-        #expect(reports.map(\.watched.label) == ["silent"])
+        #expect(reports.map(\.watched.label) == ["silent"], "\(reports)")
         #expect(run.raced >= 1 && run.dismissed?["in_wait"] == 1, "\(run)")
     }
 

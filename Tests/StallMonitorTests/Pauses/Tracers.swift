@@ -6,15 +6,23 @@ import Testing
 final class Debugger {
     private let process = Process()
 
+    /// gdb waits for SIGCHLD, which the threads that tests run on block, and their children with them.
+    private static let script = """
+        import os, signal, sys
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        os.execv("/usr/bin/gdb", sys.argv[1:])
+        """
+
     /// Nil where there is none.
     static func ifThere() throws -> Debugger? {
         unsafe access("/usr/bin/gdb", X_OK) == 0 ? Debugger() : nil
     }
 
     func attach(to processID: Int32) throws {
-        process.executableURL = URL(filePath: "/usr/bin/gdb")
+        process.executableURL = URL(filePath: "/usr/bin/python3")
         process.arguments = [
-            "-nx", "-q", "-batch", "-readnever", "-iex", "set debuginfod enabled off", "-iex", "set auto-solib-add off",
+            "-c", Self.script, "gdb", "-nx", "-q", "-batch", "-readnever", "-iex", "set debuginfod enabled off", "-iex",
+            "set auto-solib-add off",
             "-p", "\(processID)", "-ex", "continue",
         ]
         (process.standardInput, process.standardOutput) = (FileHandle.nullDevice, FileHandle.nullDevice)
