@@ -25,6 +25,24 @@
             #expect(run.status == 0 && run.errors.isEmpty)
         }
 
+        @Test("list and show: stalls that were only counted stand beside the report that they repeat")
+        func repeats() throws {
+            let (first, second) = (Sample.report(), Sample.report(id: .make()))
+            var (next, run) = (second, Sample.run())
+            next.repeats = Sample.repeats(of: first.id, count: 3)
+            run.repeated = [.init(fingerprint: next.fingerprint, repeats: Sample.repeats(of: next.id, count: 37))]
+            for report in [first, next] { try fixture.store.write(report) }
+            try fixture.store.write(run)
+            let lines = try CommandRun("list", fixture.path).output.split(separator: "\n")
+            #expect(lines[0].hasSuffix("LABEL  REPEATS"))
+            #expect(lines[1].hasSuffix("main   ×3 since 2026-11-18T11:06:41Z"))
+            #expect(lines[2].hasSuffix("main   ×37 since 2026-11-18T11:06:41Z"))
+            let page = try CommandRun("show", "latest", fixture.path).output
+            #expect(page.contains("×37 since 2026-11-18T11:06:41Z, the last at 2026-11-18T11:06:49Z"))
+            #expect(page.contains("4s together, the longest 590ms"))
+            #expect(page.contains("3 more like it were counted only before it: ×3 since 2026-11-18T11:06:41Z"))
+        }
+
         @Test("list --format json: one array of whole reports")
         func json() throws {
             let reports = (0..<3).map { _ in Sample.report(id: .make()) }

@@ -25,7 +25,7 @@
                       service     shop 1.2
                       process     4711 /srv/shop
                       host        web1 (kernel 6.1, 2 processors)
-                      fingerprint v1:828f6b0dbc8b89dc, 3 more like it were counted only
+                      fingerprint v2:aa2967735f45fe5c, 3 more like it were counted only
                       metadata    region=eu
 
                     Stack of the stalled thread 4711 main, quiet capture

@@ -55,6 +55,18 @@
             )
         }
 
+        /// So many like `report`, after it.
+        static func repeats(of report: ULID, count: Int) -> StallReport.Repeats {
+            .init(
+                count: count,
+                report: report,
+                firstAt: start.advanced(byNanoseconds: 1_000_000_000),
+                lastAt: start.advanced(byNanoseconds: 9_000_000_000),
+                totalNs: 4_000_000_000,
+                longestNs: 590_000_000
+            )
+        }
+
         /// A stall that still lasts, in the test's own process.
         static func ongoing() -> StallReport {
             var report = report(id: .make(), state: .ongoing)

@@ -43,6 +43,24 @@
             #expect(try tail.errorLine()?.contains("has appeared") == true)
         }
 
+        @Test("-f tells of stalls that are only counted: at the first, then each time there are twice as many")
+        func repeated() throws {
+            let report = Sample.report(id: .make())
+            try fixture.store.write(report)
+            let tail = try RunningCommand("tail", "-f", fixture.path)
+            for _ in 0..<2 { _ = try tail.line() }
+            var run = Sample.run()
+            for count in [1, 2, 3, 4] {
+                run.repeated = [
+                    .init(fingerprint: report.fingerprint, repeats: Sample.repeats(of: report.id, count: count))
+                ]
+                try fixture.store.write(run)
+                guard count != 3 else { continue }
+                let line = try tail.line()
+                #expect(line?.contains("repeated    ×\(count)") == true && line?.contains("Cart.total") == true)
+            }
+        }
+
         @Test("Ctrl-C ends it with 130, as a shell tells it, and without a word")
         func interrupted() throws {
             try fixture.store.write(Sample.report())

@@ -26,7 +26,7 @@ struct CodingTests {
             (#""thread":{"id":4711"#, #""thread":{"id":"x""#, "stacks[0].thread.id has the wrong type"),
             (#""started_at":"2026-11-18T"#, #""started_at":"last year"#, "started_at has an impossible value"),
             (#""culprit":{"frame":1"#, #""culprit":{"frame":true"#, "culprit.frame has the wrong type"),
-            (#""fingerprint":"v1:"#, #""fingerprint":"V1:"#, "fingerprint has an impossible value"),
+            (#""fingerprint":"v2:"#, #""fingerprint":"V2:"#, "fingerprint has an impossible value"),
             (#""tick_ns":50000000,"#, "", "rule.tick_ns is missing"),
             (#""tick_ns":50000000"#, #""tick_ns":5e99"#, "not JSON, or a number in it is out of range"),
             (#""region":"eu""#, #""secret-token":1"#, "metadata has the wrong type"),

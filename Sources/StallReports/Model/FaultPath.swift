@@ -49,9 +49,9 @@ struct FaultPath {
         _ executable: String?
     ) -> (StallReport.Frame) -> Bool {
         if frames.contains(where: \.own) { return { $0.own } }
-        let program = modules.firstIndex { $0.path == executable }
-        if let program, frames.contains(where: { $0.module == program }) { return { $0.module == program } }
-        return { _ in true }
+        let programs = Set(modules.indices.filter { modules[$0].path == executable })
+        let isOfProgram = { (frame: StallReport.Frame) in frame.module.map(programs.contains) == true }
+        return frames.contains(where: isOfProgram) ? isOfProgram : { _ in true }
     }
 
     /// The names of what counts, in its order; a closure that runs inside its function left out, with what lies between.

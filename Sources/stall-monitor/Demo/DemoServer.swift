@@ -17,7 +17,11 @@
         func run(ready: @escaping @Sendable (Int) -> Void) async throws {
             var logger = Logger(label: "demo")
             logger.logLevel = .error
-            let monitor = StallMonitor.start(.init(directory: directory, service: .init(name: "stall-monitor-demo")))
+            var configuration = StallMonitor.Configuration(directory: directory)
+            configuration.service = .init(name: "stall-monitor-demo")
+            // Whoever stalls it twice in the same way wants to see both.
+            configuration.repeats = .everyStall
+            let monitor = StallMonitor.start(configuration)
             defer { monitor.stop() }
             let application = Application(
                 router: router(),

@@ -1,14 +1,14 @@
 import Glibc
 
 func fetch() async -> Int {
-    sleep(60)
+    sleep(61)
     sink += 1
     return sink
 }
 
 func fetchLater() async -> Int {
     await Task.yield()
-    sleep(60)
+    sleep(62)
     sink += 1
     return sink
 }
@@ -17,7 +17,7 @@ func fetchTwice() async -> Int {
     await Task.yield()
     sink += 1
     await Task.yield()
-    sleep(60)
+    sleep(63)
     sink += 1
     return sink
 }
@@ -29,7 +29,7 @@ func orderTwice() async -> Int { await fetchTwice() &+ sink }
 
 func generic<Value: Sendable>(_ value: Value) async -> Int {
     await Task.yield()
-    sleep(60)
+    sleep(64)
     sink += MemoryLayout<Value>.size
     return sink
 }
@@ -37,13 +37,13 @@ func generic<Value: Sendable>(_ value: Value) async -> Int {
 actor Stock {
     var count = 3
     func take() -> Int {
-        sleep(60)
+        sleep(65)
         count -= 1
         return count
     }
     func takeLater() async -> Int {
         await Task.yield()
-        sleep(60)
+        sleep(66)
         count -= 1
         return count
     }
@@ -54,7 +54,7 @@ func retry(_ work: () async -> Int) async -> Int { await work() &+ sink }
 func inClosure() async -> Int {
     await retry {
         await Task.yield()
-        sleep(60)
+        sleep(67)
         sink += 1
         return sink
     }
@@ -81,7 +81,7 @@ protocol Remote: Sendable { func call() async -> Int }
 struct Near: Remote {
     func call() async -> Int {
         await Task.yield()
-        sleep(60)
+        sleep(68)
         sink += 1
         return sink
     }

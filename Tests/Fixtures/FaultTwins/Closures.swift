@@ -11,12 +11,12 @@ final class Router {
 func makeRouter() -> Router {
     let router = Router()
     router.on("/order") {
-        sleep(60)
+        sleep(69)
         sink += 1
         return sink
     }
     router.on("/refund") {
-        sleep(60)
+        sleep(70)
         sink += 2
         return sink
     }
@@ -25,7 +25,7 @@ func makeRouter() -> Router {
 
 func mapping() -> Int {
     [1, 2].map { value in
-        sleep(60)
+        sleep(71)
         sink += value
         return sink
     }.reduce(0, +)
@@ -33,7 +33,7 @@ func mapping() -> Int {
 
 func sorting() -> Int {
     [3, 1, 2].sorted { left, right in
-        sleep(60)
+        sleep(72)
         sink += left
         return left < right
     }.count
@@ -48,7 +48,7 @@ func timed(_ work: () -> Int) -> Int {
 func measured() -> Int {
     let rows = sink
     return timed {
-        sleep(60)
+        sleep(73)
         sink += rows
         return sink
     } &+ sink
@@ -57,7 +57,7 @@ func measured() -> Int {
 func measuredElsewhere() -> Int {
     let rows = sink
     return timed {
-        sleep(60)
+        sleep(74)
         sink += rows &* 2
         return sink
     } &+ sink
@@ -65,7 +65,7 @@ func measuredElsewhere() -> Int {
 
 func orElse(_ value: Int?, _ other: @autoclosure () -> Int) -> Int { (value ?? other()) &+ sink }
 func slowOther() -> Int {
-    sleep(60)
+    sleep(75)
     sink += 1
     return sink
 }
@@ -74,7 +74,7 @@ func lazily() -> Int { orElse(sink > 100 ? 1 : nil, slowOther()) &+ sink }
 func nestedClosures() -> Int {
     [1].map { one in
         [one].map { two in
-            sleep(60)
+            sleep(76)
             sink += two
             return sink
         }.count

@@ -1,7 +1,7 @@
 import Glibc
 
 func describe<Value>(_ value: Value) -> Int {
-    sleep(60)
+    sleep(77)
     sink += MemoryLayout<Value>.size
     return sink
 }
@@ -14,7 +14,7 @@ func store<Value: Hashable>(_ values: [Value]) -> Int {
 struct Box<Element> {
     var element: Element
     func open() -> Int {
-        sleep(60)
+        sleep(78)
         sink += MemoryLayout<Element>.size
         return sink
     }
@@ -31,7 +31,7 @@ extension Shape {
 struct Square: Shape {
     var side = 2
     func area() -> Int {
-        sleep(60)
+        sleep(79)
         sink += side
         return sink
     }
@@ -40,7 +40,7 @@ struct Square: Shape {
 struct Circle: Shape {
     var radius = 2
     func area() -> Int {
-        sleep(60)
+        sleep(80)
         sink += radius
         return sink
     }
@@ -57,7 +57,7 @@ class Animal {
 
 final class Dog: Animal {
     override func speak() -> Int {
-        sleep(60)
+        sleep(81)
         sink += 1
         return sink
     }
@@ -65,7 +65,7 @@ final class Dog: Animal {
 
 final class Cat: Animal {
     override func speak() -> Int {
-        sleep(60)
+        sleep(82)
         sink += 2
         return sink
     }
@@ -80,7 +80,7 @@ struct Right { var value = 1; @inline(never) func wait() -> Int { stand() &+ val
 /// Worth splitting: the quick way is inlined, the slow one is not.
 func cached(_ key: Int?) -> Int {
     if let key { return key }
-    sleep(60)
+    sleep(83)
     sink += 1
     return sink
 }

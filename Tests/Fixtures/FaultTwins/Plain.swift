@@ -4,7 +4,7 @@ import Glibc
 nonisolated(unsafe) var sink = 0
 
 @inline(never) func stand() -> Int {
-    sleep(60)
+    sleep(84)
     sink += 1
     return sink
 }
@@ -16,25 +16,25 @@ struct Cart {
     func discounted() -> Int { items.count + applyDiscount() }
 
     private func lookUpPrice() -> Int {
-        sleep(60)
+        sleep(85)
         sink += items.count
         return sink
     }
 
     private func applyDiscount() -> Int {
-        sleep(60)
+        sleep(86)
         sink += items.count
         return sink
     }
 
     func twoPlaces(_ first: Bool) -> Int {
         if first {
-            sleep(60)
+            sleep(87)
             sink += 1
         }
         sink += 3
         if !first {
-            sleep(60)
+            sleep(88)
             sink += 2
         }
         return sink
@@ -42,7 +42,7 @@ struct Cart {
 
     func eitherWay(_ computes: Bool) -> Int {
         guard computes else {
-            sleep(60)
+            sleep(89)
             sink += 1
             return sink
         }
@@ -60,13 +60,13 @@ extension Cart {
 
 // Overloads: the same name, other types.
 func load(_ id: Int) -> Int {
-    sleep(60)
+    sleep(90)
     sink += id
     return sink
 }
 
 func load(_ name: String) -> Int {
-    sleep(60)
+    sleep(91)
     sink += name.utf8.count
     return sink
 }
@@ -86,39 +86,39 @@ func load(_ name: String) -> Int {
 struct Page {
     var rows = 3
     var rendered: Int {
-        sleep(60)
+        sleep(92)
         sink += rows
         return sink
     }
 
     subscript(index: Int) -> Int {
-        sleep(60)
+        sleep(93)
         sink += index
         return sink
     }
 
     init() {}
     init(slowly: Bool) {
-        sleep(60)
+        sleep(94)
         sink += 1
         rows = sink
     }
 
     static let shared: Int = {
-        sleep(60)
+        sleep(95)
         sink += 1
         return sink
     }()
 
     static func < (left: Page, right: Page) -> Bool {
-        sleep(60)
+        sleep(96)
         sink += left.rows
         return sink > 3
     }
 }
 
 func slowDefault() -> Int {
-    sleep(60)
+    sleep(97)
     sink += 1
     return sink
 }
@@ -126,7 +126,7 @@ func slowDefault() -> Int {
 @inline(never) func withDefault(_ value: Int = slowDefault()) -> Int { value &+ sink }
 
 func mayFail(_ fails: Bool) throws -> Int {
-    sleep(60)
+    sleep(98)
     sink += 1
     if fails { throw CancellationError() }
     return sink
@@ -134,7 +134,7 @@ func mayFail(_ fails: Bool) throws -> Int {
 
 func deferring() -> Int {
     defer {
-        sleep(60)
+        sleep(99)
         sink += 1
     }
     return sink
@@ -142,12 +142,12 @@ func deferring() -> Int {
 
 func withLocal(_ first: Bool) -> Int {
     func one() -> Int {
-        sleep(60)
+        sleep(100)
         sink += 1
         return sink
     }
     func two() -> Int {
-        sleep(60)
+        sleep(101)
         sink += 2
         return sink
     }

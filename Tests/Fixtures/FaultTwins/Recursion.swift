@@ -10,7 +10,7 @@ indirect enum Tree {
 @inline(never) func walk(_ tree: Tree) -> Int {
     switch tree {
     case .leaf:
-        sleep(60)
+        sleep(102)
         sink += 1
         return sink
     case .node(let next): return walk(next) &+ sink
@@ -19,7 +19,7 @@ indirect enum Tree {
 
 @inline(never) func even(_ number: Int) -> Int {
     guard number > 0 else {
-        sleep(60)
+        sleep(103)
         sink += 1
         return sink
     }
@@ -28,7 +28,7 @@ indirect enum Tree {
 
 @inline(never) func odd(_ number: Int) -> Int {
     guard number > 0 else {
-        sleep(60)
+        sleep(104)
         sink += 2
         return sink
     }

@@ -26,38 +26,48 @@ struct RepeatedStallTests {
         try ReportReader(path: directory.path + "/reports").contents()
     }
 
+    /// Stalls the loop until the events say so. On a busy machine not every stall can be proven.
+    private func stall(_ milliseconds: Int, until condition: (EventLog) -> Bool) {
+        for _ in 0..<40 where !condition(log) { worker.perform { _ = stallInSleep(milliseconds) } }
+    }
+
     @Test("It is reported once, then counted; the counts stand in the run record, by fault and by reason")
     func counted() throws {
         let monitor = start(RepeatRule(window: .seconds(3600)))
-        for length in [1_200, 400, 400, 400, 400] { worker.perform { _ = stallInSleep(length) } }
-        #expect(log.wait { $0.suppressed.count == 4 })
+        stall(3_000) { !$0.ended.isEmpty }
+        stall(400) { $0.suppressed.count >= 4 }
         monitor.stop()
         worker.end()
 
         let contents = try contents()
         let (report, run) = (try #require(contents.reports.first), try #require(contents.runs.first))
+        let count = log.suppressed.count
         #expect(contents.reports.count == 1 && log.began.count == 1 && log.ended.count == 1)
-        #expect(run.stalls == ["blocked": 5] && run.suppressed == 4 && run.suppressedBy == ["repeat": 4])
+        #expect(run.stalls == ["blocked": Int64(count) + 1])
+        #expect(run.suppressed == Int64(count) && run.suppressedBy == ["repeat": Int64(count)])
         let repeats = try #require(contents.repeats[report.id])
         #expect(run.repeated == [.init(fingerprint: report.fingerprint, repeats: repeats)])
-        #expect(repeats.count == 4 && repeats.totalNs >= 1_600_000_000 && repeats.longestNs >= 400_000_000)
+        #expect(repeats.count == count && repeats.totalNs == log.suppressed.map(\.durationNs).reduce(0, +))
+        #expect(repeats.longestNs == log.suppressed.map(\.durationNs).max())
         #expect(repeats.firstAt > report.startedAt && repeats.lastAt <= run.updatedAt)
-        #expect(log.suppressed.map(\.repeats.count) == [1, 2, 3, 4])
+        #expect(log.suppressed.map(\.repeats.count) == Array(1...count))
         #expect(log.suppressed.allSatisfy { $0.fingerprint == report.fingerprint && $0.reason == .repeated })
     }
 
     @Test("One that becomes worse while it lasts gets its report, with those before it")
     func worse() throws {
         let monitor = start(RepeatRule(window: .seconds(3600)))
-        for length in [1_200, 400, 2_600] { worker.perform { _ = stallInSleep(length) } }
-        #expect(log.wait { $0.ended.count == 2 })
+        stall(800) { !$0.ended.isEmpty }
+        stall(400) { !$0.suppressed.isEmpty }
+        stall(6_500) { $0.ended.count == 2 }
         monitor.stop()
         worker.end()
 
         let reports = try contents().reports
-        #expect(reports.count == 2 && reports.map(\.state) == [.recovered, .recovered])
-        #expect(reports[1].durationNs >= 2_600_000_000 && reports[1].severity == .error)
-        #expect(reports[1].suppressed == 1 && reports[1].repeats?.count == 1)
+        try #require(reports.count >= 2)
+        #expect(reports.allSatisfy { $0.state == .recovered })
+        #expect(reports[1].durationNs > reports[0].durationNs && reports[1].severity != .warning)
+        #expect(reports[1].suppressed >= 1 && reports[1].repeats?.count == reports[1].suppressed)
         #expect(reports[1].repeats?.report == reports[0].id && reports[0].fingerprint == reports[1].fingerprint)
         #expect(reports[1].culprit?.function?.contains("stallInSleep") == true)
     }
@@ -65,31 +75,37 @@ struct RepeatedStallTests {
     @Test("Other faults are reported as ever; above the rate they are counted, and the run record says why")
     func limited() throws {
         let monitor = start(RepeatRule(window: .seconds(3600), reportsPerMinute: 1, burst: 2))
-        worker.perform { _ = stallInSleep(600) }
-        worker.perform { _ = stallInRead(600) }
-        worker.perform { _ = stallByComputing(600) }
-        #expect(log.wait { $0.suppressed.count + $0.ended.count == 3 })
+        stall(600) { !$0.ended.isEmpty }
+        for _ in 0..<40 where log.ended.count < 2 { worker.perform { _ = stallInRead(600) } }
+        let before = log.suppressed.count
+        for _ in 0..<40 where log.suppressed.count == before { worker.perform { _ = stallInPoll(600) } }
         monitor.stop()
         worker.end()
 
         let contents = try contents()
-        #expect(contents.reports.count == 2)
-        #expect(Set(contents.reports.map(\.fingerprint)).count == 2)
-        #expect(contents.runs.first?.suppressedBy == ["report_rate": 1])
-        #expect(contents.runs.first?.repeated?.first?.repeats.report == nil)
+        #expect(contents.reports.count == 2 && Set(contents.reports.map(\.fingerprint)).count == 2)
+        #expect(contents.runs.first?.suppressedBy?["report_rate"] ?? 0 >= 1)
+        #expect(contents.runs.first?.repeated?.contains { $0.repeats.report == nil } == true)
     }
 
     @Test("A process that is killed has told of what it counted: a second later at the most, without another stall")
     func flushed() throws {
         let monitor = start(RepeatRule(window: .seconds(3600)))
-        for length in [1_200, 400, 400, 400] { worker.perform { _ = stallInSleep(length) } }
-        #expect(log.wait { $0.suppressed.count == 3 })
+        stall(3_000) { !$0.ended.isEmpty }
+        stall(400) { $0.suppressed.count >= 3 }
         // The loop rests, and nothing else happens. What a kill would leave is what is on the disk.
         let deadline = MonotonicInstant.now + .seconds(20)
-        while try contents().runs.first?.suppressed != 3, MonotonicInstant.now < deadline { usleep(20_000) }
-        #expect(try contents().runs.first?.repeated?.first?.repeats.count == 3)
+        while try told() < 3, MonotonicInstant.now < deadline { usleep(20_000) }
+        #expect(try told() >= 3)
         #expect(try contents().runs.first?.state == .running)
         monitor.stop()
         worker.end()
     }
+
+    private func told() throws -> Int { try contents().runs.first?.repeated?.first?.repeats.count ?? 0 }
+}
+
+@inline(never)
+private func stallInPoll(_ milliseconds: Int) -> Int {
+    Int(poll(nil, 0, Int32(milliseconds))) &+ milliseconds
 }

@@ -1,0 +1,55 @@
+import Symbolication
+import Testing
+
+/// Symbols as compilers wrote them.
+@Suite("A function as its source has it")
+struct SourceFunctionTests {
+    @Test(
+        "Parts, copies and specialisations are the function",
+        arguments: [
+            // Resumed after an await, awaited, called by a forwarder.
+            ("$s4Shop10fetchLaterSiyYaF", ["$s4Shop10fetchLaterSiyYaFTY1_", "$s4Shop10fetchLaterSiyYaFTQ0_"]),
+            ("$s4Shop9inClosureSiyYaFSiyYaXEfU_", ["$s4Shop9inClosureSiyYaFSiyYaXEfU_TY1_"]),
+            ("$s4Shop7inGroupSiyYaFSiScGySiGzYaXEfU_", ["$s4Shop7inGroupSiyYaFSiScGySiGzYaXEfU_TATQ0_"]),
+            // For one type, merged with others, split by the back end.
+            ("$s4Shop11measureSomeySixAA5ShapeRzlF", ["$s4Shop11measureSomeySixAA5ShapeRzlFAA6SquareV_Tg5"]),
+            ("$s4Shop3CatC5speakSiyF", ["$s4Shop3CatC5speakSiyFTm", "$s4Shop3CatC5speakSiyF.cold.1"]),
+            ("wait_for_disk", ["wait_for_disk.constprop.0", "wait_for_disk.part.0.isra.0", "wait_for_disk.cold"]),
+            // Both constructors of C++; one template's.
+            ("_ZN9warehouse5ShelfC1Ei", ["_ZN9warehouse5ShelfC2Ei"]),
+            ("_ZN9warehouse5Shelf5placeIdEEiT_i", ["_ZN9warehouse5Shelf5placeIiEEiT_i"]),
+        ]
+    )
+    func same(symbol: String, others: [String]) {
+        for other in others { #expect(SourceFunction(symbol: other).name == SourceFunction(symbol: symbol).name) }
+    }
+
+    @Test("Overloads, accessors, closures and methods of other types are others")
+    func different() {
+        let symbols = [
+            "$s4Shop4loadyS2iF", "$s4Shop4loadySiSSF", "$s4Shop4PageV8renderedSivg", "$s4Shop3CatC5speakSiyF",
+            "$s4Shop3DogC5speakSiyF", "$s4Shop9inClosureSiyYaF", "$s4Shop9inClosureSiyYaFSiyYaXEfU_",
+            "_ZN9warehouse5Shelf7restockEi", "_ZN9warehouse5ShelfC1Ei", ".hidden", ".other",
+        ]
+        #expect(Set(symbols.map { SourceFunction(symbol: $0).name }).count == symbols.count)
+    }
+
+    @Test("A closure knows what it stands in; a function stands in nothing")
+    func enclosing() {
+        let closure = SourceFunction(symbol: "$s4Shop9inClosureSiyYaFSiyYaXEfU_")
+        #expect(closure.name == "closure #1 () async -> Swift.Int in Shop.inClosure() async -> Swift.Int")
+        #expect(closure.enclosing == ["Shop.inClosure() async -> Swift.Int"])
+        #expect(closure.swiftModule == "Shop" && !closure.isMadeUp)
+        let nested = SourceFunction(symbol: "$s4Shop14nestedClosuresSiyFS2iXEfU_S2iXEfU_")
+        #expect(nested.enclosing.count == 2 && nested.enclosing.last == "Shop.nestedClosures() -> Swift.Int")
+        #expect(SourceFunction(symbol: "$s4Shop9inClosureSiyYaF").enclosing.isEmpty)
+    }
+
+    @Test("Thunks, witnesses and forwarders are made up")
+    func madeUp() {
+        for symbol in ["$sSis5Error_pIegdzo_SisAA_pIegrzo_TR", "$s4Shop6CircleVAA5ShapeA2aDP4areaSiyFTW"] {
+            #expect(SourceFunction(symbol: symbol).isMadeUp)
+        }
+        #expect(!SourceFunction(symbol: "wait_for_disk").isMadeUp)
+    }
+}
