@@ -81,6 +81,14 @@ let package = Package(
             swiftSettings: swift
         ),
 
+        // Stalls made on purpose, and the judge of what the monitor says of them. No product: for the command and the tests.
+        .target(name: "CStallCorpus", cSettings: c + [.define("_GNU_SOURCE")]),
+        .target(
+            name: "StallCorpus",
+            dependencies: ["CStallCorpus", "RunLoopKit", "StallMonitor", "StallReports"],
+            swiftSettings: swift
+        ),
+
         // The command.
         .executableTarget(
             name: "stall-monitor",
@@ -106,6 +114,12 @@ let package = Package(
 
         // What tests of several targets share, and programs with a main thread of their own.
         .target(name: "TestSupport", path: "Tests/Support", swiftSettings: swift),
+        .executableTarget(
+            name: "stall-corpus",
+            dependencies: ["StallCorpus", "StallReports"],
+            path: "Tests/Fixtures/stall-corpus",
+            swiftSettings: swift
+        ),
         .executableTarget(
             name: "RunLoopFixture",
             dependencies: ["RunLoopKit", "CRunLoopShims"],
