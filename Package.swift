@@ -99,6 +99,7 @@ let package = Package(
                 "StallMonitor",
                 "StackCapture",
                 "Symbolication",
+                .target(name: "StallCorpus", condition: command),
                 .product(name: "ArgumentParser", package: "swift-argument-parser", condition: command),
                 .product(name: "Hummingbird", package: "hummingbird", condition: command),
                 .product(name: "Logging", package: "swift-log", condition: command),
@@ -265,6 +266,11 @@ let package = Package(
         .testTarget(
             name: "SymbolicationTests",
             dependencies: ["Symbolication", "SymbolBenchmark"],
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "StallCorpusTests",
+            dependencies: ["StallCorpus", "StallReports", "stall-corpus"],
             swiftSettings: swift
         ),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),

@@ -44,7 +44,7 @@ extension CorpusResult {
         let head = [
             "", "found", "silent", "false alarms", "kind", "verdict", "culprit", "owner", "start p50/max ms",
             "end p50/max ms",
-            "skipped", "broken",
+            "again", "skipped", "broken",
         ]
         let rows = figuresOfParts.map { $0.1.cells(named: $0.0.rawValue) } + [figures.cells(named: "all")]
         return TextColumns.lines([head] + rows)
@@ -54,7 +54,7 @@ extension CorpusResult {
 extension CorpusFigures {
     fileprivate func cells(named name: String) -> [String] {
         let shares = [found, silent].map(\.short) + ["\(falseAlarms)"] + [kind, verdict, culprit, owner].map(\.short)
-        return [name] + shares + [startError.text, endError.text, "\(skipped)", "\(broken)"]
+        return [name] + shares + [startError.text, endError.text, "\(again)", "\(skipped)", "\(broken)"]
     }
 }
 

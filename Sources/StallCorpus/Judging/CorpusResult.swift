@@ -45,6 +45,8 @@ package struct CorpusFigures: Codable, Sendable {
     package var owner: Share
     package var startError: ErrorFigures
     package var endError: ErrorFigures
+    /// Scenarios that were played more than once.
+    package var again: Int
     package var skipped: Int
     /// Scenarios that were not played to their end.
     package var broken: Int
@@ -62,6 +64,7 @@ package struct CorpusFigures: Codable, Sendable {
         owner = Share(reported.compactMap(\.isOwnerRight))
         startError = ErrorFigures(reported.compactMap(\.startErrorMs))
         endError = ErrorFigures(reported.compactMap(\.endErrorMs))
+        again = outcomes.count { $0.attempts > 1 }
         skipped = outcomes.count { $0.skipped != nil }
         broken = outcomes.count { $0.failure != nil }
     }

@@ -11,6 +11,8 @@ package struct Outcome: Codable, Sendable {
     var falseAlarms: [FoundStall] = []
     /// Reports of turns that were to be short and really were not.
     var excused = 0
+    /// How often it was played.
+    package var attempts = 1
     package var skipped: String?
     package var failure: String?
 

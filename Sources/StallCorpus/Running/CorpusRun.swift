@@ -14,6 +14,8 @@ package struct CorpusRun: Sendable {
     package var load = 0
     /// How much of one CPU each child gets, in percent. Nil: as much as there is.
     package var quota: Int?
+    /// How often a scenario that failed is played again: what the machine did to it once, it may not do twice. The outcome says so.
+    package var retries = 0
     /// Told of each outcome as it comes.
     package var onOutcome: @Sendable (Outcome) -> Void = { _ in }
 
@@ -38,15 +40,20 @@ package struct CorpusRun: Sendable {
             group?.leave()
         }
         let outcomes = scenarios.map { scenario in
-            let outcome = play(scenario, in: group)
+            var outcome = play(scenario, in: group, attempt: 0)
+            while !outcome.passed, outcome.attempts <= retries {
+                let attempts = outcome.attempts
+                outcome = play(scenario, in: group, attempt: attempts)
+                outcome.attempts = attempts + 1
+            }
             onOutcome(outcome)
             return outcome
         }
         return CorpusResult(outcomes: outcomes)
     }
 
-    private func play(_ scenario: Scenario, in group: ControlGroup?) -> Outcome {
-        let place = "\(directory)/\(scenario.name)"
+    private func play(_ scenario: Scenario, in group: ControlGroup?, attempt: Int) -> Outcome {
+        let place = "\(directory)/\(scenario.name)" + (attempt == 0 ? "" : ".\(attempt)")
         guard unsafe mkdir(place, 0o700) == 0 else {
             return Outcome(scenario, failure: "\(place) could not be made (errno \(errno))")
         }

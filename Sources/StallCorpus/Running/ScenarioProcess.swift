@@ -32,7 +32,12 @@ package struct ScenarioProcess: Sendable {
         if let group = Self.environment(Self.groupVariable) { writeFile("\(getpid())", to: group + "/cgroup.procs") }
         if let soak = Soak(named: name) { return soak.play(in: directory) }
         guard let scenario = Scenario.all.first(where: { $0.name == name }) else { return 64 }
-        let monitor = StallMonitor.start(.init(directory: directory + "/reports", service: .init(name: "corpus")))
+        var configuration = StallMonitor.Configuration(
+            directory: directory + "/reports",
+            service: .init(name: "corpus")
+        )
+        if scenario.needs == .startupGrace { MonitorSwitches.allowStart(&configuration) }
+        let monitor = StallMonitor.start(configuration)
         var receipt: Receipt
         do {
             let stage = try Stage(scenario.place, monitor: monitor, directory: directory)

@@ -33,6 +33,20 @@ extension Scenario {
             stage.rest(.milliseconds(300))
             stage.stall { sleepInHandler(Stage.usualLength) }
         },
+        .lookAlike("start-up", .pauses, on: .mainLoop, needs: .startupGrace) { stage in
+            stage.run { keep(sleepInHandler(.milliseconds(900))) }
+        },
+        .stall(
+            "stall-after-start-up",
+            .pauses,
+            on: .mainLoop,
+            [.blocked],
+            culprit: "sleepInHandler",
+            needs: .startupGrace
+        ) { stage in
+            stage.rest(.milliseconds(2_200))
+            stage.stall { sleepInHandler(Stage.usualLength) }
+        },
         .lookAlike("cancelled-watch", .pauses, on: .worker) { stage in
             stage.watch?.cancel()
             stage.rest(.milliseconds(200))

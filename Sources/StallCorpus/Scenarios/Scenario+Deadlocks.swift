@@ -76,7 +76,6 @@ extension Scenario {
             let work = prepare(stage)
             stage.start { stage.mark(work) }
             stage.begun.wait()
-            stage.rest(.milliseconds(1200))
             stage.endInMidStall()
         }
     }

@@ -90,12 +90,12 @@ extension Scenario {
         _ work: @escaping @Sendable () -> Int
     ) -> Scenario {
         .stall(name, .kinds, on: place, kinds: [.repeated], verdicts, culprit: culprit) { stage in
-            let whole = Measurement(label: place.label)
+            let whole = stage.measurement()
             for _ in 0..<9 {
                 stage.run { stage.turn(work) }
                 stage.rest(.milliseconds(15))
             }
-            stage.noteStall(whole.span())
+            stage.run { stage.noteStall(whole.span()) }
         }
     }
 
@@ -108,8 +108,8 @@ extension Scenario {
     ) -> Scenario {
         .stall(name, .kinds, on: place, kinds: kinds, [.onCPU], culprit: "handleShortEvent") { stage in
             let end = MonotonicInstant.now.advanced(by: .milliseconds(900))
-            let whole = Measurement(label: place.label)
-            play(stage, { MonotonicInstant.now >= end }) { stage.noteStall(whole.span(onOwnThread: false)) }
+            let whole = stage.measurement()
+            play(stage, { MonotonicInstant.now >= end }) { stage.noteStall(whole.span()) }
             stage.waitForMarks(1)
         }
     }

@@ -32,6 +32,8 @@ package struct Scenario: Sendable {
         case nothing
         /// libfaketime in the child, reading the clock from a file.
         case fakeClock
+        /// A monitor that lets the process start in peace for two seconds.
+        case startupGrace
     }
 }
 

@@ -2,6 +2,7 @@ import Dispatch
 import Glibc
 import RunLoopKit
 import StallMonitor
+import StallReports
 import Synchronization
 
 /// Where a scenario is played: a process of its own, with a monitor that watches its main loop and one worker.
@@ -76,6 +77,13 @@ final class Stage: Sendable {
         noteStall(measurement.span())
     }
 
+    /// A measurement of the place's thread, begun there.
+    func measurement() -> Measurement {
+        let begun = Mutex<Measurement?>(nil)
+        run { [place] in begun.withLock { $0 = Measurement(label: place.label) } }
+        return begun.withLock { $0 } ?? Measurement(label: place.label)
+    }
+
     /// One stall that is made of many pieces of work.
     func noteStall(_ span: Receipt.Span) {
         marks.withLock { $0.append(span) }
@@ -105,8 +113,13 @@ final class Stage: Sendable {
         return Receipt(stalls: marks.withLock { $0 } + open, slowTurns: turns.withLock { $0 })
     }
 
-    /// Ends the process as it is: neither the monitor nor the stall come to their end.
+    /// Ends the process as it is, once the stall that goes on is reported: neither the monitor nor the stall come to their end.
     func endInMidStall() -> Never {
+        rest(.milliseconds(1_200))
+        for _ in 0..<90
+        where (try? ReportReader(path: directory + "/reports").names().contains { $0.content == .stall }) != true {
+            rest(.milliseconds(100))
+        }
         receipt.write(in: directory)
         _exit(0)
     }

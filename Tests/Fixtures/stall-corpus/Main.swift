@@ -7,7 +7,7 @@ import StallCorpus
 enum Main {
     private static let usage = """
         usage: stall-corpus [--format text|json] [--only NAME,…] [--part PART,…] [--load THREADS] [--quota PERCENT]
-                            [--keep DIRECTORY] | --soak TIME | --list
+                            [--retries COUNT] [--keep DIRECTORY] | --soak TIME | --list
         Exits 0 if all goals are met, 1 if not, 64 for wrong usage.
 
         """
@@ -30,7 +30,7 @@ enum Main {
         }
         let directory = options.directory ?? temporaryDirectory()
         var corpus = CorpusRun(command: ["/proc/self/exe"], directory: directory)
-        (corpus.load, corpus.quota) = (options.load, options.quota)
+        (corpus.load, corpus.quota, corpus.retries) = (options.load, options.quota, options.retries)
         corpus.onOutcome = { write($0.line + "\n", to: STDERR_FILENO) }
         if let seconds = options.soakSeconds {
             let result = await corpus.soak(seconds: seconds)

@@ -9,6 +9,7 @@ struct Options {
     var load = 0
     var quota: Int?
     var soakSeconds: Int?
+    var retries = 0
     var directory: String?
 
     /// Nil for wrong usage.
@@ -33,11 +34,12 @@ struct Options {
         case "--part": scenarios = scenarios.filter { names.contains($0.part.rawValue) }
         case "--load": load = Int(value) ?? -1
         case "--quota": quota = Int(value) ?? -1
+        case "--retries": retries = Int(value) ?? -1
         case "--keep": directory = value
         case "--soak": soakSeconds = DurationText(value).map { Int($0.nanoseconds / 1_000_000_000) } ?? -1
         default: return false
         }
-        return load >= 0 && (quota ?? 1) > 0 && (soakSeconds ?? 1) > 0 && !scenarios.isEmpty
+        return load >= 0 && retries >= 0 && (quota ?? 1) > 0 && (soakSeconds ?? 1) > 0 && !scenarios.isEmpty
             && (option != "--format" || ["text", "json"].contains(value))
     }
 }
