@@ -5,7 +5,7 @@ import Testing
 @Suite("The corpus", .serialized, .timeLimit(.minutes(20)))
 struct CorpusTests {
     /// Every scenario in this build, one after the other. What a busy machine spoils once is played once more: a fault of the monitor comes
-    /// again. The goals are those of the long form (`scripts/corpus`).
+    /// again. A false alarm stands. The goals are those of the long form (`scripts/corpus`).
     @Test("Every stall is found, with its kind, cause, culprit and owner; nothing else is")
     func goals() async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "corpus-tests-\(UUID())").path

@@ -34,14 +34,15 @@ struct JudgeTests {
         }
     }
 
-    @Test(
-        "Each wrong word in a report fails it",
-        arguments: [
-            Made.report(101, 704, kind: .repeated), Made.report(101, 704, verdict: .onCPU),
-            Made.report(101, 704, culprit: "waitForItAll(_:)"), Made.report(101, 704, owner: nil),
-        ]
-    )
-    func wrong(report: StallReport) throws {
+    @Test("Each wrong word in a report fails it", arguments: ["kind", "verdict", "culprit", "owner"])
+    func wrong(word: String) throws {
+        let report =
+            switch word {
+            case "kind": Made.report(101, 704, kind: .repeated)
+            case "verdict": Made.report(101, 704, verdict: .onCPU)
+            case "culprit": Made.report(101, 704, culprit: "waitForItAll(_:)")
+            default: Made.report(101, 704, owner: nil)
+            }
         let finding = try #require(Outcome(stall, Made.receipt(100, 700), [report]).stalls.first)
         let answers = [
             finding.isKindRight, finding.isVerdictRight, finding.isCulpritRight, finding.isOwnerRight == true,

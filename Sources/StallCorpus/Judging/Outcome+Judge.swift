@@ -41,7 +41,7 @@ extension StallFinding {
             expected: Expected(
                 kinds: expected.kinds.map(\.rawValue).sorted(),
                 verdicts: verdicts.map(\.rawValue).sorted(),
-                culprit: expected.culprit,
+                culprit: expected.culprits.joined(separator: "/"),
                 owner: expected.owner,
                 lengthMs: Double(span.wallNs) / 1e6,
                 cpuMs: Double(span.cpuNs) / 1e6,
@@ -53,7 +53,7 @@ extension StallFinding {
         self.found = found
         isKindRight = expected.kinds.contains(report.kind)
         isVerdictRight = verdicts.contains(report.cause.verdict)
-        isCulpritRight = found.culprit?.contains("\(expected.culprit)(") == true
+        isCulpritRight = expected.culprits.contains { found.culprit?.contains("\($0)(") == true }
         isOwnerRight = expected.owner.map { $0 == found.owner }
         let (start, end) = report.errors(against: span)
         if expected.bounds != .none { startErrorMs = start }

@@ -14,7 +14,8 @@ package struct CorpusRun: Sendable {
     package var load = 0
     /// How much of one CPU each child gets, in percent. Nil: as much as there is.
     package var quota: Int?
-    /// How often a scenario that failed is played again: what the machine did to it once, it may not do twice. The outcome says so.
+    /// How often a scenario that failed is played again: what the machine did to it once, it may not do twice. The outcome says so. A
+    /// false alarm stands.
     package var retries = 0
     /// Told of each outcome as it comes.
     package var onOutcome: @Sendable (Outcome) -> Void = { _ in }
@@ -41,7 +42,7 @@ package struct CorpusRun: Sendable {
         }
         let outcomes = scenarios.map { scenario in
             var outcome = play(scenario, in: group, attempt: 0)
-            while !outcome.passed, outcome.attempts <= retries {
+            while !outcome.passed, outcome.falseAlarms.isEmpty, outcome.attempts <= retries {
                 let attempts = outcome.attempts
                 outcome = play(scenario, in: group, attempt: attempts)
                 outcome.attempts = attempts + 1

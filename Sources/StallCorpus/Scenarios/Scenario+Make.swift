@@ -9,6 +9,7 @@ extension Scenario {
         kinds: Set<StallKind> = [.blocked],
         _ verdicts: Set<Verdict>,
         culprit: String,
+        or otherCulprit: String? = nil,
         owner: String? = nil,
         count: Int = 1,
         bounds: ExpectedStall.Bounds = .both,
@@ -18,7 +19,7 @@ extension Scenario {
         let expected = ExpectedStall(
             kinds: kinds,
             verdicts: verdicts,
-            culprit: culprit,
+            culprits: [culprit] + [otherCulprit].compactMap(\.self),
             owner: owner,
             count: count,
             bounds: bounds

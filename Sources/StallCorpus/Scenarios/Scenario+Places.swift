@@ -65,15 +65,32 @@ extension Scenario {
         placed("in-async-function", on: .mainActor, culprit: "sleepAfterAwait") { stage, _ in
             Task { @MainActor in await sleepAfterAwait(stage) }
         },
-        .stall("two-loops-at-once", .places, on: .worker, [.blocked], culprit: "sleepInHandler", count: 2) { stage in
-            EventRunLoop.main.perform { stage.mark(of: .mainLoop) { sleepInHandler(Stage.usualLength) } }
+        // Two different faults: the same one would be counted, not told twice.
+        .stall(
+            "two-loops-at-once",
+            .places,
+            on: .worker,
+            [.blocked],
+            culprit: "sleepInHandler",
+            or: "waitForEvents",
+            count: 2
+        ) { stage in
+            EventRunLoop.main.perform { stage.mark(of: .mainLoop) { waitForEvents(Stage.usualLength) } }
             stage.start { stage.mark { sleepInHandler(Stage.usualLength) } }
             stage.waitForMarks(2)
         },
-        .stall("twice-in-a-row", .places, on: .mainLoop, [.blocked], culprit: "sleepInHandler", count: 2) { stage in
+        .stall(
+            "twice-in-a-row",
+            .places,
+            on: .mainLoop,
+            [.blocked],
+            culprit: "sleepInHandler",
+            or: "waitForEvents",
+            count: 2
+        ) { stage in
             stage.stall { sleepInHandler(Stage.usualLength) }
             stage.rest(.milliseconds(300))
-            stage.stall { sleepInHandler(Stage.usualLength) }
+            stage.stall { waitForEvents(Stage.usualLength) }
         },
     ]
 

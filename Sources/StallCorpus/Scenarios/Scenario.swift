@@ -50,8 +50,8 @@ struct ExpectedStall: Sendable {
     var kinds: Set<StallKind>
     /// Any of these.
     var verdicts: Set<Verdict>
-    /// The function to blame, without its argument labels.
-    var culprit: String
+    /// The function to blame, without its argument labels. Any of these, where a scenario makes several stalls.
+    var culprits: [String]
     /// The name of the thread that holds what is waited for. Nil: nobody does, or the kind of lock does not tell.
     var owner: String?
     /// How many stalls the scenario makes.

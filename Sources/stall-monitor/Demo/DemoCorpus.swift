@@ -18,7 +18,7 @@
             var corpus = CorpusRun(command: [executable, "demo", "--corpus"], directory: directory)
             // With a library loaded before its own, the command would not find its arguments.
             corpus.canPreload = false
-            corpus.onOutcome = { Output.note($0.line) }
+            corpus.onOutcome = { Output.note(String($0.line.prefix { $0 != "\n" })) }
             let result = await corpus.play(Scenario.all)
             try Output.write(format == .text ? result.text : result.json() + "\n")
             if !result.figures.missedGoals.isEmpty { throw ExitCode(1) }
