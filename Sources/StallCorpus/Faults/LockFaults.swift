@@ -91,10 +91,12 @@ func lockBoth(_ first: PthreadMutex, _ second: PthreadMutex, between: () -> Void
 }
 
 @inline(never)
-func lockBothSwiftMutexes(_ first: SharedCount, _ second: SharedCount, between: () -> Void) -> Int {
-    first.value.withLock { one in
+func lockBothKinds(_ first: SharedCount, _ second: PthreadMutex, between: () -> Void) -> Int {
+    first.value.withLock { visits in
         between()
-        return second.value.withLock { $0 + one }
+        visits += Int(unsafe pthread_mutex_lock(second.mutex))
+        second.unlock()
+        return visits
     }
 }
 

@@ -116,7 +116,33 @@ extension Scenario {
             }
             busy.stop()
         },
-        .lookAlike("tasks-that-yield", .traffic, on: .mainActor) { stage in
+        // A loop that is busy in turn after turn, and looks for what is new in each, serves everybody.
+        busy("busy-source", on: .worker) { stage, isOver, done in
+            let source = EventSource { source in
+                keep(handleShortEvent())
+                if isOver() {
+                    source.invalidate()
+                    done()
+                } else {
+                    source.signal()
+                }
+            }
+            stage.loop.add(source)
+            source.signalAndWake()
+        },
+        busy("busy-blocks", on: .mainLoop) { stage, isOver, done in
+            stage.loop.perform { enqueueNext(on: stage.loop, isOver, done) }
+        },
+        busy("busy-main-actor", on: .mainActor) { _, isOver, done in
+            Task { @MainActor in
+                while !isOver() {
+                    keep(handleShortEvent())
+                    await Task.yield()
+                }
+                done()
+            }
+        },
+        .lookAlike("tasks-that-sleep", .traffic, on: .mainActor) { stage in
             let done = Gate()
             Task { @MainActor in
                 for _ in 0..<100 {
@@ -140,6 +166,20 @@ extension Scenario {
         }
     }
 
+    /// `play` has short work done over and over, asks whether it is over, and says when it is done.
+    private static func busy(
+        _ name: String,
+        on place: Place,
+        _ play: @escaping @Sendable (Stage, @escaping @Sendable () -> Bool, @escaping @Sendable () -> Void) -> Void
+    ) -> Scenario {
+        .lookAlike(name, .kinds, on: place) { stage in
+            let end = MonotonicInstant.now.advanced(by: .milliseconds(900))
+            let isDone = Gate()
+            play(stage, { MonotonicInstant.now >= end }, isDone.open)
+            isDone.wait()
+        }
+    }
+
     private static func lonely(_ name: String, _ length: Duration, on place: Place) -> Scenario {
         .lookAlike(name, .traffic, on: place) { stage in
             for _ in 0..<4 {
@@ -160,4 +200,15 @@ private final class LoopOfThread: Sendable {
     func isCurrent() { found.withLock { $0 = .current } }
 
     var loop: EventRunLoop? { found.withLock { $0 } }
+}
+
+/// Each block brings the next.
+private func enqueueNext(
+    on loop: EventRunLoop,
+    _ isOver: @escaping @Sendable () -> Bool,
+    _ done: @escaping @Sendable () -> Void
+) {
+    keep(handleShortEvent())
+    if isOver() { return done() }
+    loop.perform { enqueueNext(on: loop, isOver, done) }
 }

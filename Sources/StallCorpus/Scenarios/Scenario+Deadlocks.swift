@@ -3,46 +3,47 @@ import StallReports
 import Synchronization
 
 extension Scenario {
-    /// Threads that wait for each other. Two are broken in the end by one that waits with a limit; the others end with the process.
+    /// Threads that wait for each other. They end with the process, but for one circle that opens because a thread waits with a limit.
     static let deadlocks: [Scenario] = [
-        .stall("deadlock-of-two", .deadlocks, on: .worker, [.deadlock], culprit: "lockBoth", owner: "deadlock-b") {
-            stage in
+        forever("deadlock-of-two", on: .worker, [.deadlock], "lockBoth", "deadlock-b") { _ in
             let (a, b) = (PthreadMutex(), PthreadMutex())
-            let (aIsHeld, bIsHeld) = (Gate(), Gate())
-            startThread(named: "deadlock-b") { lockWithin(b, bIsHeld, waitFor: aIsHeld, a) }
-            bIsHeld.wait()
-            stage.stall { lockBoth(a, b) { aIsHeld.open() } }
+            let aIsHeld = Gate()
+            lockInThread("deadlock-b", b, waitFor: aIsHeld, a)
+            return { lockBoth(a, b) { aIsHeld.open() } }
         },
-        .stall("deadlock-of-three", .deadlocks, on: .mainLoop, [.deadlock], culprit: "lockBoth", owner: "deadlock-b") {
-            stage in
+        forever("deadlock-of-three", on: .mainLoop, [.deadlock], "lockBoth", "deadlock-b") { _ in
             let (a, b, c) = (PthreadMutex(), PthreadMutex(.recursive), PthreadMutex(.errorChecking))
-            let (aIsHeld, bIsHeld, cIsHeld) = (Gate(), Gate(), Gate())
-            startThread(named: "deadlock-c") { lockWithin(c, cIsHeld, waitFor: aIsHeld, a) }
+            let aIsHeld = Gate()
+            lockInThread("deadlock-c", c, waitFor: aIsHeld, a)
+            lockInThread("deadlock-b", b, waitFor: aIsHeld, c)
+            return { lockBoth(a, b) { aIsHeld.open() } }
+        },
+        // Not of two of Swift's: the kernel notices such a circle, and Swift ends the process.
+        forever("deadlock-of-swift-and-c", on: .mainActor, [.deadlock], "lockBothKinds", "deadlock-b") { _ in
+            let (a, b) = (SharedCount(), PthreadMutex())
+            let (aIsHeld, bIsHeld) = (Gate(), Gate())
             startThread(named: "deadlock-b") {
                 b.lock()
                 bIsHeld.open()
-                cIsHeld.wait()
-                c.lock()
-                c.unlock()
-                b.unlock()
+                aIsHeld.wait()
+                a.value.withLock { $0 += 1 }
             }
             bIsHeld.wait()
-            cIsHeld.wait()
-            stage.stall { lockBoth(a, b) { aIsHeld.open() } }
+            return { lockBothKinds(a, b) { aIsHeld.open() } }
         },
-        forever("deadlock-of-swift-mutexes", on: .mainActor, [.deadlock], "lockBothSwiftMutexes", "deadlock-b") {
-            stage in
-            let (a, b) = (SharedCount(), SharedCount())
-            let (aIsHeld, bIsHeld) = (Gate(), Gate())
-            startThread(named: "deadlock-b") {
-                b.value.withLock { _ in
-                    bIsHeld.open()
-                    aIsHeld.wait()
-                    a.value.withLock { $0 += 1 }
-                }
-            }
-            bIsHeld.wait()
-            return { lockBothSwiftMutexes(a, b) { aIsHeld.open() } }
+        // Nobody can go on, but one will give up.
+        .stall(
+            "circle-with-a-limit",
+            .deadlocks,
+            on: .worker,
+            [.deadlock, .blocked],
+            culprit: "lockBoth",
+            owner: "deadlock-b"
+        ) { stage in
+            let (a, b) = (PthreadMutex(), PthreadMutex())
+            let aIsHeld = Gate()
+            lockInThread("deadlock-b", b, waitFor: aIsHeld, a, within: .milliseconds(700))
+            stage.stall { lockBoth(a, b) { aIsHeld.open() } }
         },
         forever("deadlock-with-itself", on: .worker, [.deadlock], "lockTwice", "corpus-worker") { _ in
             let lock = PthreadMutex()
@@ -81,12 +82,26 @@ extension Scenario {
     }
 }
 
-/// Holds the first lock, and waits for the second with a limit: then it gives up, and lets go of both.
-private func lockWithin(_ first: PthreadMutex, _ firstIsHeld: Gate, waitFor secondIsHeld: Gate, _ second: PthreadMutex)
-{
-    first.lock()
-    firstIsHeld.open()
-    secondIsHeld.wait()
-    if second.lock(within: .milliseconds(700)) { second.unlock() }
-    first.unlock()
+/// A thread that holds the first lock when this returns, and waits for the second once it is held by somebody else. With a limit it gives up
+/// then, and lets go of both.
+private func lockInThread(
+    _ name: String,
+    _ first: PthreadMutex,
+    waitFor isHeld: Gate,
+    _ second: PthreadMutex,
+    within limit: Duration? = nil
+) {
+    let firstIsHeld = Gate()
+    startThread(named: name) {
+        first.lock()
+        firstIsHeld.open()
+        isHeld.wait()
+        if let limit {
+            if second.lock(within: limit) { second.unlock() }
+        } else {
+            second.lock()
+        }
+        first.unlock()
+    }
+    firstIsHeld.wait()
 }

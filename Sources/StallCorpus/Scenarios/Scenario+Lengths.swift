@@ -1,5 +1,6 @@
 import RunLoopKit
 import StallReports
+import Synchronization
 
 extension Scenario {
     /// From hardly a stall to a very long one.
@@ -16,18 +17,26 @@ extension Scenario {
         .stall("short-computing", .lengths, on: .worker, [.onCPU], culprit: "computeInOwnCode") { stage in
             stage.stall { computeInOwnCode(until: .now.advanced(by: .milliseconds(320))) }
         },
-        // The culprit is what lasted, not what was seen last.
-        .stall("long-then-short", .lengths, on: .worker, [.blocked, .onCPU], culprit: "sleepInHandler") { stage in
-            stage.stall {
-                let slept = sleepInHandler(.milliseconds(700))
-                return slept &+ computeInOwnCode(until: .now.advanced(by: .milliseconds(150)))
-            }
+        // Not what was seen last: who was on the stack for longest, or whom it called for most of that time.
+        .stall(
+            "long-then-short",
+            .lengths,
+            on: .worker,
+            [.blocked],
+            culprit: "sleepAndCompute",
+            or: "sleepInHandler"
+        ) { stage in
+            stage.stall { sleepAndCompute(.milliseconds(800), .milliseconds(120)) }
         },
-        .stall("short-then-long", .lengths, on: .mainLoop, [.onCPU], culprit: "computeInOwnCode") { stage in
-            stage.stall {
-                let slept = sleepInHandler(.milliseconds(120))
-                return slept &+ computeInOwnCode(until: .now.advanced(by: .milliseconds(900)))
-            }
+        .stall(
+            "short-then-long",
+            .lengths,
+            on: .mainLoop,
+            [.onCPU],
+            culprit: "sleepAndCompute",
+            or: "computeInOwnCode"
+        ) { stage in
+            stage.stall { sleepAndCompute(.milliseconds(120), .milliseconds(900)) }
         },
     ]
 
@@ -48,37 +57,30 @@ extension Scenario {
         repeated("repeated-on-main-actor", on: .mainActor, [.blocked], culprit: "sleepInHandler") {
             sleepInHandler(.milliseconds(120))
         },
-        congested("congested-source", on: .worker) { stage, isOver, done in
-            let source = EventSource { source in
-                keep(handleShortEvent())
-                if isOver() {
+        congested("congested-blocks", on: .worker) { stage, work in
+            for _ in 0..<Self.burst { stage.loop.perform(work) }
+        },
+        congested("congested-requests", on: .worker) { stage, work in
+            for _ in 0..<Self.burst { stage.loop.performRequest(work) }
+        },
+        congested("congested-sources", on: .mainLoop) { stage, work in
+            for _ in 0..<Self.burst {
+                let source = EventSource { source in
                     source.invalidate()
-                    done()
-                } else {
-                    source.signal()
+                    work()
                 }
+                stage.loop.add(source)
+                source.signal()
             }
-            stage.loop.add(source)
-            source.signalAndWake()
+            stage.loop.wakeUp()
         },
-        congested("congested-blocks", on: .mainLoop) { stage, isOver, done in
-            stage.loop.perform { enqueueNext(on: stage.loop, isOver, done) }
+        congested("congested-timers", on: .mainLoop) { stage, work in
+            let date = MonotonicInstant.now.advanced(by: .milliseconds(1))
+            for _ in 0..<Self.burst { stage.loop.add(EventTimer(at: date) { _ in work() }) }
         },
-        congested("congested-main-actor", on: .mainActor) { _, isOver, done in
-            Task { @MainActor in
-                while !isOver() {
-                    keep(handleShortEvent())
-                    await Task.yield()
-                }
-                done()
-            }
-        },
-        // All in one pass over a queue, in which nothing is published.
-        congested("congested-pass", on: .worker, kinds: [.congested, .blocked]) { stage, _, done in
-            stage.loop.perform {
-                for _ in 0..<300 { stage.loop.perform { keep(handleShortEvent()) } }
-                stage.loop.perform(done)
-            }
+        // What one drain of the main queue runs is one callout to the loop.
+        congested("congested-main-actor", on: .mainActor, kinds: [.congested, .blocked]) { _, work in
+            for _ in 0..<Self.burst { Task { @MainActor in work() } }
         },
     ]
 
@@ -99,17 +101,32 @@ extension Scenario {
         }
     }
 
-    /// `play` has short work done over and over, asks whether it is over, and says when it is done.
+    /// How many pieces of short work come at once.
+    private static let burst = 250
+
+    /// `begin`, called on the place's thread, has `work` done so many times in one turn.
     private static func congested(
         _ name: String,
         on place: Place,
         kinds: Set<StallKind> = [.congested],
-        _ play: @escaping @Sendable (Stage, @escaping @Sendable () -> Bool, @escaping @Sendable () -> Void) -> Void
+        _ begin: @escaping @Sendable (Stage, @escaping @Sendable () -> Void) -> Void
     ) -> Scenario {
         .stall(name, .kinds, on: place, kinds: kinds, [.onCPU], culprit: "handleShortEvent") { stage in
-            let end = MonotonicInstant.now.advanced(by: .milliseconds(900))
-            let whole = stage.measurement()
-            play(stage, { MonotonicInstant.now >= end }) { stage.noteStall(whole.span()) }
+            let whole = Mutex<Measurement?>(nil)
+            let left = Mutex(burst)
+            stage.run {
+                begin(stage) {
+                    whole.withLock { $0 = $0 ?? Measurement(label: place.label) }
+                    keep(handleShortEvent())
+                    guard
+                        left.withLock({ left in
+                            left -= 1
+                            return left == 0
+                        })
+                    else { return }
+                    if let span = whole.withLock({ $0?.span() }) { stage.noteStall(span) }
+                }
+            }
             stage.waitForMarks(1)
         }
     }
@@ -126,14 +143,8 @@ func handleShortEvent() -> Int {
     return sum
 }
 
-/// Each block brings the next.
-@Sendable
-private func enqueueNext(
-    on loop: EventRunLoop,
-    _ isOver: @escaping @Sendable () -> Bool,
-    _ done: @escaping @Sendable () -> Void
-) {
-    keep(handleShortEvent())
-    if isOver() { return done() }
-    loop.perform { enqueueNext(on: loop, isOver, done) }
+@inline(never)
+func sleepAndCompute(_ sleep: Duration, _ computing: Duration) -> Int {
+    let slept = sleepInHandler(sleep)
+    return slept &+ computeInOwnCode(until: .now.advanced(by: computing))
 }
