@@ -42,7 +42,8 @@ extension CorpusResult {
 
     private var figureLines: [String] {
         let head = [
-            "", "found", "silent", "false alarms", "kind", "verdict", "culprit", "owner", "start p50/max ms",
+            "", "found", "silent", "false alarms", "told again", "kind", "verdict", "culprit", "owner",
+            "start p50/max ms",
             "end p50/max ms",
             "again", "skipped", "broken",
         ]
@@ -53,7 +54,9 @@ extension CorpusResult {
 
 extension CorpusFigures {
     fileprivate func cells(named name: String) -> [String] {
-        let shares = [found, silent].map(\.short) + ["\(falseAlarms)"] + [kind, verdict, culprit, owner].map(\.short)
+        let shares =
+            [found, silent].map(\.short) + ["\(falseAlarms)", "\(toldAgain)"]
+            + [kind, verdict, culprit, owner].map(\.short)
         return [name] + shares + [startError.text, endError.text, "\(again)", "\(skipped)", "\(broken)"]
     }
 }
@@ -85,6 +88,7 @@ extension Outcome {
         guard !passed else { return [] }
         var lines = [failure.map { "\(name): \($0)" } ?? name]
         for stall in stalls where !stall.passed { lines += stall.lines }
+        for report in toldAgain { lines.append("  told again: \(report.text)") }
         for alarm in falseAlarms { lines.append("  expected nothing, found \(alarm.text)") }
         return lines
     }

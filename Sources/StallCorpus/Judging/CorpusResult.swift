@@ -37,6 +37,8 @@ package struct CorpusFigures: Codable, Sendable {
     package var silent: Share
     /// Reports of nothing, in all scenarios.
     package var falseAlarms: Int
+    /// Reports of what was reported already.
+    package var toldAgain: Int
     /// Of the stalls that were found.
     package var kind: Share
     package var verdict: Share
@@ -58,6 +60,7 @@ package struct CorpusFigures: Codable, Sendable {
         found = Share(stalls.map { $0.found != nil })
         silent = Share(played.filter { !$0.isStall }.map(\.falseAlarms.isEmpty))
         falseAlarms = played.reduce(0) { $0 + $1.falseAlarms.count }
+        toldAgain = played.reduce(0) { $0 + $1.toldAgain.count }
         kind = Share(reported.map(\.isKindRight))
         verdict = Share(reported.map(\.isVerdictRight))
         culprit = Share(reported.map(\.isCulpritRight))
@@ -74,6 +77,7 @@ package struct CorpusFigures: Codable, Sendable {
         var missed: [String] = []
         if found.right < found.of { missed.append("stalls found: \(found.text), goal all") }
         if falseAlarms > 0 { missed.append("false alarms: \(falseAlarms), goal none") }
+        if toldAgain > 0 { missed.append("stalls told again: \(toldAgain), goal none") }
         if culprit.percent < 98 { missed.append("right culprit: \(culprit.text), goal 98 %") }
         if verdict.percent < 95 { missed.append("right verdict: \(verdict.text), goal 95 %") }
         if owner.right < owner.of { missed.append("right owner: \(owner.text), goal all") }

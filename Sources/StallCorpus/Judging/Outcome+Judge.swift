@@ -27,10 +27,14 @@ extension Outcome {
                 return StallFinding(expected, span, report)
             }
         }
-        let excusable = receipt.slowTurns.filter { $0.wallNs >= 250_000_000 }
-        let alarms = unclaimed.filter { report in !excusable.contains { report.isAbout($0) } }
+        let inPieces = receipt.stalls.filter(\.wasKept)
+        let alarms = unclaimed.filter { report in
+            !report.isTrue(of: receipt.slowTurns) && !inPieces.contains { report.isAbout($0) }
+        }
         excused = unclaimed.count - alarms.count
-        falseAlarms = alarms.map(FoundStall.init)
+        let isRepetition = { (report: StallReport) in receipt.stalls.contains { report.isAbout($0) } }
+        toldAgain = alarms.filter(isRepetition).map(FoundStall.init)
+        falseAlarms = alarms.filter { !isRepetition($0) }.map(FoundStall.init)
     }
 }
 
@@ -62,11 +66,17 @@ extension StallFinding {
 }
 
 extension Receipt.Span {
+    /// About a tick: five of these in a row are a stall of their own.
+    var isSlowTurn: Bool { wallNs >= 45_000_000 }
+
+    /// The thread could have run, and did not for half of the time.
+    fileprivate var wasKept: Bool { runDelayNs > 0 && runDelayNs * 2 >= wallNs }
+
     /// A thread that was kept from a CPU for half of the time, or for about as long as it computed, was starved, whatever it was to do: a
     /// report that says so is right. (Where others than the thread itself measured, nothing is known.)
     fileprivate func otherTruth(than verdicts: Set<Verdict>) -> Set<Verdict> {
-        let wasKept = runDelayNs * 2 >= wallNs || (verdicts.contains(.onCPU) && runDelayNs * 10 >= cpuNs * 8)
-        return wasKept && runDelayNs > 0 ? [.starved] : []
+        let competed = verdicts.contains(.onCPU) && runDelayNs > 0 && runDelayNs * 10 >= cpuNs * 8
+        return wasKept || competed ? [.starved] : []
     }
 }
 
@@ -76,6 +86,13 @@ extension StallReport {
 
     func isAbout(_ span: Receipt.Span) -> Bool {
         watched.label == span.label && startedAt < span.endedAt && span.startedAt < latest
+    }
+
+    /// Whether turns that were to be short really made such a stall, on a machine that had other things to do. Theirs is the time of the
+    /// callout alone: the loop was away for a moment before and after.
+    func isTrue(of slowTurns: [Receipt.Span]) -> Bool {
+        let own = slowTurns.filter(isAbout)
+        return kind == .repeated ? own.count >= 4 : own.contains { $0.wallNs >= 240_000_000 }
     }
 
     /// With a faked clock the times say nothing.

@@ -9,7 +9,9 @@ package struct Outcome: Codable, Sendable {
     var stalls: [StallFinding] = []
     /// Reports of nothing that was made.
     var falseAlarms: [FoundStall] = []
-    /// Reports of turns that were to be short and really were not.
+    /// Further reports of a stall that was reported already.
+    var toldAgain: [FoundStall] = []
+    /// Reports of turns that were to be short and really were not, and of the pieces of a stall whose thread was kept from a CPU.
     var excused = 0
     /// How often it was played.
     package var attempts = 1
@@ -18,7 +20,7 @@ package struct Outcome: Codable, Sendable {
 
     /// Whether all is as it should be. A scenario that was skipped is no failure.
     package var passed: Bool {
-        skipped != nil || (failure == nil && falseAlarms.isEmpty && stalls.allSatisfy(\.passed))
+        skipped != nil || (failure == nil && falseAlarms.isEmpty && toldAgain.isEmpty && stalls.allSatisfy(\.passed))
     }
 }
 

@@ -70,7 +70,7 @@ extension SoakResult {
         _ contents: ReportReader.Contents
     ) {
         let slow = receipt?.slowTurns ?? []
-        let alarms = contents.reports.filter { report in !slow.contains { report.isAbout($0) } }
+        let alarms = contents.reports.filter { !$0.isTrue(of: slow) }
         self.init(
             seconds: seconds,
             turns: contents.runs.flatMap(\.watched).reduce(0) { $0 + ($1.turns ?? 0) },

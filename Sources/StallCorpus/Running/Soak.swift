@@ -70,8 +70,7 @@ private final class BusyTimes: Sendable {
         state.withLock { state in
             guard let since = state.since.take() else { return }
             let span = since.span()
-            // Somewhat less than a stall: the loop has been away for a moment before and after.
-            if span.wallNs >= 200_000_000 { state.long.append(span) }
+            if span.isSlowTurn { state.long.append(span) }
         }
     }
 

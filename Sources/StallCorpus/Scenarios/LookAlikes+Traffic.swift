@@ -119,7 +119,7 @@ extension Scenario {
         // A loop that is busy in turn after turn, and looks for what is new in each, serves everybody.
         busy("busy-source", on: .worker) { stage, isOver, done in
             let source = EventSource { source in
-                keep(handleShortEvent())
+                stage.turn(handleShortEvent)
                 if isOver() {
                     source.invalidate()
                     done()
@@ -131,12 +131,12 @@ extension Scenario {
             source.signalAndWake()
         },
         busy("busy-blocks", on: .mainLoop) { stage, isOver, done in
-            stage.loop.perform { enqueueNext(on: stage.loop, isOver, done) }
+            stage.loop.perform { enqueueNext(on: stage, isOver, done) }
         },
-        busy("busy-main-actor", on: .mainActor) { _, isOver, done in
+        busy("busy-main-actor", on: .mainActor) { stage, isOver, done in
             Task { @MainActor in
                 while !isOver() {
-                    keep(handleShortEvent())
+                    stage.turn(handleShortEvent)
                     await Task.yield()
                 }
                 done()
@@ -146,7 +146,7 @@ extension Scenario {
             let done = Gate()
             Task { @MainActor in
                 for _ in 0..<100 {
-                    keep(handleShortEvent())
+                    stage.turn(handleShortEvent)
                     try? await Task.sleep(for: .milliseconds(10))
                 }
                 done.open()
@@ -204,11 +204,11 @@ private final class LoopOfThread: Sendable {
 
 /// Each block brings the next.
 private func enqueueNext(
-    on loop: EventRunLoop,
+    on stage: Stage,
     _ isOver: @escaping @Sendable () -> Bool,
     _ done: @escaping @Sendable () -> Void
 ) {
-    keep(handleShortEvent())
+    stage.turn(handleShortEvent)
     if isOver() { return done() }
-    loop.perform { enqueueNext(on: loop, isOver, done) }
+    stage.loop.perform { enqueueNext(on: stage, isOver, done) }
 }

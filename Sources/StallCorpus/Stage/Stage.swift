@@ -100,7 +100,7 @@ final class Stage: Sendable {
         let measurement = Measurement(label: place.label)
         keep(body())
         let span = measurement.span()
-        guard span.wallNs >= 200_000_000 else { return }
+        guard span.isSlowTurn else { return }
         turns.withLock { $0.append(span) }
     }
 
