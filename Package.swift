@@ -81,6 +81,14 @@ let package = Package(
             swiftSettings: swift
         ),
 
+        // Stalls made on purpose, and the judge of what the monitor says of them. No product: for the command and the tests.
+        .target(name: "CStallCorpus", cSettings: c + [.define("_GNU_SOURCE")]),
+        .target(
+            name: "StallCorpus",
+            dependencies: ["CStallCorpus", "RunLoopKit", "StallMonitor", "StallReports"],
+            swiftSettings: swift
+        ),
+
         // The command.
         .executableTarget(
             name: "stall-monitor",
@@ -91,6 +99,7 @@ let package = Package(
                 "StallMonitor",
                 "StackCapture",
                 "Symbolication",
+                .target(name: "StallCorpus", condition: command),
                 .product(name: "ArgumentParser", package: "swift-argument-parser", condition: command),
                 .product(name: "Hummingbird", package: "hummingbird", condition: command),
                 .product(name: "Logging", package: "swift-log", condition: command),
@@ -106,6 +115,12 @@ let package = Package(
 
         // What tests of several targets share, and programs with a main thread of their own.
         .target(name: "TestSupport", dependencies: ["RunLoopKit"], path: "Tests/Support", swiftSettings: swift),
+        .executableTarget(
+            name: "stall-corpus",
+            dependencies: ["StallCorpus", "StallReports"],
+            path: "Tests/Fixtures/stall-corpus",
+            swiftSettings: swift
+        ),
         .executableTarget(
             name: "RunLoopFixture",
             dependencies: ["RunLoopKit", "CRunLoopShims"],
@@ -273,6 +288,11 @@ let package = Package(
             name: "DiskFixture",
             dependencies: ["CDiskFaults", "RunLoopKit", "StallMonitor", "StallReports"],
             path: "Tests/Fixtures/DiskFixture",
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "StallCorpusTests",
+            dependencies: ["StallCorpus", "StallReports", "stall-corpus"],
             swiftSettings: swift
         ),
         // Not among the tests' dependencies: it replaces functions of the C library.

@@ -2,6 +2,7 @@
 
     import ArgumentParser
     import Glibc
+    import StallCorpus
     import StallReports
 
     struct DemoCommand: AsyncParsableCommand {
@@ -15,9 +16,14 @@
                 Exits 0 only if each stall gave exactly one report that names the function that stalled, and the time without \
                 a stall gave none.
 
+                With --corpus it plays some 120 small scenarios instead, one after the other: stalls of every kind and cause, and \
+                what only looks like one. It takes several minutes, prints what each was taken for, and exits 0 only if the goals \
+                are met.
+
                 EXAMPLES
                   stall-monitor demo
                   stall-monitor demo --format json
+                  stall-monitor demo --corpus
                   stall-monitor demo --keep --port 8080 --reports /tmp/stalls
                       then: curl 'localhost:8080/stall/sleep?ms=600'   (\(DemoStall.names))
                       and:  stall-monitor tail -f /tmp/stalls
@@ -33,6 +39,9 @@
         @Flag(help: "Only serve, until ctrl-C: stalls are up to you.")
         var keep = false
 
+        @Flag(help: "Play every scenario there is, and judge what is reported of each.")
+        var corpus = false
+
         @Option(help: ArgumentHelp("Where to listen on 127.0.0.1. Default: a free port.", valueName: "port"))
         var port = 0
 
@@ -45,10 +54,12 @@
 
         func validate() throws {
             guard (0...65_535).contains(port) else { throw ValidationError("--port takes 0 to 65535.") }
+            guard !(keep && corpus) else { throw ValidationError("--corpus does not go with --keep.") }
             guard keep || port == 0 else { throw ValidationError("--port goes with --keep.") }
         }
 
         func run() async throws {
+            if corpus { return try await DemoCorpus(format: format, directory: reports ?? Self.newDirectory()).run() }
             if keep { try await serve() } else { try await show() }
         }
 

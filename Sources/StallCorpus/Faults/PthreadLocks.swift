@@ -1,0 +1,103 @@
+import CStallCorpus
+import Glibc
+import RunLoopKit
+import Synchronization
+
+// The C library's locks at fixed addresses, as a C library that a server uses has them. They live as long as the process. What stalls calls
+// the C library itself: another function of ours in between would be the innermost, and rightly blamed.
+
+/// pthread_mutex_t of some kind.
+@safe final class PthreadMutex: Sendable {
+    /// Any thread may call the functions below for one mutex: that is what they are for (pthread_mutex_lock(3)).
+    nonisolated(unsafe) let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+
+    enum Kind: Sendable { case normal, recursive, errorChecking, inheriting }
+
+    init(_ kind: Kind = .normal) {
+        var attributes = pthread_mutexattr_t()
+        unsafe pthread_mutexattr_init(&attributes)
+        switch kind {
+        case .normal: break
+        case .recursive: unsafe pthread_mutexattr_settype(&attributes, Int32(PTHREAD_MUTEX_RECURSIVE))
+        case .errorChecking: unsafe pthread_mutexattr_settype(&attributes, Int32(PTHREAD_MUTEX_ERRORCHECK))
+        case .inheriting: unsafe pthread_mutexattr_setprotocol(&attributes, Int32(PTHREAD_PRIO_INHERIT))
+        }
+        unsafe pthread_mutex_init(mutex, &attributes)
+    }
+
+    func lock() { unsafe pthread_mutex_lock(mutex) }
+
+    func unlock() { unsafe pthread_mutex_unlock(mutex) }
+
+    /// Waits so long at most. Whether the lock was got.
+    func lock(within time: Duration) -> Bool {
+        unsafe corpus_lock_until(mutex, MonotonicInstant.now.advanced(by: time).nanoseconds) == 0
+    }
+}
+
+/// pthread_rwlock_t.
+@safe final class PthreadReadWriteLock: Sendable {
+    /// As for the mutex (pthread_rwlock_rdlock(3p)).
+    nonisolated(unsafe) let lock = UnsafeMutablePointer<pthread_rwlock_t>.allocate(capacity: 1)
+
+    init() { unsafe pthread_rwlock_init(lock, nil) }
+
+    func lockForReading() { unsafe pthread_rwlock_rdlock(lock) }
+
+    func lockForWriting() { unsafe pthread_rwlock_wrlock(lock) }
+
+    func unlock() { unsafe pthread_rwlock_unlock(lock) }
+}
+
+/// A condition variable, its mutex, and what it is about.
+@safe final class PthreadCondition: Sendable {
+    /// As for the mutex; `isMet` is guarded by it.
+    nonisolated(unsafe) let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+    nonisolated(unsafe) let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    let isMet = StopFlag()
+
+    init() {
+        unsafe pthread_cond_init(condition, nil)
+        unsafe pthread_mutex_init(mutex, nil)
+    }
+
+    func meet() {
+        unsafe pthread_mutex_lock(mutex)
+        isMet.stop()
+        unsafe pthread_cond_broadcast(condition)
+        unsafe pthread_mutex_unlock(mutex)
+    }
+}
+
+/// A number under Swift's own lock.
+final class SharedCount: Sendable {
+    let value = Mutex(0)
+}
+
+/// A thread to be waited for.
+final class JoinableThread: Sendable {
+    let thread: pthread_t
+
+    init(named name: String, _ body: @escaping @Sendable () -> Void) {
+        final class Start {
+            let (name, body): (String, @Sendable () -> Void)
+            init(_ name: String, _ body: @escaping @Sendable () -> Void) { (self.name, self.body) = (name, body) }
+        }
+        var thread = pthread_t()
+        let start = unsafe Unmanaged.passRetained(Start(name, body)).toOpaque()
+        let error = unsafe pthread_create(
+            &thread,
+            nil,
+            { argument in
+                let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
+                nameThread(start.name)
+                start.body()
+                return nil
+            },
+            start
+        )
+        precondition(error == 0, "the machine has no thread for a scenario")
+        self.thread = thread
+    }
+
+}

@@ -1,0 +1,102 @@
+import Dispatch
+import Glibc
+import Synchronization
+
+/// A process that a scenario is played in, as its runner sees it: in a process group of its own, its output in a file.
+struct ChildProcess {
+    enum End: Hashable, Sendable {
+        case exited(Int32)
+        case signalled(Int32)
+        /// Killed, because its time was over.
+        case overdue
+        case notStarted(Int32)
+    }
+
+    /// Runs it to its end, or to the deadline. What it started ends with it.
+    static func run(
+        _ command: [String],
+        adding variables: [String: String],
+        output: String,
+        within limit: Duration
+    ) -> End {
+        let (error, process) = spawn(command, variables, output)
+        guard error == 0 else { return .notStarted(error) }
+        let (box, ended) = (StatusBox(), DispatchSemaphore(value: 0))
+        startThread(named: "corpus-waiter") {
+            var value: Int32 = 0
+            while unsafe waitpid(process, &value, 0) < 0, errno == EINTR {}
+            box.status.withLock { $0 = value }
+            ended.signal()
+        }
+        let milliseconds = Int(limit / .milliseconds(1))
+        guard ended.wait(timeout: .now() + .milliseconds(milliseconds)) == .success else {
+            // It may be stopped or frozen; kill(2) ends that, too.
+            kill(-process, SIGKILL)
+            ended.wait()
+            return .overdue
+        }
+        kill(-process, SIGKILL)
+        return End(status: box.status.withLock { $0 })
+    }
+
+    private final class StatusBox: Sendable {
+        let status = Mutex<Int32>(0)
+    }
+
+    private static func spawn(
+        _ command: [String],
+        _ variables: [String: String],
+        _ output: String
+    ) -> (error: Int32, process: pid_t) {
+        var attributes = posix_spawnattr_t()
+        unsafe posix_spawnattr_init(&attributes)
+        defer { unsafe posix_spawnattr_destroy(&attributes) }
+        unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
+        var actions = unsafe posix_spawn_file_actions_t()
+        unsafe posix_spawn_file_actions_init(&actions)
+        defer { unsafe posix_spawn_file_actions_destroy(&actions) }
+        unsafe posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+        unsafe posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
+        unsafe posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO)
+        let allVariables = inherited(but: variables) + variables.map { "\($0)=\($1)" }
+        var arguments = unsafe command.map { unsafe strdup($0) } + [nil]
+        var environment = unsafe allVariables.map { unsafe strdup($0) } + [nil]
+        defer {
+            for index in unsafe arguments.indices { unsafe free(arguments[index]) }
+            for index in unsafe environment.indices { unsafe free(environment[index]) }
+        }
+        var process: pid_t = 0
+        let error = unsafe posix_spawn(&process, command[0], &actions, &attributes, &arguments, &environment)
+        return (error, process)
+    }
+
+    /// The caller's own variables, as `name=value`.
+    private static func inherited(but others: [String: String]) -> [String] {
+        var result: [String] = []
+        var next = unsafe environ
+        while let entry = unsafe next.pointee {
+            let text = unsafe String(cString: entry)
+            if others[String(text.prefix { $0 != "=" })] == nil { result.append(text) }
+            unsafe next += 1
+        }
+        return result
+    }
+}
+
+extension ChildProcess.End {
+    /// From what waitpid(2) gives.
+    fileprivate init(status: Int32) {
+        self = status & 0x7f == 0 ? .exited(status >> 8 & 0xff) : .signalled(status & 0x7f)
+    }
+
+    /// Why it is not as it should be. Nil when it is.
+    var problem: String? {
+        switch self {
+        case .exited(0): nil
+        case .exited(let code): "the process exited with \(code)"
+        case .signalled(let number): "the process was ended by signal \(number)"
+        case .overdue: "the process did not end in time"
+        case .notStarted(let error): "the process did not start (errno \(error))"
+        }
+    }
+}

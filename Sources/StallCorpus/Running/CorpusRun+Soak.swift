@@ -1,0 +1,85 @@
+import FoundationEssentials
+import Glibc
+import StallReports
+
+/// What became of a soak.
+package struct SoakResult: Codable, Sendable {
+    var seconds: Int
+    /// Turns of all loops.
+    var turns: UInt64
+    /// Reports of turns that were long indeed, by the loops' own account.
+    var trueStalls: Int
+    var falseAlarms: [FoundStall]
+    var ticks: Int64
+    /// At which the watchdog itself came late.
+    var lateTicks: Int64
+    var watchdogCPUMs: Double
+    var failure: String?
+
+    package var passed: Bool { failure == nil && falseAlarms.isEmpty && turns > 0 }
+
+    package var text: String {
+        if let failure { return "soak: \(failure)\n" }
+        let head =
+            "soak: \(seconds) s, \(turns) turns, \(ticks) looks (\(lateTicks) late): \(falseAlarms.count) false alarms, "
+        let alarms = falseAlarms.map { "  \($0.label), \($0.lengthMs) ms, \($0.verdict): \($0.summary)\n" }
+        return head + "\(trueStalls) turns that were long indeed; the watchdog took \(Int(watchdogCPUMs)) ms of CPU\n"
+            + alarms.joined()
+    }
+
+    package var json: String {
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
+        return ((try? encoder.encode(self)).map { String(decoding: $0, as: UTF8.self) } ?? "{}") + "\n"
+    }
+}
+
+extension CorpusRun {
+    /// Watches loops that do little, so long.
+    package func soak(seconds: Int) async -> SoakResult {
+        await withCheckedContinuation { continuation in
+            startThread(named: "corpus-runner") {
+                continuation.resume(returning: playSoak(seconds))
+            }
+        }
+    }
+
+    private func playSoak(_ seconds: Int) -> SoakResult {
+        let busy = BusyThreads(load)
+        defer { busy.stop() }
+        let name = Soak(seconds: seconds).name
+        let place = "\(directory)/\(name)"
+        unsafe mkdir(place, 0o700)
+        let end = ChildProcess.run(
+            command,
+            adding: [ScenarioProcess.nameVariable: name, ScenarioProcess.directoryVariable: place],
+            output: place + "/output.txt",
+            within: .seconds(seconds + 120)
+        )
+        let contents = (try? ReportReader(path: place + "/reports").contents()) ?? .init()
+        return SoakResult(seconds, end, Receipt(in: place), contents)
+    }
+}
+
+extension SoakResult {
+    fileprivate init(
+        _ seconds: Int,
+        _ end: ChildProcess.End,
+        _ receipt: Receipt?,
+        _ contents: ReportReader.Contents
+    ) {
+        let slow = receipt?.slowTurns ?? []
+        let alarms = contents.reports.filter { !$0.isTrue(of: slow) }
+        self.init(
+            seconds: seconds,
+            turns: contents.runs.flatMap(\.watched).reduce(0) { $0 + ($1.turns ?? 0) },
+            trueStalls: contents.reports.count - alarms.count,
+            falseAlarms: alarms.map(FoundStall.init),
+            ticks: contents.runs.reduce(0) { $0 + $1.ticks },
+            lateTicks: contents.runs.reduce(0) { $0 + $1.lateTicks },
+            watchdogCPUMs: contents.runs.reduce(0) { $0 + Double($1.cost.watchdogCPUNs) / 1e6 },
+            failure: end.problem ?? receipt?.failure ?? (receipt == nil ? "it left no receipt" : nil)
+        )
+    }
+}

@@ -1,0 +1,97 @@
+import FoundationEssentials
+import Glibc
+import StallReports
+
+/// Plays scenarios one after the other, each in a process of its own: one that crashes or hangs does not take the others with it.
+package struct CorpusRun: Sendable {
+    /// How the program of the children is started: the executable first.
+    package var command: [String]
+    /// Whether a child may be started with a library loaded before its own.
+    package var canPreload = true
+    /// Where reports and outputs go; it exists.
+    package var directory: String
+    /// Threads that keep the CPUs busy meanwhile.
+    package var load = 0
+    /// How much of one CPU each child gets, in percent. Nil: as much as there is.
+    package var quota: Int?
+    /// How often a scenario that failed is played again: what the machine did to it once, it may not do twice. The outcome says so. A
+    /// false alarm stands.
+    package var retries = 0
+    /// Told of each outcome as it comes.
+    package var onOutcome: @Sendable (Outcome) -> Void = { _ in }
+
+    package init(command: [String], directory: String) {
+        (self.command, self.directory) = (command, directory)
+    }
+
+    /// Plays them on a thread of its own.
+    package func play(_ scenarios: [Scenario]) async -> CorpusResult {
+        await withCheckedContinuation { continuation in
+            startThread(named: "corpus-runner") {
+                continuation.resume(returning: playAll(scenarios))
+            }
+        }
+    }
+
+    private func playAll(_ scenarios: [Scenario]) -> CorpusResult {
+        let busy = BusyThreads(load)
+        let group = quota.flatMap { try? ControlGroup.withQuota(percent: $0) }
+        defer {
+            busy.stop()
+            group?.leave()
+        }
+        let outcomes = scenarios.map { scenario in
+            var outcome = play(scenario, in: group, attempt: 0)
+            while !outcome.passed, outcome.falseAlarms.isEmpty, outcome.attempts <= retries {
+                let attempts = outcome.attempts
+                outcome = play(scenario, in: group, attempt: attempts)
+                outcome.attempts = attempts + 1
+            }
+            onOutcome(outcome)
+            return outcome
+        }
+        return CorpusResult(outcomes: outcomes)
+    }
+
+    private func play(_ scenario: Scenario, in group: ControlGroup?, attempt: Int) -> Outcome {
+        let place = "\(directory)/\(scenario.name)" + (attempt == 0 ? "" : ".\(attempt)")
+        guard unsafe mkdir(place, 0o700) == 0 else {
+            return Outcome(scenario, failure: "\(place) could not be made (errno \(errno))")
+        }
+        var variables = [ScenarioProcess.nameVariable: scenario.name, ScenarioProcess.directoryVariable: place]
+        if let group { variables[ScenarioProcess.groupVariable] = group.path }
+        if scenario.needs == .fakeClock {
+            guard canPreload, let clock = FakeClock(in: place) else {
+                return Outcome(scenario, skipped: "libfaketime cannot be loaded here")
+            }
+            variables.merge(clock.variables) { $1 }
+        }
+        // A quota of a fifth makes everything five times as slow.
+        let limit = Duration.seconds(quota == nil ? 60 : 180)
+        let end = ChildProcess.run(command, adding: variables, output: place + "/output.txt", within: limit)
+        if let problem = end.problem { return Outcome(scenario, failure: problem) }
+        guard let receipt = Receipt(in: place) else { return Outcome(scenario, failure: "it left no receipt") }
+        let contents = try? ReportReader(path: place + "/reports").contents()
+        return Outcome(scenario, receipt, contents?.reports ?? [])
+    }
+}
+
+/// A clock for one process, kept by libfaketime: the wall clock only, read anew each time.
+struct FakeClock {
+    let variables: [String: String]
+
+    private static let libraries = ["x86_64-linux-gnu", "aarch64-linux-gnu"].map {
+        "/usr/lib/\($0)/faketime/libfaketimeMT.so.1"
+    }
+
+    init?(in directory: String) {
+        guard let library = Self.libraries.first(where: { unsafe access($0, R_OK) == 0 }) else { return nil }
+        let file = directory + "/clock"
+        guard writeFile("+0\n", to: file, creating: true) else { return nil }
+        variables = [
+            "LD_PRELOAD": library, "FAKETIME_TIMESTAMP_FILE": file, "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+        ]
+    }
+}

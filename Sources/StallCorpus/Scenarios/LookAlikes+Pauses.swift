@@ -1,0 +1,115 @@
+import CStallCorpus
+import Glibc
+import RunLoopKit
+import StallReports
+
+extension Scenario {
+    /// The whole process stood still, or the clocks jumped; the loop did nothing wrong.
+    static let pauseLookAlikes: [Scenario] = [
+        .lookAlike("stopped-idle", .pauses) { stage in
+            try runShell(stopAndContinue)
+            stage.rest(.milliseconds(500))
+        },
+        .lookAlike("stopped-in-turn", .pauses, on: .worker) { stage in
+            try stage.inLightTurns { try runShell(stopAndContinue) }
+        },
+        .lookAlike("stopped-in-turn-main-actor", .pauses, on: .mainActor) { stage in
+            try stage.inLightTurns { try runShell(stopAndContinue) }
+        },
+        .lookAlike("debugger", .pauses, on: .worker) { stage in
+            guard unsafe access("/usr/bin/gdb", X_OK) == 0 else { throw SkippedScenario("no gdb here") }
+            try stage.inLightTurns {
+                let attach = "gdb -batch -nx -p \(getpid()) -ex 'shell sleep 1' -ex detach"
+                try runShell("exec timeout -s KILL 60 \(attach) >/dev/null 2>&1 </dev/null")
+            }
+        },
+        .lookAlike("frozen", .pauses, on: .worker) { stage in
+            let group = try ControlGroup.freezable()
+            defer { group.leave() }
+            try group.enter()
+            let freeze = group.path + "/cgroup.freeze"
+            try stage.inLightTurns {
+                // From outside of the group, or it would freeze itself.
+                let home = String(
+                    group.path.prefix { _ in true }.split(separator: "/").dropLast().joined(separator: "/")
+                )
+                let leave = "echo $$ > /\(home)/cgroup.procs"
+                try runShell("\(leave); echo 1 > \(freeze); sleep 1; echo 0 > \(freeze)")
+            }
+        },
+        .lookAlike("forked-child", .pauses) { stage in
+            // The child stalls. It has no monitor; the parent's loop rests.
+            try stage.inLightTurns {
+                let child = try forkSleeping(.seconds(1))
+                var status: Int32 = 0
+                unsafe waitpid(child, &status, 0)
+            }
+        },
+        .lookAlike("clock-set-back", .pauses, on: .worker, needs: .fakeClock) { stage in
+            try stage.inLightTurns {
+                try setFakeClock("-3600")
+                stage.rest(.milliseconds(400))
+            }
+        },
+        .lookAlike("clock-set-forward", .pauses, needs: .fakeClock) { stage in
+            try stage.inLightTurns {
+                try setFakeClock("+86400")
+                stage.rest(.milliseconds(400))
+            }
+        },
+        .stall(
+            "clock-set-in-mid-stall",
+            .pauses,
+            on: .worker,
+            [.blocked],
+            culprit: "sleepInHandler",
+            bounds: .none,
+            needs: .fakeClock
+        ) { stage in
+            stage.afterwards(.milliseconds(200)) { try? setFakeClock("+7200") }
+            stage.stall { sleepInHandler(Stage.usualLength) }
+            try setFakeClock("+0")
+        },
+        .stall("stall-after-stop", .pauses, on: .worker, [.blocked], culprit: "sleepInHandler") { stage in
+            // What comes after a pause is seen again.
+            try runShell(stopAndContinue)
+            stage.rest(.milliseconds(400))
+            stage.stall { sleepInHandler(Stage.usualLength) }
+        },
+    ]
+
+    private static let stopAndContinue = "kill -STOP $PPID; sleep 1; kill -CONT $PPID"
+}
+
+extension Stage {
+    /// Keeps the loop lightly busy while something happens around it.
+    func inLightTurns(_ body: () throws -> Void) throws {
+        let timer = EventTimer(every: .milliseconds(25)) { _ in keep(sleepInHandler(.milliseconds(5))) }
+        loop.add(timer, to: .common)
+        loop.wakeUp()
+        rest(.milliseconds(200))
+        defer { timer.invalidate() }
+        try body()
+        rest(.milliseconds(400))
+    }
+}
+
+/// A child that sleeps and is gone. It runs no code of Swift's: other threads' locks stay as they were.
+private func forkSleeping(_ duration: Duration) throws -> pid_t {
+    let microseconds = UInt32(duration / .microseconds(1))
+    let child = corpus_fork()
+    if child == 0 {
+        usleep(microseconds)
+        _exit(0)
+    }
+    guard child > 0 else { throw SkippedScenario("fork(2) failed (errno \(errno))") }
+    return child
+}
+
+/// Sets the clock that libfaketime shows, in seconds from the true time.
+private func setFakeClock(_ offset: String) throws {
+    guard let path = unsafe getenv("FAKETIME_TIMESTAMP_FILE") else { throw SkippedScenario("no libfaketime here") }
+    guard writeFile(offset + "\n", to: unsafe String(cString: path), creating: true) else {
+        throw SkippedScenario("the clock's file cannot be written")
+    }
+}

@@ -1,0 +1,60 @@
+import RunLoopKit
+import StallMonitor
+import StallReports
+
+extension Scenario {
+    /// The server has said that nothing is to be reported.
+    static let switchLookAlikes: [Scenario] = [
+        .lookAlike("expected-slow", .pauses, on: .mainLoop) { stage in
+            stage.run {
+                try? MonitorSwitches.expectingSlow(stage.monitor, .seconds(5)) {
+                    keep(sleepInHandler(.milliseconds(600)))
+                }
+            }
+        },
+        .lookAlike("expected-slow-worker", .pauses, on: .worker) { stage in
+            stage.run {
+                try? MonitorSwitches.expectingSlow(stage.monitor, .seconds(5)) {
+                    keep(sleepInHandler(.milliseconds(600)))
+                }
+            }
+        },
+        .lookAlike("paused-monitor", .pauses, on: .worker) { stage in
+            try MonitorSwitches.pause(stage.monitor)
+            stage.rest(.milliseconds(100))
+            stage.run { keep(sleepInHandler(.milliseconds(700))) }
+            try MonitorSwitches.resume(stage.monitor)
+            stage.rest(.milliseconds(300))
+        },
+        .stall("stall-after-resume", .pauses, on: .worker, [.blocked], culprit: "sleepInHandler") { stage in
+            try MonitorSwitches.pause(stage.monitor)
+            stage.rest(.milliseconds(300))
+            try MonitorSwitches.resume(stage.monitor)
+            stage.rest(.milliseconds(300))
+            stage.stall { sleepInHandler(Stage.usualLength) }
+        },
+        .lookAlike("start-up", .pauses, on: .mainLoop, needs: .startupGrace) { stage in
+            stage.run { keep(sleepInHandler(.milliseconds(900))) }
+        },
+        .stall(
+            "stall-after-start-up",
+            .pauses,
+            on: .mainLoop,
+            [.blocked],
+            culprit: "sleepInHandler",
+            needs: .startupGrace
+        ) { stage in
+            stage.rest(.milliseconds(2_200))
+            stage.stall { sleepInHandler(Stage.usualLength) }
+        },
+        .lookAlike("cancelled-watch", .pauses, on: .worker) { stage in
+            stage.watch?.cancel()
+            stage.rest(.milliseconds(200))
+            stage.run { keep(sleepInHandler(.milliseconds(600))) }
+        },
+        .lookAlike("stopped-monitor", .pauses, on: .mainLoop) { stage in
+            stage.monitor.stop()
+            stage.run { keep(sleepInHandler(.milliseconds(600))) }
+        },
+    ]
+}

@@ -1,0 +1,67 @@
+import Foundation
+import RunLoopKit
+import StallReports
+
+extension Scenario {
+    /// The thread computes: in the server's code, in libraries that it called, in the kernel.
+    static let computing: [Scenario] = [
+        computing("compute-main", on: .mainLoop, culprit: "computeInOwnCode") { computeInOwnCode(until: $0) },
+        computing("compute-worker", on: .worker, culprit: "computeInOwnCode") { computeInOwnCode(until: $0) },
+        computing("compute-main-actor", on: .mainActor, culprit: "computeInOwnCode") { computeInOwnCode(until: $0) },
+        computing("json-decode", on: .mainActor, culprit: "decodeDocument") { document in
+            { end in decodeDocument(document, until: end) }
+        } prepare: {
+            (try? JSONEncoder().encode(Row.table(5_000))) ?? Data()
+        },
+        computing("json-encode", on: .worker, culprit: "encodeDocument") { rows in
+            { end in encodeDocument(rows, until: end) }
+        } prepare: {
+            Row.table(5_000)
+        },
+        computing("regex", on: .worker, culprit: "matchPattern") {
+            matchPattern(String(backtracking.suffix(13)), until: $0)
+        },
+        computing("regular-expression", on: .mainLoop, culprit: "matchExpression") {
+            matchExpression(backtracking, until: $0)
+        },
+        computing("sort", on: .worker, culprit: "sortTable") { rows in
+            { end in sortTable(rows, until: end) }
+        } prepare: {
+            Row.table(10_000)
+        },
+        computing("generic-closure", on: .mainActor, culprit: "transformTable") { transformTable(until: $0) },
+        computing("recursion", on: .worker, culprit: "descend") { descend(until: $0) },
+        computing("kernel-time", on: .mainLoop, culprit: "readZeroes") { readZeroes(until: $0) },
+        .stall("library-callback", .onCPU, on: .worker, [.onCPU], culprit: "visitFile") { stage in
+            stage.stall { walkFiles(in: stage.directory, until: .now.advanced(by: Stage.usualLength)) }
+        },
+    ]
+
+    /// What makes the patterns above try long.
+    private static let backtracking = String(repeating: "a", count: 20) + "c"
+
+    private static func computing(
+        _ name: String,
+        on place: Place,
+        culprit: String,
+        _ work: @escaping @Sendable (MonotonicInstant) -> Int
+    ) -> Scenario {
+        .stall(name, .onCPU, on: place, [.onCPU], culprit: culprit) { stage in
+            stage.stall { work(.now.advanced(by: Stage.usualLength)) }
+        }
+    }
+
+    /// With something that is made before the loop stands still.
+    private static func computing<Prop: Sendable>(
+        _ name: String,
+        on place: Place,
+        culprit: String,
+        _ work: @escaping @Sendable (Prop) -> (MonotonicInstant) -> Int,
+        prepare: @escaping @Sendable () -> Prop
+    ) -> Scenario {
+        .stall(name, .onCPU, on: place, [.onCPU], culprit: culprit) { stage in
+            let prop = prepare()
+            stage.stall { work(prop)(.now.advanced(by: Stage.usualLength)) }
+        }
+    }
+}

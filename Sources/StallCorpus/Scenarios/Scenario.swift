@@ -1,0 +1,72 @@
+import StallReports
+
+/// One thing that a server does while its loop is watched, and what the monitor must make of it.
+package struct Scenario: Sendable {
+    /// Unique, in lower case with hyphens: what the command line calls it.
+    package let name: String
+    /// The ability that it tries: figures are also given for each.
+    package let part: Part
+    let place: Place
+    let expectation: Expectation
+    /// Something outside that it needs; without it, it is skipped, and said to be.
+    var needs = Needs.nothing
+    /// Played on a thread of its own that may block. Throws `SkippedScenario` where the machine does not allow it.
+    let play: @Sendable (Stage) throws -> Void
+
+    /// Whose turns stand still.
+    enum Place: String, Sendable {
+        case mainLoop, worker, mainActor
+
+        /// What the reports call the loop.
+        var label: String { self == .worker ? Stage.workerLabel : "main" }
+    }
+
+    /// What is tried.
+    package enum Part: String, CaseIterable, Codable, Sendable {
+        case onCPU = "on_cpu"
+        case calls, locks, deadlocks, starved, disk, places, lengths, kinds, pauses, traffic
+    }
+
+    /// What a child process needs around it.
+    enum Needs: Sendable {
+        case nothing
+        /// libfaketime in the child, reading the clock from a file.
+        case fakeClock
+        /// A monitor that lets the process start in peace for two seconds.
+        case startupGrace
+    }
+}
+
+/// What the monitor must say.
+enum Expectation: Sendable {
+    case stall(ExpectedStall)
+    /// Nothing at all.
+    case silence
+}
+
+/// What must stand in the report of a stall.
+struct ExpectedStall: Sendable {
+    /// Any of these: where a rule leaves it open which fires first.
+    var kinds: Set<StallKind>
+    /// Any of these.
+    var verdicts: Set<Verdict>
+    /// The function to blame, without its argument labels. Any of these, where a scenario makes several stalls.
+    var culprits: [String]
+    /// The name of the thread that holds what is waited for. Nil: nobody does, or the kind of lock does not tell.
+    var owner: String?
+    /// How many stalls the scenario makes.
+    var count = 1
+    /// Whether start and end can be compared: not where the clock is faked, nor the end of a stall that the process does not survive.
+    var bounds = Bounds.both
+
+    enum Bounds: Sendable {
+        case both, startOnly, none
+    }
+}
+
+/// The machine cannot play a scenario.
+struct SkippedScenario: Error {
+    let reason: String
+
+    init(_ reason: String) { self.reason = reason }
+}

@@ -1,0 +1,54 @@
+import CStallCorpus
+import Glibc
+
+/// Two ends of a pipe or a pair of sockets. They live as long as the process.
+struct Descriptors: Sendable {
+    let first: Int32
+    let second: Int32
+
+    static func pipe() throws -> Descriptors {
+        unsafe try Descriptors("pipe") { unsafe corpus_pipe($0) }
+    }
+
+    static func socketPair(type: __socket_type = SOCK_STREAM) throws -> Descriptors {
+        unsafe try Descriptors("pair of sockets") {
+            unsafe socketpair(AF_UNIX, Int32(type.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, $0)
+        }
+    }
+
+    /// A server's socket. Full: what connects to it waits until somebody is accepted.
+    static func listener(at path: String, full: Bool) throws -> Int32 {
+        let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        let bound = unsafe withUnixAddress(path) { unsafe bind(listener, $0, $1) }
+        guard bound == 0, listen(listener, 0) == 0 else { throw SkippedScenario("no socket (errno \(errno))") }
+        if full {
+            let client = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+            _ = unsafe withUnixAddress(path) { unsafe connect(client, $0, $1) }
+        }
+        return listener
+    }
+
+    private init(_ what: String, _ make: (UnsafeMutablePointer<Int32>) -> Int32) throws {
+        var ends: [Int32] = [-1, -1]
+        guard unsafe make(&ends) == 0 else { throw SkippedScenario("no \(what) to be had (errno \(errno))") }
+        (first, second) = (ends[0], ends[1])
+    }
+
+    /// Writes until nothing more goes in.
+    func fill() {
+        let block = [UInt8](repeating: 0, count: 4096)
+        let flags = fcntl(second, F_GETFL)
+        _ = fcntl(second, F_SETFL, flags | O_NONBLOCK)
+        while unsafe write(second, block, block.count) > 0 {}
+        _ = fcntl(second, F_SETFL, flags)
+    }
+
+    /// Makes the first end readable.
+    func writeByte() { _ = unsafe write(second, "x", 1) }
+
+    /// Reads some of what is in it.
+    func drain() {
+        var block = [UInt8](repeating: 0, count: 64 << 10)
+        _ = unsafe read(first, &block, block.count)
+    }
+}
