@@ -3,6 +3,6 @@ import StallReports
 extension StallReport {
     /// The thread that holds what the stalled one waits for, by its name. One file, so that the judge does not follow the model's wording.
     var ownerName: String? {
-        stacks.first { $0.role == .lockOwner }?.thread.name
+        cause.lock?.owner?.name
     }
 }

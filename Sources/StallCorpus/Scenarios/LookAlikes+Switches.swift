@@ -7,29 +7,29 @@ extension Scenario {
     static let switchLookAlikes: [Scenario] = [
         .lookAlike("expected-slow", .pauses, on: .mainLoop) { stage in
             stage.run {
-                try? MonitorSwitches.expectingSlow(stage.monitor, .seconds(5)) {
+                MonitorSwitches.expectingSlow(stage.monitor, .seconds(5)) {
                     keep(sleepInHandler(.milliseconds(600)))
                 }
             }
         },
         .lookAlike("expected-slow-worker", .pauses, on: .worker) { stage in
             stage.run {
-                try? MonitorSwitches.expectingSlow(stage.monitor, .seconds(5)) {
+                MonitorSwitches.expectingSlow(stage.monitor, .seconds(5)) {
                     keep(sleepInHandler(.milliseconds(600)))
                 }
             }
         },
         .lookAlike("paused-monitor", .pauses, on: .worker) { stage in
-            try MonitorSwitches.pause(stage.monitor)
+            MonitorSwitches.pause(stage.monitor)
             stage.rest(.milliseconds(100))
             stage.run { keep(sleepInHandler(.milliseconds(700))) }
-            try MonitorSwitches.resume(stage.monitor)
+            MonitorSwitches.resume(stage.monitor)
             stage.rest(.milliseconds(300))
         },
         .stall("stall-after-resume", .pauses, on: .worker, [.blocked], culprit: "sleepInHandler") { stage in
-            try MonitorSwitches.pause(stage.monitor)
+            MonitorSwitches.pause(stage.monitor)
             stage.rest(.milliseconds(300))
-            try MonitorSwitches.resume(stage.monitor)
+            MonitorSwitches.resume(stage.monitor)
             stage.rest(.milliseconds(300))
             stage.stall { sleepInHandler(Stage.usualLength) }
         },

@@ -4,19 +4,14 @@ import StallMonitor
 enum MonitorSwitches {
     /// Slowness is expected in the first two seconds.
     static func allowStart(_ configuration: inout StallMonitor.Configuration) {
-        _ = configuration
+        configuration.startupGrace = .seconds(2)
     }
 
-    static func expectingSlow(_ monitor: StallMonitor, _ limit: Duration, _ body: () -> Void) throws {
-        _ = (monitor, limit)
-        body()
+    static func expectingSlow(_ monitor: StallMonitor, _ limit: Duration, _ body: () -> Void) {
+        monitor.expectSlow(for: limit) { body() }
     }
 
-    static func pause(_ monitor: StallMonitor) throws {
-        _ = monitor
-    }
+    static func pause(_ monitor: StallMonitor) { monitor.pause() }
 
-    static func resume(_ monitor: StallMonitor) throws {
-        _ = monitor
-    }
+    static func resume(_ monitor: StallMonitor) { monitor.resume() }
 }
