@@ -56,6 +56,6 @@ enum Made {
 extension StallReport {
     /// As the monitor would tell it.
     fileprivate mutating func setOwner(_ thread: Thread) {
-        cause.lock = Lock(kind: .pthreadMutex, address: 0x1000, owner: thread)
+        cause.lock = Lock(kind: .mutex, address: 0x1000, owner: thread)
     }
 }
