@@ -95,7 +95,9 @@ struct LockProbe {
             time: .now,
             stack: stack
         )
-        owner.descriptorTarget = owner.call.flatMap(DescriptorTarget.read)
+        owner.descriptorTarget = owner.call.flatMap {
+            WaitSite($0, state: owner.evidence?.state) { _, _ in nil }.descriptors.first?.link
+        }
         return owner
     }
 
