@@ -94,6 +94,7 @@ struct DeathTests {
     @Test("a stall that was detected and not yet reported is known after the end")
     func unreported() async throws {
         let process = try MortalProcess("unreported", in: path)
+        _ = await process.word(after: "began")
         var labels: [String] = []
         while !labels.contains("second") || labels.count < 2 {
             labels = try process.reader.liveProcesses().processes.flatMap(\.record.stalls).map(\.watched.label)

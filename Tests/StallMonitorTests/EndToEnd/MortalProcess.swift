@@ -27,7 +27,7 @@ final class MortalProcess: Sendable {
         lines = AsyncStream { continuation in
             Thread {
                 var rest = Data()
-                while let data = try? output.fileHandleForReading.read(upToCount: 512), !data.isEmpty {
+                while case let data = output.fileHandleForReading.availableData, !data.isEmpty {
                     rest += data
                     while let end = rest.firstIndex(of: 10) {
                         continuation.yield(String(decoding: rest[..<end], as: UTF8.self))
