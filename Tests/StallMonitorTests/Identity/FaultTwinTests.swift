@@ -41,6 +41,13 @@ struct FaultTwinTests {
         ["async-deep-2", "async-deep-20"], ["store-int", "store-string"], ["order", "c-callback"],
     ]
 
+    /// Faults in functions whose code is equal to another's: an optimising compiler makes one of them, under the name of either.
+    private static let mergedFaults: Set = ["left", "right", "long-way-a", "long-way-b"]
+
+    private func isMerged(_ capture: FaultCapture) -> Bool {
+        capture.twin.hasPrefix("release") && Self.mergedFaults.contains(capture.fault)
+    }
+
     private var same: [FaultPair] {
         let twins = faults("debug").flatMap { fault in
             Self.builds.dropFirst().map { pair("debug", fault, $0, fault) }
@@ -51,13 +58,13 @@ struct FaultTwinTests {
         let groups = Self.builds.flatMap { twin in
             Self.sameFaults.flatMap { group in group.dropFirst().map { pair(twin, group[0], twin, $0) } }
         }
-        return twins + again + groups
+        return (twins + again + groups).filter { !isMerged($0.first) && !isMerged($0.second) }
     }
 
     /// Every two faults of a build that are not one.
     private var different: [FaultPair] {
         Self.builds.flatMap { twin in
-            let faults = faults(twin)
+            let faults = faults(twin).filter { !isMerged(FaultCapture(twin: twin, fault: $0)) }
             return faults.indices.flatMap { first in
                 faults[(first + 1)...].filter { second in
                     !Self.sameFaults.contains { $0.contains(faults[first]) && $0.contains(second) }
@@ -110,7 +117,7 @@ struct FaultTwinTests {
         let plain = faults.count { fingerprint("release-plain", $0) == fingerprint("release", $0) }
         let distinct = Set(faults.map { fingerprint("release-stripped", $0) }).count
         print("as with debug information: \(plain) of \(faults.count); distinct without names: \(distinct)")
-        #expect(plain >= 20 && distinct >= 50)
+        #expect(plain >= 10 && distinct >= 70)
     }
 }
 
