@@ -66,6 +66,9 @@ struct LockSightTests {
         let mutex = memory([0x1000: [word, 1, UInt32(owner), 1, 0x20, 0, 0, 0, 0, 0]])
         let sight = LockSight(try wait(0x1000, 0x86, 0), waiter: waiter, mutex)
         #expect(sight.kind == .piMutex && sight.owner == owner && sight.knownBy == .lockWord)
+        // A word of no thread of this process.
+        let gone = LockSight(try wait(0x1000, 0x86, 0), waiter: waiter, memory([0x1000: [word]], threads: [waiter]))
+        #expect(gone.kind == .piFutex && gone.owner == nil && gone.knownBy == nil)
         // Swift's Mutex may be the last word before memory that is not there.
         let swift = LockSight(try wait(0x1000, 0x86, 0), waiter: waiter, memory([0x1000: [word]]))
         #expect(swift.kind == .piFutex && swift.owner == owner && swift.knownBy == .lockWord)

@@ -305,7 +305,7 @@ struct LockStallTests {
         let owners = report.stacks.filter { $0.role == .lockOwner }
         guard owner != 0 else { return #expect(owners.isEmpty) }
         #expect(lock.owner?.name == "lock-holder" && owners.map(\.thread.id) == [owner])
-        let functions = owners[0].frames.compactMap(\.function)
+        let functions = try #require(owners.first).frames.compactMap(\.function)
         #expect(functions.contains { $0.contains(scene.holdsIn) }, "\(functions)")
         #expect(
             report.cause.summary.contains("thread \(owner) (lock-holder), which was in read(2) on pipe:["),
