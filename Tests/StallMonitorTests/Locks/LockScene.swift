@@ -1,0 +1,259 @@
+import CLocks
+import Dispatch
+import StallReports
+import Synchronization
+import Testing
+
+/// A loop that waits for something, and a thread that has it, in a function that must be found on its stack.
+struct LockScene: Sendable, CustomTestStringConvertible {
+    var testDescription: String
+    var kind: LockKind
+    var evidence: OwnerEvidence?
+    /// What must be on the owner's stack.
+    var holdsIn = "lock_hold_at_gate"
+    /// Takes the lock on a new thread. Returns that thread's number, or 0 when nobody has the lock.
+    var hold: @Sendable (_ gate: Int32) -> Int32
+    var wait: @Sendable () -> Void
+    /// Signals those who wait for a signal.
+    var finish: @Sendable () -> Void = {}
+    var address: UInt64?
+}
+
+extension LockScene {
+    private static func made(_ name: String, _ make: lock_make, _ kind: LockKind, _ evidence: OwnerEvidence)
+        -> LockScene
+    {
+        let lock = lock_create(make)
+        return LockScene(
+            testDescription: name,
+            kind: kind,
+            evidence: evidence,
+            hold: { gate in unsafe lock_start_holder(lock, gate, "lock-holder") },
+            wait: {
+                lock_take(lock)
+                lock_release(lock)
+            },
+            address: make == LOCK_STREAM ? nil : lock_address(lock)
+        )
+    }
+
+    static let pthreads: [LockScene] = [
+        made("mutex", LOCK_NORMAL, .mutex, .mutexOwner),
+        made("recursive mutex", LOCK_RECURSIVE, .recursiveMutex, .mutexOwner),
+        made("error-checking mutex", LOCK_CHECKING, .errorCheckingMutex, .mutexOwner),
+        made("adaptive mutex", LOCK_ADAPTIVE, .adaptiveMutex, .mutexOwner),
+        made("robust mutex", LOCK_ROBUST, .robustMutex, .lockWord),
+        made("PI mutex", LOCK_INHERITING, .piMutex, .lockWord),
+        made("shared mutex", LOCK_SHARED, .mutex, .mutexOwner),
+        made("rwlock, to write", LOCK_RW, .readWriteLock, .writer),
+        made("stream", LOCK_STREAM, .stream, .streamOwner),
+    ]
+
+    static let readingWaiter: LockScene = {
+        let lock = lock_create(LOCK_RW)
+        return LockScene(
+            testDescription: "rwlock, to read",
+            kind: .readWriteLock,
+            evidence: .writer,
+            hold: { unsafe lock_start_holder(lock, $0, "lock-holder") },
+            wait: {
+                lock_take_to_read(lock)
+                lock_release(lock)
+            },
+            address: lock_address(lock)
+        )
+    }()
+
+    static let join = LockScene(
+        testDescription: "join",
+        kind: .threadJoin,
+        evidence: .joinedThread,
+        hold: { unsafe lock_start_joined($0, "lock-holder") },
+        wait: { lock_join_last() }
+    )
+
+    /// Starts a thread that does `body`; it must call its argument when it has the lock.
+    static func holder(_ body: @escaping @Sendable (_ ready: () -> Void) -> Void) -> Int32 {
+        let number = Atomic<Int32>(0)
+        let ready = DispatchSemaphore(value: 0)
+        let box = NumberBox()
+        startThread {
+            unsafe box.number.store(lock_name_thread("lock-holder"), ordering: .relaxed)
+            body { ready.signal() }
+        }
+        ready.wait()
+        number.store(box.number.load(ordering: .relaxed), ordering: .relaxed)
+        return number.load(ordering: .relaxed)
+    }
+
+    static let swiftMutex: LockScene = {
+        let box = MutexBox()
+        return LockScene(
+            testDescription: "Swift Mutex",
+            kind: .swiftMutex,
+            evidence: .lockWord,
+            holdsIn: "holdSwiftMutex",
+            hold: { gate in holder { ready in _ = holdSwiftMutex(box, gate, ready) } },
+            wait: { box.mutex.withLock { $0 += 1 } }
+        )
+    }()
+
+    static let swiftOnce = LockScene(
+        testDescription: "Swift global",
+        kind: .swiftOnce,
+        evidence: .lockWord,
+        holdsIn: "initializeSlowly",
+        hold: { gate in
+            SlowGlobal.gate.store(gate, ordering: .relaxed)
+            return holder { ready in
+                SlowGlobal.setReady(ready)
+                _ = SlowGlobal.value
+            }
+        },
+        wait: { _ = SlowGlobal.value }
+    )
+
+    static let dispatchOnce = LockScene(
+        testDescription: "dispatch_once",
+        kind: .dispatchOnce,
+        evidence: .lockWord,
+        holdsIn: "lock_initialize",
+        hold: { gate in
+            onceGate.store(gate, ordering: .relaxed)
+            return holder { ready in
+                ready()
+                lock_run_dispatch_once(gate)
+            }
+        },
+        wait: { lock_run_dispatch_once(onceGate.load(ordering: .relaxed)) }
+    )
+
+    static func onQueue(_ name: String, _ taken: DispatchQueue, _ waited: DispatchQueue) -> LockScene {
+        LockScene(
+            testDescription: name,
+            kind: .dispatchQueue,
+            evidence: .queueState,
+            holdsIn: "holdQueue",
+            hold: { gate in holder { ready in taken.sync(flags: .barrier) { _ = holdQueue(gate, ready) } } },
+            wait: { waited.sync {} }
+        )
+    }
+
+    static let queues: [LockScene] = {
+        let (serial, target) = (DispatchQueue(label: "test.serial"), DispatchQueue(label: "test.target"))
+        let concurrent = DispatchQueue(label: "test.concurrent", attributes: .concurrent)
+        return [
+            onQueue("serial queue", serial, serial),
+            onQueue("target queue", target, DispatchQueue(label: "test.outer", target: target)),
+            onQueue("concurrent queue with a barrier", concurrent, concurrent),
+        ]
+    }()
+
+    /// Those that nobody owns, or nobody knows who.
+    static let ownerless: [LockScene] = {
+        let (semaphore, condition) = (lock_create(LOCK_SEMAPHORE), lock_create(LOCK_CONDITION))
+        let (unknown, readers) = (lock_create(LOCK_UNKNOWN), lock_create(LOCK_RW))
+        let (dispatch, group) = (DispatchSemaphore(value: 0), DispatchGroup())
+        return [
+            LockScene(
+                testDescription: "semaphore",
+                kind: .semaphore,
+                hold: { _ in 0 },
+                wait: { lock_take(semaphore) },
+                finish: { lock_release(semaphore) },
+                address: lock_address(semaphore)
+            ),
+            LockScene(
+                testDescription: "condition",
+                kind: .condition,
+                hold: { _ in 0 },
+                wait: { lock_take(condition) },
+                finish: { lock_release(condition) },
+                address: lock_address(condition)
+            ),
+            LockScene(
+                testDescription: "unknown futex",
+                kind: .futex,
+                hold: { _ in 0 },
+                wait: { lock_take(unknown) },
+                finish: { lock_release(unknown) },
+                address: lock_address(unknown)
+            ),
+            LockScene(
+                testDescription: "rwlock that is read",
+                kind: .readWriteLock,
+                hold: {
+                    unsafe _ = lock_start_reader(readers, $0, "lock-holder")
+                    return 0
+                },
+                wait: {
+                    lock_take(readers)
+                    lock_release(readers)
+                },
+                address: lock_address(readers)
+            ),
+            LockScene(
+                testDescription: "dispatch semaphore",
+                kind: .dispatchSemaphore,
+                hold: { _ in 0 },
+                wait: { dispatch.wait() },
+                finish: { dispatch.signal() }
+            ),
+            LockScene(
+                testDescription: "dispatch group",
+                kind: .dispatchGroup,
+                hold: { _ in
+                    group.enter()
+                    return 0
+                },
+                wait: { group.wait() },
+                finish: { group.leave() }
+            ),
+        ]
+    }()
+}
+
+/// The gate of the scene with a once.
+private let onceGate = Atomic<Int32>(0)
+
+final class NumberBox: Sendable {
+    let number = Atomic<Int32>(0)
+}
+
+final class MutexBox: Sendable {
+    let mutex = Mutex(0)
+}
+
+enum SlowGlobal {
+    static let gate = Atomic<Int32>(0)
+    private static let semaphore = Mutex<DispatchSemaphore?>(nil)
+
+    static func setReady(_ ready: () -> Void) {
+        // The other thread must come to wait after this one has begun: it is told right before.
+        ready()
+    }
+
+    static let value: Int = initializeSlowly()
+
+    @inline(never)
+    private static func initializeSlowly() -> Int {
+        gate_wait(gate.load(ordering: .relaxed))
+        return Int(gate.load(ordering: .relaxed))
+    }
+}
+
+@inline(never)
+func holdSwiftMutex(_ box: MutexBox, _ gate: Int32, _ ready: () -> Void) -> Int {
+    box.mutex.withLock { count in
+        ready()
+        gate_wait(gate)
+        return count
+    }
+}
+
+@inline(never)
+func holdQueue(_ gate: Int32, _ ready: () -> Void) -> Int {
+    ready()
+    gate_wait(gate)
+    return Int(gate)
+}
