@@ -61,6 +61,13 @@ func startThread(_ body: @escaping @Sendable () -> Void) {
     pthread_detach(thread)
 }
 
+/// Does work that blocks on a thread of its own: the threads that tests run on are few.
+func onThread<Result: Sendable>(_ work: @escaping @Sendable () throws -> Result) async throws -> Result {
+    try await withCheckedThrowingContinuation { continuation in
+        startThread { continuation.resume(with: Swift.Result { try work() }) }
+    }
+}
+
 // The stalls, each with a name that must be found. They end with work, so that no call of theirs is a tail call.
 
 @inline(never)

@@ -10,14 +10,23 @@ struct StarvedProcessTests {
     private let directory = TemporaryDirectory()
 
     /// The lines that the host printed.
-    private func run(_ scenario: String, milliseconds: Int, in cgroup: String? = nil) throws -> [String] {
+    private func run(_ scenario: String, milliseconds: Int, in cgroup: String? = nil) async throws -> [String] {
+        try await onThread { [directory] in try Self.run(scenario, milliseconds, cgroup, directory.path + "/reports") }
+    }
+
+    private static func run(
+        _ scenario: String,
+        _ milliseconds: Int,
+        _ cgroup: String?,
+        _ reports: String
+    ) throws -> [String] {
         let host = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
             .appending(path: "cause-host").path
         let process = Process()
         process.executableURL = URL(filePath: "/bin/sh")
         let enter = cgroup.map { "echo $$ > \($0)/cgroup.procs && " } ?? ""
         process.arguments = [
-            "-c", "\(enter)exec \"$0\" \"$@\"", host, directory.path + "/reports", scenario, "\(milliseconds)",
+            "-c", "\(enter)exec \"$0\" \"$@\"", host, reports, scenario, "\(milliseconds)",
         ]
         let output = Pipe()
         process.standardOutput = output
@@ -32,9 +41,9 @@ struct StarvedProcessTests {
     }
 
     @Test("A cgroup's quota of 20 % is told with its periods and the time that it cost")
-    func quota() throws {
+    func quota() async throws {
         guard let cgroup = LimitedCgroup(percent: 20) else { return }
-        let lines = try run("compute", milliseconds: 2_000, in: cgroup.path)
+        let lines = try await run("compute", milliseconds: 2_000, in: cgroup.path)
         #expect(lines.first == "starved", "\(lines)")
         let processors = try #require(try evidence(lines).processors)
         let (throttled, periods) = (processors.throttledPeriods ?? 0, processors.periods ?? 0)
@@ -48,8 +57,8 @@ struct StarvedProcessTests {
     }
 
     @Test("More busy threads than processors are told with their number")
-    func crowd() throws {
-        let lines = try run("hogs", milliseconds: 1_500)
+    func crowd() async throws {
+        let lines = try await run("hogs", milliseconds: 1_500)
         #expect(lines.first == "starved", "\(lines)")
         let processors = try #require(try evidence(lines).processors)
         #expect((processors.runnable ?? 0) > (processors.count ?? 0))

@@ -16,17 +16,19 @@ struct WaitingStallTests {
     private func report(
         _ change: (inout StallMonitor.Configuration) -> Void = { _ in },
         of work: @escaping @Sendable () -> Void
-    ) throws -> StallReport {
-        let (log, worker) = (EventLog(), StallingLoop())
+    ) async throws -> StallReport {
         var configuration = StallMonitor.Configuration(directory: directory.path + "/reports")
         configuration.ownCode = OwnCode(modules: ["StallMonitorTests"])
         change(&configuration)
-        let monitor = StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
-        worker.perform(work)
-        #expect(log.wait { !$0.ended.isEmpty })
-        monitor.stop()
-        worker.end()
-        return try #require(log.ended.first)
+        return try await onThread { [configuration] in
+            let (log, worker) = (EventLog(), StallingLoop())
+            let monitor = StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
+            worker.perform(work)
+            #expect(log.wait { !$0.ended.isEmpty })
+            monitor.stop()
+            worker.end()
+            return try #require(log.ended.first)
+        }
     }
 
     private func argument(_ name: String, _ report: StallReport) -> String? {
@@ -34,8 +36,8 @@ struct WaitingStallTests {
     }
 
     @Test("read(2) on a pipe: the descriptor is told as a pipe, the size in words")
-    func pipe() throws {
-        let report = try report { _ = stallInRead(700) }
+    func pipe() async throws {
+        let report = try await report { _ = stallInRead(700) }
         #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "read")
         #expect(argument("count", report) == "1")
         #expect(report.cause.systemCall?.descriptors?.first?.kind == .pipe)
@@ -44,16 +46,16 @@ struct WaitingStallTests {
     }
 
     @Test("A sleep is told with its length")
-    func sleep() throws {
-        let report = try report { _ = stallInSleep(700) }
+    func sleep() async throws {
+        let report = try await report { _ = stallInSleep(700) }
         #expect(report.cause.verdict == .blocked && argument("request", report) == "700ms", "\(report.cause)")
         #expect(report.cause.summary.hasSuffix(", for 700ms."))
     }
 
     @Test("A TCP peer that does not answer is told with both addresses and the connection's state")
-    func silentPeer() throws {
+    func silentPeer() async throws {
         let pair = try #require(TCPPair())
-        let report = try report { _ = pair.stallInReceive(700) }
+        let report = try await report { _ = pair.stallInReceive(700) }
         let socket = try #require(report.cause.systemCall?.descriptors?.first?.socket, "\(report.cause)")
         #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "recvfrom")
         #expect(socket.family == "tcp" && socket.state == "established")
@@ -62,30 +64,30 @@ struct WaitingStallTests {
     }
 
     @Test("A connection that nobody accepts is told with the address it is for")
-    func connect() throws {
+    func connect() async throws {
         let listener = try #require(FullListener())
-        let report = try report { _ = stallInConnect(to: listener, milliseconds: 700) }
+        let report = try await report { _ = stallInConnect(to: listener, milliseconds: 700) }
         #expect(argument("addr", report) == "127.0.0.1:\(listener.port)")
         #expect(report.cause.systemCall?.descriptors?.first?.socket?.state == "syn_sent")
         #expect(report.cause.summary.contains("127.0.0.1:\(listener.port) to accept a connection"))
     }
 
     @Test("poll(2) is told with its timeout and its descriptors")
-    func poll() throws {
-        let report = try report { _ = stallInPoll(700) }
+    func poll() async throws {
+        let report = try await report { _ = stallInPoll(700) }
         #expect(["poll", "ppoll"].contains(report.cause.systemCall?.name) && argument("timeout", report) == "700ms")
         #expect(report.cause.systemCall?.descriptors?.map(\.kind) == [.pipe])
     }
 
     @Test("waitpid(2) is told with the child's number and name")
-    func child() throws {
-        let report = try report { _ = stallInWait(seconds: "0.7") }
+    func child() async throws {
+        let report = try await report { _ = stallInWait(seconds: "0.7") }
         #expect(report.cause.verdict == .blocked && report.cause.systemCall?.name == "wait4")
         #expect(report.cause.summary.contains(" (sleep) to end in wait4(2)"), "\(report.cause.summary)")
     }
 
     @Test("A file lock is told with the path, and the process that holds it")
-    func fileLock() throws {
+    func fileLock() async throws {
         let path = directory.path + "/lock"
         _ = FileManager.default.createFile(atPath: path, contents: nil)
         let holder = Process()
@@ -94,9 +96,9 @@ struct WaitingStallTests {
         let output = Pipe()
         holder.standardOutput = output
         try holder.run()
-        _ = try output.fileHandleForReading.read(upToCount: 7)
-        let report = try report { _ = stallInFileLock(path) }
-        holder.waitUntilExit()
+        _ = try await onThread { [reading = output.fileHandleForReading] in try reading.read(upToCount: 7) }
+        let report = try await report { _ = stallInFileLock(path) }
+        // It ended with its lock.
         let descriptor = try #require(report.cause.systemCall?.descriptors?.first)
         #expect(argument("operation", report) == "LOCK_EX" && descriptor.target == path)
         #expect(descriptor.fileSystem != nil && descriptor.isRemote == false && descriptor.isDeleted == false)
@@ -105,9 +107,9 @@ struct WaitingStallTests {
     }
 
     @Test("A write to a file system that is frozen is a disk wait, with the file")
-    func frozenDisk() throws {
-        guard let disk = FrozenDisk(in: directory.path) else { return }
-        let report = try report { disk.stallInWrite(700) }
+    func frozenDisk() async throws {
+        guard let disk = try await onThread({ [directory] in FrozenDisk(in: directory.path) }) else { return }
+        let report = try await report { disk.stallInWrite(700) }
         #expect(report.cause.verdict == .diskWait, "\(report.cause)")
         #expect(report.cause.systemCall?.name == "write" && report.thread.state == "D")
         #expect(report.cause.systemCall?.descriptors?.first?.target == disk.file)
@@ -115,7 +117,7 @@ struct WaitingStallTests {
     }
 
     @Test("The other threads are told if that is asked for, those of the same stack once")
-    func otherThreads() throws {
+    func otherThreads() async throws {
         let ready = DispatchSemaphore(value: 0)
         for _ in 0..<3 {
             startThread {
@@ -124,7 +126,7 @@ struct WaitingStallTests {
             }
         }
         for _ in 0..<3 { ready.wait() }
-        let report = try report({ $0.captureAllThreads = true }) { _ = stallInRead(700) }
+        let report = try await report({ $0.captureAllThreads = true }) { _ = stallInRead(700) }
         let others = report.stacks.filter { $0.role == .other }
         let sleepers = others.first { $0.frames.contains { $0.function?.contains("stallInSleep") == true } }
         #expect((sleepers?.count ?? 0) >= 3 && sleepers?.threads?.count == sleepers?.count)
