@@ -7,7 +7,7 @@ public struct Fingerprint: Hashable, Sendable {
     /// The whole text, with its version.
     public let rawValue: String
 
-    /// Of those made here. `v1` (before 0.2) went by the symbols as they were, so each way of compiling a function was another one.
+    /// Of those made here. `v1` went by the symbols as they were, so each way of compiling a function was another one.
     static let version = "v2"
 
     /// Nil unless it is a version (`v` and digits), a colon, and sixteen lower-case hexadecimal digits.
