@@ -1,3 +1,4 @@
+import CMonitorShims
 import Glibc
 import RunLoopKit
 

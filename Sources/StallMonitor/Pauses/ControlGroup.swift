@@ -10,7 +10,7 @@ struct ControlGroup: Hashable, Sendable {
     /// A thread's groups. Reads two files, of any length of mounts up to 64 KiB.
     static func of(threadID: Int32) -> ControlGroup? {
         guard let membership = readSmallFile("/proc/self/task/\(threadID)/cgroup") else { return nil }
-        return ControlGroup(membership: membership, mounts: readFile("/proc/self/mountinfo", limit: 64 << 10) ?? "")
+        return ControlGroup(membership: membership, mounts: readFile("/proc/self/mountinfo", limit: 1 << 22) ?? "")
     }
 
     /// - Parameters:
@@ -72,21 +72,5 @@ struct ControlGroup: Hashable, Sendable {
             let inside = root == "/" ? group : group.hasPrefix(root) ? group.dropFirst(root.count) : "/"
             return inside == "/" || inside.isEmpty ? String(path) : path + (inside.hasPrefix("/") ? "" : "/") + inside
         }
-    }
-}
-
-/// The text of a file of /proc, however short the pieces are that it comes in. Nil when it cannot be read.
-private func readFile(_ path: String, limit: Int) -> String? {
-    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
-    defer { close(descriptor) }
-    return unsafe withUnsafeTemporaryAllocation(byteCount: limit, alignment: 1) { buffer in
-        var length = 0
-        while length < limit {
-            let count = unsafe read(descriptor, buffer.baseAddress! + length, limit - length)
-            guard count > 0 else { break }
-            length += count
-        }
-        return length == 0 ? nil : unsafe String(decoding: buffer[..<length], as: UTF8.self)
     }
 }
