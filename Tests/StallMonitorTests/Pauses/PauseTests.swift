@@ -197,7 +197,7 @@ struct PauseTests {
 
         let report = try #require(try host.contents().reports.first)
         let end = try #require(report.endedAt)
-        #expect(end.nanoseconds(since: report.startedAt) == report.durationNs)
+        #expect(end.nanoseconds(since: report.startedAt) == report.durationNs + (report.excludedNs ?? 0))
         let taken = report.stacks.map(\.capturedAt)
         #expect(taken.allSatisfy { report.startedAt <= $0 && $0 <= end }, "\(report)")
         let run = try host.run()
