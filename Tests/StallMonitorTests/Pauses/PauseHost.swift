@@ -62,6 +62,33 @@ final class PauseHost: Sendable {
         }
     }
 
+    /// Has the loop busy, and the process stopped meanwhile, for `time`. On a thread of its own: the time in which the loop is busy
+    /// and not stopped must stay short, however busy the pool is that tests run on.
+    func stand(
+        for time: Duration,
+        _ stop: @escaping @Sendable () -> Void,
+        until isStopped: @escaping @Sendable () -> Bool,
+        _ goOn: @escaping @Sendable () -> Void
+    ) async throws {
+        try send("block")
+        await withCheckedContinuation { continuation in
+            startThread { [self] in
+                let end = ContinuousClock.now + .seconds(60)
+                while !lines.withLock({ $0.contains { $0.hasPrefix("block") } }), ContinuousClock.now < end {
+                    usleep(2_000)
+                }
+                stop()
+                while !isStopped(), ContinuousClock.now < end { usleep(2_000) }
+                _ = stallInSleep(Int(time / .milliseconds(1)))
+                goOn()
+                // Time for a look, which sees that the loop has stood all along.
+                _ = stallInSleep(300)
+                try? send("release")
+                continuation.resume()
+            }
+        }
+    }
+
     func signal(_ number: Int32) { kill(processID, number) }
 
     /// The kernel's letter for a thread, the main thread unless given.

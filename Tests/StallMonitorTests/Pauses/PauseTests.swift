@@ -14,9 +14,7 @@ struct PauseTests {
 
     /// What a pause must have left: no report, and itself in the run record.
     private func expectPause(_ kinds: Set<PauseKind>, of host: PauseHost, watch: String? = nil) async throws {
-        // Time for a look, which sees that the loop has stood all along.
-        if watch == nil { try await Task.sleep(for: .milliseconds(300)) }
-        try host.send("release")
+        if watch != nil { try host.send("release") }
         try await host.expect("released")
         try await host.stop()
         #expect(try host.contents().reports.isEmpty)
@@ -32,12 +30,13 @@ struct PauseTests {
     func stopped() async throws {
         let host = try PauseHost(ticks: Self.ticks)
         try await host.expect("ready")
-        try host.send("block")
-        try await host.expect("block")
-        host.signal(SIGSTOP)
-        try await host.until { host.state() == "T" }
-        try await Task.sleep(for: Self.pause)
-        host.signal(SIGCONT)
+        try await host.stand(for: Self.pause) {
+            host.signal(SIGSTOP)
+        } until: {
+            host.state() == "T"
+        } _: {
+            host.signal(SIGCONT)
+        }
         try await expectPause([.stopped], of: host)
     }
 
@@ -70,12 +69,13 @@ struct PauseTests {
         guard let group = TestGroup(.unified) else { return }
         let host = try PauseHost(ticks: Self.ticks, in: group)
         try await host.expect("ready")
-        try host.send("block")
-        try await host.expect("block")
-        #expect(group.write("1", to: "cgroup.freeze"))
-        try await host.until { group.read("cgroup.events").contains("frozen 1") }
-        try await Task.sleep(for: Self.pause)
-        group.write("0", to: "cgroup.freeze")
+        try await host.stand(for: Self.pause) {
+            group.write("1", to: "cgroup.freeze")
+        } until: {
+            group.read("cgroup.events").contains("frozen 1")
+        } _: {
+            group.write("0", to: "cgroup.freeze")
+        }
         // Kernels before 6.18 keep no count of it.
         let isCounted = group.read("cgroup.stat.local").contains("frozen_usec")
         try await expectPause([isCounted ? .frozen : .stopped], of: host)
@@ -86,12 +86,13 @@ struct PauseTests {
         guard let group = TestGroup(.freezer) else { return }
         let host = try PauseHost(ticks: Self.ticks, in: group)
         try await host.expect("ready")
-        try host.send("block")
-        try await host.expect("block")
-        #expect(group.write("FROZEN", to: "freezer.state"))
-        try await host.until { group.read("freezer.state").hasPrefix("FROZEN") }
-        try await Task.sleep(for: Self.pause)
-        group.write("THAWED", to: "freezer.state")
+        try await host.stand(for: Self.pause) {
+            group.write("FROZEN", to: "freezer.state")
+        } until: {
+            group.read("freezer.state").hasPrefix("FROZEN")
+        } _: {
+            group.write("THAWED", to: "freezer.state")
+        }
         try await expectPause([.stopped], of: host)
     }
 
