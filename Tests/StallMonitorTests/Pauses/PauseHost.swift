@@ -11,7 +11,9 @@ final class PauseHost: Sendable {
     let directory = TemporaryDirectory()
     private let process = Process()
     private let input = Pipe()
-    private let lines = Mutex<[String]>([])
+    private let lines = Lines()
+    /// Control groups that it or its threads are in: they can go when it has gone.
+    let groups: Mutex<[TestGroup]>
 
     static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
         .deletingLastPathComponent().appending(path: "pause-host")
@@ -20,6 +22,7 @@ final class PauseHost: Sendable {
     ///   - ticks: of 50 ms, that make a stall.
     ///   - group: where it is to run.
     init(ticks: Int, environment: [String: String] = [:], in group: TestGroup? = nil) throws {
+        groups = Mutex(group.map { [$0] } ?? [])
         let output = Pipe()
         process.executableURL = URL(filePath: "/bin/sh")
         // The shell moves itself, so that the monitor finds itself there from the start.
@@ -28,7 +31,7 @@ final class PauseHost: Sendable {
         process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
         (process.standardInput, process.standardOutput) = (input, output)
         try process.run()
-        startThread { [self] in collect(output.fileHandleForReading) }
+        startThread { [lines] in lines.collect(output.fileHandleForReading) }
     }
 
     private var reports: String { directory.path + "/reports" }
@@ -116,18 +119,6 @@ final class PauseHost: Sendable {
         return runs[0]
     }
 
-    private func collect(_ file: FileHandle) {
-        var text = ""
-        while case let data = file.availableData, !data.isEmpty {
-            text += String(decoding: data, as: UTF8.self)
-            while let end = text.firstIndex(of: "\n") {
-                let line = String(text[..<end])
-                lines.withLock { $0.append(line) }
-                text.removeSubrange(...end)
-            }
-        }
-    }
-
     deinit {
         kill(process.processIdentifier, SIGCONT)
         kill(process.processIdentifier, SIGKILL)
@@ -182,6 +173,25 @@ final class TestGroup: Sendable {
         for _ in 0..<200 {
             guard unsafe rmdir(path) != 0 else { return }
             usleep(5_000)
+        }
+    }
+}
+
+/// What a process has printed. It does not keep the process.
+private final class Lines: Sendable {
+    private let list = Mutex<[String]>([])
+
+    func withLock<Result>(_ body: (inout sending [String]) -> sending Result) -> sending Result { list.withLock(body) }
+
+    func collect(_ file: FileHandle) {
+        var text = ""
+        while case let data = file.availableData, !data.isEmpty {
+            text += String(decoding: data, as: UTF8.self)
+            while let end = text.firstIndex(of: "\n") {
+                let line = String(text[..<end])
+                withLock { $0.append(line) }
+                text.removeSubrange(...end)
+            }
         }
     }
 }

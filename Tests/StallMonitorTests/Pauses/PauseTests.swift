@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import StallReports
+import Synchronization
 import Testing
 
 @testable import StallMonitor
@@ -104,6 +105,7 @@ struct PauseTests {
         group.write("FROZEN", to: "freezer.state")
         try host.send("block")
         let thread = try await host.expect("block")
+        host.groups.withLock { $0.append(group) }
         try #require(group.write(thread, to: "tasks"))
         // It is asked for at each threshold, 2 s.
         try await Task.sleep(for: .seconds(4.5))
