@@ -63,7 +63,8 @@ struct SchemaTests {
         let broken = [
             ("stopped_at", "halted_at"), ("\"ticks\":1200", "\"ticks\":-1"), ("watched_ns", "watched"),
             ("skipped_stacks", "skipped"), ("\"dropped\":{\"stalls\":6}", "\"dropped\":{\"stalls\":-1}"),
-            ("writer_cpu_ns\":2", "writer_cpu_ns\":-2"), ("\"byte_rate\":2", "\"byte_rate\":\"2\""), ("first_at", "first"),
+            ("writer_cpu_ns\":2", "writer_cpu_ns\":-2"), ("\"byte_rate\":2", "\"byte_rate\":\"2\""),
+            ("first_at", "first"),
             ("\"kind\":\"traced\"", "\"kind\":\"\""), ("\"dropped_notices\":0", "\"dropped_notices\":-1"),
         ]
         .map { Array(text.replacing($0.0, with: $0.1).utf8) }

@@ -34,6 +34,7 @@ package struct ScenarioProcess: Sendable {
         guard let scenario = Scenario.all.first(where: { $0.name == name }) else { return 64 }
         var configuration = StallMonitor.Configuration(
             directory: directory + "/reports",
+            repeats: .everyStall,
             service: .init(name: "corpus")
         )
         if scenario.needs == .startupGrace { MonitorSwitches.allowStart(&configuration) }

@@ -52,7 +52,8 @@ struct WatchRound: ~Copyable {
     mutating func unparked(at time: MonotonicInstant) {
         let (places, missed) = (bells.takeRung(), vigil.missed)
         // A loop that nobody looks at may have been busy all along.
-        let departure = places.compactMap { subjects.subject(at: $0) }.filter { !isPaused($0) }.compactMap(\.departure).min()
+        let departure = places.compactMap { subjects.subject(at: $0) }.filter { !isPaused($0) }.compactMap(\.departure)
+            .min()
         let (runnable, absences) = vigil.unpark(departure: departure, at: time, tick: tick)
         note(absences)
         for place in places { subjects.wake(place, restedUntil: runnable, missed: missed) }

@@ -124,7 +124,7 @@ extension LiveStall {
         self.init(
             report: stall.reportID,
             state: entry.hasEnded ? .recovered : .ongoing,
-            rule: .init(name: .blocked, tickNs: stall.rule.tick.nanoseconds, ticks: stall.rule.ticks),
+            rule: stall.rule.reportRule(for: stall.category),
             watched: .init(
                 type: stall.watch.name.type,
                 label: stall.watch.name.label,

@@ -79,13 +79,15 @@ struct Vigil {
         let now = OwnAccount.read()
         defer { account = now }
         let accounted = account.flatMap { before in now.map { $0.accounted(since: before) } }
-        let unexplained = oversleep - (accounted ?? .zero)
+        // A frozen process can count as one that waits for a processor.
+        let frozen = freezer.frozenSinceAsked()
+        let unexplained = max(oversleep - (accounted ?? .zero), min(frozen, oversleep))
         guard unexplained > tick else { return nil }
         missed += unexplained
         reason = Self.kind(
             of: unexplained,
             isAccounted: accounted != nil,
-            frozen: freezer.frozenSinceAsked(),
+            frozen: frozen,
             isTraced: (ThreadStanding.read(threadID: getpid())?.tracer ?? 0) != 0
         )
         // With a tick of a millisecond every hiccup of the machine would be one.

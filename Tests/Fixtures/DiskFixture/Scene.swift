@@ -25,7 +25,8 @@ struct Scene {
     func start() -> StallMonitor {
         let configuration = StallMonitor.Configuration(
             directory: reports,
-            rule: StallRule(tick: .milliseconds(10), ticks: 5)
+            rule: StallRule(tick: .milliseconds(10), ticks: 5),
+            repeats: .everyStall
         )
         return StallMonitor.start(configuration, watching: [worker.loop], onEvent: events.add)
     }

@@ -23,7 +23,7 @@ final class Victim: Sendable {
         while made.withLock({ $0 == nil }) { sched_yield() }
         loop = made.withLock { $0! }
         monitor = StallMonitor.start(
-            .init(directory: directory, rule: rule, service: .init(name: "mortal")),
+            .init(directory: directory, rule: rule, repeats: .everyStall, service: .init(name: "mortal")),
             watching: [loop]
         ) { event in
             switch event {

@@ -71,6 +71,7 @@ func report(_ event: StallEvent) {
     case .grew: break
     case .ended: say("ended")
     case .fault(let error): say("fault \(error)")
+    case .mended, .suppressed: break
     }
 }
 
@@ -80,7 +81,11 @@ func serve() throws {
     var ends: [Int32] = [0, 0]
     guard unsafe pipe(&ends) == 0 else { fatalError("no pipe") }
     let worker = try WorkerThread(name: "worker")
-    let configuration = StallMonitor.Configuration(directory: arguments[1], rule: StallRule(ticks: ticks))
+    let configuration = StallMonitor.Configuration(
+        directory: arguments[1],
+        rule: StallRule(ticks: ticks),
+        repeats: .everyStall
+    )
     let monitor = StallMonitor.start(configuration, onEvent: report)
     try monitor.watch(worker.loop, label: "worker")
     say("ready \(worker.loop.thread?.id ?? 0)")

@@ -23,7 +23,7 @@ struct CulpritTests {
 
     private func attempt(_ work: @escaping @Sendable (StallingLoop) -> Void) throws -> StallReport {
         let (log, worker) = (EventLog(), StallingLoop())
-        var configuration = StallMonitor.Configuration(directory: directory.path + "/reports")
+        var configuration = StallMonitor.Configuration(directory: directory.path + "/reports", repeats: .everyStall)
         configuration.ownCode = OwnCode(modules: ["StallMonitorTests"])
         let monitor = StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
         work(worker)

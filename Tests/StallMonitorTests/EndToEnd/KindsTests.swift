@@ -15,7 +15,11 @@ struct KindsTests {
 
     private func start() -> StallMonitor {
         StallMonitor.start(
-            .init(directory: directory.path + "/reports", ownCode: OwnCode(modules: ["StallMonitorTests"])),
+            .init(
+                directory: directory.path + "/reports",
+                repeats: .everyStall,
+                ownCode: OwnCode(modules: ["StallMonitorTests"])
+            ),
             watching: [worker.loop],
             onEvent: log.handler
         )

@@ -18,6 +18,7 @@ struct StallMonitorTests {
     private func start(_ change: (inout StallMonitor.Configuration) -> Void = { _ in }) -> StallMonitor {
         var configuration = StallMonitor.Configuration(
             directory: directory.path + "/reports",
+            repeats: .everyStall,
             ownCode: OwnCode(modules: ["StallMonitorTests"])
         )
         change(&configuration)

@@ -17,7 +17,7 @@ struct WaitingStallTests {
         _ change: (inout StallMonitor.Configuration) -> Void = { _ in },
         of work: @escaping @Sendable () -> Void
     ) async throws -> StallReport {
-        var configuration = StallMonitor.Configuration(directory: directory.path + "/reports")
+        var configuration = StallMonitor.Configuration(directory: directory.path + "/reports", repeats: .everyStall)
         configuration.ownCode = OwnCode(modules: ["StallMonitorTests"])
         change(&configuration)
         return try await onThread { [configuration] in

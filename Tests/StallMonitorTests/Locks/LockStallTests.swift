@@ -20,6 +20,7 @@ struct LockStallTests {
         var configuration = StallMonitor.Configuration(
             directory: directory.path + "/reports",
             rule: StallRule(tick: .milliseconds(20), ticks: 5),
+            repeats: .everyStall,
             ownCode: OwnCode(modules: ["StallMonitorTests"])
         )
         change(&configuration)

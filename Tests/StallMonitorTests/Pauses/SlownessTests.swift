@@ -14,7 +14,7 @@ struct SlownessTests {
     private let worker = StallingLoop()
 
     private func start(_ change: (inout StallMonitor.Configuration) -> Void = { _ in }) -> StallMonitor {
-        var configuration = StallMonitor.Configuration(directory: directory.path + "/reports")
+        var configuration = StallMonitor.Configuration(directory: directory.path + "/reports", repeats: .everyStall)
         change(&configuration)
         return StallMonitor.start(configuration, watching: [worker.loop], onEvent: log.handler)
     }
