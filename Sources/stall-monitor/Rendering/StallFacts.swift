@@ -83,6 +83,8 @@
             let lengths = [("p50", turns.p50Ns), ("p99", turns.p99Ns), ("max", turns.maxNs)]
                 .map { "\($0.0) \(DurationText(nanoseconds: $0.1).short)" }
             return "\(lengths.joined(separator: ", ")) of \(turns.count)"
+        }
+
         private var processEnd: StyledText? {
             guard let end = report.processEnd else { return nil }
             let seen = end.lastSeenAt.map { " Last sign of life \($0.toMilliseconds)." } ?? ""

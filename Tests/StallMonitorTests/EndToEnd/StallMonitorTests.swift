@@ -186,7 +186,8 @@ struct StallMonitorTests {
         let isHeld = Atomic(false)
         var configuration = StallMonitor.Configuration(
             directory: directory.path + "/reports",
-            rule: StallRule(tick: .milliseconds(1), ticks: 3)
+            rule: StallRule(tick: .milliseconds(1), ticks: 3),
+            repeats: .everyStall
         )
         configuration.noticeCapacity = 12
         let monitor = StallMonitor.start(configuration, watching: [worker.loop]) { [log] event in
