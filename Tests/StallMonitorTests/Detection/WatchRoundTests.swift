@@ -139,7 +139,7 @@ struct WatchRoundTests {
             let bell = watchdog.bells.makeBell(for: watchdog)
             #expect(loop.heartbeat.attach(bell))
             let identity = WatchIdentity(number: number, name: .init(type: .runLoop, label: loop.label), since: .now)
-            watchdog.give(.watch(identity, loop, rule, bell))
+            watchdog.give(.watch(identity, loop, rule, bell, []))
         }
         // Each departure lasts until it is told of as a stall: one that is lost lasts for ever.
         var random = SeededGenerator(seed: 7)

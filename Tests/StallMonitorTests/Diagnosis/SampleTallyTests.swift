@@ -50,7 +50,7 @@ struct SampleTallyTests {
     func growingDistance() throws {
         func count(_ seconds: Int) throws -> Int {
             var still = try #require(
-                Standstill(pulse: .init(rawValue: 0), threadID: getpid(), at: .init(nanoseconds: 0))
+                Standstill(pulse: .init(rawValue: 0), callouts: 0, threadID: getpid(), at: .init(nanoseconds: 0))
             )
             var (count, time) = (0, 0)
             while time < seconds * 1_000 {

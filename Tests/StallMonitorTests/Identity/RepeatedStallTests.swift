@@ -78,7 +78,7 @@ struct RepeatedStallTests {
         stall(600) { !$0.ended.isEmpty }
         for _ in 0..<40 where log.ended.count < 2 { worker.perform { _ = stallInRead(600) } }
         let before = log.suppressed.count
-        for _ in 0..<40 where log.suppressed.count == before { worker.perform { _ = stallInPoll(600) } }
+        for _ in 0..<40 where log.suppressed.count == before { worker.perform { _ = stallAndRepeat(600) } }
         monitor.stop()
         worker.end()
 
@@ -106,6 +106,6 @@ struct RepeatedStallTests {
 }
 
 @inline(never)
-private func stallInPoll(_ milliseconds: Int) -> Int {
+private func stallAndRepeat(_ milliseconds: Int) -> Int {
     Int(poll(nil, 0, Int32(milliseconds))) &+ milliseconds
 }

@@ -1,3 +1,4 @@
+import RunLoopKit
 import StallReports
 import Testing
 
@@ -12,15 +13,24 @@ struct RunLogTests {
     private func record(_ ledger: WatchdogLedger = .init()) throws -> RunRecord {
         notices.close()
         let run = RunIdentity(service: nil)
-        let reports = ReportDirectory(path: directory.path, limits: .init())
+        let meter = CostMeter()
+        let writer = ReportWriter(
+            directory: ReportDirectory(path: directory.path, limits: .init()),
+            limits: .init(),
+            meter: meter,
+            changed: {}
+        )
+        let thread = try MonitorThread(name: "writer-test") { writer.run() }
         let reporter = Reporter(
             notices: notices,
             composer: ReportComposer(run: run, ownCode: OwnCode()),
-            shelf: ReportShelf(directory: reports, bell: FaultBell { _ in }),
-            log: RunLog(run: run, ledger: ledger, droppedNotices: { [notices] in notices.dropped }),
+            shelf: ReportShelf(writer: writer, bell: FaultBell { _ in }),
+            log: RunLog(run: run, ledger: ledger, meter: meter, notices: notices),
+            expenses: StallExpenses(meter: meter, ledger: ledger),
             tell: { _ in }
         )
         reporter.run()
+        #expect(thread.join(by: .now + .seconds(20)))
         return try #require(try ReportReader(path: directory.path).contents().runs.first)
     }
 
@@ -34,7 +44,7 @@ struct RunLogTests {
 
     @Test("Notices that were dropped are in it")
     func dropped() throws {
-        for _ in 0..<5 { notices.add(.checkpoint, mayBeDropped: true) }
+        for _ in 0..<5 { notices.add(.fault(StallMonitorError(.stopped)), mayBeDropped: true) }
         #expect(try record().droppedNotices == 3)
     }
 
