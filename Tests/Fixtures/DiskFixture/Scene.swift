@@ -10,6 +10,7 @@ struct Scene {
     let root: String
     let worker: WorkerThread
     let events = EventList()
+    var keepsLiveRecord = true
     var disk: String { root + "/disk" }
     var reports: String { disk + "/reports" }
 
@@ -23,11 +24,12 @@ struct Scene {
     }
 
     func start() -> StallMonitor {
-        let configuration = StallMonitor.Configuration(
+        var configuration = StallMonitor.Configuration(
             directory: reports,
             rule: StallRule(tick: .milliseconds(10), ticks: 5),
             repeats: .everyStall
         )
+        configuration.keepsLiveRecord = keepsLiveRecord
         return StallMonitor.start(configuration, watching: [worker.loop], onEvent: events.add)
     }
 

@@ -7,7 +7,7 @@ import StallMonitor
 
 let arguments = CommandLine.arguments
 guard arguments.count == 3 else { fatalError("usage: DiskFixture SCENARIO DIRECTORY") }
-let scene = Scene(root: arguments[2])
+var scene = Scene(root: arguments[2])
 switch arguments[1] {
 case "create": scene.failing { disk_fail(disk_create, $0 ? EDQUOT : 0) }
 case "write": scene.failing { disk_fail(disk_write, $0 ? ENOSPC : 0) }
@@ -15,7 +15,10 @@ case "fsync": scene.failing { disk_fail(disk_fsync, $0 ? EIO : 0) }
 case "rename": scene.failing { disk_fail(disk_rename, $0 ? EIO : 0) }
 case "full": scene.onDisk("size=512k") { scene.fill($0) }
 case "inodes": scene.onDisk("nr_inodes=40") { scene.useUpInodes($0) }
-case "read-only": scene.onDisk("size=512k") { scene.remount(readOnly: $0) }
+case "read-only":
+    // A file that is open for writing would keep the disk from being remounted.
+    scene.keepsLiveRecord = false
+    scene.onDisk("size=512k") { scene.remount(readOnly: $0) }
 case "forbidden": scene.forbidden()
 case "removed": scene.removed()
 case "hang": scene.hanging()
