@@ -88,6 +88,8 @@ func serve() throws {
     )
     let monitor = StallMonitor.start(configuration, onEvent: report)
     try monitor.watch(worker.loop, label: "worker")
+    // By then the watchdog knows how things stand. A pause within its first moments is one, but of what kind it cannot tell.
+    usleep(200_000)
     say("ready \(worker.loop.thread?.id ?? 0)")
     while let command = readLine() {
         switch command {
