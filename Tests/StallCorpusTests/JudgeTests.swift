@@ -72,7 +72,7 @@ struct JudgeTests {
     @Test("Any report of a look-alike is a false alarm, but for a turn that really was long")
     func lookAlikes() {
         let report = Made.report(100, 400)
-        let short = Receipt(slowTurns: [Made.span(100, 340)])
+        let short = Receipt(slowTurns: [Made.span(100, 330)])
         let long = Receipt(slowTurns: [Made.span(100, 400)])
         #expect(Outcome(lookAlike, Receipt(), []).passed)
         #expect(Outcome(lookAlike, Receipt(), [report]).falseAlarms.count == 1)
