@@ -55,6 +55,7 @@ package struct CorpusRun: Sendable {
 
     private func play(_ scenario: Scenario, in group: ControlGroup?, attempt: Int) -> Outcome {
         let place = "\(directory)/\(scenario.name)" + (attempt == 0 ? "" : ".\(attempt)")
+        unsafe mkdir(directory, 0o700)
         guard unsafe mkdir(place, 0o700) == 0 else {
             return Outcome(scenario, failure: "\(place) could not be made (errno \(errno))")
         }
