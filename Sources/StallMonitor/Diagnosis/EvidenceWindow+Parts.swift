@@ -4,7 +4,8 @@ extension EvidenceWindow {
         guard let user = Self.grown(before.userTicks, after.userTicks),
             let system = Self.grown(before.systemTicks, after.systemTicks), user + system > 0
         else { return nil }
-        let userTime = cpu * (Double(user) / Double(user + system))
+        // In whole nanoseconds, as a report has them: the two add up.
+        let userTime = Duration.nanoseconds((cpu * (Double(user) / Double(user + system))).nanoseconds)
         return (userTime, cpu - userTime)
     }
 

@@ -78,7 +78,11 @@ struct CulpritTests {
             worker.loop.perform(signalling(done, after: 600))
             done.wait()
         }
-        #expect(report.culprit?.function?.contains("InLibrary") == true, "\(String(describing: report.culprit))")
+        // Its own, or the clock that it reads: which of the two is seen more often is left to chance.
+        #expect(
+            ["TestSupport", "RunLoopKit"].contains(report.culprit?.module),
+            "\(String(describing: report.culprit))"
+        )
     }
 
     @Test("An own function that awaits a library's, which computes")
