@@ -102,7 +102,7 @@ int ppoll(struct pollfd *requests, nfds_t count, const struct timespec *timeout,
     if (kernel == NULL || kernel->arrival == NULL || count != 1 || requests->fd == kernel->main_queue_fd) {
         struct timespec rest = timeout == NULL ? (struct timespec){0} : *timeout;  // the kernel writes to it
         int ready = (int)syscall(SYS_ppoll, requests, count, timeout == NULL ? NULL : &rest, mask, 8);
-        if (ready > 0 && kernel != NULL && kernel->found_main_queue != NULL) { kernel->found_main_queue(kernel->context); }
+        if (kernel != NULL && kernel->looked_at_main_queue != NULL) { kernel->looked_at_main_queue(kernel->context, ready > 0); }
         return ready;
     }
     kernel->arrived_fd = kernel->arrival(kernel->context, timeout == NULL);
@@ -156,4 +156,11 @@ void dispatch_source_set_timer(void *source, uint64_t start, uint64_t interval, 
         real = (void (*)(void *, uint64_t, uint64_t, uint64_t))dlsym(RTLD_NEXT, "dispatch_source_set_timer");
     }
     real(source, start, interval, leeway);
+}
+
+void _dispatch_main_queue_callback_4CF(void *_Nullable message) {
+    if (kernel != NULL && kernel->drains != NULL) { kernel->drains(kernel->context); }
+    static void (*_Atomic real)(void *);
+    if (real == NULL) { real = (void (*)(void *))dlsym(RTLD_NEXT, "_dispatch_main_queue_callback_4CF"); }
+    real(message);
 }

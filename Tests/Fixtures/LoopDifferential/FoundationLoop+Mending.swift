@@ -46,22 +46,29 @@ extension FoundationLoop {
         }
     }
 
-    /// Which descriptor of the innermost run's mode is ready: the timer's, the main queue's, the wake-up's, in this order.
+    /// Which descriptor of the innermost run's mode is ready: the timer's, the main queue's, the wake-up's, in this order; but the main
+    /// queue goes first in a turn that looks at it (R14 f), also if its work came after the look. Foundation's order is the kernel's.
     func arrival(maySleep: Bool) -> Int32 {
-        let frame = player.frames[player.frames.count - 1]
+        let last = player.frames.count - 1
+        let frame = player.frames[last]
+        defer { player.frames[last].hasLookedAtMainQueue = false }
         while true {
+            if frame.hasLookedAtMainQueue, isMainQueueReady {
+                takeWakeUpAlong()
+                return mainQueueFd
+            }
             if isTimerDue(in: frame.mode) {
                 takeWakeUpAlong()
                 simulated_kernel_disarm(timerFds[frame.mode])
                 _ = simulated_kernel_set_readable(timerFds[frame.mode], true)
                 return timerFds[frame.mode]
             }
-            if player.kernel.servesMainQueue, simulated_kernel_is_readable(mainQueueFd) {
+            if isMainQueueReady {
                 takeWakeUpAlong()
                 return mainQueueFd
             }
             if simulated_kernel_is_readable(wakeFd) {
-                player.frames[player.frames.count - 1].hasTakenWakeUp = true
+                player.frames[last].hasTakenWakeUp = true
                 return wakeFd
             }
             guard maySleep else { return -1 }
@@ -71,6 +78,20 @@ extension FoundationLoop {
             }
             _ = player.rest(until: min(nextTimer(in: frame.mode), nextDeadline()))
         }
+    }
+
+    /// R14: the turn has looked at the main queue, before it waits.
+    func noteLook(isReady: Bool) {
+        player.frames[player.frames.count - 1].hasLookedAtMainQueue = !isReady
+        if isReady { takeWakeUpAlong() }
+    }
+
+    private var isMainQueueReady: Bool { player.kernel.servesMainQueue && simulated_kernel_is_readable(mainQueueFd) }
+
+    /// R58: the drain that begins does all the work there is; none of it asks for another.
+    func voidWorkOfThisDrain() {
+        guard simulated_kernel_is_readable(mainQueueFd), player.meets(.drainForNothing) else { return }
+        _ = simulated_kernel_set_readable(mainQueueFd, false)
     }
 
     /// R14: a wake-up that comes with something else ends with it.

@@ -116,6 +116,6 @@ extension FoundationLoop {
     private func nanoseconds(_ date: Double) -> UInt64 { UInt64((date * 1e9).rounded()) }
 
     private func isScheduled(_ timer: Int) -> Bool {
-        modes.indices.contains { contains(.timer(timer), in: .mode($0)) }
+        (modes + foreignModes).contains { unsafe CFRunLoopContainsTimer(loop.ref, timers[timer].ref, $0.ref) != 0 }
     }
 }

@@ -71,7 +71,8 @@ final class FoundationLoop: LoopUnderTest {
         } timed: { [unowned player] in
             player.beginTime()
         }
-        player.kernel.foundMainQueue = { [unowned self] in takeWakeUpAlong() }
+        player.kernel.lookedAtMainQueue = { [unowned self] in noteLook(isReady: $0) }
+        player.kernel.drains = { [unowned self] in voidWorkOfThisDrain() }
     }
 
     deinit {

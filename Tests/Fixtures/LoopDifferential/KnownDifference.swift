@@ -23,6 +23,9 @@ enum KnownDifference: String, CaseIterable, Sendable {
     case timerFromElsewhere
     /// R14, mended: Foundation never disarms the kernel's timer, which then wakes the loop for a timer that has gone.
     case staleTimer
+    /// R58, mended: the main queue's work that comes between the end of a sleep and the drain is done in that drain. Foundation wakes for
+    /// it once more, for nothing.
+    case drainForNothing
     /// R6, R38, mended: items enter a mode that becomes common in the order in which they became common ones; in Foundation in any.
     case commonItemOrder
     /// R32, cut: whether a source was handled is the OR over the pass; in Foundation it is the last one's word.

@@ -16,8 +16,10 @@ import CFoundationRunLoop
     private let rest: Rest
     private var arrival: Arrival?
     private var timed: () -> Void = {}
-    /// For Foundation: a look at the main queue alone has found it ready.
-    var foundMainQueue: () -> Void = {}
+    /// For Foundation: it has looked at the main queue alone.
+    var lookedAtMainQueue: (_ isReady: Bool) -> Void = { _ in }
+    /// For Foundation: the main queue is about to be drained.
+    var drains: () -> Void = {}
 
     init(rest: @escaping Rest) {
         self.rest = rest
@@ -32,7 +34,8 @@ import CFoundationRunLoop
                 },
                 arrival: nil,
                 timed: nil,
-                found_main_queue: nil,
+                looked_at_main_queue: nil,
+                drains: nil,
                 arrived_fd: -1,
                 main_queue_fd: -1,
                 serves_main_queue: false,
@@ -71,9 +74,13 @@ import CFoundationRunLoop
             let kernel = unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue()
             return kernel.arrival?(maySleep) ?? -1
         }
-        unsafe state.pointee.found_main_queue = { context in
+        unsafe state.pointee.looked_at_main_queue = { context, isReady in
             guard let context = unsafe context else { return }
-            unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue().foundMainQueue()
+            unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue().lookedAtMainQueue(isReady)
+        }
+        unsafe state.pointee.drains = { context in
+            guard let context = unsafe context else { return }
+            unsafe Unmanaged<SimulatedKernel>.fromOpaque(context).takeUnretainedValue().drains()
         }
         unsafe state.pointee.timed = { context in
             guard let context = unsafe context else { return }

@@ -4,8 +4,9 @@
 // ends the same way each time it runs.
 //
 // This object defines, for its whole process, what run loops ask the kernel for: clock_gettime, gettimeofday, epoll_wait, epoll_pwait2,
-// epoll_ctl, ppoll, eventfd, timerfd_create, timerfd_settime, and libdispatch's dispatch_source_set_timer. On a thread that has entered a
-// simulated kernel they go by its clock; on all others they do what they always do. To be linked into test programs only.
+// epoll_ctl, ppoll, eventfd, timerfd_create, timerfd_settime, and libdispatch's dispatch_source_set_timer and
+// _dispatch_main_queue_callback_4CF. On a thread that has entered a simulated kernel they go by its clock, or tell of themselves; on all
+// others they do what they always do. To be linked into test programs only.
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,8 +25,10 @@ struct simulated_kernel {
     int (*_Nullable arrival)(void *_Nullable context, bool may_sleep);
     /// Set with it: a run's time begins now.
     void (*_Nullable timed)(void *_Nullable context);
-    /// Set with it: the main queue was found ready by a look at it alone.
-    void (*_Nullable found_main_queue)(void *_Nullable context);
+    /// Set with it: the engine has looked at the main queue alone.
+    void (*_Nullable looked_at_main_queue)(void *_Nullable context, bool is_ready);
+    /// Set with it: the main queue is about to be drained.
+    void (*_Nullable drains)(void *_Nullable context);
     /// What `arrival` has said, for the epoll_wait that follows.
     int arrived_fd;
     /// The main queue's, or -1; and whether the present wait has it in its set.
