@@ -37,7 +37,7 @@ final class BellBoard: Sendable {
     }
 
     /// The loops' threads do not come here: they have their rows.
-    private let places = Mutex(Places())
+    private let places = ForkSafeMutex(Places())
 
     /// A bell at a free place. Any thread.
     func makeBell(for watchdog: Watchdog) -> LoopBell {

@@ -1,6 +1,5 @@
 import RunLoopKit
 import StallReports
-import Synchronization
 
 /// The thread that waits for the disk, so that nobody else has to.
 ///
@@ -44,7 +43,7 @@ final class ReportWriter: Sendable {
     /// Going through a directory of a thousand reports takes its time.
     fileprivate static let tidyPatience = Duration.seconds(30)
 
-    private let state: Mutex<State>
+    private let state: ForkSafeMutex<State>
     private let orders = TickSemaphore()
     private let answers = TickSemaphore()
     private let meter: CostMeter
@@ -60,7 +59,7 @@ final class ReportWriter: Sendable {
         self.directory = directory
         self.meter = meter
         self.changed = changed
-        state = Mutex(State(queue: WriteQueue(limits: limits)))
+        state = ForkSafeMutex(State(queue: WriteQueue(limits: limits)))
     }
 
     /// Changes what is to be done. Any thread; never waits for the disk.

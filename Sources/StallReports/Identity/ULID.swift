@@ -16,17 +16,28 @@ public struct ULID: Hashable, Sendable {
         return Timestamp(seconds: milliseconds / 1000, nanoseconds: milliseconds % 1000 * 1_000_000)
     }
 
-    /// A new one, greater than every one this process made before. Any thread.
-    public static func make() -> ULID { generator.withLock { $0.next(at: .now()) } }
+    /// A new one, greater than every one this process made before. Any thread, also in a fork's child: without a lock, which another
+    /// thread of the parent's might have held.
+    public static func make() -> ULID {
+        var known = latest.load(ordering: .relaxed)
+        while true {
+            var generator = Generator(after: UInt128(known.first) << 64 | UInt128(known.second))
+            let next = generator.next(at: .now())
+            let words = WordPair(first: UInt(next.rawValue >> 64), second: UInt(truncatingIfNeeded: next.rawValue))
+            let (isLatest, other) = latest.compareExchange(expected: known, desired: words, ordering: .relaxed)
+            if isLatest { return next }
+            known = other
+        }
+    }
 
-    private static let generator = Mutex(Generator())
+    private static let latest = Atomic(WordPair(first: 0, second: 0))
 }
 
 extension ULID {
     /// Makes ULIDs that only grow: within a millisecond, or when the clock was set back, by adding one to the last.
     public struct Generator<Randomness: RandomNumberGenerator & Sendable>: Sendable {
         private var randomness: Randomness
-        private var last: UInt128 = 0
+        fileprivate var last: UInt128 = 0
 
         /// Remembers nothing of other generators: ids are certain to grow only within one.
         public init(randomness: Randomness) { self.randomness = randomness }
@@ -48,6 +59,11 @@ extension ULID {
 extension ULID.Generator where Randomness == SystemRandomNumberGenerator {
     /// With the system's random numbers.
     public init() { self.init(randomness: SystemRandomNumberGenerator()) }
+
+    fileprivate init(after last: UInt128) {
+        self.init()
+        self.last = last
+    }
 }
 
 extension ULID: Comparable {
