@@ -80,7 +80,7 @@ struct Vigil {
         defer { account = now }
         let accounted = account.flatMap { before in now.map { $0.accounted(since: before) } }
         // A frozen process can count as one that waits for a processor.
-        let frozen = freezer.frozenSinceAsked()
+        let frozen = freezer.frozenSinceAsked(at: time, absence: oversleep)
         let unexplained = max(oversleep - (accounted ?? .zero), min(frozen, oversleep))
         guard unexplained > tick else { return nil }
         missed += unexplained
@@ -117,17 +117,23 @@ struct Vigil {
 private struct Freezer {
     private var group: ControlGroup?
     private var known: Duration?
+    /// What was counted at the last question but belongs after its time: the process was frozen just before it could ask.
+    private var ahead = Duration.zero
 
     init() {
         group = .of(threadID: getpid())
         known = group?.frozenTime
     }
 
-    mutating func frozenSinceAsked() -> Duration {
+    /// - Parameter time: when the caller looked at the clock.
+    /// - Parameter absence: how long it was away by then. It has been frozen longer only if it was frozen again since.
+    mutating func frozenSinceAsked(at time: MonotonicInstant, absence: Duration) -> Duration {
         let before = self
         self = Freezer()
         // A process that was moved to another group is judged by what comes next.
         guard group == before.group, let known, let earlier = before.known else { return .zero }
-        return known - earlier
+        let frozen = known - earlier + before.ahead
+        ahead = max(.zero, min(frozen - absence, .now - time))
+        return frozen - ahead
     }
 }
