@@ -2,92 +2,55 @@ import RunLoopKit
 import StackCapture
 import StallReports
 
-/// The running parts of a monitor: its threads and what is between them.
+/// A running monitor: its threads, their start and their end.
 struct Engine: Sendable {
-    let watchdog = Watchdog()
-    let notices: Mailbox<StallNotice>
-    let ledger: WatchdogLedger
     /// What concerns every loop: what the server expects of itself, and the start.
     let slowness: ExpectedSlowness
     private let startup: ExpectedSlowness
+    private let parts: EngineParts
     private let capturer: StackCapturer?
-    private let writer: ReportWriter
     private let writerThread: MonitorThread
-    private let watchdogThread: MonitorThread
     private let reporterThread: MonitorThread
-    private let live = LiveBoard()
+    /// Nil where no live record is kept: reports are written all the same.
     private let recorderThread: MonitorThread?
+    private let watchdogThread: MonitorThread
+
+    var watchdog: Watchdog { parts.watchdog }
+    var notices: Mailbox<StallNotice> { parts.notices }
+    var ledger: WatchdogLedger { parts.ledger }
+    var scopes: [ExpectedSlowness] { [slowness, startup] }
 
     /// - Throws: `threadNotStarted`; nothing is left behind then.
     init(
         _ configuration: StallMonitor.Configuration,
         _ tell: @escaping @Sendable (StallEvent) -> Void
     ) throws(StallMonitorError) {
-        let (watchdog, live) = (watchdog, live)
-        let (ledger, meter, supply) = (WatchdogLedger(), CostMeter(), SupplyLocation())
-        let notices = Mailbox<StallNotice>(capacity: configuration.noticeCapacity)
-        let run = RunIdentity(service: configuration.service)
-        self.notices = notices
-        self.ledger = ledger
-        slowness = ExpectedSlowness(ledger: ledger)
-        startup = ExpectedSlowness(kind: .startup, ledger: ledger)
-        let writer = ReportWriter(
-            directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
-            limits: configuration.memory,
-            meter: meter,
-            changed: { notices.add(.checkpoint) }
-        )
-        self.writer = writer
-        writerThread = try MonitorThread(name: "stall-writer") { writer.run() }
+        let parts = EngineParts(configuration)
+        self.parts = parts
+        slowness = ExpectedSlowness(ledger: parts.ledger)
+        startup = ExpectedSlowness(kind: .startup, ledger: parts.ledger)
+        writerThread = try MonitorThread(name: "stall-writer") { parts.writer.run() }
         do throws(StallMonitorError) {
-            reporterThread = try MonitorThread(name: "stall-reporter") {
-                Self.makeReporter(configuration, run, notices, ledger, meter, writer, live, supply, tell).run()
-            }
+            reporterThread = try MonitorThread(name: "stall-reporter") { parts.makeReporter(tell).run() }
         } catch {
-            writer.order { $0.close() }
+            parts.writer.order { $0.close() }
             _ = writerThread.join(by: .now + .seconds(5))
             throw error
         }
-        // Without it reports are written all the same.
-        recorderThread =
-            configuration.keepsLiveRecord
-            ? try? MonitorThread(name: "stall-recorder") {
-                LiveRecorder(board: live, run: run, directory: configuration.directory).work()
-            } : nil
-        if recorderThread != nil { ExitNotes.add(live) } else { live.close() }
-        var stackSource = StackSource(
-            signal: configuration.captureSignal,
-            followsLocks: configuration.followsLocks
-        ) { notices.add(.fault($0)) }
-        stackSource.capturesAllThreads = configuration.captureAllThreads
+        recorderThread = configuration.keepsLiveRecord ? Self.startRecorder(parts) : nil
+        if recorderThread == nil { parts.live.close() }
+        let stackSource = parts.makeStackSource()
         capturer = stackSource.capturer
         do throws(StallMonitorError) {
-            watchdogThread = try MonitorThread(name: "stall-watchdog") { [stackSource] in
-                watchdog.run(
-                    WatchRound(
-                        notices: notices,
-                        ledger: ledger,
-                        stackSource: stackSource,
-                        bells: watchdog.bells,
-                        costs: CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger),
-                        live: live,
-                        countsTraced: configuration.countsTracedStalls,
-                        supply: supply
-                    )
-                )
+            watchdogThread = try MonitorThread(name: "stall-watchdog") {
+                parts.watchdog.run(parts.makeRound(stackSource))
             }
         } catch {
-            notices.add(.disarmed(error))
-            notices.close()
-            _ = reporterThread.join(by: .now + .seconds(5))
-            _ = writerThread.join(by: .now + .seconds(5))
-            Self.endRecord(live, recorderThread, by: .now + .seconds(5))
-            stackSource.capturer?.invalidate()
+            parts.notices.add(.disarmed(error))
+            Self.end(parts, (writerThread, reporterThread, recorderThread), capturer, by: .now + .seconds(5))
             throw error
         }
     }
-
-    var scopes: [ExpectedSlowness] { [slowness, startup] }
 
     /// From now on for so long, nothing is a stall.
     func allowStart(_ grace: Duration) {
@@ -99,44 +62,31 @@ struct Engine: Sendable {
     /// Waits for the end that was ordered. What does not end by the deadline goes on, and the capture signal with it.
     func end(by deadline: MonotonicInstant) {
         guard watchdogThread.join(by: deadline) else { return }
+        Self.end(parts, (writerThread, reporterThread, recorderThread), capturer, by: deadline)
+    }
+
+    private static func startRecorder(_ parts: EngineParts) -> MonitorThread? {
+        let thread = try? MonitorThread(name: "stall-recorder") { parts.makeRecorder().work() }
+        if thread != nil { ExitNotes.add(parts.live) }
+        return thread
+    }
+
+    /// Ends all but the watchdog, which has ended.
+    private static func end(
+        _ parts: EngineParts,
+        _ threads: (writer: MonitorThread, reporter: MonitorThread, recorder: MonitorThread?),
+        _ capturer: StackCapturer?,
+        by deadline: MonotonicInstant
+    ) {
         // The reporter is to have the time to say what a dead disk did not take.
-        writer.giveUp(at: deadline + .seconds(-1))
-        notices.close()
+        parts.writer.giveUp(at: deadline + .seconds(-1))
+        parts.notices.close()
         // The record goes last: until the reports are written it is what tells of them.
-        if reporterThread.join(by: deadline), writerThread.join(by: deadline) {
-            Self.endRecord(live, recorderThread, by: deadline)
+        if threads.reporter.join(by: deadline), threads.writer.join(by: deadline) {
+            ExitNotes.remove(parts.live)
+            parts.live.close()
+            _ = threads.recorder?.join(by: deadline)
         }
         capturer?.invalidate()
-    }
-
-    private static func endRecord(_ live: LiveBoard, _ recorder: MonitorThread?, by deadline: MonotonicInstant) {
-        ExitNotes.remove(live)
-        live.close()
-        _ = recorder?.join(by: deadline)
-    }
-
-    private static func makeReporter(
-        _ configuration: StallMonitor.Configuration,
-        _ run: RunIdentity,
-        _ notices: Mailbox<StallNotice>,
-        _ ledger: WatchdogLedger,
-        _ meter: CostMeter,
-        _ writer: ReportWriter,
-        _ live: LiveBoard,
-        _ supply: SupplyLocation,
-        _ handler: @escaping @Sendable (StallEvent) -> Void
-    ) -> Reporter {
-        let tell = meter.exempting(handler)
-        return Reporter(
-            notices: notices,
-            composer: ReportComposer(run: run, ownCode: configuration.ownCode),
-            shelf: ReportShelf(writer: writer, bell: FaultBell(tell)),
-            log: RunLog(run: run, ledger: ledger, meter: meter, notices: notices),
-            expenses: StallExpenses(meter: meter, ledger: ledger),
-            throttle: ReportThrottle(rule: configuration.repeats),
-            live: live,
-            supply: supply,
-            tell: tell
-        )
     }
 }

@@ -257,7 +257,6 @@ enum Sample {
             ]
         )
         record.dismissed = ["traced": 1]
-        record.droppedNotices = 0
         return record
     }
 }

@@ -28,7 +28,7 @@ struct SchemaTests {
         var killed = Sample.run(state: .terminated)
         killed.processEnd = ProcessEnd(.init())
         var older = Sample.run()
-        (older.pauseLog, older.dismissed, older.droppedNotices) = (nil, nil, nil)
+        (older.pauseLog, older.dismissed) = (nil, nil)
         let runs = [Sample.run(), Sample.run(state: .stopped), killed, older]
         #expect(try verdicts(schema: "stall-run", runs.map { try $0.json() }) == runs.map { _ in "ok" })
     }
@@ -65,11 +65,11 @@ struct SchemaTests {
             ("skipped_stacks", "skipped"), ("\"dropped\":{\"stalls\":6}", "\"dropped\":{\"stalls\":-1}"),
             ("writer_cpu_ns\":2", "writer_cpu_ns\":-2"), ("\"byte_rate\":2", "\"byte_rate\":\"2\""),
             ("first_at", "first"),
-            ("\"kind\":\"traced\"", "\"kind\":\"\""), ("\"dropped_notices\":0", "\"dropped_notices\":-1"),
+            ("\"kind\":\"traced\"", "\"kind\":\"\""),
         ]
         .map { Array(text.replacing($0.0, with: $0.1).utf8) }
         let places = [
-            "", "ticks", "0", "budget", "stalls", "writer_cpu_ns", "byte_rate", "repeats", "kind", "dropped_notices",
+            "", "ticks", "0", "budget", "stalls", "writer_cpu_ns", "byte_rate", "repeats", "kind",
         ]
         #expect(try verdicts(schema: "stall-run", broken) == places.map { "invalid: \($0)" })
     }

@@ -4,25 +4,7 @@ import RunLoopKit
 
 /// A detached thread with a name, which reports may show.
 func startThread(named name: String, _ body: @escaping @Sendable () -> Void) {
-    final class Start {
-        let (name, body): (String, @Sendable () -> Void)
-        init(_ name: String, _ body: @escaping @Sendable () -> Void) { (self.name, self.body) = (name, body) }
-    }
-    var thread = pthread_t()
-    let start = unsafe Unmanaged.passRetained(Start(name, body)).toOpaque()
-    let error = unsafe pthread_create(
-        &thread,
-        nil,
-        { argument in
-            let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
-            nameThread(start.name)
-            start.body()
-            return nil
-        },
-        start
-    )
-    precondition(error == 0, "the machine has no thread for a scenario")
-    pthread_detach(thread)
+    pthread_detach(JoinableThread(named: name, body).thread)
 }
 
 /// Gives the calling thread a name, 15 bytes at most.

@@ -34,12 +34,21 @@ struct CostGuard {
 
     /// Takes the stack of a stall if the budget permits; else the outcome says why there is none.
     mutating func detection(at now: MonotonicInstant, _ capture: () -> StackOutcome) -> StackOutcome {
-        permits(.detection, at: now) ? meter.measure(capture) : .unavailable(refusal)
+        permits(.detection, at: now) ? measure(capture) : .unavailable(refusal)
     }
 
     /// Takes a sample if the budget permits.
     mutating func sample(at now: MonotonicInstant, _ capture: () -> StackOutcome) -> StackOutcome? {
-        permits(.sample, at: now) ? meter.measure(capture) : nil
+        permits(.sample, at: now) ? measure(capture) : nil
+    }
+
+    /// Takes further stacks that one which was permitted calls for, and counts them, too.
+    func measure<Stacks>(_ capture: () -> Stacks, costs: (Stacks) -> [CapturedStack.Cost]) -> Stacks {
+        meter.measure(capture, costs: costs)
+    }
+
+    private func measure(_ capture: () -> StackOutcome) -> StackOutcome {
+        meter.measure(capture) { $0.captured.map { [$0.cost] } ?? [] }
     }
 
     private mutating func permits(_ purpose: CostBudget.Purpose, at now: MonotonicInstant) -> Bool {

@@ -1,5 +1,4 @@
 import StackCapture
-import Synchronization
 
 /// What the monitor has cost so far, from all its threads. Any thread.
 final class CostMeter: Sendable {
@@ -33,7 +32,7 @@ final class CostMeter: Sendable {
         var handling: UInt64 = 0
     }
 
-    private let state = Mutex(State())
+    private let state = ForkSafeMutex(State())
 
     var totals: Totals { state.withLock { $0.totals } }
 
@@ -49,19 +48,23 @@ final class CostMeter: Sendable {
         }
     }
 
-    /// Takes a stack, and counts what that costs.
-    func measure(_ capture: () -> StackOutcome) -> StackOutcome {
+    /// Takes stacks, and counts what that costs.
+    ///
+    /// - Parameter costs: of each stack that was taken.
+    func measure<Stacks>(_ capture: () -> Stacks, costs: (Stacks) -> [CapturedStack.Cost]) -> Stacks {
         let start = ThreadClock.nanoseconds
-        let outcome = capture()
+        let stacks = capture()
         let time = ThreadClock.nanoseconds &- start
+        let costs = costs(stacks)
         state.withLock { state in
             state.totals.capturing &+= time
-            guard let cost = outcome.captured?.cost else { return }
-            state.totals.held &+= cost.heldNanoseconds
-            state.totals.unwinding &+= cost.unwindNanoseconds
-            state.totals.copiedBytes &+= cost.bytesCopied
+            for cost in costs {
+                state.totals.held &+= cost.heldNanoseconds
+                state.totals.unwinding &+= cost.unwindNanoseconds
+                state.totals.copiedBytes &+= cost.bytesCopied
+            }
         }
-        return outcome
+        return stacks
     }
 
     func named(in nanoseconds: Int64) {

@@ -39,6 +39,9 @@ struct StallExpenses {
         report.monitor.budget = state == .full ? nil : state?.rawValue
     }
 
+    /// Forgets a stall that no report tells of any more.
+    mutating func drop(_ number: Int) { open[number] = nil }
+
     /// Names were found for a report.
     func named(_ report: StallReport) {
         meter.named(in: report.monitor.symbolicationNs)

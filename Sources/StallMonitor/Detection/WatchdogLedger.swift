@@ -12,10 +12,6 @@ final class WatchdogLedger: Sendable {
         var captures = 0
         var raced = 0
         var captureFailures = 0
-        /// CPU time of the watchdog's thread, nanoseconds.
-        var cpuNanoseconds: UInt64 = 0
-        /// Time for which captures held a watched thread, nanoseconds.
-        var heldNanoseconds: UInt64 = 0
         /// What became of the budget for captures. Nil before the first look.
         var budget: CostBudget.Account?
         /// The watches under way, by their numbers.
@@ -79,16 +75,9 @@ extension WatchdogLedger.Counts {
     }
 
     /// Captures of other threads than the watched ones.
-    mutating func count(_ costs: [CapturedStack.Cost]) {
-        captures += costs.count
-        heldNanoseconds += costs.reduce(0) { $0 + $1.heldNanoseconds }
-    }
-
     mutating func count(_ stack: StackOutcome) {
         switch stack {
-        case .captured(let stack):
-            captures += 1
-            heldNanoseconds += stack.cost.heldNanoseconds
+        case .captured: captures += 1
         case .raced: raced += 1
         case .failed, .unavailable: captureFailures += 1
         }

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallReports
 
 /// The stalls under way, from the watchdog, which sees them, to the recorder, which keeps them where they outlive the process.
 ///
@@ -27,6 +28,8 @@ final class LiveBoard: Sendable {
     private struct Contents {
         var news = News()
         var open: [Int: Entry] = [:]
+        /// Those that have ended and whose reports are not finished, the oldest first.
+        var ended: [Int] = []
         var isNews = true
         var isClosed = false
 
@@ -35,8 +38,21 @@ final class LiveBoard: Sendable {
             (entry.span, entry.seenAt, entry.hasEnded) = (span, time, hasEnded)
             open[number] = entry
             news.changed[number] = entry
+            if hasEnded { ended.append(number) }
+            // A reporter that hangs finishes none of them, and what it is too far behind for it never hears of.
+            if ended.count > LiveBoard.endedLimit { release(ended[0]) }
+        }
+
+        mutating func release(_ number: Int) {
+            ended.removeAll { $0 == number }
+            guard open.removeValue(forKey: number) != nil else { return }
+            news.changed[number] = nil
+            news.released.insert(number)
         }
     }
+
+    /// How many stalls are kept that are over and not reported: the newest, as many as the record has places.
+    static let endedLimit = LiveRecordFile.places.count
 
     private let contents = ForkSafeMutex(Contents())
     private let arrival = TickSemaphore()
@@ -73,11 +89,7 @@ final class LiveBoard: Sendable {
 
     /// The stall's report is finished.
     func release(_ number: Int) {
-        change { contents in
-            guard contents.open.removeValue(forKey: number) != nil else { return }
-            contents.news.changed[number] = nil
-            contents.news.released.insert(number)
-        }
+        change { $0.release(number) }
     }
 
     // MARK: Whoever ends the process

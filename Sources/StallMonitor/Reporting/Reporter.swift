@@ -141,7 +141,10 @@ struct Reporter: ~Copyable {
         isAbandoned: Bool = false
     ) {
         if let stall = releaseHeld(number, span) { begin(stall) }
-        defer { live.release(number) }
+        defer {
+            live.release(number)
+            expenses.drop(number)
+        }
         guard var stall = open.removeValue(forKey: number) else { return countHeld(number) }
         // The later samples may have shown that what looked like the culprit only came and went.
         composer.addStacks(stall.findings, of: stall.observation, to: &stall.report)

@@ -5,7 +5,8 @@ extension RunLog {
     /// What the monitor cost, how writing went, and what became of the budget.
     func addOwnCost(to record: inout RunRecord, _ shelf: ReportShelf, _ counts: WatchdogLedger.Counts) {
         let totals = meter.totals
-        record.cost.watchdogCPUNs = Int64(clamping: max(totals.watching, counts.cpuNanoseconds))
+        record.cost.watchdogCPUNs = Int64(clamping: totals.watching)
+        record.cost.heldNs = Int64(clamping: totals.held)
         record.cost.reporterCPUNs = Int64(clamping: totals.reporting)
         record.cost.writerCPUNs = Int64(clamping: totals.writing)
         record.cost.captureCPUNs = Int64(clamping: totals.capturing)

@@ -67,12 +67,7 @@ struct RunLog {
             raced: Int64(counts.raced),
             captureFailures: Int64(counts.captureFailures),
             lostWrites: shelf.lostWrites,
-            cost: .init(
-                watchdogCPUNs: Int64(clamping: counts.cpuNanoseconds),
-                heldNs: Int64(clamping: counts.heldNanoseconds),
-                captures: Int64(counts.captures),
-                bytesWritten: shelf.bytesWritten
-            )
+            cost: .init(captures: Int64(counts.captures), bytesWritten: shelf.bytesWritten)
         )
         addPauses(counts, to: &record)
         addOwnCost(to: &record, shelf, counts)
@@ -83,7 +78,6 @@ struct RunLog {
         record.pauses = counts.pauses.count
         record.pauseLog = counts.pauses.log
         record.dismissed = Dictionary(uniqueKeysWithValues: counts.dismissed.map { ($0.rawValue, $1) })
-        record.droppedNotices = notices.dropped.values.reduce(0) { $0 + Int64($1) }
         record.disarmed = disarmed?.message
     }
 

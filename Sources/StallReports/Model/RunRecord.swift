@@ -36,8 +36,6 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var pauseLog: PauseLog?
     /// What looked like stalls and was none, by kind of what it was (``PauseKind``). Nil in records of older monitors.
     public var dismissed: [String: Int64]?
-    /// Notices from the watchdog that were dropped because the writer lagged behind. Nil in records of older monitors.
-    public var droppedNotices: Int64?
     /// Stalls by kind.
     public var stalls: [String: Int64]
     /// Stalls counted and not reported.
@@ -113,7 +111,6 @@ public struct RunRecord: Codable, Hashable, Sendable {
         case pauses, stalls, suppressed, repeated, raced, dismissed
         case suppressedBy = "suppressed_by"
         case pauseLog = "pause_log"
-        case droppedNotices = "dropped_notices"
         case captureFailures = "capture_failures"
         case lostWrites = "lost_writes"
         case cost, disarmed, writing, budget

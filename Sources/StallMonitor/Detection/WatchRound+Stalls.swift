@@ -1,0 +1,168 @@
+import RunLoopKit
+import StackCapture
+import StallReports
+
+// What a look has found, carried out: stacks are taken, and the reporter and the live record are told.
+
+extension WatchRound {
+    mutating func carryOut(
+        _ finding: StallFinding,
+        on index: Int,
+        _ pulse: LoopHeartbeat.Pulse,
+        at time: MonotonicInstant
+    ) {
+        let category = finding.category
+        switch finding.decision {
+        case .none: break
+        case .began(let span):
+            if dismisses(category, index, span, pulse, at: time) { return }
+            subjects[index].noteSample(at: time)
+            let (source, loop) = (stackSource, subjects[index].loop)
+            let stack = pulse.isAtRest ? .raced : costs.detection(at: time) { source.stack(of: loop, at: pulse) }
+            if category == .blocked, dismissesWait(index, stack, at: time) { return }
+            begin(category, span, index, pulse, stack, at: time)
+        case .grew(let span):
+            excludeHoldUp(index, at: time)
+            if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
+            guard let stall = subjects[index].stall else { return }
+            tellBusyTime(span, index, hasEnded: false)
+            notices.add(.grew(stall.number, span), mayBeDropped: true)
+        case .ended(let span):
+            end(span, index, at: time)
+        case .passed(let span, let pulse):
+            begin(category, span, index, pulse, .raced, at: time)
+            end(span, index, at: time)
+        }
+    }
+
+    private func tellBusyTime(_ span: StallSpan, _ index: Int, hasEnded: Bool) {
+        guard let stall = subjects[index].stall else { return }
+        let busy = subjects[index].busyTime(stall.category, span, hasEnded: hasEnded)
+        if let busy { notices.add(.counted(stall.number, busy)) }
+    }
+
+    /// Looks at what the thread is at. A capture that fails is left out: the next one may not.
+    mutating func sample(_ index: Int, _ pulse: LoopHeartbeat.Pulse, at time: MonotonicInstant) {
+        subjects[index].noteSample(at: time)
+        let (source, loop) = (stackSource, subjects[index].loop)
+        guard let stack = costs.sample(at: time, { source.stack(of: loop, at: pulse) }) else { return }
+        ledger.update { $0.count(stack) }
+        let threadID = subjects[index].loop.thread?.id
+        guard
+            var captured = stack.captured.map({
+                StackSample(time: time, stack: $0, site: stackSource.waitSite(of: $0, threadID: threadID))
+            })
+        else { return }
+        if let stall = subjects[index].stall {
+            if subjects[index].standstill?.lockIsKnown == false { captured.lock = lock(index, pulse, stack) }
+            notices.add(.sampled(stall.number, captured), mayBeDropped: true)
+        } else {
+            subjects[index].keep(captured, at: pulse)
+        }
+    }
+
+    private mutating func begin(
+        _ category: StallCategory,
+        _ span: StallSpan,
+        _ index: Int,
+        _ pulse: LoopHeartbeat.Pulse,
+        _ stack: StackOutcome,
+        at time: MonotonicInstant
+    ) {
+        stalls += 1
+        subjects[index].stall = (stalls, category, pulse)
+        let samples = subjects[index].takeSamples(category, from: span.earliestStart, at: pulse)
+        let subject = subjects[index]
+        ledger.update { $0.count(stack) }
+        let (lock, others) = (lock(index, pulse, stack), others(index, stack))
+        let observation = StallObservation(
+            number: stalls,
+            reportID: .make(),
+            watch: subject.identity,
+            loop: subject.loop,
+            category: category,
+            rule: subject.policy.rule,
+            pulse: pulse,
+            span: span,
+            detectedAt: time,
+            threadID: subject.loop.thread?.id,
+            evidence: evidence(of: (stalls, category, pulse), index, span, at: time),
+            stack: stack,
+            samples: samples,
+            busy: subject.busyTime(category, span, hasEnded: false),
+            site: stack.captured.flatMap { stackSource.waitSite(of: $0, threadID: subject.loop.thread?.id) },
+            others: others,
+            lock: lock,
+            watchdogCPU: subject.standstill?.watchdogCPU
+        )
+        live.begin(observation)
+        notices.add(.began(observation))
+    }
+
+    /// Whom the loop's thread waits for.
+    private mutating func lock(_ index: Int, _ pulse: LoopHeartbeat.Pulse, _ stack: StackOutcome) -> LockFinding? {
+        guard stack.captured != nil else { return nil }
+        let (source, loop) = (stackSource, subjects[index].loop)
+        guard
+            let found = costs.measure({ source.lock(holding: loop, at: pulse, stack) }, costs: { $0?.costs ?? [] })
+        else { return nil }
+        ledger.update { $0.captures += found.costs.count }
+        subjects[index].standstill?.lockIsKnown = true
+        return found
+    }
+
+    /// What the other threads are at, if that is asked for.
+    private mutating func others(_ index: Int, _ stack: StackOutcome) -> ThreadStacks? {
+        guard stack.captured != nil else { return nil }
+        let (source, subject) = (stackSource, subjects[index])
+        let found = costs.measure(
+            {
+                source.otherThreads(than: subject.loop.thread?.id, within: subject.policy.rule.tick)
+            },
+            costs: { $0?.costs ?? [] }
+        )
+        if let found { ledger.update { $0.captures += found.costs.count } }
+        return found
+    }
+
+    private mutating func end(_ span: StallSpan, _ index: Int, at time: MonotonicInstant) {
+        guard let stall = subjects[index].stall else { return }
+        tellBusyTime(span, index, hasEnded: true)
+        subjects[index].stall = nil
+        live.end(stall.number, span)
+        notices.add(.ended(stall.number, span, evidence(of: stall, index, span, at: time)))
+    }
+
+    /// Closes a stall under way because nobody will look at the loop. One whose loop has ended is over; of the others nobody knows.
+    mutating func abandon(_ index: Int, at time: MonotonicInstant) {
+        let findings = subjects[index].abandon(at: time)
+        countDismissal(index, nil)
+        for finding in findings {
+            guard case .ended(let span) = finding.decision else { continue }
+            guard !subjects[index].loop.heartbeat.hasEnded else { return end(span, index, at: time) }
+            guard let stall = subjects[index].stall else { return }
+            tellBusyTime(span, index, hasEnded: true)
+            subjects[index].stall = nil
+            live.end(stall.number, span)
+            notices.add(.abandoned(stall.number, span, evidence(of: stall, index, span, at: time)))
+        }
+    }
+
+    private mutating func evidence(
+        of stall: Subject.Stall,
+        _ index: Int,
+        _ span: StallSpan,
+        at time: MonotonicInstant
+    ) -> EvidenceWindow? {
+        let subject = subjects[index]
+        var window = subject.evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.unproven)
+        if window != nil, let id = subject.loop.thread?.id {
+            window?.supply = supply.window(since: subject.standstill?.supply, threadID: id, at: time)
+        }
+        return window
+    }
+}
+
+extension ThreadStacks {
+    fileprivate var costs: [CapturedStack.Cost] { groups.flatMap { $0.threads.map(\.cost) } }
+}

@@ -1,0 +1,56 @@
+import RunLoopKit
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+@Suite("What the recorder is told of stalls under way")
+struct LiveBoardTests {
+    private let board = LiveBoard()
+
+    private func stall(_ number: Int) -> StallObservation {
+        let now = MonotonicInstant.now
+        return StallObservation(
+            number: number,
+            reportID: .make(),
+            watch: WatchIdentity(number: 1, name: .init(type: .runLoop, label: "quiet"), since: now),
+            loop: QuietLoop(),
+            category: .blocked,
+            rule: StallRule(),
+            pulse: .init(rawValue: 1),
+            span: .exact(from: now, to: now),
+            detectedAt: now,
+            threadID: nil,
+            evidence: nil,
+            stack: .raced,
+            samples: [],
+            busy: nil,
+            site: nil
+        )
+    }
+
+    private func play(_ numbers: ClosedRange<Int>) {
+        for number in numbers {
+            let stall = stall(number)
+            board.begin(stall)
+            board.end(number, stall.span)
+        }
+    }
+
+    @Test("While nobody finishes reports, the newest stalls that are over are kept, and every one that lasts")
+    func bounded() {
+        board.begin(stall(0))
+        play(1...1_000)
+        #expect(board.open.count == LiveBoard.endedLimit + 1)
+        #expect(board.open.keys.sorted().prefix(2) == [0, 1_001 - LiveBoard.endedLimit])
+        let news = board.take()
+        #expect(news?.changed.count == LiveBoard.endedLimit + 1 && news?.released.count == 1_000 - LiveBoard.endedLimit)
+    }
+
+    @Test("A stall whose report is finished is let go, once")
+    func released() {
+        play(1...3)
+        for _ in 0..<2 { board.release(2) }
+        #expect(board.open.keys.sorted() == [1, 3] && board.take()?.released == [2])
+    }
+}
