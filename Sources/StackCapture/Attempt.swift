@@ -31,8 +31,10 @@ import Glibc
     }
 
     /// Looks and copies until a copy holds or the time is up. Allocates nothing.
-    func copy() -> Result<Copied, CaptureError> {
-        var sight = Sight()
+    ///
+    /// - Parameter sight: what is known of this thread from an earlier attempt. It saves a computing thread the second look, and is
+    ///   all that tells one that is kept from the processors from one that does not compute: within one attempt neither moves.
+    func copy(_ sight: inout Sight) -> Result<Copied, CaptureError> {
         repeat {
             if let result = unsafe copyOnce(&sight) { return result }
             if sight.isUndecided { unsafe Self.pause() }

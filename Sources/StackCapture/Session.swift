@@ -20,6 +20,8 @@ struct Target {
     private var handle: OpaquePointer?
     private let signal: Int32
     private var lastCounters = CaptureCounters.zero
+    /// The thread of the latest capture, and when it was seen running.
+    private var latest: (threadID: Int32, seen: stackcap_progress)?
 
     init(signal: Int32, readsThroughFile: Bool) throws(CaptureError) {
         self.signal = signal
@@ -46,12 +48,15 @@ struct Target {
         )
     }
 
-    func capture(_ target: Target, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
+    mutating func capture(_ target: Target, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
         guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
         if target.threadID == stackcap_own_thread() { return .failure(CaptureError(.ownThread)) }
         let end = stackcap_now_ns() &+ deadline.nanoseconds
         let attempt = unsafe Attempt(handle: handle, signal: signal, target: target, deadline: end)
-        return unsafe attempt.copy().flatMap { copied in
+        var sight = Attempt.Sight()
+        if let latest, latest.threadID == target.threadID { sight.before = latest.seen }
+        defer { latest = sight.before.map { (target.threadID, $0) } }
+        return unsafe attempt.copy(&sight).flatMap { copied in
             unsafe CapturedStack.unwinding(handle, copied)
         }
     }
@@ -81,7 +86,8 @@ struct Target {
             arena: arena,
             deadline: stackcap_now_ns() &+ deadline.nanoseconds
         )
-        return unsafe attempt.copy().flatMap { copied in unsafe CapturedStack.unwinding(handle, copied) }
+        var sight = Attempt.Sight()
+        return unsafe attempt.copy(&sight).flatMap { copied in unsafe CapturedStack.unwinding(handle, copied) }
     }
 
     /// Nil when not all of it can be read.
