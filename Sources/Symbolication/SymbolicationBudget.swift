@@ -1,6 +1,10 @@
+import Glibc
+
 /// What one call may spend on names. What is over stays without: the address is still told by module and offset.
 public struct SymbolicationBudget: Hashable, Sendable {
-    /// Monotonic. Checked between steps of some ten microseconds; a read from a slow disk is one step.
+    /// Of the calling thread on a processor: on a busy machine one of low priority is as good as on an idle one, and later. Ten times as
+    /// much in all, with what it waits for processors and disks. Checked between steps of some ten microseconds; a read from a slow disk
+    /// is one step.
     public var time: Duration
     /// Bytes of symbol tables and debug information that the call may read into memory, besides what is there from earlier calls.
     public var memory: Int
@@ -21,13 +25,16 @@ public struct SymbolicationBudget: Hashable, Sendable {
 
 /// What is left of one call's budget.
 final class Allowance {
-    private let deadline: ContinuousClock.Instant
+    private let start = ContinuousClock.now
+    private let processorStart = processorTime()
+    private let time: Duration
     private var memoryLeft: Int
     let inflates: Bool
     private var steps = 0
 
+    /// - Parameter budget: of the calling thread, which goes on with it.
     init(_ budget: SymbolicationBudget) {
-        deadline = .now + budget.time
+        time = budget.time
         memoryLeft = budget.memory
         inflates = budget.inflates
     }
@@ -39,13 +46,23 @@ final class Allowance {
     }
 
     func checkTime() throws(SymbolProblem) {
-        if ContinuousClock.now > deadline { throw SymbolProblem(.outOfTime) }
+        guard processorTime() - processorStart <= time, ContinuousClock.now - start <= time * 10 else {
+            throw SymbolProblem(.outOfTime)
+        }
     }
 
-    var timeLeft: Duration { deadline - .now }
+    /// For waiting, which takes no processor.
+    var timeLeft: Duration { time - (.now - start) }
 
     func spend(_ bytes: Int) throws(SymbolProblem) {
         guard bytes <= memoryLeft else { throw SymbolProblem(.outOfMemory) }
         memoryLeft -= bytes
     }
+}
+
+/// Of the calling thread.
+private func processorTime() -> Duration {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
 }
