@@ -55,11 +55,15 @@ struct ReportThrottle {
         faults[name]?.longest = length
     }
 
-    /// What a report was begun under, and what its later samples made of it: from now on the first name stands for the second.
-    mutating func rename(_ old: Fingerprint, _ new: Fingerprint) {
+    /// What a report was begun under, and what its later samples made of it.
+    ///
+    /// - Parameter isLasting: from now on the first name stands for the second. Not so for a stall that was found without a stack: that
+    ///   name is any such stall's.
+    mutating func rename(_ old: Fingerprint, _ new: Fingerprint, isLasting: Bool = true) {
         let old = known(old)
         guard old != new, let fault = faults.removeValue(forKey: old) else { return }
         faults[new] = faults[new].map { $0.merged(with: fault) } ?? fault
+        guard isLasting else { return }
         if renamed.count >= Self.faultLimit { renamed = [:] }
         renamed[new] = nil
         renamed[old] = new
@@ -99,7 +103,8 @@ struct ReportThrottle {
     /// The report that stalls of the fault repeat.
     func report(of fingerprint: Fingerprint) -> ULID? { faults[known(fingerprint)]?.report }
 
-    private func known(_ fingerprint: Fingerprint) -> Fingerprint {
+    /// What the fault is called by now.
+    func known(_ fingerprint: Fingerprint) -> Fingerprint {
         var name = fingerprint
         // A chain of renamings is short; one that leads in a circle ends, too.
         for _ in 0..<4 {

@@ -59,7 +59,7 @@ extension Reporter {
         tell(
             .suppressed(
                 SuppressedStall(
-                    fingerprint: stall.fingerprint,
+                    fingerprint: throttle.known(stall.fingerprint),
                     kind: stall.observation.kind,
                     reason: stall.reason,
                     label: stall.observation.watch.name.label,

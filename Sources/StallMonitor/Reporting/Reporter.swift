@@ -152,7 +152,8 @@ struct Reporter: ~Copyable {
         if isAbandoned { (stall.report.state, stall.report.endedAt) = (.abandoned, nil) }
         expenses.named(stall.report)
         throttle.note(span.length, of: stall.fingerprint)
-        throttle.rename(stall.fingerprint, stall.report.fingerprint)
+        let hadStack = stall.observation.stack.captured != nil
+        throttle.rename(stall.fingerprint, stall.report.fingerprint, isLasting: hadStack)
         recordChanges += 1
         publish(stall.report, number) { .ended($0) }
     }

@@ -152,6 +152,15 @@ struct ReportThrottleTests {
         #expect(run.throttle.counted.map(\.repeats.count) == [4])
     }
 
+    @Test("A stall found without a stack that turns out to be a known fault gives no other such stall its name")
+    func renamedWithoutStack() {
+        var run = Run(unlimited)
+        run.stall(1, at: 0)
+        run.throttle.rename(Run.name(1), Run.name(2), isLasting: false)
+        #expect(run.stall(2, at: 1) == .repeated && run.stall(1, at: 2) == nil)
+        #expect(run.throttle.known(Run.name(1)) == Run.name(1))
+    }
+
     @Test("Faults without end take no memory without end, and each of their stalls is still in the sum")
     func bounded() {
         var run = Run(RepeatRule(window: .seconds(60), reportsPerMinute: 1, burst: 1, bytesPerMinute: nil))
