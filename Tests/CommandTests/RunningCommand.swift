@@ -14,11 +14,36 @@
             try process.runWithSignals()
         }
 
+        /// On a terminal of its own, of 80 columns, without colours: what it shows, standard error too, is the output.
+        init(onTerminal arguments: String...) throws {
+            process = CommandRun.process([], environment: ["NO_COLOR": "1", "TERM": "xterm"])
+            process.executableURL = URL(filePath: "/usr/bin/script")
+            let command = ([CommandRun.executable.path] + arguments).map { "'\($0)'" }.joined(separator: " ")
+            process.arguments = ["--quiet", "--flush", "--return", "--command", command, "/dev/null"]
+            (process.standardOutput, process.standardError) = (output, errors)
+            try process.runWithSignals()
+        }
+
         /// The next line of standard output; waits for it. Nil at the end.
         func line() throws -> String? { try line(of: output) }
 
         /// The next line of standard error.
         func errorLine() throws -> String? { try line(of: errors) }
+
+        /// What comes up to a text, with it; waits for it. Nil if the output ends before.
+        func output(until text: String) throws -> String? {
+            let key = ObjectIdentifier(output)
+            while true {
+                let data = pending[key] ?? Data()
+                if let range = data.range(of: Data(text.utf8)) {
+                    pending[key] = Data(data[range.upperBound...])
+                    return String(decoding: data[..<range.upperBound], as: UTF8.self)
+                }
+                let more = output.fileHandleForReading.availableData
+                if more.isEmpty { return nil }
+                pending[key] = data + more
+            }
+        }
 
         var pid: Int32 { process.processIdentifier }
 

@@ -145,6 +145,31 @@ struct LiveRecordTests {
         #expect(dead.cause == written.cause && dead.stacks == written.stacks)
     }
 
+    @Test("a follower tells of a stall again as it grows, and not while it does not; its end is the file's to tell")
+    func followsGrowth() throws {
+        var report = Sample.ongoing()
+        report.run = run
+        try directory.store.write(report)
+        let file = try makeFile()
+        var follower = try ReportFollower(path: directory.path)
+        #expect(try follower.next(timeout: .seconds(30)) == .directoryAppeared)
+        #expect(try follower.next(timeout: .seconds(30)) == .report(report))
+        try file.write(stall(report.id), to: 0)
+        guard case .grown(let grown) = try follower.next(timeout: .seconds(30)) else {
+            Issue.record("no growth")
+            return
+        }
+        #expect(grown.state == .ongoing && grown.durationNs == 2_500_000_000 && grown.cause == report.cause)
+        // It looks once a second.
+        #expect(try follower.next(timeout: .milliseconds(1_500)) == nil)
+        try file.write(stall(report.id, .recovered, length: 2_600_000_000), to: 0)
+        (report.state, report.durationNs) = (.recovered, 2_600_000_000)
+        report.endedAt = report.startedAt.advanced(byNanoseconds: report.durationNs)
+        try directory.store.write(report)
+        #expect(try follower.next(timeout: .seconds(30)) == .report(report))
+        file.remove()
+    }
+
     @Test("a stall that was over before its process died is recovered, whatever its report says")
     func overBeforeDeath() throws {
         var report = Sample.ongoing()

@@ -1,10 +1,15 @@
-/// The stalls a follower has told as ongoing: the only things whose end can come without a file.
+/// The stalls a follower has told as ongoing: the only things of which there can be news without a file.
 struct LastingStalls {
     private var reports: [ULID: StallReport] = [:]
     private var lastLook = ContinuousClock.now
+    /// Those that the present look has still to come to.
+    private var due: [ULID] = []
 
-    /// When their processes should be looked at next; nil while there are none.
-    var nextLook: ContinuousClock.Instant? { reports.isEmpty ? nil : lastLook + .seconds(1) }
+    /// When they should be looked at next; nil while there are none.
+    var nextLook: ContinuousClock.Instant? {
+        if !due.isEmpty { return .now }
+        return reports.isEmpty ? nil : lastLook + .seconds(1)
+    }
 
     /// Takes in a report as it now is.
     mutating func note(_ report: StallReport) {
@@ -12,17 +17,20 @@ struct LastingStalls {
         reports[report.id] = report.state == .ongoing ? report : nil
     }
 
-    /// One whose process died, as terminated; nil when it is not yet time to look, or all live.
+    /// One that has grown, or whose process died; nil when it is not yet time to look, or there is no news.
     ///
-    /// - Parameter closed: the report, closed, if its process died; else nil.
-    mutating func nextDead(_ closed: (StallReport) -> StallReport?) -> StallReport? {
-        guard let nextLook, nextLook <= .now else { return nil }
-        for report in reports.values {
-            guard let closed = closed(report) else { continue }
-            reports[report.id] = nil
-            return closed
+    /// - Parameter look: the report as it is known now; nil if its process closed it.
+    mutating func next(_ look: (StallReport) -> StallReport?) -> ReportFollower.Event? {
+        if due.isEmpty, let nextLook, nextLook <= .now {
+            due = reports.keys.sorted(by: >)
+            lastLook = .now
         }
-        lastLook = .now
+        while let id = due.popLast() {
+            guard let known = reports[id], let report = look(known) else { continue }
+            note(report)
+            if report.state != .ongoing { return .report(report) }
+            if report.durationNs > known.durationNs { return .grown(report) }
+        }
         return nil
     }
 }

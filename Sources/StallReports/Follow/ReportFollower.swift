@@ -3,14 +3,16 @@ internal import Glibc
 /// Tells what happens in a report directory as it happens, by inotify(7): no polling.
 ///
 /// First everything that is there, the oldest first; then each new or changed file. The directory may appear later, go, and come
-/// again. A process that dies leaves no event in the directory, so while a known stall lasts, its process is looked at once a
-/// second, and the stall is told again as `terminated`.
+/// again. A process that dies leaves no event in the directory, and one whose stall grows notes that in its live record, so while a
+/// known stall lasts, both are looked at once a second.
 ///
 /// For one thread at a time, which owns it.
 public struct ReportFollower: ~Copyable {
     /// One piece of news. A file that changed comes again whole; versions between two looks are passed over.
     public enum Event: Sendable, Hashable {
         case report(StallReport)
+        /// A stall under way, longer than it was told last: by its process's live record. Its file has not changed.
+        case grown(StallReport)
         case run(RunRecord)
         /// A file that cannot be read.
         case failure(ReportError)
@@ -60,7 +62,7 @@ public struct ReportFollower: ~Copyable {
             case .read(let name): if let event = try read(name) { return event }
             }
         }
-        return lasting.nextDead(reader.closedSince).map { .report($0) }
+        return lasting.next(reader.seenAgain)
     }
 
     /// Nil when the file has not changed since it was last told, or is gone.

@@ -30,15 +30,13 @@ extension ReportReader {
         return (live.map { document.grown(by: $0) } ?? document, false)
     }
 
-    /// A report that was ongoing when it was read, closed, if its process died since; nil if not, or if its process closed it.
-    func closedSince(_ report: StallReport) -> StallReport? {
-        guard let directory = try? OpenDirectory(path: path) else {
-            return report.closed(by: liveness)
-        }
+    /// A report that was ongoing when it was read, with what is known now: grown, or closed if its process died since. Nil if its
+    /// process closed it, which its file tells.
+    func seenAgain(_ report: StallReport) -> StallReport? {
+        guard let directory = try? OpenDirectory(path: path) else { return report.closed(by: liveness) ?? report }
         let name = ReportFileName(.stall, report.id)
         guard let now: StallReport = try? parse(name, in: directory), now.state == .ongoing else { return nil }
-        let (known, isClosed) = upToDate(now, in: directory)
-        return isClosed ? known : nil
+        return upToDate(now, in: directory).document
     }
 
     /// Stalls that processes had noted before they died, and that have no report in the directory.

@@ -10,7 +10,8 @@ extension ReportDirectory {
         // As they stand in the files: a reader that could see would have closed them already.
         let unseen = try ReportReader(path: path, liveness: .blind).contents()
         let orphans = reader.orphans(of: live, besides: try reader.names())
-        let closed = unseen.reports.filter { $0.state == .ongoing }.compactMap { reader.closedSince($0) }
+        let closed = unseen.reports.filter { $0.state == .ongoing }.compactMap { reader.seenAgain($0) }
+            .filter { $0.state != .ongoing }
         for report in closed + orphans { try write(report) }
         let runs = unseen.runs.filter { $0.state == .running }.compactMap { try? reader.run($0.id) }
         for run in runs where run.state == .terminated { try write(run) }

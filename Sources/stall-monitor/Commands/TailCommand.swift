@@ -12,8 +12,9 @@
                   stall-monitor tail /var/lib/shop/stalls --since 10m
                   stall-monitor tail -f --format json | jq -r .culprit.function
 
-                A stall is shown when it is detected, and again when it has ended. With -f the directory may appear later, go and \
-                come again; Ctrl-C ends it with exit code 130. JSON is one whole report per line.
+                A stall is shown when it is detected, when it becomes more severe, and when it has ended; on a terminal the last line \
+                shows the longest one under way as it grows. With -f the directory may appear later, go and come again; Ctrl-C ends it \
+                with exit code 130. JSON is one whole report per line.
                 """
         )
 

@@ -8,9 +8,19 @@
         let limit: Int
         let format: OutputFormat
         let terminal = Terminal.current()
-        private var shown: [ULID: StallState] = [:]
+        private var shown: [ULID: Shown] = [:]
         private var culprits: [ULID: String] = [:]
+        /// Under way, each as long as it is known to be.
+        private var growing: [ULID: StallReport] = [:]
+        private var growth = TransientLine()
         private var repeatLines = RepeatLines()
+
+        private struct Shown: Equatable {
+            var state: StallState
+            var severity: Severity
+
+            init(_ report: StallReport) { (state, severity) = (report.state, report.severity) }
+        }
 
         init(since: Since?, limit: Int, format: OutputFormat) {
             (self.since, self.limit, self.format) = (since, limit, format)
@@ -18,7 +28,7 @@
 
         mutating func showPast(_ reports: [StallReport]) throws {
             let wanted = reports.filter { since?.includes($0) ?? true }
-            for report in wanted.dropLast(limit) { shown[report.id] = report.state }
+            for report in wanted.dropLast(limit) { shown[report.id] = Shown(report) }
             for report in wanted.suffix(limit) { try show(report) }
         }
 
@@ -27,7 +37,9 @@
             var follower = try CommandFailure.wrapping { () throws(ReportError) in try ReportFollower(path: path) }
             try showPast(&follower, path)
             while true {
+                showGrowth()
                 let event = try CommandFailure.wrapping { () throws(ReportError) in try follower.next() }
+                growth.clear()
                 if let event { try show(event, path) }
             }
         }
@@ -50,7 +62,7 @@
 
         private mutating func show(_ event: ReportFollower.Event, _ path: String) throws {
             switch event {
-            case .report(let report): if since?.includes(report) ?? true { try show(report) }
+            case .report(let report), .grown(let report): if since?.includes(report) ?? true { try show(report) }
             case .failure(let error): Output.note(error)
             case .directoryAppeared: Output.note("the report directory \(path) has appeared")
             case .directoryGone: Output.note("the report directory \(path) is gone; waiting for it to come again")
@@ -60,15 +72,23 @@
             }
         }
 
-        /// A report that only grew since it was shown is not shown again.
+        /// A report that only grew since it was shown is shown again when it has become more severe.
         private mutating func show(_ report: StallReport) throws {
             culprits[report.id] = report.culpritText
-            let known = shown.updateValue(report.state, forKey: report.id)
-            guard known != report.state else { return }
+            growing[report.id] = report.state == .ongoing ? report : nil
+            let known = shown.updateValue(Shown(report), forKey: report.id)
+            guard known != Shown(report) else { return }
             switch format {
             case .json: try Output.write(JSONText.of(report) + "\n")
             case .text: try Output.write(StallLine.lines(report, isFirst: known == nil), on: terminal)
             }
+        }
+
+        /// What is under way, on a terminal: the longest, and how many others.
+        private mutating func showGrowth() {
+            guard let longest = growing.values.max(by: { $0.durationNs < $1.durationNs }) else { return }
+            let others: StyledText = growing.count == 1 ? "" : "  and \(growing.count - 1) more"
+            growth.show(StallLine.growth(of: longest) + others)
         }
     }
 #endif

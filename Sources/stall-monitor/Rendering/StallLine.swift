@@ -14,5 +14,13 @@
             let summary = report.cause.summary
             return isFirst && !summary.isEmpty ? [line, "    \(summary, .dim)"] : [line]
         }
+
+        /// One that lasts, as it grows.
+        static func growth(of report: StallReport) -> StyledText {
+            """
+            \(report.styledState) for \(DurationText(nanoseconds: report.durationNs).short, .bold)  \
+            \(StyledText(report.watched.label, limit: 80))  \(report.culpritText)
+            """
+        }
     }
 #endif
