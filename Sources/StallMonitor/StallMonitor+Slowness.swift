@@ -12,7 +12,7 @@ extension StallMonitor {
     /// covered reaches the threshold; its `duration_ns` leaves the covered time out, `excluded_ns` has it. The run record sums the
     /// covered time up, and counts as `dismissed` each stall that would have been told without it.
     ///
-    /// Any thread; it takes a lock for moments and reads the clock, about 0.2 µs. Without a running monitor it only does the work.
+    /// Any thread; it takes locks for moments and reads the clock, twice. Without a running monitor it only does the work.
     ///
     /// - Parameters:
     ///   - limit: from now on; nothing is covered after it. Not negative.

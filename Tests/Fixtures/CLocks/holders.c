@@ -154,8 +154,12 @@ void lock_join_last(void) {
 void dispatch_once_f(long *predicate, void *_Nullable context, void (*function)(void *_Nullable));
 
 static atomic_int once_gate;
+static atomic_bool once_begun;
+
+bool lock_once_has_begun(void) { return once_begun; }
 
 __attribute__((noinline)) static void lock_initialize(void) {
+    once_begun = true;
     gate_wait(once_gate);
     __asm__ volatile("");
 }

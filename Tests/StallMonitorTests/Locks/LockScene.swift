@@ -1,5 +1,6 @@
 import CLocks
 import Dispatch
+import Glibc
 import StallReports
 import Synchronization
 import Testing
@@ -105,10 +106,12 @@ extension LockScene {
         holdsIn: "initializeSlowly",
         hold: { gate in
             SlowGlobal.gate.store(gate, ordering: .relaxed)
-            return holder { ready in
-                SlowGlobal.setReady(ready)
+            let owner = holder { ready in
+                ready()
                 _ = SlowGlobal.value
             }
+            while !SlowGlobal.hasBegun.load(ordering: .relaxed) { usleep(1_000) }
+            return owner
         },
         wait: { _ = SlowGlobal.value }
     )
@@ -120,10 +123,12 @@ extension LockScene {
         holdsIn: "lock_initialize",
         hold: { gate in
             onceGate.store(gate, ordering: .relaxed)
-            return holder { ready in
+            let owner = holder { ready in
                 ready()
                 lock_run_dispatch_once(gate)
             }
+            while !lock_once_has_begun() { usleep(1_000) }
+            return owner
         },
         wait: { lock_run_dispatch_once(onceGate.load(ordering: .relaxed)) }
     )
@@ -226,17 +231,14 @@ final class MutexBox: Sendable {
 
 enum SlowGlobal {
     static let gate = Atomic<Int32>(0)
-    private static let semaphore = Mutex<DispatchSemaphore?>(nil)
-
-    static func setReady(_ ready: () -> Void) {
-        // The other thread must come to wait after this one has begun: it is told right before.
-        ready()
-    }
+    /// Who comes now has to wait.
+    static let hasBegun = Atomic<Bool>(false)
 
     static let value: Int = initializeSlowly()
 
     @inline(never)
     private static func initializeSlowly() -> Int {
+        hasBegun.store(true, ordering: .relaxed)
         gate_wait(gate.load(ordering: .relaxed))
         return Int(gate.load(ordering: .relaxed))
     }

@@ -61,6 +61,9 @@ void lock_join_last(void);
 /// its end.
 void lock_run_dispatch_once(int gate);
 
+/// Whether that function has begun.
+bool lock_once_has_begun(void);
+
 /// Names the calling thread, 15 bytes at most. \returns its number.
 pid_t lock_name_thread(const char *name);
 
