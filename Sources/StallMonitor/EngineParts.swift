@@ -36,8 +36,10 @@ struct EngineParts: Sendable {
         return source
     }
 
+    /// On the watchdog's thread: before it watches anything, it may wait for the kernel.
     func makeRound(_ stackSource: StackSource) -> WatchRound {
-        WatchRound(
+        supply.search()
+        return WatchRound(
             notices: notices,
             ledger: ledger,
             stackSource: stackSource,

@@ -13,12 +13,14 @@ protocol QueuedMessage: Sendable {
 /// What a message is to the others about the same thing, which goes by its number.
 enum QueueRole: Hashable, Sendable {
     case opens(Int)
-    /// The latest is enough: it takes the place of one that still waits.
-    case updates(Int)
+    /// The latest of its kind is enough: it takes the place of one that still waits.
+    case updates(Int, UpdateKind = .length)
     case adds(Int)
     case closes(Int)
     /// About nothing in particular. `latestIsEnough`: it takes the place of one that still waits.
     case alone(latestIsEnough: Bool)
+
+    enum UpdateKind: Hashable, Sendable { case length, counts }
 }
 
 /// The messages that wait for a reader, bounded in number and bytes. Pure.
@@ -95,7 +97,7 @@ struct Backlog<Message: QueuedMessage>: Sendable {
         case .closes(let number):
             opened[number]?.append(place)
             if opened[number] != nil { whole.add(number) }
-        case .updates(let number), .adds(let number): opened[number]?.append(place)
+        case .updates(let number, _), .adds(let number): opened[number]?.append(place)
         case .alone: if !mayBeDropped { alone.add(place) }
         }
         // Stalls that were dropped as a whole leave their places behind.

@@ -30,15 +30,26 @@ struct StackSource: Sendable {
         return try? capturer.captureAll(except: stalled.map { [$0] } ?? [], within: time).get()
     }
 
-    /// The stack of the loop's thread, if the loop still stands where `pulse` saw it once the stack is taken.
-    func stack(of loop: any WatchableLoop, at pulse: LoopHeartbeat.Pulse) -> StackOutcome {
+    /// The stack of the loop's thread, if the loop is still where it was seen once the stack is taken.
+    func stack(of loop: any WatchableLoop, at place: LoopPlace) -> StackOutcome {
         guard let capturer else { return .unavailable(problem) }
         guard let thread = loop.thread else { return .unavailable("The loop's thread is not known.") }
         let result = capturer.capture(threadID: thread.id, stack: thread.stack)
-        guard loop.heartbeat.pulse == pulse else { return .raced }
+        guard place.isThat(of: loop.heartbeat) else { return .raced }
         switch result {
         case .success(let stack): return .captured(stack)
         case .failure(let error): return .failed(error)
         }
+    }
+}
+
+/// Where a loop was seen.
+struct LoopPlace: Hashable, Sendable {
+    var pulse: LoopHeartbeat.Pulse
+    /// How many callouts had begun, of a loop that stood still; nil where several may have their turn.
+    var callouts: UInt64?
+
+    func isThat(of heartbeat: LoopHeartbeat) -> Bool {
+        heartbeat.pulse == pulse && callouts.map { heartbeat.calloutCount == $0 } ?? true
     }
 }

@@ -5,7 +5,8 @@ extension StallNotice: QueuedMessage {
         switch self {
         case .began(let observation): .opens(observation.number)
         case .grew(let number, _): .updates(number)
-        case .sampled(let number, _), .counted(let number, _): .adds(number)
+        case .counted(let number, _): .updates(number, .counts)
+        case .sampled(let number, _): .adds(number)
         case .ended(let number, _, _), .abandoned(let number, _, _): .closes(number)
         case .checkpoint: .alone(latestIsEnough: true)
         default: .alone(latestIsEnough: false)

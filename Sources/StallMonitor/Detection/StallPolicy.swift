@@ -166,8 +166,7 @@ struct StallPolicy: Sendable {
 
     private mutating func grow(_ segment: Segment, _ announced: Duration, _ look: Look) -> StallDecision {
         let length = segment.proven(at: look.time)
-        // Twice the last announcement, at most 10 s on: a short stall is told of often, an endless one does not chatter.
-        guard length >= min(announced * 2, announced + .seconds(10)) else {
+        guard length.isWorthTelling(after: announced) else {
             state = .stalled(segment, announced: announced)
             return .none
         }
@@ -197,7 +196,8 @@ struct StallPolicy: Sendable {
     /// What the look cannot vouch for of the time since the previous one: all of it if the watchdog was late.
     private func discounting(_ look: Look, in segment: Segment, until end: MonotonicInstant) -> Segment {
         guard look.late || look.discount != nil else { return segment }
-        let window = max(.zero, end - max(lastLook ?? segment.earliestStart, segment.earliestStart))
+        let told = [lastLook, look.discount?.since].compactMap { $0 }.min() ?? segment.earliestStart
+        let window = max(.zero, end - max(told, segment.earliestStart))
         var segment = segment
         segment.unproven += look.late ? window : min(look.discount?.length ?? .zero, window)
         segment.reason = look.discount?.reason ?? .late

@@ -4,7 +4,7 @@ import RunLoopKit
 /// read off the kernel's counts since then, its culprit off the samples.
 struct Standstill: Sendable {
     let pulse: LoopHeartbeat.Pulse
-    private let callouts: UInt64
+    let callouts: UInt64
     /// Of the watchdog's thread, as it began.
     let watchdogCPU = ThreadClock.nanoseconds
     private let since: MonotonicInstant

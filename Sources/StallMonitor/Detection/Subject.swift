@@ -134,6 +134,11 @@ struct Subject {
         return policy.abandon(at: time)
     }
 
+    /// Where the loop stands still at `pulse`, or is at work.
+    func place(at pulse: LoopHeartbeat.Pulse) -> LoopPlace {
+        LoopPlace(pulse: pulse, callouts: standstill?.pulse == pulse ? standstill?.callouts : nil)
+    }
+
     /// Whether the loop stands still at `pulse`, and its stack should be looked at again.
     func wantsSample(at time: MonotonicInstant, _ pulse: LoopHeartbeat.Pulse) -> Bool {
         if let standstill, standstill.pulse == pulse {

@@ -155,7 +155,9 @@ extension WatchRound {
     }
 
     private func alibi(of index: Int) -> PauseKind? {
-        subjects[index].loop.thread.flatMap { StallAlibi.read(threadID: $0.id, countsTraced: countsTraced) }
+        guard let thread = subjects[index].loop.thread else { return nil }
+        let canBeFrozenAlone = supply.location.found?.freezesThreads ?? false
+        return StallAlibi.read(threadID: thread.id, countsTraced: countsTraced, canBeFrozenAlone: canBeFrozenAlone)
     }
 
     private mutating func closeHoldUp(_ index: Int) {

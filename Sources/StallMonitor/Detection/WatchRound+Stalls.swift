@@ -17,8 +17,8 @@ extension WatchRound {
         case .began(let span):
             if dismisses(category, index, span, pulse, at: time) { return }
             subjects[index].noteSample(at: time)
-            let (source, loop) = (stackSource, subjects[index].loop)
-            let stack = pulse.isAtRest ? .raced : costs.detection(at: time) { source.stack(of: loop, at: pulse) }
+            let (source, loop, place) = (stackSource, subjects[index].loop, subjects[index].place(at: pulse))
+            let stack = pulse.isAtRest ? .raced : costs.detection(at: time) { source.stack(of: loop, at: place) }
             if category == .blocked, dismissesWait(index, stack, at: time) { return }
             begin(category, span, index, pulse, stack, at: time)
         case .grew(let span):
@@ -44,14 +44,11 @@ extension WatchRound {
     /// Looks at what the thread is at. A capture that fails is left out: the next one may not.
     mutating func sample(_ index: Int, _ pulse: LoopHeartbeat.Pulse, at time: MonotonicInstant) {
         subjects[index].noteSample(at: time)
-        let (source, loop) = (stackSource, subjects[index].loop)
-        guard let stack = costs.sample(at: time, { source.stack(of: loop, at: pulse) }) else { return }
+        let (source, loop, place) = (stackSource, subjects[index].loop, subjects[index].place(at: pulse))
+        guard let stack = costs.sample(at: time, { source.stack(of: loop, at: place) }) else { return }
         ledger.update { $0.count(stack) }
-        let threadID = subjects[index].loop.thread?.id
         guard
-            var captured = stack.captured.map({
-                StackSample(time: time, stack: $0, site: stackSource.waitSite(of: $0, threadID: threadID))
-            })
+            var captured = stack.captured.map({ StackSample(time: time, stack: $0, site: site(index, place, stack)) })
         else { return }
         if let stall = subjects[index].stall {
             if subjects[index].standstill?.lockIsKnown == false { captured.lock = lock(index, pulse, stack) }
@@ -74,6 +71,9 @@ extension WatchRound {
         let samples = subjects[index].takeSamples(category, from: span.earliestStart, at: pulse)
         let subject = subjects[index]
         ledger.update { $0.count(stack) }
+        // Before what takes its time.
+        let site = site(index, subject.place(at: pulse), stack)
+        let evidence = evidence(of: (stalls, category, pulse), index, span, at: time)
         let (lock, others) = (lock(index, pulse, stack), others(index, stack))
         let observation = StallObservation(
             number: stalls,
@@ -86,11 +86,11 @@ extension WatchRound {
             span: span,
             detectedAt: time,
             threadID: subject.loop.thread?.id,
-            evidence: evidence(of: (stalls, category, pulse), index, span, at: time),
+            evidence: evidence,
             stack: stack,
             samples: samples,
             busy: subject.busyTime(category, span, hasEnded: false),
-            site: stack.captured.flatMap { stackSource.waitSite(of: $0, threadID: subject.loop.thread?.id) },
+            site: site,
             others: others,
             lock: lock,
             watchdogCPU: subject.standstill?.watchdogCPU
@@ -99,12 +99,19 @@ extension WatchRound {
         notices.add(.began(observation))
     }
 
+    /// Where the loop's thread waits, if it has not moved since its stack was taken: a descriptor's number may be another's by then.
+    private func site(_ index: Int, _ place: LoopPlace, _ stack: StackOutcome) -> WaitSite? {
+        let loop = subjects[index].loop
+        let site = stack.captured.flatMap { stackSource.waitSite(of: $0, threadID: loop.thread?.id) }
+        return place.isThat(of: loop.heartbeat) ? site : nil
+    }
+
     /// Whom the loop's thread waits for.
     private mutating func lock(_ index: Int, _ pulse: LoopHeartbeat.Pulse, _ stack: StackOutcome) -> LockFinding? {
         guard stack.captured != nil else { return nil }
-        let (source, loop) = (stackSource, subjects[index].loop)
+        let (source, loop, place) = (stackSource, subjects[index].loop, subjects[index].place(at: pulse))
         guard
-            let found = costs.measure({ source.lock(holding: loop, at: pulse, stack) }, costs: { $0?.costs ?? [] })
+            let found = costs.measure({ source.lock(holding: loop, at: place, stack) }, costs: { $0?.costs ?? [] })
         else { return nil }
         ledger.update { $0.captures += found.costs.count }
         subjects[index].standstill?.lockIsKnown = true

@@ -15,7 +15,7 @@ struct WatchRound: ~Copyable {
     let notices: Mailbox<StallNotice>
     let ledger: WatchdogLedger
     let stackSource: StackSource
-    private var vigil = Vigil(at: .now)
+    private var vigil: Vigil
     let countsTraced: Bool
     /// Since when the whole monitor is paused, and each watch that is.
     var pausedSince: MonotonicInstant?
@@ -36,6 +36,7 @@ struct WatchRound: ~Copyable {
     ) {
         self.costs = costs ?? CostGuard(limits: .init(), meter: CostMeter(), notices: notices, ledger: ledger)
         self.supply = SupplyMeter(location: supply)
+        vigil = Vigil(at: .now, supply)
         self.live = live
         self.bells = bells
         self.notices = notices
@@ -64,10 +65,13 @@ struct WatchRound: ~Copyable {
         let record = WatchdogLedger.WatchRecord(
             name: subject.identity.name,
             since: subject.identity.since,
+            firstTurn: subject.loop.heartbeat.pulse.turn,
             heartbeat: subject.loop.heartbeat
         )
         ledger.update { [number = subject.identity.number] in $0.watches[number] = record }
         subjects.add(subject)
+        // Its tick may be finer than those before.
+        nextLook = min(nextLook, .now + tick)
         if let pausedSince { ledger.update { $0.watches[subject.identity.number]?.pausedSince = pausedSince } }
         notices.add(.checkpoint)
     }

@@ -47,6 +47,8 @@ final class Watchdog: Sendable {
                 semaphore.wait()
                 isParked.store(false, ordering: .sequentiallyConsistent)
                 round.unparked(at: .now)
+                // It may have been an order.
+                continue
             }
             // A signal is an order, or a departure that came too late to be waited for: neither is a tick.
             if !semaphore.wait(until: round.nextLook) { round.look() }

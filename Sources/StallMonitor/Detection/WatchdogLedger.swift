@@ -26,6 +26,8 @@ final class WatchdogLedger: Sendable {
     struct WatchRecord: Sendable {
         var name: WatchName
         var since: MonotonicInstant
+        /// The loop's turns count from its birth, modulo 2^40.
+        var firstTurn: UInt64
         /// What the loop itself counts is read when it is asked for: it costs the watchdog nothing.
         var heartbeat: LoopHeartbeat
         /// For how long nobody looked, and since when nobody does.
@@ -35,7 +37,7 @@ final class WatchdogLedger: Sendable {
         func total(at time: MonotonicInstant) -> WatchTotal {
             WatchTotal(
                 time: max(.zero, (pausedSince ?? time) - since - paused),
-                turns: heartbeat.pulse.turn,
+                turns: (heartbeat.pulse.turn &- firstTurn) & (1 << 40 - 1),
                 lengths: heartbeat.turnHistogram
             )
         }
@@ -61,10 +63,16 @@ final class WatchdogLedger: Sendable {
 }
 
 extension WatchdogLedger.Counts {
+    /// Names of watches that are over, before further ones are counted together.
+    private static let nameLimit = 256
+
     /// While the watcher is attached still.
     mutating func endWatch(_ number: Int, at time: MonotonicInstant) {
         guard let watch = watches.removeValue(forKey: number) else { return }
-        past[watch.name, default: .init()] = past[watch.name, default: .init()] + watch.total(at: time)
+        // Names can be new for ever, as those of threads with a number in them.
+        let isKnown = past[watch.name] != nil || past.count < Self.nameLimit
+        let name = isKnown ? watch.name : WatchName(type: watch.name.type, label: "(others)")
+        past[name, default: .init()] = past[name, default: .init()] + watch.total(at: time)
     }
 
     /// What was watched until `time`, by name.

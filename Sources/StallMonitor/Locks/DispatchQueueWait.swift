@@ -21,19 +21,19 @@ struct DispatchQueueWait: Hashable {
     /// Nil when the thread does not wait in such a call, or all of its queues are free.
     init?(_ wait: FutexWait, waiter: Int32, _ memory: LockMemory) {
         guard wait.operation == .wait, wait.expected == .max, memory.word(at: wait.address) == .max,
-            memory.word(at: wait.address + 4).map({ FutexWait.owner(of: $0) }) == waiter,
+            memory.word(at: wait.address &+ 4).map({ FutexWait.owner(of: $0) }) == waiter,
             let context = Self.context(of: wait.address, memory),
-            let first = memory.pointer(at: context + Self.queueOffset),
+            let first = memory.pointer(at: context &+ Self.queueOffset),
             let busy = Self.busyQueue(from: first, waiter: waiter, memory)
         else { return nil }
         (queue, owner) = (busy.queue, busy.owner)
-        label = memory.pointer(at: queue + Self.labelOffset).flatMap(memory.label)
+        label = memory.pointer(at: queue &+ Self.labelOffset).flatMap(memory.label)
     }
 
     private static func context(of event: UInt, _ memory: LockMemory) -> UInt? {
         for offset in eventOffsets where event > offset {
             let start = event - offset
-            if memory.pointer(at: start + itself) == start, memory.pointer(at: start + hierarchy) == anonymous {
+            if memory.pointer(at: start &+ itself) == start, memory.pointer(at: start &+ hierarchy) == anonymous {
                 return start
             }
         }
@@ -46,12 +46,12 @@ struct DispatchQueueWait: Hashable {
     )? {
         var queue = first
         for _ in 0..<longestHierarchy where queue != 0 && queue % 8 == 0 {
-            guard let state = memory.pointer(at: queue + state) else { return nil }
+            guard let state = memory.pointer(at: queue &+ state) else { return nil }
             let owner = FutexWait.owner(of: UInt32(truncatingIfNeeded: state))
             if owner != waiter {
                 return (queue, owner > 0 && memory.hasThread(owner) ? owner : nil)
             }
-            guard let next = memory.pointer(at: queue + target) else { return nil }
+            guard let next = memory.pointer(at: queue &+ target) else { return nil }
             queue = next
         }
         return nil

@@ -100,8 +100,8 @@ struct GlibcStreamLock: Hashable {
 
     init?(at address: UInt, _ memory: LockMemory) {
         guard let offset = memory.threadNumberOffset, let words = memory.words(address, 2), words[0] == 2,
-            (1..<1 << 16).contains(words[1]), let descriptor = memory.pointer(at: address + 8),
-            Self.isDescriptor(descriptor, memory), let number = memory.word(at: descriptor + offset)
+            (1..<1 << 16).contains(words[1]), let descriptor = memory.pointer(at: address &+ 8),
+            Self.isDescriptor(descriptor, memory), let number = memory.word(at: descriptor &+ offset)
         else { return nil }
         owner = Int32(truncatingIfNeeded: number)
         guard owner > 0 else { return nil }
@@ -111,7 +111,7 @@ struct GlibcStreamLock: Hashable {
         guard address != 0, address % 16 == 0, address < 1 << 56 else { return false }
         // On x86-64 it begins with the control block, which points at itself.
         #if arch(x86_64)
-            return memory.pointer(at: address + 16) == address
+            return memory.pointer(at: address &+ 16) == address
         #else
             return true
         #endif
@@ -127,6 +127,6 @@ enum GlibcThread {
         #else
             let offset: UInt = 208
         #endif
-        return memory.word(at: descriptor + offset) == UInt32(bitPattern: threadID) ? offset : nil
+        return memory.word(at: descriptor &+ offset) == UInt32(bitPattern: threadID) ? offset : nil
     }
 }

@@ -36,9 +36,6 @@ struct LockFinding: Sendable {
     /// The wait whose thread is the last wait's owner.
     var closing: Int?
 
-    /// The waits that form a circle. Empty unless it is closed.
-    var cycle: ArraySlice<Wait> { closing.map { waits[$0...] } ?? [] }
-
     /// What it cost to take the owners' stacks.
     var costs: [CapturedStack.Cost] { owners.compactMap { try? $0.stack.get().cost } }
 }

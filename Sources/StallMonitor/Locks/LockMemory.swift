@@ -19,7 +19,7 @@ struct LockMemory {
         var bytes: [UInt8] = []
         // Word by word: it may end right before memory that is not there.
         for word in 0..<16 {
-            guard let four = words(address + UInt(word) * 4, 1)?.first else { return nil }
+            guard let four = words(address &+ UInt(word) * 4, 1)?.first else { return nil }
             for shift in [0, 8, 16, 24] as [UInt32] {
                 let byte = UInt8(truncatingIfNeeded: four >> shift)
                 if byte == 0 { return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self) }

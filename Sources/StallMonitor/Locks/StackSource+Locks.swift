@@ -5,11 +5,11 @@ extension StackSource {
     /// Whom the loop's thread waits for, if its stack was just captured in futex(2) and the loop has not moved since.
     func lock(
         holding loop: any WatchableLoop,
-        at pulse: LoopHeartbeat.Pulse,
+        at place: LoopPlace,
         _ stack: StackOutcome
     ) -> LockFinding? {
         guard followsLocks, let capturer, let thread = loop.thread, let captured = stack.captured else { return nil }
         let finding = LockProbe(capturer: capturer).follow(thread.id, capturedIn: captured.systemCall)
-        return loop.heartbeat.pulse == pulse ? finding : nil
+        return place.isThat(of: loop.heartbeat) ? finding : nil
     }
 }

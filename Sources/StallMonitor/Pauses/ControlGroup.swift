@@ -7,7 +7,9 @@ struct ControlGroup: Hashable, Sendable {
     var unified: String?
     var freezer: String?
 
-    /// A thread's groups. Reads two files, of any length of mounts up to 64 KiB.
+    init() {}
+
+    /// A thread's groups. Reads two files, for which the kernel takes locks that others may hold for long.
     static func of(threadID: Int32) -> ControlGroup? {
         guard let membership = readSmallFile("/proc/self/task/\(threadID)/cgroup") else { return nil }
         return ControlGroup(membership: membership, mounts: readFile("/proc/self/mountinfo", limit: 1 << 22) ?? "")

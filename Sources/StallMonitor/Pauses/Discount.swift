@@ -5,6 +5,8 @@ import StallReports
 struct Discount: Hashable, Sendable {
     var length: Duration
     var reason: PauseKind
+    /// Since when it was not told, if that is longer ago than the previous look.
+    var since: MonotonicInstant?
 }
 
 /// What one watched loop's looks are to leave out: each source of such time tells how much there was so far, and this remembers
@@ -13,6 +15,10 @@ struct DiscountMeter {
     private let scopes: [ExpectedSlowness]
     private var seen: [Duration]
     private var missedSeen = Duration.zero
+    /// The first look since which some source could not be read. Nil when all have been.
+    private var unreadSince: MonotonicInstant?
+    /// The latest look.
+    private var lastTaken: MonotonicInstant?
     /// What the watchdog has missed between the two latest looks.
     private(set) var lastMissed = Duration.zero
 
@@ -29,9 +35,15 @@ struct DiscountMeter {
     mutating func take(at time: MonotonicInstant, missed: Duration, because reason: PauseKind) -> Discount? {
         var discount = Discount(length: missed - missedSeen, reason: reason)
         (lastMissed, missedSeen) = (discount.length, missed)
+        discount.since = unreadSince
+        let before = lastTaken
+        (lastTaken, unreadSince) = (time, nil)
         for index in scopes.indices {
             // What cannot be told now is told at the next look.
-            guard let covered = scopes[index].covered(until: time) else { continue }
+            guard let covered = scopes[index].covered(until: time) else {
+                unreadSince = discount.since ?? before
+                continue
+            }
             if covered > seen[index] {
                 discount.length += covered - seen[index]
                 discount.reason = scopes[index].kind

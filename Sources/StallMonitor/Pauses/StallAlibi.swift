@@ -4,10 +4,11 @@ import StallReports
 /// Why a thread that stands still is not stalled: it was kept from moving from outside, or it is where it should be. Asked once
 /// before a stall is announced. The watchdog is awake, so the whole process is not stopped; the thread alone can be.
 enum StallAlibi {
-    /// What keeps a thread standing. Reads three files, two more for a thread with a control group of its own.
-    static func read(threadID: Int32, countsTraced: Bool) -> PauseKind? {
+    /// What keeps a thread standing. Reads one file; where threads can be frozen singly two more, and again two for a thread with a
+    /// control group of its own.
+    static func read(threadID: Int32, countsTraced: Bool, canBeFrozenAlone: Bool) -> PauseKind? {
         guard let standing = ThreadStanding.read(threadID: threadID) else { return nil }
-        return kind(standing, countsTraced: countsTraced) { isFrozenAlone(threadID) }
+        return kind(standing, countsTraced: countsTraced) { canBeFrozenAlone && isFrozenAlone(threadID) }
     }
 
     /// The decision alone.

@@ -31,11 +31,12 @@ struct Vigil {
     private var clocks: ClockOffsets?
     private var freezer: Freezer
 
-    init(at time: MonotonicInstant) {
+    /// - Parameter location: tells by which files the process can be frozen.
+    init(at time: MonotonicInstant, _ location: SupplyLocation = .init()) {
         mark = time
         account = .read()
         clocks = .read()
-        freezer = Freezer()
+        freezer = Freezer(location)
     }
 
     /// The wait is over that should have ended at `due`. What was noticed, the suspensions first.
@@ -52,6 +53,7 @@ struct Vigil {
 
     /// The look is done: later lateness is judged by what was counted until now.
     mutating func rest(at time: MonotonicInstant) {
+        freezer.settle()
         mark = time
         account = .read()
     }
@@ -115,21 +117,34 @@ struct Vigil {
 
 /// How long the process's control group was frozen, from one question to the next.
 private struct Freezer {
+    private let location: SupplyLocation
     private var group: ControlGroup?
     private var known: Duration?
     /// What was counted at the last question but belongs after its time: the process was frozen just before it could ask.
     private var ahead = Duration.zero
 
-    init() {
-        group = .of(threadID: getpid())
+    init(_ location: SupplyLocation) {
+        self.location = location
+        begin()
+    }
+
+    /// Counts from now on, in the group where the process was found last.
+    private mutating func begin() {
+        group = location.found?.freezer
         known = group?.frozenTime
+        ahead = .zero
+    }
+
+    /// Begins as soon as it is known where.
+    mutating func settle() {
+        if group == nil { begin() }
     }
 
     /// - Parameter time: when the caller looked at the clock.
     /// - Parameter absence: how long it was away by then. It has been frozen longer only if it was frozen again since.
     mutating func frozenSinceAsked(at time: MonotonicInstant, absence: Duration) -> Duration {
         let before = self
-        self = Freezer()
+        begin()
         // A process that was moved to another group is judged by what comes next.
         guard group == before.group, let known, let earlier = before.known else { return .zero }
         let frozen = known - earlier + before.ahead

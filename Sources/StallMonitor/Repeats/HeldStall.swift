@@ -8,9 +8,18 @@ struct HeldStall {
     let fingerprint: Fingerprint
     let reason: SuppressionReason
     /// What was sampled after it was proven.
-    var later: [StackSample] = []
+    private(set) var later: [StackSample] = []
+    /// What it is made of by now, if it is more than one standstill.
+    var busy: StallReport.BusyTime?
     /// As far as it was told.
     var span: StallSpan
+
+    /// Takes one more sample. Of more than a tally keeps, every second one goes: each stands for the time since the one before it.
+    mutating func add(_ sample: StackSample) {
+        later.append(sample)
+        guard later.count > SampleTally.limit else { return }
+        later = later.enumerated().filter { !$0.offset.isMultiple(of: 2) }.map(\.element)
+    }
 
     /// As one of many.
     func repeats(of report: ULID?, _ clock: WallClockAnchor) -> StallReport.Repeats {

@@ -80,9 +80,11 @@ struct Reporter: ~Copyable {
         case .began(let observation): begin(observation)
         case .sampled(let number, let sample):
             open[number]?.findings.add(sample, lookup)
-            held[number]?.later.append(sample)
+            held[number]?.add(sample)
         case .grew(let number, let span): grow(number, span)
-        case .counted(let number, let busy): open[number]?.report.busy = busy
+        case .counted(let number, let busy):
+            open[number]?.report.busy = busy
+            held[number]?.busy = busy
         case .ended(let number, let span, let evidence): end(number, span, evidence)
         case .abandoned(let number, let span, let evidence): end(number, span, evidence, isAbandoned: true)
         case .disarmed(let error):
@@ -120,6 +122,7 @@ struct Reporter: ~Copyable {
         for sample in stall.later { findings.add(sample, lookup) }
         var report = composer.report(of: stall.observation, findings)
         composer.extend(&report, by: stall.span)
+        if let busy = stall.busy { report.busy = busy }
         begin(report, of: stall.observation, findings)
     }
 

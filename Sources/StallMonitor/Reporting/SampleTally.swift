@@ -39,18 +39,19 @@ struct SampleTally: Sendable {
         }
     }
 
-    /// Leaves out every second one, but the first, and lets the one after it stand for its time.
+    /// Leaves out one of each two, but never the first, and lets the other stand for its time: the one that stood for more.
     private mutating func thin() {
         var kept = Array(samples.prefix(1))
         var rest = samples.dropFirst()
         while let left = rest.popFirst() {
-            guard var next = rest.popFirst() else {
+            guard let next = rest.popFirst() else {
                 kept.append(left)
                 break
             }
-            next.span = (next.span ?? .zero) + (left.span ?? .zero)
-            next.count += left.count
-            kept.append(next)
+            let spans = (left.span ?? .zero, next.span ?? .zero)
+            var one = spans.0 > spans.1 ? left : next
+            (one.span, one.count) = (spans.0 + spans.1, left.count + next.count)
+            kept.append(one)
         }
         samples = kept
     }

@@ -21,6 +21,14 @@ struct BacklogTests {
     private func closes(_ number: Int) -> Message { Message(role: .closes(number)) }
     private func sample(_ number: Int) -> Message { Message(role: .adds(number)) }
 
+    @Test("A length does not take the place of counts, nor they its")
+    func kindsOfUpdates() {
+        var backlog = Backlog<Message>(capacity: 10, maxBytes: 1000)
+        let roles: [QueueRole] = [.updates(1), .updates(1, .counts), .updates(1), .updates(1, .counts)]
+        for role in roles { backlog.add(Message(role: role), mayBeDropped: true) }
+        #expect(backlog.takeAll().map(\.role) == [.updates(1), .updates(1, .counts)])
+    }
+
     @Test("Of lengths, and of requests for the run record, the latest is enough")
     func latest() {
         var backlog = Backlog<Message>(capacity: 10, maxBytes: 1000)

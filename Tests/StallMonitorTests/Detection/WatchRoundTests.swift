@@ -125,6 +125,68 @@ struct WatchRoundTests {
         #expect(test.ledger.snapshot.totals(at: .now)[name]?.lengths.count == 42)
     }
 
+    @Test("A loop's turns count once, however often it is watched, and those before the watch not at all")
+    func turns() {
+        var test = RoundUnderTest()
+        let (loop, name) = (QuietLoop("pool"), WatchName(type: .runLoop, label: "pool"))
+        for _ in 1...3 {
+            for turn in 1...10 { loop.heartbeat.publish(.beforeTimers, modeIndex: 0, turn: UInt64(1_000 + turn)) }
+            loop.rest()
+            test.round.remove(test.watch(loop))
+        }
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.turns == 0)
+        let number = test.watch(loop)
+        loop.heartbeat.publish(.waiting, modeIndex: 0, turn: loop.heartbeat.pulse.turn + 5)
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.turns == 5)
+        test.round.remove(number)
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.turns == 5)
+        test.round.finish()
+    }
+
+    @Test("Loops that come and go under ever new names are counted together at last")
+    func names() {
+        var test = RoundUnderTest()
+        for job in 0..<1_000 {
+            let loop = QuietLoop("job-\(job)")
+            let number = test.watch(loop)
+            loop.leaveRest()
+            loop.rest()
+            test.round.remove(number)
+        }
+        let totals = test.ledger.snapshot.totals(at: .now)
+        #expect(totals.count == 257 && totals.values.reduce(0) { $0 + $1.lengths.count } == 1_000)
+        test.round.finish()
+    }
+
+    @Test("An order does not wait for the tick, however long that is, though every loop rests")
+    func promptOrders() throws {
+        let (watchdog, notices) = (Watchdog(), Mailbox<StallNotice>(capacity: 100))
+        let thread = try MonitorThread(name: "order-test") {
+            let source = StackSource(signal: 0) { _ in }
+            watchdog.run(
+                WatchRound(notices: notices, ledger: WatchdogLedger(), stackSource: source, bells: watchdog.bells)
+            )
+        }
+        let (slow, fine) = (QuietLoop("slow"), QuietLoop("fine"))
+        for (number, loop, tick) in [(1, slow, Duration.seconds(3600)), (2, fine, .milliseconds(1))] {
+            let bell = watchdog.bells.makeBell(for: watchdog)
+            #expect(loop.heartbeat.attach(bell))
+            let rule = StallRule(tick: tick, ticks: 2, repeated: nil, congested: nil)
+            let identity = WatchIdentity(number: number, name: .init(type: .runLoop, label: loop.label), since: .now)
+            // The first is busy: the watchdog sleeps for its tick when the second one comes.
+            watchdog.give(.watch(identity, loop, rule, bell, []))
+            loop.leaveRest()
+        }
+        var labels: [String] = []
+        while labels.isEmpty, let batch = notices.take(until: .now + .seconds(60)), !batch.isEmpty {
+            for case .began(let stall) in batch { labels.append(stall.watch.name.label) }
+        }
+        #expect(labels == ["fine"])
+        for loop in [slow, fine] { loop.rest() }
+        watchdog.give(.stop)
+        #expect(thread.join(by: .now + .seconds(60)))
+    }
+
     @Test("No departure is lost between a loop that rings and a watchdog that parks")
     func noLostBell() throws {
         let (watchdog, notices, ledger) = (Watchdog(), Mailbox<StallNotice>(capacity: 10_000), WatchdogLedger())

@@ -38,6 +38,18 @@ struct SampleTallyTests {
         #expect(total == .milliseconds(100_010))
     }
 
+    @Test("What stood for most of the time still does when others are left out for it, and with its own time at least")
+    func heavyOneStays() {
+        var tally = SampleTally([sample(0, at: 0)])
+        for index in 1...300 {
+            tally.add(sample(7, at: index * 100 - 50))
+            tally.add(sample(UInt(100 + index), at: index * 100))
+        }
+        let heaviest = tally.samples.max { ($0.span ?? .zero) < ($1.span ?? .zero) }
+        #expect(heaviest?.stack.frames[0].address == 7)
+        #expect(heaviest?.span ?? .zero >= .seconds(14))
+    }
+
     @Test("A stall that nobody could look at has none")
     func empty() {
         var tally = SampleTally()

@@ -47,6 +47,15 @@ struct PolicyDiscountTests {
         #expect(last.length == .milliseconds(400) && last.unproven == .milliseconds(500))
     }
 
+    @Test("What could not be told at some looks counts for all the time since, once it can")
+    mutating func toldLate() {
+        for time in stride(from: 0, through: 200, by: 50) { _ = policy.decide(look(time)) }
+        var late = look(250, without: 250)
+        late.discount?.since = at(0)
+        #expect(policy.decide(late) == .none)
+        #expect(policy.maturity == at(500))
+    }
+
     @Test("A stop in the last moments of a stall is not in its length")
     mutating func stopAtTheEnd() {
         for time in stride(from: 0, through: 300, by: 50) { _ = policy.decide(look(time)) }

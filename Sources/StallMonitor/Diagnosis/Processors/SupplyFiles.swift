@@ -4,6 +4,10 @@ struct SupplyFiles: Hashable, Sendable {
     var limited: [LimitedGroup] = []
     /// The cgroup's `cpu.pressure`. Version 2 only.
     var pressure: String?
+    /// What can freeze the process.
+    var freezer = ControlGroup()
+    /// Whether single threads can be frozen: version 1 puts threads into groups, version 2 those of a threaded group only.
+    var freezesThreads = false
 
     struct LimitedGroup: Hashable, Sendable {
         /// Its `cpu.stat`.
@@ -19,8 +23,8 @@ struct SupplyFiles: Hashable, Sendable {
     ///   - cgroup: `/proc/self/cgroup`.
     ///   - mounts: `/proc/self/mountinfo`.
     ///   - read: a small file's text.
-    init(cgroup: String, mounts: String, read: (String) -> String?) {
-        let mounts = CgroupMounts(mounts)
+    init(cgroup: String, mounts text: String, read: (String) -> String?) {
+        let mounts = CgroupMounts(text)
         let paths = Self.paths(in: cgroup)
         if let path = paths.cpu, let mount = mounts.cpu(path) {
             limited = Self.limited(mount, path) { Self.quotaOfVersion1(in: $0, read) }
@@ -30,6 +34,9 @@ struct SupplyFiles: Hashable, Sendable {
         if let path = paths.unified, let mount = mounts.unified(path) {
             pressure = mount.directories(to: path).first.map { $0 + "/cpu.pressure" }
         }
+        freezer = ControlGroup(membership: cgroup, mounts: text)
+        let type = freezer.unified.flatMap { read($0 + "/cgroup.type") }
+        freezesThreads = freezer.freezer != nil || type?.contains("threaded") == true
     }
 
     init() {}

@@ -3,7 +3,7 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-/// Where the supply's files are, once somebody has looked. Looking takes locks of the kernel that others may hold for long, so that is
+/// Where the files are by which the kernel tells of the process's cgroup, once somebody has looked. Looking takes locks of the kernel that others may hold for long, so that is
 /// for the reporter; the watchdog only asks for the result.
 final class SupplyLocation: Sendable {
     private let files = Mutex<SupplyFiles?>(nil)
@@ -13,7 +13,7 @@ final class SupplyLocation: Sendable {
     var found: SupplyFiles? { files.withLock { $0 } }
 
     /// Looks for them, unless somebody has within the last ten seconds: the process may have been moved, or its limits changed. Not the
-    /// watchdog's thread.
+    /// watchdog's thread, once it watches.
     func search() {
         let (now, last) = (MonotonicInstant.now.nanoseconds, lastSearch.load(ordering: .relaxed))
         guard last == 0 || now - last >= 10_000_000_000 else { return }
@@ -31,7 +31,7 @@ struct SupplyMeter {
     /// The files as they were when the reading was taken: two readings of the same files can be compared.
     typealias Reading = (files: SupplyFiles, supply: ProcessorSupply)
 
-    private let location: SupplyLocation
+    let location: SupplyLocation
     private var last: (time: MonotonicInstant, reading: Reading)?
     /// On a machine with hundreds of processors `/proc/stat` takes long.
     private var readsSteal = true
@@ -72,14 +72,8 @@ struct SupplyMeter {
 
     private mutating func steal() -> UInt64? {
         guard readsSteal else { return nil }
-        let start = Self.threadTime
-        defer { if Self.threadTime - start > Self.stealBudget { readsSteal = false } }
+        let start = ThreadClock.nanoseconds
+        defer { if ThreadClock.nanoseconds - start > Self.stealBudget { readsSteal = false } }
         return readSmallFile("/proc/stat").flatMap(ProcessorSupply.steal)
-    }
-
-    private static var threadTime: UInt64 {
-        var time = timespec()
-        unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
-        return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
     }
 }
