@@ -7,7 +7,9 @@ enum ShortName {
     static func swift(_ symbol: String) -> String? {
         guard let name = backtraceName(symbol) else { return nil }
         let plain = name.hasPrefix("specialized ") ? String(name.dropFirst("specialized ".count)) : name
-        return plain + (builtInClosure(in: symbol).map { " with \($0)" } ?? "")
+        // One body for several functions, named by one of them: which of them was called nobody knows.
+        let merged = symbol.hasSuffix("Tm") ? "merged " : ""
+        return merged + plain + (builtInClosure(in: symbol).map { " with \($0)" } ?? "")
     }
 
     /// The closure that the optimiser has built into a function: what runs there is the closure's code as much as the function's.

@@ -64,6 +64,7 @@ struct DemanglerTests {
                 "$s13stall_monitor13spinInClosure5untils6UInt64V10RunLoopKit16MonotonicInstantV_tYaFA2EXEfU_",
                 "closure #1 in spinInClosure(until:)"
             ),
+            ("$s10RunLoopKit05EventaB0C3runyyFTm", "merged EventRunLoop.run()"),
             (Self.propagated, "apply<A>(_:to:) with closure #1 in spinInClosure(until:)"),
             ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector::push_back"),
             ("read", "read"),

@@ -29,11 +29,12 @@ struct Row: Codable, Comparable, Sendable {
     }
 }
 
+/// Into types of the library: of a server's own, one could be blamed as well.
 @inline(never)
 func decodeDocument(_ json: Data, until end: MonotonicInstant) -> Int {
     var rows = 0
     repeat {
-        rows += (try? JSONDecoder().decode([Row].self, from: json))?.count ?? 0
+        rows += (try? JSONDecoder().decode([[String: Double]].self, from: json))?.count ?? 0
     } while MonotonicInstant.now < end
     return rows
 }

@@ -3,7 +3,8 @@ import Foundation
 import Glibc
 import Synchronization
 
-// What waits for other threads, each in a function of its own that the report must name.
+// What waits for other threads, each in a function of its own that the report must name. None is like another but for
+// what it calls: the compiler would merge the two into one.
 
 @inline(never)
 func waitForMutex(_ lock: PthreadMutex) -> Int {
@@ -16,14 +17,14 @@ func waitForMutex(_ lock: PthreadMutex) -> Int {
 func waitForReading(_ lock: PthreadReadWriteLock) -> Int {
     let result = unsafe pthread_rwlock_rdlock(lock.lock)
     lock.unlock()
-    return Int(result) + 1
+    return 1 - Int(result)
 }
 
 @inline(never)
 func waitForWriting(_ lock: PthreadReadWriteLock) -> Int {
     let result = unsafe pthread_rwlock_wrlock(lock.lock)
     lock.unlock()
-    return Int(result) + 1
+    return Int(result) ^ 1
 }
 
 @inline(never)
@@ -69,6 +70,8 @@ func waitForFoundationLock(_ lock: NSLock) -> Int {
 @inline(never)
 func waitForFoundationRecursiveLock(_ lock: NSRecursiveLock) -> Int {
     lock.lock()
+    lock.lock()
+    lock.unlock()
     lock.unlock()
     return 1
 }

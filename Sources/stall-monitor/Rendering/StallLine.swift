@@ -4,7 +4,7 @@
     /// A stall as `tail` tells it: one line for each change of its state, and the cause once.
     enum StallLine {
         static func lines(_ report: StallReport, isFirst: Bool) -> [StyledText] {
-            let moment = report.state == .ongoing ? report.detectedAt : report.lastKnownMoment
+            let moment = isFirst && report.state == .ongoing ? report.detectedAt : report.lastKnownMoment
             let line: StyledText = """
                 \(moment.toMilliseconds, .dim)  \(report.styledState.padded(to: 10))  \
                 \(StyledText(report.durationText).padded(to: 7))  \
