@@ -21,9 +21,9 @@ public struct FingerprintPrefix: Hashable, Sendable, CustomStringConvertible {
     private let digits: String
     private let version: String?
 
-    /// At least four hexadecimal digits; nil for anything else.
+    /// At least four hexadecimal digits, in either case; nil for anything else.
     public init?(_ text: String) {
-        let parts = text.split(separator: ":", omittingEmptySubsequences: false).map(String.init)
+        let parts = text.lowercased().split(separator: ":", omittingEmptySubsequences: false).map(String.init)
         guard let digits = parts.last, parts.count <= 2, (4...16).contains(digits.utf8.count),
             Fingerprint(rawValue: "v1:" + digits + String(repeating: "0", count: 16 - digits.utf8.count)) != nil
         else { return nil }

@@ -14,6 +14,8 @@ public enum Doubt: Hashable, Sendable {
     case disarmed(run: ULID)
     /// Reports that a monitor could not write, or that are no longer there.
     case missingReports(run: ULID, count: Int64)
+    /// A stall that is not over, and may yet become longer than permitted.
+    case underWay(ULID)
     /// A prefix to allow that fits several fingerprints.
     case ambiguous(FingerprintPrefix)
 
@@ -25,6 +27,7 @@ public enum Doubt: Hashable, Sendable {
         case .watchedNothing: "watched_nothing"
         case .disarmed: "disarmed"
         case .missingReports: "missing_reports"
+        case .underWay: "under_way"
         case .ambiguous: "ambiguous_prefix"
         }
     }
@@ -39,11 +42,13 @@ extension Doubt: CustomStringConvertible {
         case .noRun:
             "no run record: nothing says that a monitor ran; start one in the process under test"
         case .watchedNothing(let run):
-            "run \(run): the monitor watched for less than a second; let the process run longer, watch its loop, or look for a full disk"
+            "run \(run): the monitor watched for less than a second; let the process run longer and end in order, watch its loop, or look for a full disk"
         case .disarmed(let run):
             "run \(run): the monitor switched itself off; its run record says why"
         case .missingReports(let run, let count):
-            "run \(run): \(count) of its reports are missing; look for a full disk, or raise the directory's limits"
+            "run \(run): \(count) of its reports are missing; look for a full disk or files that cannot be read, or raise the directory's limits"
+        case .underWay(let stall):
+            "stall \(stall): still under way, and not yet as long as is permitted; judge when it is over, or end the process"
         case .ambiguous(let prefix):
             "--allow \(prefix): fits more than one fingerprint; give more of it"
         }

@@ -12,10 +12,11 @@ public enum Gate {
             return GateResult(budget: budget, doubts: [.directory(error)], counted: [], allowed: [], runs: [])
         case .success(let contents):
             let isAllowed = { (report: StallReport) in budget.allowed.contains { $0.matches(report.fingerprint) } }
+            let counted = contents.reports.filter { !isAllowed($0) }
             return GateResult(
                 budget: budget,
-                doubts: doubts(about: contents, budget),
-                counted: contents.reports.filter { !isAllowed($0) },
+                doubts: doubts(about: contents, budget) + counted.filter { isOpen($0, budget) }.map { .underWay($0.id) },
+                counted: counted,
                 allowed: contents.reports.filter(isAllowed),
                 runs: contents.runs
             )
@@ -29,6 +30,12 @@ public enum Gate {
             + (contents.runs.isEmpty ? [.noRun] : [])
             + contents.runs.flatMap { doubts(about: $0, contents.reports) }
             + ambiguous.map { .ambiguous($0) }
+    }
+
+    /// Whether it has still to become too long, or not.
+    private static func isOpen(_ report: StallReport, _ budget: Budget) -> Bool {
+        guard let limit = budget.maxDurationNs else { return false }
+        return report.state == .ongoing && report.longestNs <= limit
     }
 
     /// Under a second (in nanoseconds) nobody has watched: it is what the record of a monitor says that started, and could then

@@ -14,6 +14,7 @@ extension GateResult {
         let watchedNs: Int64
         let runs: [ULID]
         let stalls: [Stall]
+        let countedOnly: [Fault]
         let doubts: [DoubtPart]
 
         init(_ result: GateResult) {
@@ -25,6 +26,8 @@ extension GateResult {
             stalls =
                 result.counted.map { Stall($0, tooLong.contains($0.id) ? "too_long" : "counted") }
                 + result.allowed.map { Stall($0, "allowed") }
+            let tooLongFaults = Set(result.tooLongCountedOnly)
+            countedOnly = result.countedOnly.map { Fault($0, tooLongFaults.contains($0) ? "too_long" : "counted") }
             doubts = result.doubts.map { DoubtPart(code: $0.code, message: $0.description) }
         }
 
@@ -32,7 +35,9 @@ extension GateResult {
             case schema, verdict, budget
             case stallCount = "stall_count"
             case watchedNs = "watched_ns"
-            case runs, stalls, doubts
+            case runs, stalls
+            case countedOnly = "counted_only"
+            case doubts
         }
     }
 
@@ -74,6 +79,26 @@ extension GateResult {
             case id, result
             case durationNs = "duration_ns"
             case suppressed, fingerprint, verdict, function, label
+        }
+    }
+
+    /// Stalls that stand in no report.
+    private struct Fault: Encodable {
+        let fingerprint: Fingerprint
+        let result: String
+        let count: Int
+        let longestNs: Int64
+        let report: ULID?
+
+        init(_ fault: RunRecord.Repeated, _ result: String) {
+            (fingerprint, self.result) = (fault.fingerprint, result)
+            (count, longestNs, report) = (fault.repeats.count, fault.repeats.longestNs, fault.repeats.report)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case fingerprint, result, count
+            case longestNs = "longest_ns"
+            case report
         }
     }
 

@@ -5,8 +5,8 @@ extension GateResult {
     public func junit() -> String {
         let cases = [
             TestCase(name: "a monitor watched, and its reports are complete", errors: doubts.map(\.description)),
-            TestCase(name: "number of stalls", failures: tooManyText.map { [$0] + counted.map(Self.line) } ?? []),
-            TestCase(name: "length of stalls", failures: tooLong.map { Self.tooLongText($0, budget) }),
+            TestCase(name: "number of stalls", failures: tooManyText.map { [$0] + countedLines } ?? []),
+            TestCase(name: "length of stalls", failures: tooLongLines),
         ]
         let counts = """
             tests="\(cases.count)" failures="\(cases.count { !$0.failures.isEmpty })" \
@@ -22,6 +22,8 @@ extension GateResult {
 
             """
     }
+
+    private var countedLines: [String] { counted.map(Self.line) + countedOnly.map(Self.line) }
 
     private struct TestCase {
         let name: String

@@ -6,9 +6,12 @@ extension GateResult {
         var lines = [headline]
         lines += doubts.map { "  cannot judge: \($0)" }
         if let text = tooManyText { lines.append("  over budget: \(text)") }
-        lines += tooLong.map { "  over budget: \(Self.tooLongText($0, budget))" }
-        if hasTooMany { lines += counted.filter { !tooLong.contains($0) }.map { "  stall: \(Self.line($0))" } }
-        lines += allowed.map { "  allowed: \(Self.line($0))" }
+        lines += tooLongLines.map { "  over budget: \($0)" }
+        if hasTooMany {
+            lines += counted.filter { !tooLong.contains($0) }.map { "  stall: \(Self.line($0))" }
+            lines += countedOnly.filter { !tooLongCountedOnly.contains($0) }.map { "  stalls: \(Self.line($0))" }
+        }
+        lines += allowed.map { "  exempt: \(Self.line($0))" }
         return lines.joined(separator: "\n") + "\n"
     }
 
@@ -20,7 +23,7 @@ extension GateResult {
             case .cannotJudge: "cannot judge"
             }
         let watched = DurationText(nanoseconds: watchedNs).short
-        return "\(word): \(Self.number(stallCount, "stall")), \(allowed.count) allowed, "
+        return "\(word): \(Self.number(stallCount, "stall")), \(allowed.count) exempt, "
             + "\(watched) watched in \(Self.number(runs.count, "run"))"
     }
 
@@ -31,16 +34,29 @@ extension GateResult {
 
     private static func number(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
 
-    static func tooLongText(_ report: StallReport, _ budget: Budget) -> String {
+    /// What lasted too long, a line each.
+    var tooLongLines: [String] {
         let most = budget.maxDurationNs.map { ", \(DurationText(nanoseconds: $0)) permitted" } ?? ""
-        return line(report) + most
+        return (tooLong.map(Self.line) + tooLongCountedOnly.map(Self.line)).map { $0 + most }
     }
 
-    /// One stall on one line, with its exact length: a budget may be missed by a microsecond.
+    /// One stall on one line, with its exact length: a budget may be missed by a microsecond. A plus where nobody saw its end.
     static func line(_ report: StallReport) -> String {
-        let length = DurationText(nanoseconds: report.durationNs)
+        let seenToEnd = report.state == .recovered
+        let length = "\(DurationText(nanoseconds: report.durationNs))\(seenToEnd ? "" : "+")"
         let culprit = VisibleText.of(report.culprit?.function ?? report.culprit?.symbol ?? "unknown code", limit: 160)
         return "\(report.id) \(length) in \(culprit) on \(VisibleText.of(report.watched.label, limit: 80)) "
             + "(\(VisibleText.of(report.cause.verdict.rawValue, limit: 40)), \(report.fingerprint))"
+            + (report.repeats.map { ", before it \(counted($0))" } ?? "")
+    }
+
+    /// The stalls of a fault that were only counted.
+    static func line(_ fault: RunRecord.Repeated) -> String {
+        let report = fault.repeats.report.map { ", like \($0)" } ?? ""
+        return "\(counted(fault.repeats)) (\(fault.fingerprint))\(report)"
+    }
+
+    private static func counted(_ repeats: StallReport.Repeats) -> String {
+        "\(repeats.count) only counted, the longest \(DurationText(nanoseconds: repeats.longestNs))"
     }
 }

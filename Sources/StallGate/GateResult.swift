@@ -22,29 +22,36 @@ public struct GateResult: Hashable, Sendable {
 
     /// Stalls that count, with those that were not reported one by one.
     public var stallCount: Int {
-        (counted.map { max(0, $0.suppressed) } + countedOnly).saturatingSum(from: counted.count)
+        (counted.map { max(0, $0.suppressed) } + countedOnly.map { max(0, $0.repeats.count) })
+            .saturatingSum(from: counted.count)
     }
 
     /// Stalls that count and stand in no report yet, by their faults.
-    private var countedOnly: [Int] {
+    public var countedOnly: [RunRecord.Repeated] {
         runs.flatMap { $0.repeated ?? [] }
             .filter { fault in !budget.allowed.contains { $0.matches(fault.fingerprint) } }
-            .map { max(0, $0.repeats.count) }
     }
 
     /// Whether `stallCount` is above the budget's `maxStalls`. False without that limit.
     public var hasTooMany: Bool { budget.maxStalls.map { stallCount > $0 } ?? false }
 
-    /// Stalls that count and lasted too long, the longest first.
+    /// Stalls that count and lasted too long, or stand for one that did and was only counted; the longest first.
     public var tooLong: [StallReport] {
         guard let limit = budget.maxDurationNs else { return [] }
-        return counted.filter { $0.durationNs > limit }.sorted { $0.durationNs > $1.durationNs }
+        return counted.filter { $0.longestNs > limit }.sorted { $0.longestNs > $1.longestNs }
+    }
+
+    /// Faults that count, stand in no report yet, and lasted too long at least once; the longest first.
+    public var tooLongCountedOnly: [RunRecord.Repeated] {
+        guard let limit = budget.maxDurationNs else { return [] }
+        return countedOnly.filter { $0.repeats.longestNs > limit }
+            .sorted { $0.repeats.longestNs > $1.repeats.longestNs }
     }
 
     /// `.cannotJudge` while there is any doubt, even if stalls are over budget.
     public var verdict: Verdict {
         if !doubts.isEmpty { return .cannotJudge }
-        return hasTooMany || !tooLong.isEmpty ? .over : .within
+        return hasTooMany || !tooLong.isEmpty || !tooLongCountedOnly.isEmpty ? .over : .within
     }
 
     /// Time that was watched, all things in all runs together.
@@ -53,4 +60,9 @@ public struct GateResult: Hashable, Sendable {
 
 extension RunRecord {
     var watchedTotalNs: Int64 { watched.map { max(0, $0.watchedNs) }.saturatingSum() }
+}
+
+extension StallReport {
+    /// Its own length, or that of the longest one before it that was only counted.
+    var longestNs: Int64 { max(durationNs, repeats?.longestNs ?? 0) }
 }

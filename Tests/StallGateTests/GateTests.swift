@@ -63,6 +63,45 @@ struct GateTests {
         #expect(judge([], runs: [run], Budget(maxStalls: 2, allowed: allowed)).verdict == .over)
     }
 
+    @Test("a stall that was only counted can be the one that lasted too long, in a report or in none")
+    func longestCountedOnly() throws {
+        let repeats = StallReport.Repeats(
+            count: 3,
+            report: nil,
+            firstAt: Sample.start,
+            lastAt: Sample.start,
+            totalNs: 2_000_000_000,
+            longestNs: 1_150_000_000
+        )
+        let budget = Budget(maxDurationNs: 700_000_000)
+        var report = Sample.report(ms: 300)
+        report.repeats = repeats
+        let told = judge([report], budget)
+        #expect(told.verdict == .over && told.tooLong == [report])
+        #expect(told.text.contains("before it 3 only counted, the longest 1.15s, 700ms permitted"))
+        var run = Sample.run()
+        run.repeated = [.init(fingerprint: try #require(Fingerprint(rawValue: "v2:aaaa000000000000")), repeats: repeats)]
+        let untold = judge([], runs: [run], budget)
+        #expect(untold.verdict == .over && untold.tooLongCountedOnly.count == 1)
+        #expect(untold.text.contains("  over budget: 3 only counted, the longest 1.15s (v2:aaaa000000000000), 700ms"))
+        #expect(untold.junit().contains("3 only counted, the longest 1.15s"))
+        #expect(String(decoding: try untold.json(), as: UTF8.self).contains(#""result":"too_long""#))
+        let counts = judge([], runs: [run], Budget(maxStalls: 0))
+        #expect(counts.text.contains("  stalls: 3 only counted, the longest 1.15s (v2:aaaa000000000000)"))
+        #expect(judge([], runs: [run], Budget(maxDurationNs: 2_000_000_000)).verdict == .within)
+    }
+
+    @Test("a stall under way cannot be judged by its length, until it is too long")
+    func underWay() {
+        var report = Sample.report(ms: 300)
+        report.state = .ongoing
+        let open = judge([report], Budget(maxDurationNs: 700_000_000))
+        #expect(open.verdict == .cannotJudge && open.doubts == [.underWay(report.id)])
+        #expect(judge([report], Budget(maxDurationNs: 200_000_000)).verdict == .over)
+        #expect(judge([report], Budget(maxStalls: 1)).verdict == .within)
+        #expect(judge([report], Budget(maxStalls: 0)).text.contains(" 300ms+ in "))
+    }
+
     @Test("the length of stalls: the limit itself is within, a nanosecond more is over, the longest first")
     func length() {
         let reports = [Sample.report(ms: 300), Sample.report(ms: 900), Sample.report(ms: 500)]
@@ -96,7 +135,7 @@ struct GateTests {
 
     @Test(
         "refuses what is no prefix",
-        arguments: ["", "v1:", "aaa", "v1:aaaaaaaaaaaaaaaaa", "AAAA", "x1:aaaa", "v1:v1:aaaa", "*"]
+        arguments: ["", "v1:", "aaa", "v1:aaaaaaaaaaaaaaaaa", "x1:aaaa", "v1:v1:aaaa", "*"]
     )
     func refusesPrefix(text: String) {
         #expect(FingerprintPrefix(text) == nil)

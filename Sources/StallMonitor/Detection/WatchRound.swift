@@ -73,6 +73,7 @@ struct WatchRound: ~Copyable {
         // Its tick may be finer than those before.
         nextLook = min(nextLook, .now + tick)
         if let pausedSince { ledger.update { $0.watches[subject.identity.number]?.pausedSince = pausedSince } }
+        live.note(watched: subjects.subjects.count)
         notices.add(.checkpoint)
     }
 
@@ -81,6 +82,7 @@ struct WatchRound: ~Copyable {
         release(index)
         closePause(of: number, at: .now)
         bells.putAway(subjects.remove(at: index).bell)
+        live.note(watched: subjects.subjects.count)
     }
 
     mutating func finish() {

@@ -82,6 +82,9 @@ final class LiveBoard: Sendable {
         contents.withLock { ($0.news.watched, $0.news.lastLook) = (watched, lastLook) }
     }
 
+    /// So many loops are watched from now on.
+    func note(watched: Int) { change { $0.news.watched = watched } }
+
     /// Has the recorder write even if nothing has changed.
     func refresh() { change { _ in } }
 

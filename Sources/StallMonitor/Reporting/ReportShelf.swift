@@ -122,7 +122,12 @@ struct ReportShelf {
     }
 
     private func detail(of status: ReportWriter.Status) -> String {
-        "\(status.waitingReports) of this run wait in memory, and are written when \(writer.directory.path) answers again."
+        let path = writer.directory.path
+        return switch status.waitingReports {
+        case 0: "What comes is kept in memory, and written when \(path) can be written again."
+        case 1: "1 report of this run waits in memory, and is written when \(path) can be written again."
+        case let count: "\(count) reports of this run wait in memory, and are written when \(path) can be written again."
+        }
     }
 
     private static func losses(_ count: Int64, _ problem: ReportError?) -> String {

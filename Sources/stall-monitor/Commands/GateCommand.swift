@@ -14,7 +14,8 @@
                   stall-monitor gate ./stall-reports --format junit > stalls.xml
 
                 Exit code 0: within budget. 2: over budget. 1: cannot judge, because the directory is missing, a report cannot be \
-                read or is missing, or no monitor watched. 64: wrong usage. Without any budget, no stall is permitted.
+                read or is missing, no monitor watched, or a stall is still under way that may yet last too long. 64: wrong usage. Without any \
+                budget, no stall is permitted.
                 """
         )
 
@@ -32,7 +33,7 @@
 
         @Option(
             help: ArgumentHelp(
-                "A stall that does not count: its fingerprint, or enough of it.",
+                "A stall that does not count: its fingerprint, or at least four digits of it.",
                 valueName: "fingerprint"
             )
         )

@@ -33,6 +33,9 @@
                 var byte: UInt8 = 0
                 // Not readLine: it would hold the lock of `stdin`, and whoever flushes all streams would wait for it.
                 while unsafe read(STDIN_FILENO, &byte, 1) > 0 {}
+                // An end in order, if the server takes it.
+                kill(getpid(), SIGTERM)
+                sleep(5)
                 exit(0)
             }.start()
         }

@@ -64,7 +64,7 @@
         }
 
         private func serve() async throws {
-            let directory = try reports ?? Self.newDirectory()
+            let directory = try preparedDirectory()
             if untilInputEnds { InputWatch.exitAtEnd() }
             try await DemoServer(port: port, directory: directory).run { port in
                 try? Output.write(DemoAnnouncement(port: port, directory: directory).text(forPeople: !untilInputEnds))
@@ -72,13 +72,21 @@
         }
 
         private func show() async throws {
-            let directory = try reports ?? Self.newDirectory()
+            let directory = try preparedDirectory()
             let result = try await DemoShow(directory: directory, showsReports: format == .text).run()
             switch format {
             case .text: try Output.write(DemoTable(result: result).lines, on: .current())
             case .json: try Output.write(result.json() + "\n")
             }
             if !result.passed { throw ExitCode(1) }
+        }
+
+        /// The directory for the reports, which can be written to.
+        private func preparedDirectory() throws -> String {
+            guard let reports else { return try Self.newDirectory() }
+            guard !reports.isEmpty else { throw ValidationError("--reports takes a directory.") }
+            try CommandFailure.wrapping { () throws(ReportError) in try ReportDirectory(path: reports).prepare() }
+            return reports
         }
 
         private static func newDirectory() throws -> String {

@@ -200,7 +200,7 @@
         }
 
         private static func name(of frame: StallReport.Frame) -> String {
-            frame.function ?? frame.symbol ?? "\(frame.address)"
+            frame.function ?? frame.symbol ?? frame.offset.map { "code at \($0)" } ?? "\(frame.address)"
         }
 
         /// The line, or without one how far into the function.
@@ -208,7 +208,8 @@
             if let file = frame.file, let line = frame.line {
                 return "  \(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
             }
-            guard let offset = frame.functionOffset else { return "" }
+            // Without a name the address itself is told.
+            guard let offset = frame.functionOffset, frame.function ?? frame.symbol != nil else { return "" }
             return " \("+ \(offset)", .dim)"
         }
 

@@ -29,7 +29,7 @@
                 case .interrupted: "; interrupted"
                 case .processEnded: "; then the process ended"
                 }
-            return [head, "\(document.samples) samples, one every \(times[0]), in \(times[1])\(missed)\(ending)"]
+            return [head, "\(document.samples) sample\(document.samples == 1 ? "" : "s"), one every \(times[0]), in \(times[1])\(missed)\(ending)"]
         }
 
         private func lines(of stack: SampleDocument.Stack) -> [StyledText] {
@@ -57,8 +57,10 @@
 
         private static func doing(_ stack: SampleDocument.Stack) -> String {
             if stack.method != "quiet" { return "running" }
-            if let call = stack.systemCall { return "asleep in \(call.name ?? "system call \(call.number)")" }
             let isStopped = ["T", "t"].contains(stack.threads[0].thread.state)
+            if let call = stack.systemCall {
+                return "\(isStopped ? "stopped" : "asleep") in \(call.name ?? "system call \(call.number)")"
+            }
             return isStopped ? "stopped" : "asleep outside a system call"
         }
 
