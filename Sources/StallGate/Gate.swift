@@ -15,7 +15,8 @@ public enum Gate {
             let counted = contents.reports.filter { !isAllowed($0) }
             return GateResult(
                 budget: budget,
-                doubts: doubts(about: contents, budget) + counted.filter { isOpen($0, budget) }.map { .underWay($0.id) },
+                doubts: doubts(about: contents, budget)
+                    + counted.filter { isOpen($0, budget) }.map { .underWay($0.id) },
                 counted: counted,
                 allowed: contents.reports.filter(isAllowed),
                 runs: contents.runs

@@ -80,7 +80,9 @@ struct GateTests {
         #expect(told.verdict == .over && told.tooLong == [report])
         #expect(told.text.contains("before it 3 only counted, the longest 1.15s, 700ms permitted"))
         var run = Sample.run()
-        run.repeated = [.init(fingerprint: try #require(Fingerprint(rawValue: "v2:aaaa000000000000")), repeats: repeats)]
+        run.repeated = [
+            .init(fingerprint: try #require(Fingerprint(rawValue: "v2:aaaa000000000000")), repeats: repeats)
+        ]
         let untold = judge([], runs: [run], budget)
         #expect(untold.verdict == .over && untold.tooLongCountedOnly.count == 1)
         #expect(untold.text.contains("  over budget: 3 only counted, the longest 1.15s (v2:aaaa000000000000), 700ms"))

@@ -126,7 +126,8 @@ struct ReportShelf {
         return switch status.waitingReports {
         case 0: "What comes is kept in memory, and written when \(path) can be written again."
         case 1: "1 report of this run waits in memory, and is written when \(path) can be written again."
-        case let count: "\(count) reports of this run wait in memory, and are written when \(path) can be written again."
+        case let count:
+            "\(count) reports of this run wait in memory, and are written when \(path) can be written again."
         }
     }
 

@@ -19,7 +19,10 @@
 
         @OptionGroup var reports: ReportsArgument
 
-        @Option(help: "Only stalls that ended after this moment, or have not ended: a length of time before now (10m), or RFC 3339.")
+        @Option(
+            help:
+                "Only stalls that ended after this moment, or have not ended: a length of time before now (10m), or RFC 3339."
+        )
         var since: Since?
 
         @Option(help: "For people or for programs.")

@@ -23,7 +23,10 @@
         @Flag(name: .shortAndLong, help: "Go on with new stalls until ended.")
         var follow = false
 
-        @Option(help: "Only stalls that ended after this moment, or have not ended: a length of time before now (10m), or RFC 3339.")
+        @Option(
+            help:
+                "Only stalls that ended after this moment, or have not ended: a length of time before now (10m), or RFC 3339."
+        )
         var since: Since?
 
         @Option(

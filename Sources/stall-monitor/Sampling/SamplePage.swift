@@ -29,7 +29,10 @@
                 case .interrupted: "; interrupted"
                 case .processEnded: "; then the process ended"
                 }
-            return [head, "\(document.samples) sample\(document.samples == 1 ? "" : "s"), one every \(times[0]), in \(times[1])\(missed)\(ending)"]
+            return [
+                head,
+                "\(document.samples) sample\(document.samples == 1 ? "" : "s"), one every \(times[0]), in \(times[1])\(missed)\(ending)",
+            ]
         }
 
         private func lines(of stack: SampleDocument.Stack) -> [StyledText] {
