@@ -271,6 +271,8 @@ struct stackcap_request {
     struct stackcap_registers registers;
     int copy_error;
     bool is_foreign;  ///< The thread is on another stack than its own.
+    uint64_t copied_ns;  ///< When it was served.
+    pid_t left_open;  ///< Nobody waits for it any more, but whoever captures this thread next may find it served. The capturer's; 0 for none.
 };
 
 // previous.c

@@ -6,6 +6,9 @@
 ///     IDLE ──capturer──> REQUESTED ──handler──> COPYING ──handler──> DONE ──capturer──> (next request)
 ///                            └──────capturer──> WITHDRAWN ─────────────────capturer──> (next request)
 ///
+/// A request can be left open beyond its deadline: a thread that is kept from the processors serves it when it comes to run. Then it
+/// stands at REQUESTED while nobody waits, and whatever is done next with the session settles it first.
+///
 /// While it stands at COPYING, request and copy belong to the handler. The number keeps a handler that was held up between its
 /// look at the word and its swap from taking a later request for its own.
 #include "internal.h"
@@ -49,6 +52,7 @@ static bool lost_its_mark(const stackcap_session *session, const siginfo_t *info
 static void copy_own_stack(stackcap_session *session, const ucontext_t *context) {
     struct stackcap_request *request = &session->request;
     uint64_t began = stackcap_now_ns();
+    request->copied_ns = began;
     stackcap_registers_from_context(&request->registers, context);
     uint64_t stack_pointer = request->registers.value[REGISTER_STACK_POINTER];
     request->is_foreign = stack_pointer < request->low || stack_pointer >= request->high;
@@ -234,7 +238,7 @@ static stackcap_outcome look_and_send(stackcap_session *session, pid_t thread) {
 }
 
 stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
-                                       const stackcap_progress *seen, uint64_t deadline_ns) {
+                                       const stackcap_progress *seen, uint64_t deadline_ns, bool stays_open) {
     struct stackcap_request *request = &session->request;
     if (stackcap_handler_is_busy(session))
         return (stackcap_outcome){STACKCAP_STUCK, 0};
@@ -251,11 +255,36 @@ stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, 
         return outcome;
     if (wait_until(session, thread, deadline_ns))
         return take_answer(session);
+    if (stays_open && exists(session, thread)) {
+        request->left_open = thread;
+        return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
+    }
     if (withdraw(request)) {
         doubt_cover(session);
         return (stackcap_outcome){exists(session, thread) ? STACKCAP_NOT_DELIVERED : STACKCAP_GONE, 0};
     }
     return wait_until(session, thread, 0) ? take_answer(session) : (stackcap_outcome){STACKCAP_STUCK, 0};
+}
+
+void stackcap_settle(stackcap_session *session) {
+    struct stackcap_request *request = &session->request;
+    pid_t thread = request->left_open;
+    if (!thread)
+        return;
+    request->left_open = 0;
+    if (withdraw(request))
+        doubt_cover(session);
+    else  // A handler that has begun needs microseconds, once it has a processor.
+        wait_until(session, thread, stackcap_now_ns() + 1000000);
+}
+
+stackcap_outcome stackcap_take_left_open(stackcap_session *session, pid_t thread, uint64_t *copied_ns) {
+    struct stackcap_request *request = &session->request;
+    if (request->left_open != thread || turn_of(atomic_load_explicit(&request->word, memory_order_acquire)) != DONE)
+        return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
+    request->left_open = 0;
+    *copied_ns = request->copied_ns;
+    return take_answer(session);
 }
 
 // Installing and removing the handler.
@@ -307,6 +336,7 @@ bool stackcap_handler_is_busy(const stackcap_session *session) {
 }
 
 void stackcap_request_forget(stackcap_session *session) {
+    session->request.left_open = 0;
     uint64_t word = atomic_load_explicit(&session->request.word, memory_order_acquire);
     atomic_store_explicit(&session->request.word, with_turn(word, IDLE), memory_order_release);
 }

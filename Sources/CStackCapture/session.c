@@ -74,6 +74,7 @@ stackcap_outcome stackcap_open(int signal, bool read_through_file, stackcap_sess
 
 void stackcap_close(stackcap_session *session) {
     pthread_mutex_lock(&making);
+    stackcap_settle(session);
     stackcap_handler_remove(session);
     // A handler in the middle of its copy may still read through the file.
     if (!stackcap_handler_is_busy(session))

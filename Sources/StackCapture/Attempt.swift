@@ -11,6 +11,8 @@ import Glibc
     var arena: UnsafeMutablePointer<stackcap_arena>?
     /// On `stackcap_now_ns`'s clock, as all times here.
     let deadline: UInt64
+    /// Whether a running thread's request stays open beyond the deadline.
+    var staysOpen = false
 
     /// What the copy in the session's buffer shows.
     struct Copied {
@@ -87,7 +89,7 @@ import Glibc
         }
         let (low, high) = unsafe arena == nil ? (target.low, target.high) : (0, .max)
         let outcome = unsafe withUnsafePointer(to: now) { now in
-            unsafe stackcap_copy_running(handle, target.threadID, low, high, now, deadline)
+            unsafe stackcap_copy_running(handle, target.threadID, low, high, now, deadline, staysOpen)
         }
         if let arena = unsafe arena, outcome.status == STACKCAP_OK { unsafe stackcap_arena_bound_copy(arena, handle) }
         if let error = CaptureError(outcome) { return .failure(error) }

@@ -48,11 +48,25 @@ struct Target {
         )
     }
 
-    mutating func capture(_ target: Target, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
+    /// - Parameter since: a copy that an earlier capture of the thread has asked for will do if it is not older. Nil: none will, and none is
+    ///   asked for beyond the deadline.
+    mutating func capture(
+        _ target: Target,
+        within deadline: Duration,
+        since: UInt64? = nil
+    ) -> Result<CapturedStack, CaptureError> {
         guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
         if target.threadID == stackcap_own_thread() { return .failure(CaptureError(.ownThread)) }
+        if let since, let late = lateCapture(of: target.threadID, since: since) { return .success(late.stack) }
+        unsafe stackcap_settle(handle)
         let end = stackcap_now_ns() &+ deadline.nanoseconds
-        let attempt = unsafe Attempt(handle: handle, signal: signal, target: target, deadline: end)
+        let attempt = unsafe Attempt(
+            handle: handle,
+            signal: signal,
+            target: target,
+            deadline: end,
+            staysOpen: since != nil
+        )
         var sight = Attempt.Sight()
         if let latest, latest.threadID == target.threadID { sight.before = latest.seen }
         defer { latest = sight.before.map { (target.threadID, $0) } }
@@ -61,8 +75,19 @@ struct Target {
         }
     }
 
+    /// What the thread has copied after the deadline of its latest capture, and when.
+    func lateCapture(of threadID: Int32, since: UInt64) -> (stack: CapturedStack, copiedAt: UInt64)? {
+        guard let handle = unsafe handle else { return nil }
+        var copiedAt: UInt64 = 0
+        let outcome = unsafe stackcap_take_left_open(handle, threadID, &copiedAt)
+        guard CaptureError(outcome) == nil, copiedAt >= since else { return nil }
+        let stack = unsafe CapturedStack.unwinding(handle, Attempt.Copied(method: .signal))
+        return (try? stack.get()).map { ($0, copiedAt) }
+    }
+
     func readMemory(at address: UInt, count: Int) -> [UInt8]? {
         guard let handle = unsafe handle, count > 0 else { return nil }
+        unsafe stackcap_settle(handle)
         var bytes = [UInt8](repeating: 0, count: count)
         let isRead = unsafe bytes.withUnsafeMutableBytes { bytes in
             unsafe stackcap_read_memory(handle, UInt64(address), bytes.baseAddress!, bytes.count)
@@ -74,6 +99,7 @@ struct Target {
     func capture(threadID: Int32, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
         guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
         if threadID == stackcap_own_thread() { return .failure(CaptureError(.ownThread)) }
+        unsafe stackcap_settle(handle)
         var opened: UnsafeMutablePointer<stackcap_arena>?
         let outcome = unsafe stackcap_arena_open(MemoryLayout<UInt>.stride, &opened)
         if let error = CaptureError(outcome) { return .failure(error) }
@@ -93,6 +119,7 @@ struct Target {
     /// Nil when not all of it can be read.
     func words(at address: UInt, count: Int) -> [UInt32]? {
         guard let handle = unsafe handle, count > 0 else { return nil }
+        unsafe stackcap_settle(handle)
         let words = unsafe [UInt32](unsafeUninitializedCapacity: count) { words, filled in
             let length = count * MemoryLayout<UInt32>.stride
             let isRead = unsafe stackcap_read_memory(handle, UInt64(address), words.baseAddress!, length)
@@ -104,6 +131,7 @@ struct Target {
     func captureAll(except excluded: Set<Int32>, within time: Duration) -> Result<ThreadStacks, CaptureError> {
         guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
         let deadline = stackcap_now_ns() &+ time.nanoseconds
+        unsafe stackcap_settle(handle)
         var opened: UnsafeMutablePointer<stackcap_arena>?
         let outcome = unsafe stackcap_arena_open(MemoryLayout<Roundup.Entry>.stride, &opened)
         if let error = CaptureError(outcome) { return .failure(error) }

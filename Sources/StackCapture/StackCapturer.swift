@@ -60,6 +60,28 @@ public final class StackCapturer: Sendable {
         }
     }
 
+    /// The same for a thread that may be kept from the processors for longer than the deadline. Where its capture fails with
+    /// `notDelivered` the thread copies its stack all the same when it comes to run, and this thread's next capture finds that, unless
+    /// something else was done with the capturer meanwhile.
+    ///
+    /// - Parameter since: the earliest moment, of CLOCK_MONOTONIC in nanoseconds, from which a copy will do.
+    public func capture(
+        threadID: Int32,
+        stack: Range<UInt>,
+        since: UInt64
+    ) -> Result<CapturedStack, CaptureError> {
+        guard getpid() == process else { return .failure(CaptureError(.forked)) }
+        return session.withLock { session in
+            session.capture(Target(threadID: threadID, stack: stack), within: deadline, since: since)
+        }
+    }
+
+    /// What the thread has copied since its latest ``capture(threadID:stack:since:)`` failed, and when; nil if nothing. Waits for nobody.
+    public func lateCapture(threadID: Int32, since: UInt64) -> (stack: CapturedStack, copiedAt: UInt64)? {
+        guard getpid() == process else { return nil }
+        return session.withLock { $0.lateCapture(of: threadID, since: since) }
+    }
+
     /// Takes the stacks of all threads of this process but the calling one, one after another, and merges equal ones. Their bounds are
     /// found in `/proc/self/maps`, so no thread has to be known beforehand. 500 sleeping threads take a few hundredths of a second.
     ///

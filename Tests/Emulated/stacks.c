@@ -179,7 +179,7 @@ static bool capture_running(stackcap_session *session, const struct wait *spin) 
         stackcap_unwound stack;
         stackcap_progress seen;
         if (stackcap_read_progress(thread, &seen).status != STACKCAP_OK ||
-            stackcap_copy_running(session, thread, low, high, &seen, stackcap_now_ns() + 1000000000).status != STACKCAP_OK ||
+            stackcap_copy_running(session, thread, low, high, &seen, stackcap_now_ns() + 1000000000, false).status != STACKCAP_OK ||
             stackcap_unwind(session, &stack).status != STACKCAP_OK)
             continue;
         captured++;

@@ -1,4 +1,5 @@
 import CStalls
+import Glibc
 import StackCapture
 import Symbolication
 import Synchronization
@@ -28,6 +29,43 @@ extension CaptureTests {
             #expect(names.starts(with: expected), "\(names)")
             #expect(stack.frames.first?.found == .register)
             #expect(stack.frames.dropFirst().allSatisfy { $0.found == .unwindTable })
+        }
+
+        @Test(
+            "that comes to run only after the deadline still shows its stack to who asks again, unless the capturer was used meanwhile"
+        )
+        func late() throws {
+            // Nobody waits: each capture's deadline has passed when its signal is sent.
+            let hasty = try StackCapturer(signal: SIGVTALRM, deadline: .zero)
+            let (stall, sleeper) = (Stall(STALL_SPIN, depth: 3), Stall(STALL_READ))
+            defer { [stall, sleeper].forEach { $0.finish() } }
+            func ask(since: UInt64) -> CapturedStack? {
+                try? hasty.capture(threadID: stall.threadID, stack: stall.stack, since: since).get()
+            }
+            let start = monotonicNanoseconds()
+            var stack: CapturedStack?
+            while stack == nil { stack = ask(since: start) }
+            let names = names(of: try #require(stack))
+            #expect(stack?.method == .signal && names.starts(with: ["stall_in_spin", "stall_at"]), "\(names)")
+
+            // One that is asked for and not fetched is found, with its time, and only if it is young enough.
+            func leaveOpen() {
+                let before = hasty.counters.signalsSent
+                while hasty.counters.signalsSent == before { _ = ask(since: .max) }
+            }
+            leaveOpen()
+            var found: (stack: CapturedStack, copiedAt: UInt64)?
+            while found == nil { found = hasty.lateCapture(threadID: stall.threadID, since: start) }
+            #expect(try #require(found).copiedAt >= start && found?.stack.frames.dropFirst() == stack?.frames.dropFirst())
+            #expect(hasty.lateCapture(threadID: stall.threadID, since: start) == nil, "it is taken")
+
+            // What is done in between takes the copy's place.
+            leaveOpen()
+            while (try? hasty.capture(sleeper).get()) == nil {}
+            #expect(hasty.lateCapture(threadID: stall.threadID, since: start) == nil)
+            leaveOpen()
+            hasty.invalidate()
+            #expect(hasty.lateCapture(threadID: stall.threadID, since: start) == nil)
         }
 
         @Test("below code without an unwind table is followed by frame pointers, and only those frames say so")
@@ -113,4 +151,11 @@ extension CaptureTests {
             #expect(functions.contains { $0.hasPrefix("applyTwice") }, "\(functions)")
         }
     }
+}
+
+/// Of the clock that captures go by.
+private func monotonicNanoseconds() -> UInt64 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+    return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
 }

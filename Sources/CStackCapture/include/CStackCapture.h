@@ -122,10 +122,20 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
 /// sent, since a signal cuts short the sleep of a thread that has entered a system call.
 /// \param seen what stackcap_read_progress just said.
 /// \param deadline_ns on stackcap_now_ns's clock; not waited beyond.
+/// \param stays_open after STACKCAP_NOT_DELIVERED the thread still copies itself when it comes to run, for stackcap_take_left_open. To
+/// be settled before anything else is done with the session.
 /// \returns STACKCAP_MOVED when the thread is no longer running; STACKCAP_IN_USE when another handler replaced ours and has passed
 /// nothing on to it since: in both cases nothing was sent.
 stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
-                                       const stackcap_progress *seen, uint64_t deadline_ns);
+                                       const stackcap_progress *seen, uint64_t deadline_ns, bool stays_open);
+
+/// The copy that a thread has made after its capture's deadline.
+/// \param copied_ns set to when it was made.
+/// \returns STACKCAP_NOT_DELIVERED while there is none; a request that was left open stays so.
+stackcap_outcome stackcap_take_left_open(stackcap_session *session, pid_t thread, uint64_t *copied_ns);
+
+/// Withdraws what was left open.
+void stackcap_settle(stackcap_session *session);
 
 // Unwind
 

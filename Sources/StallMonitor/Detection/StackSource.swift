@@ -34,7 +34,12 @@ struct StackSource: Sendable {
     func stack(of loop: any WatchableLoop, at place: LoopPlace) -> StackOutcome {
         guard let capturer else { return .unavailable(problem) }
         guard let thread = loop.thread else { return .unavailable("The loop's thread is not known.") }
-        let result = capturer.capture(threadID: thread.id, stack: thread.stack)
+        let result =
+            if let since = place.since {
+                capturer.capture(threadID: thread.id, stack: thread.stack, since: since.nanoseconds)
+            } else {
+                capturer.capture(threadID: thread.id, stack: thread.stack)
+            }
         guard place.isThat(of: loop.heartbeat) else { return .raced }
         switch result {
         case .success(let stack): return .captured(stack)
@@ -43,11 +48,23 @@ struct StackSource: Sendable {
     }
 }
 
+extension StackSource {
+    /// What the loop's thread, kept from the processors while its stack was asked for, has copied when it came to run.
+    func lateStack(of loop: any WatchableLoop, since: MonotonicInstant) -> (stack: CapturedStack, at: MonotonicInstant)?
+    {
+        guard let capturer, let thread = loop.thread else { return nil }
+        return capturer.lateCapture(threadID: thread.id, since: since.nanoseconds)
+            .map { ($0.stack, MonotonicInstant(nanoseconds: $0.copiedAt)) }
+    }
+}
+
 /// Where a loop was seen.
 struct LoopPlace: Hashable, Sendable {
     var pulse: LoopHeartbeat.Pulse
     /// How many callouts had begun, of a loop that stood still; nil where several may have their turn.
     var callouts: UInt64?
+    /// Since when it has been there, as far as is known: a stack is as good from then as from now.
+    var since: MonotonicInstant?
 
     func isThat(of heartbeat: LoopHeartbeat) -> Bool {
         heartbeat.pulse == pulse && callouts.map { heartbeat.calloutCount == $0 } ?? true

@@ -7,7 +7,7 @@ struct Standstill: Sendable {
     let callouts: UInt64
     /// Of the watchdog's thread, as it began.
     let watchdogCPU = ThreadClock.nanoseconds
-    private let since: MonotonicInstant
+    let since: MonotonicInstant
     private let evidence: ThreadEvidence
     private var samples: [StackSample] = []
     private var lastSample: MonotonicInstant?

@@ -136,7 +136,10 @@ struct Subject {
 
     /// Where the loop stands still at `pulse`, or is at work.
     func place(at pulse: LoopHeartbeat.Pulse) -> LoopPlace {
-        LoopPlace(pulse: pulse, callouts: standstill?.pulse == pulse ? standstill?.callouts : nil)
+        guard let standstill, standstill.pulse == pulse else {
+            return LoopPlace(pulse: pulse, since: lastLook?.busySince)
+        }
+        return LoopPlace(pulse: pulse, callouts: standstill.callouts, since: standstill.since)
     }
 
     /// Whether the loop stands still at `pulse`, and its stack should be looked at again.

@@ -135,9 +135,22 @@ extension WatchRound {
     private mutating func end(_ span: StallSpan, _ index: Int, at time: MonotonicInstant) {
         guard let stall = subjects[index].stall else { return }
         tellBusyTime(span, index, hasEnded: true)
+        sampleLate(stall.number, span, index)
         subjects[index].stall = nil
         live.end(stall.number, span)
         notices.add(.ended(stall.number, span, evidence(of: stall, index, span, at: time)))
+    }
+
+    /// A thread that got no processor could not show its stack. If it has come to run since, it has.
+    private mutating func sampleLate(_ number: Int, _ span: StallSpan, _ index: Int) {
+        let (source, loop) = (stackSource, subjects[index].loop)
+        let found = costs.measure(
+            { source.lateStack(of: loop, since: span.latestStart) },
+            costs: { $0.map { [$0.stack.cost] } ?? [] }
+        )
+        guard let found, found.at <= span.earliestEnd else { return }
+        ledger.update { $0.captures += 1 }
+        notices.add(.sampled(number, StackSample(time: found.at, stack: found.stack)), mayBeDropped: true)
     }
 
     /// Closes a stall under way because nobody will look at the loop. One whose loop has ended is over; of the others nobody knows.
