@@ -32,7 +32,7 @@ extension CaptureTests {
         }
 
         @Test(
-            "that comes to run only after the deadline still shows its stack to who asks again, unless the capturer was used meanwhile"
+            "that comes to run only after the deadline still shows its stack to who asks again"
         )
         func late() throws {
             // Nobody waits: each capture's deadline has passed when its signal is sent.
@@ -56,7 +56,9 @@ extension CaptureTests {
             leaveOpen()
             var found: (stack: CapturedStack, copiedAt: UInt64)?
             while found == nil { found = hasty.lateCapture(threadID: stall.threadID, since: start) }
-            #expect(try #require(found).copiedAt >= start && found?.stack.frames.dropFirst() == stack?.frames.dropFirst())
+            #expect(
+                try #require(found).copiedAt >= start && found?.stack.frames.dropFirst() == stack?.frames.dropFirst()
+            )
             #expect(hasty.lateCapture(threadID: stall.threadID, since: start) == nil, "it is taken")
 
             // What is done in between takes the copy's place.
