@@ -280,9 +280,11 @@ void stackcap_settle(stackcap_session *session) {
 
 stackcap_outcome stackcap_take_left_open(stackcap_session *session, pid_t thread, uint64_t *copied_ns) {
     struct stackcap_request *request = &session->request;
-    if (request->left_open != thread || turn_of(atomic_load_explicit(&request->word, memory_order_acquire)) != DONE)
+    if (!thread || request->left_open != thread)
         return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
-    request->left_open = 0;
+    stackcap_settle(session);
+    if (turn_of(atomic_load_explicit(&request->word, memory_order_acquire)) != DONE)
+        return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
     *copied_ns = request->copied_ns;
     return take_answer(session);
 }

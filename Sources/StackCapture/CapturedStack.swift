@@ -96,6 +96,9 @@ public struct CapturedStack: Sendable {
     public var asyncCallers: AsyncCallers?
     /// Of this capture alone. Finding names comes on top.
     public var cost: Cost
+    /// When the copy was made, of CLOCK_MONOTONIC in nanoseconds, if that was long ago: see
+    /// ``StackCapturer/capture(threadID:stack:since:)``. Nil for just now.
+    public var copiedAt: UInt64?
 
     /// Whether the last frame is the thread's first. `leftOut` says whether all between are there.
     public var isComplete: Bool { truncation == nil }

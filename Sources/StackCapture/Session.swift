@@ -48,8 +48,8 @@ struct Target {
         )
     }
 
-    /// - Parameter since: a copy that an earlier capture of the thread has asked for will do if it is not older. Nil: none will, and none is
-    ///   asked for beyond the deadline.
+    /// - Parameter since: where the thread gets no processor, a copy that an earlier capture has asked for will do if it is not older. Nil:
+    ///   none will, and none is asked for beyond the deadline.
     mutating func capture(
         _ target: Target,
         within deadline: Duration,
@@ -57,7 +57,8 @@ struct Target {
     ) -> Result<CapturedStack, CaptureError> {
         guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
         if target.threadID == stackcap_own_thread() { return .failure(CaptureError(.ownThread)) }
-        if let since, let late = lateCapture(of: target.threadID, since: since) { return .success(late.stack) }
+        // What the thread does now is worth more, if it can be had.
+        let late = since.flatMap { lateCapture(of: target.threadID, since: $0) }
         unsafe stackcap_settle(handle)
         let end = stackcap_now_ns() &+ deadline.nanoseconds
         let attempt = unsafe Attempt(
@@ -70,19 +71,22 @@ struct Target {
         var sight = Attempt.Sight()
         if let latest, latest.threadID == target.threadID { sight.before = latest.seen }
         defer { latest = sight.before.map { (target.threadID, $0) } }
-        return unsafe attempt.copy(&sight).flatMap { copied in
+        let result = unsafe attempt.copy(&sight).flatMap { copied in
             unsafe CapturedStack.unwinding(handle, copied)
         }
+        if let late, case .failure(let error) = result, error.code == .notDelivered { return .success(late) }
+        return result
     }
 
-    /// What the thread has copied after the deadline of its latest capture, and when.
-    func lateCapture(of threadID: Int32, since: UInt64) -> (stack: CapturedStack, copiedAt: UInt64)? {
+    /// What the thread has copied after the deadline of its latest capture.
+    func lateCapture(of threadID: Int32, since: UInt64) -> CapturedStack? {
         guard let handle = unsafe handle else { return nil }
         var copiedAt: UInt64 = 0
         let outcome = unsafe stackcap_take_left_open(handle, threadID, &copiedAt)
         guard CaptureError(outcome) == nil, copiedAt >= since else { return nil }
-        let stack = unsafe CapturedStack.unwinding(handle, Attempt.Copied(method: .signal))
-        return (try? stack.get()).map { ($0, copiedAt) }
+        var stack = unsafe try? CapturedStack.unwinding(handle, Attempt.Copied(method: .signal)).get()
+        stack?.copiedAt = copiedAt
+        return stack
     }
 
     func readMemory(at address: UInt, count: Int) -> [UInt8]? {

@@ -60,9 +60,9 @@ public final class StackCapturer: Sendable {
         }
     }
 
-    /// The same for a thread that may be kept from the processors for longer than the deadline. Where its capture fails with
-    /// `notDelivered` the thread copies its stack all the same when it comes to run, and this thread's next capture finds that, unless
-    /// something else was done with the capturer meanwhile.
+    /// The same for a thread that may be kept from the processors for longer than the deadline. Where its signal does not arrive in time
+    /// (`notDelivered`) the thread copies its stack all the same when it comes to run. If its next capture fails so again, it gives that
+    /// copy, with `copiedAt`, unless something else was done with the capturer meanwhile.
     ///
     /// - Parameter since: the earliest moment, of CLOCK_MONOTONIC in nanoseconds, from which a copy will do.
     public func capture(
@@ -76,8 +76,8 @@ public final class StackCapturer: Sendable {
         }
     }
 
-    /// What the thread has copied since its latest ``capture(threadID:stack:since:)`` failed, and when; nil if nothing. Waits for nobody.
-    public func lateCapture(threadID: Int32, since: UInt64) -> (stack: CapturedStack, copiedAt: UInt64)? {
+    /// What the thread has copied since its latest ``capture(threadID:stack:since:)`` failed; nil if nothing. From now on it is not asked to.
+    public func lateCapture(threadID: Int32, since: UInt64) -> CapturedStack? {
         guard getpid() == process else { return nil }
         return session.withLock { $0.lateCapture(of: threadID, since: since) }
     }
@@ -124,7 +124,7 @@ public final class StackCapturer: Sendable {
 public struct CaptureCounters: Sendable, Hashable {
     /// Signals sent to running threads.
     public var signalsSent: UInt64
-    /// Signals that arrived after their capture had given up. They were ignored.
+    /// Signals that arrived after their capture had given up, and were ignored.
     public var lateSignals: UInt64
     /// Signals that were not the capturer's, passed on to the handler installed before.
     public var signalsPassedOn: UInt64

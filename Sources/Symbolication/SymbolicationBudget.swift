@@ -52,7 +52,7 @@ final class Allowance {
     }
 
     /// For waiting, which takes no processor.
-    var timeLeft: Duration { time - (.now - start) }
+    var timeLeft: Duration { max(.zero, time - (.now - start)) }
 
     func spend(_ bytes: Int) throws(SymbolProblem) {
         guard bytes <= memoryLeft else { throw SymbolProblem(.outOfMemory) }

@@ -129,9 +129,9 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
 stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                        const stackcap_progress *seen, uint64_t deadline_ns, bool stays_open);
 
-/// The copy that a thread has made after its capture's deadline.
+/// The copy that a thread has made after its capture's deadline. Its request is not open any more.
 /// \param copied_ns set to when it was made.
-/// \returns STACKCAP_NOT_DELIVERED while there is none; a request that was left open stays so.
+/// \returns STACKCAP_NOT_DELIVERED if there is none.
 stackcap_outcome stackcap_take_left_open(stackcap_session *session, pid_t thread, uint64_t *copied_ns);
 
 /// Withdraws what was left open.

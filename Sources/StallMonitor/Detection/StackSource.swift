@@ -50,11 +50,9 @@ struct StackSource: Sendable {
 
 extension StackSource {
     /// What the loop's thread, kept from the processors while its stack was asked for, has copied when it came to run.
-    func lateStack(of loop: any WatchableLoop, since: MonotonicInstant) -> (stack: CapturedStack, at: MonotonicInstant)?
-    {
+    func lateStack(of loop: any WatchableLoop, since: MonotonicInstant) -> CapturedStack? {
         guard let capturer, let thread = loop.thread else { return nil }
         return capturer.lateCapture(threadID: thread.id, since: since.nanoseconds)
-            .map { ($0.stack, MonotonicInstant(nanoseconds: $0.copiedAt)) }
     }
 }
 

@@ -196,10 +196,14 @@ struct StallPolicy: Sendable {
     /// What the look cannot vouch for of the time since the previous one: all of it if the watchdog was late.
     private func discounting(_ look: Look, in segment: Segment, until end: MonotonicInstant) -> Segment {
         guard look.late || look.discount != nil else { return segment }
-        let told = [lastLook, look.discount?.since].compactMap { $0 }.min() ?? segment.earliestStart
-        let window = max(.zero, end - max(told, segment.earliestStart))
+        let window = { (start: MonotonicInstant?) in
+            max(.zero, end - max(start ?? segment.earliestStart, segment.earliestStart))
+        }
+        // What could not be told at some looks reaches back further than the latest one.
+        let told = [lastLook, look.discount?.since].compactMap { $0 }.min()
+        let discounted = min(look.discount?.length ?? .zero, window(told))
         var segment = segment
-        segment.unproven += look.late ? window : min(look.discount?.length ?? .zero, window)
+        segment.unproven += look.late ? max(window(lastLook), discounted) : discounted
         segment.reason = look.discount?.reason ?? .late
         return segment
     }

@@ -136,7 +136,8 @@ struct Subject {
 
     /// Where the loop stands still at `pulse`, or is at work.
     func place(at pulse: LoopHeartbeat.Pulse) -> LoopPlace {
-        guard let standstill, standstill.pulse == pulse else {
+        // One of an earlier callout is kept as long as a stall is told of.
+        guard let standstill, let lastLook, standstill.isOf(pulse, lastLook.callouts) else {
             return LoopPlace(pulse: pulse, since: lastLook?.busySince)
         }
         return LoopPlace(pulse: pulse, callouts: standstill.callouts, since: standstill.since)

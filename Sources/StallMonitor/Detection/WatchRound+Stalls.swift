@@ -48,7 +48,13 @@ extension WatchRound {
         guard let stack = costs.sample(at: time, { source.stack(of: loop, at: place) }) else { return }
         ledger.update { $0.count(stack) }
         guard
-            var captured = stack.captured.map({ StackSample(time: time, stack: $0, site: site(index, place, stack)) })
+            var captured = stack.captured.map({ stack in
+                StackSample(
+                    time: stack.copiedAt.map(MonotonicInstant.init(nanoseconds:)) ?? time,
+                    stack: stack,
+                    site: site(index, place, .captured(stack))
+                )
+            })
         else { return }
         if let stall = subjects[index].stall {
             if subjects[index].standstill?.lockIsKnown == false { captured.lock = lock(index, pulse, stack) }
@@ -146,11 +152,13 @@ extension WatchRound {
         let (source, loop) = (stackSource, subjects[index].loop)
         let found = costs.measure(
             { source.lateStack(of: loop, since: span.latestStart) },
-            costs: { $0.map { [$0.stack.cost] } ?? [] }
+            costs: { $0.map { [$0.cost] } ?? [] }
         )
-        guard let found, found.at <= span.earliestEnd else { return }
+        guard let found, let copied = found.copiedAt.map(MonotonicInstant.init(nanoseconds:)),
+            copied <= span.earliestEnd
+        else { return }
         ledger.update { $0.captures += 1 }
-        notices.add(.sampled(number, StackSample(time: found.at, stack: found.stack)), mayBeDropped: true)
+        notices.add(.sampled(number, StackSample(time: copied, stack: found)), mayBeDropped: true)
     }
 
     /// Closes a stall under way because nobody will look at the loop. One whose loop has ended is over; of the others nobody knows.

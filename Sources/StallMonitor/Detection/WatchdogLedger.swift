@@ -82,7 +82,7 @@ extension WatchdogLedger.Counts {
         }
     }
 
-    /// Captures of other threads than the watched ones.
+    /// What became of a capture.
     mutating func count(_ stack: StackOutcome) {
         switch stack {
         case .captured: captures += 1

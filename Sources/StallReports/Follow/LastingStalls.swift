@@ -26,7 +26,12 @@ struct LastingStalls {
             lastLook = .now
         }
         while let id = due.popLast() {
-            guard let known = reports[id], let report = look(known) else { continue }
+            guard let known = reports[id] else { continue }
+            guard let report = look(known) else {
+                // What its process closed comes with its file, if that is there still.
+                reports[id] = nil
+                continue
+            }
             note(report)
             if report.state != .ongoing { return .report(report) }
             if report.durationNs > known.durationNs { return .grown(report) }

@@ -65,7 +65,9 @@
             case .report(let report), .grown(let report): if since?.includes(report) ?? true { try show(report) }
             case .failure(let error): Output.note(error)
             case .directoryAppeared: Output.note("the report directory \(path) has appeared")
-            case .directoryGone: Output.note("the report directory \(path) is gone; waiting for it to come again")
+            case .directoryGone:
+                growing = [:]
+                Output.note("the report directory \(path) is gone; waiting for it to come again")
             case .run(let run):
                 guard format == .text else { break }
                 try Output.write(repeatLines.lines(run, culprits: culprits), on: terminal)
