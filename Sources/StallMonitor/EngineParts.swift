@@ -38,7 +38,7 @@ struct EngineParts: Sendable {
 
     /// On the watchdog's thread: before it watches anything, it may wait for the kernel.
     func makeRound(_ stackSource: StackSource) -> WatchRound {
-        supply.search()
+        supply.locate()
         return WatchRound(
             notices: notices,
             ledger: ledger,

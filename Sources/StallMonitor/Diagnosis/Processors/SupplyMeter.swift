@@ -18,6 +18,11 @@ final class SupplyLocation: Sendable {
         let (now, last) = (MonotonicInstant.now.nanoseconds, lastSearch.load(ordering: .relaxed))
         guard last == 0 || now - last >= 10_000_000_000 else { return }
         lastSearch.store(now, ordering: .relaxed)
+        locate()
+    }
+
+    /// The same, whoever has looked, or is looking: when it returns there is a result, if there can be one.
+    func locate() {
         guard let cgroup = readSmallFile("/proc/self/cgroup"),
             let mounts = readFile("/proc/self/mountinfo", limit: 1 << 22)
         else { return }
