@@ -38,11 +38,15 @@ extension StallReport.Stack {
 
     /// The calls that may be to blame, innermost first: own ones, but for those that a library calls through a protocol of the
     /// standard library (a `Decodable`'s `init(from:)`, a `Comparable`'s `<`), once for each of its values. Where nothing is own,
-    /// all on the stack that have a name.
+    /// all on the stack that have a name, but for the language's and the system's that a library calls.
     var suspects: [Suspect] {
         let calls = callout
         let own = calls.filter { frame($0).own }
-        guard !own.isEmpty else { return calls.filter { !$0.isAwaiting && frame($0).function != nil } }
+        guard !own.isEmpty else {
+            let named = calls.filter { !$0.isAwaiting && frame($0).function != nil }
+            let libraries = named.filter { frame($0).isOfLibrary }
+            return libraries.isEmpty ? named : libraries
+        }
         let callers = own.filter { suspect in
             suspect.isAwaiting || !frames[suspect.frame...].dropFirst().prefix(1).contains(where: \.isStandardWitness)
         }
@@ -68,6 +72,12 @@ extension StallReport.Culprit {
 extension StallReport.Frame {
     /// One of the engine's functions that stand between the loop and whatever it calls.
     fileprivate var isCallOfLoop: Bool { symbol?.hasPrefix("event_run_loop_is_calling_out_to_") == true }
+
+    /// In a Swift module that is not the language's own.
+    fileprivate var isOfLibrary: Bool {
+        guard let module = symbol.flatMap(Demangler.swiftModule) else { return false }
+        return module != "Swift" && module != "Synchronization" && !module.hasPrefix("_")
+    }
 
     /// The compiler's bridge from a protocol of the standard library to a type's own function.
     fileprivate var isStandardWitness: Bool {

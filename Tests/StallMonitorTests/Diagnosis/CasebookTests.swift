@@ -116,6 +116,17 @@ struct CasebookTests {
         #expect(culprit() == nil)
     }
 
+    @Test("Where nothing is own, the innermost of a library before the language's and the system's that it calls")
+    func libraryAlone() {
+        let library = "$s4GRDB9StatementC4stepyyF"
+        #expect(Demangler.swiftModule(of: library) == "GRDB")
+        #expect(
+            culprit(["__vdso_clock_gettime", "$sSa6appendyyxnF", library, "start_thread"])
+                == Demangler.shortName(library)
+        )
+        #expect(culprit(["__vdso_clock_gettime", "$sSa6appendyyxnF", "start_thread"]) == "__vdso_clock_gettime")
+    }
+
     @Test("Equal stacks are told once with their number, the detection's first, at most five")
     func merged() {
         let book = casebook([["A"], ["B"], ["C"], ["C"], ["D"], ["E"], ["F"], ["B"], ["B"]])

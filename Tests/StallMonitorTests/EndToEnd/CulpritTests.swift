@@ -78,11 +78,7 @@ struct CulpritTests {
             worker.loop.perform(signalling(done, after: 600))
             done.wait()
         }
-        // Its own, or the clock that it reads: which of the two is seen more often is left to chance.
-        #expect(
-            ["TestSupport", "RunLoopKit"].contains(report.culprit?.module),
-            "\(String(describing: report.culprit))"
-        )
+        #expect(report.culprit?.module == "TestSupport", "\(String(describing: report.culprit))")
     }
 
     @Test("An own function that awaits a library's, which computes")
