@@ -53,22 +53,14 @@ public final class StackCapturer: Sendable {
     /// - Parameters:
     ///   - threadID: the kernel's number, as `gettid` gives it.
     ///   - stack: the thread's stack, lowest address to one behind the highest. Stale bounds make the capture fail, nothing worse.
-    public func capture(threadID: Int32, stack: Range<UInt>) -> Result<CapturedStack, CaptureError> {
-        guard getpid() == process else { return .failure(CaptureError(.forked)) }
-        return session.withLock { session in
-            session.capture(Target(threadID: threadID, stack: stack), within: deadline)
-        }
-    }
-
-    /// The same for a thread that may be kept from the processors for longer than the deadline. Where its signal does not arrive in time
-    /// (`notDelivered`) the thread copies its stack all the same when it comes to run. If its next capture fails so again, it gives that
-    /// copy, with `copiedAt`, unless something else was done with the capturer meanwhile.
-    ///
-    /// - Parameter since: the earliest moment, of CLOCK_MONOTONIC in nanoseconds, from which a copy will do.
+    ///   - since: for a thread that may be kept from the processors for longer than the deadline: the earliest moment, of CLOCK_MONOTONIC in
+    ///     nanoseconds, from which a late copy will do. Where the signal does not arrive in time (`notDelivered`) the thread then copies its
+    ///     stack all the same when it comes to run. If its next capture fails so again, it gives that copy, with `copiedAt`, unless
+    ///     something else was done with the capturer meanwhile.
     public func capture(
         threadID: Int32,
         stack: Range<UInt>,
-        since: UInt64
+        since: UInt64? = nil
     ) -> Result<CapturedStack, CaptureError> {
         guard getpid() == process else { return .failure(CaptureError(.forked)) }
         return session.withLock { session in

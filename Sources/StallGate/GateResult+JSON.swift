@@ -15,6 +15,7 @@ extension GateResult {
         let runs: [ULID]
         let stalls: [Stall]
         let countedOnly: [Fault]
+        let unusedAllowances: [String]
         let doubts: [DoubtPart]
 
         init(_ result: GateResult) {
@@ -28,6 +29,7 @@ extension GateResult {
                 + result.allowed.map { Stall($0, "allowed") }
             let tooLongFaults = Set(result.tooLongCountedOnly)
             countedOnly = result.countedOnly.map { Fault($0, tooLongFaults.contains($0) ? "too_long" : "counted") }
+            unusedAllowances = result.unusedAllowances.map(\.description)
             doubts = result.doubts.map { DoubtPart(code: $0.code, message: $0.description) }
         }
 
@@ -37,6 +39,7 @@ extension GateResult {
             case watchedNs = "watched_ns"
             case runs, stalls
             case countedOnly = "counted_only"
+            case unusedAllowances = "unused_allowances"
             case doubts
         }
     }

@@ -12,6 +12,7 @@ extension GateResult {
             lines += countedOnly.filter { !tooLongCountedOnly.contains($0) }.map { "  stalls: \(Self.line($0))" }
         }
         lines += allowed.map { "  exempt: \(Self.line($0))" }
+        lines += unusedAllowances.map { "  unused: --allow \($0): no stall has this fingerprint" }
         return lines.joined(separator: "\n") + "\n"
     }
 

@@ -32,6 +32,12 @@ public struct GateResult: Hashable, Sendable {
             .filter { fault in !budget.allowed.contains { $0.matches(fault.fingerprint) } }
     }
 
+    /// What is allowed and did not happen: mended, or misspelt.
+    public var unusedAllowances: [FingerprintPrefix] {
+        let found = Set(allowed.map(\.fingerprint) + runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint))
+        return budget.allowed.filter { prefix in !found.contains(where: prefix.matches) }
+    }
+
     /// Whether `stallCount` is above the budget's `maxStalls`. False without that limit.
     public var hasTooMany: Bool { budget.maxStalls.map { stallCount > $0 } ?? false }
 

@@ -43,6 +43,19 @@
             #expect(page.contains("3 more like it were counted only before it: ×3 since 2026-11-18T11:06:41Z"))
         }
 
+        @Test("list: stalls that were only counted are told also where no report is there for them to stand beside")
+        func countedOnly() throws {
+            var run = Sample.run()
+            let fault = Sample.report().fingerprint
+            run.repeated = [.init(fingerprint: fault, repeats: Sample.repeats(of: .make(), count: 37))]
+            try fixture.store.write(run)
+            let list = try CommandRun("list", fixture.path)
+            #expect(list.errors.contains("no stalls"))
+            #expect(list.errors.contains("only counted: \(fault) ×37 since 2026-11-18T11:06:41Z"))
+            let later = try CommandRun("list", fixture.path, "--since", "2026-11-18T11:06:50Z")
+            #expect(!later.errors.contains("only counted"))
+        }
+
         @Test("list --format json: one array of whole reports")
         func json() throws {
             let reports = (0..<3).map { _ in Sample.report(id: .make()) }
@@ -75,6 +88,10 @@
             #expect(run.errors.split(separator: "\n").count == 3)
             #expect(!run.errors.commandsTerminal)
             #expect(run.status == 1)
+            try FileManager.default.removeItem(atPath: "\(fixture.path)/\(ReportFileName(.stall, report.id))")
+            #expect(
+                try CommandRun("list", fixture.path).errors.hasPrefix("stall-monitor: no stalls in what can be read")
+            )
         }
 
         @Test("a report with terminal commands in every string commands no terminal, in any format")
@@ -113,6 +130,15 @@
             #expect(try CommandRun("show", "7", fixture.path).errors.contains("no stall's id begins with 7"))
             #expect(try CommandRun("show", "../x", fixture.path).status == 64)
             #expect(try CommandRun("show", "latest", fixture.path, "--reports", fixture.path).status == 64)
+        }
+
+        @Test("symbol files that are not there are an error, for show and for symbolicate")
+        func missingSymbols() throws {
+            try fixture.store.write(Sample.report(id: .make()))
+            for arguments in [["show", "latest"], ["symbolicate"]] {
+                let run = try CommandRun(arguments: arguments + [fixture.path, "--symbols", "/nowhere"])
+                #expect(run.status == 1 && run.errors.contains("--symbols /nowhere: No such file or directory"))
+            }
         }
 
         @Test("without a directory: ./stall-reports")

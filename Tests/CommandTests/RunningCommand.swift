@@ -14,11 +14,17 @@
             try process.runWithSignals()
         }
 
-        /// On a terminal of its own, of 80 columns, without colours: what it shows, standard error too, is the output.
-        init(onTerminal arguments: String...) throws {
-            process = CommandRun.process([], environment: ["NO_COLOR": "1", "TERM": "xterm"])
+        /// On a terminal of its own, without colours: what it shows, standard error too, is the output.
+        init(
+            onTerminal arguments: String...,
+            columns: Int = 80,
+            lines: Int = 24,
+            terminal: String = "xterm"
+        ) throws {
+            process = CommandRun.process([], environment: ["NO_COLOR": "1", "TERM": terminal])
             process.executableURL = URL(filePath: "/usr/bin/script")
-            let command = ([CommandRun.executable.path] + arguments).map { "'\($0)'" }.joined(separator: " ")
+            let size = "stty cols \(columns) rows \(lines); exec "
+            let command = size + ([CommandRun.executable.path] + arguments).map { "'\($0)'" }.joined(separator: " ")
             process.arguments = ["--quiet", "--flush", "--return", "--command", command, "/dev/null"]
             (process.standardOutput, process.standardError) = (output, errors)
             try process.runWithSignals()

@@ -56,6 +56,32 @@
             #expect(try top.output(until: "recovered  6.1s ") != nil)
             top.send(SIGINT)
         }
+
+        @Test("top --live keeps to the window: no line is longer, and what there is no room for is counted")
+        func topFits() throws {
+            let top = try RunningCommand(onTerminal: "top", "--live", fixture.path, columns: 30, lines: 4)
+            #expect(try top.output(until: "\u{1B}[H") != nil)
+            let screen = try #require(try top.output(until: "\u{1B}[J")).dropLast(3)
+            let lines = screen.replacing("\u{1B}[K", with: "").split(
+                separator: "\r\n",
+                omittingEmptySubsequences: false
+            )
+            #expect(lines.count == 4 && lines.allSatisfy { $0.count <= 30 }, "\(lines)")
+            #expect(lines.last?.contains("… 4 more lines") == true)
+            top.send(SIGINT)
+        }
+
+        @Test("a terminal that cannot move its cursor gets top's screen once, and none of tail's growing lines")
+        func dumb() throws {
+            let top = try RunningCommand(onTerminal: "top", "--live", fixture.path, terminal: "dumb")
+            #expect(try top.output(until: "shop.Cart")?.contains("\u{1B}") == false)
+            #expect(top.status() == 0)
+            let tail = try RunningCommand(onTerminal: "tail", "-f", fixture.path, terminal: "dumb")
+            #expect(try tail.output(until: "ongoing") != nil)
+            try record.note(length: 6_000_000_000)
+            #expect(try tail.output(until: "6s+")?.contains("\u{1B}") == false)
+            tail.send(SIGINT)
+        }
     }
 
     /// A live record with one stall.

@@ -61,6 +61,17 @@ struct GateTests {
         let allowed = [try #require(FingerprintPrefix("v2:aaaa"))]
         #expect(judge([], runs: [run], Budget(maxStalls: 3, allowed: allowed)).verdict == .within)
         #expect(judge([], runs: [run], Budget(maxStalls: 2, allowed: allowed)).verdict == .over)
+        #expect(judge([], runs: [run], Budget(allowed: allowed)).unusedAllowances.isEmpty)
+    }
+
+    @Test("an allowed fault that did not happen is named: it is mended, or misspelt")
+    func unusedAllowances() throws {
+        let reports = [Sample.report(fingerprint: "v1:aaaa000000000000")]
+        let (used, unused) = (try #require(FingerprintPrefix("aaaa")), try #require(FingerprintPrefix("v1:bbbb")))
+        let result = judge(reports, Budget(maxStalls: 0, allowed: [used, unused]))
+        #expect(result.verdict == .within && result.unusedAllowances == [unused])
+        #expect(result.text.contains("unused: --allow v1:bbbb: no stall has this fingerprint"))
+        #expect(String(decoding: try result.json(), as: UTF8.self).contains(#""unused_allowances":["v1:bbbb"]"#))
     }
 
     @Test("a stall that was only counted can be the one that lasted too long, in a report or in none")

@@ -50,7 +50,7 @@ extension CorpusRun {
         defer { busy.stop() }
         let name = Soak(seconds: seconds).name
         let place = "\(directory)/\(name)"
-        unsafe mkdir(place, 0o700)
+        if let problem = make(place) { return SoakResult(failure: problem, seconds: seconds) }
         let end = ChildProcess.run(
             command,
             adding: [ScenarioProcess.nameVariable: name, ScenarioProcess.directoryVariable: place],
@@ -63,6 +63,20 @@ extension CorpusRun {
 }
 
 extension SoakResult {
+    /// It could not begin.
+    fileprivate init(failure: String, seconds: Int) {
+        self.init(
+            seconds: seconds,
+            turns: 0,
+            trueStalls: 0,
+            falseAlarms: [],
+            ticks: 0,
+            lateTicks: 0,
+            watchdogCPUMs: 0,
+            failure: failure
+        )
+    }
+
     fileprivate init(
         _ seconds: Int,
         _ end: ChildProcess.End,

@@ -55,10 +55,7 @@ package struct CorpusRun: Sendable {
 
     private func play(_ scenario: Scenario, in group: ControlGroup?, attempt: Int) -> Outcome {
         let place = "\(directory)/\(scenario.name)" + (attempt == 0 ? "" : ".\(attempt)")
-        unsafe mkdir(directory, 0o700)
-        guard unsafe mkdir(place, 0o700) == 0 else {
-            return Outcome(scenario, failure: "\(place) could not be made (errno \(errno))")
-        }
+        if let problem = make(place) { return Outcome(scenario, failure: problem) }
         var variables = [ScenarioProcess.nameVariable: scenario.name, ScenarioProcess.directoryVariable: place]
         if let group { variables[ScenarioProcess.groupVariable] = group.path }
         if scenario.needs == .fakeClock {
@@ -74,6 +71,15 @@ package struct CorpusRun: Sendable {
         guard let receipt = Receipt(in: place) else { return Outcome(scenario, failure: "it left no receipt") }
         let contents = try? ReportReader(path: place + "/reports").contents()
         return Outcome(scenario, receipt, contents?.reports ?? [])
+    }
+
+    /// Makes a directory for one scenario, where none may be left of an earlier one. Nil, or why not.
+    func make(_ place: String) -> String? {
+        unsafe mkdir(directory, 0o700)
+        guard unsafe mkdir(place, 0o700) == 0 else {
+            return unsafe "\(place) could not be made: \(String(cString: strerror(errno)))"
+        }
+        return nil
     }
 }
 

@@ -34,12 +34,7 @@ struct StackSource: Sendable {
     func stack(of loop: any WatchableLoop, at place: LoopPlace) -> StackOutcome {
         guard let capturer else { return .unavailable(problem) }
         guard let thread = loop.thread else { return .unavailable("The loop's thread is not known.") }
-        let result =
-            if let since = place.since {
-                capturer.capture(threadID: thread.id, stack: thread.stack, since: since.nanoseconds)
-            } else {
-                capturer.capture(threadID: thread.id, stack: thread.stack)
-            }
+        let result = capturer.capture(threadID: thread.id, stack: thread.stack, since: place.since?.nanoseconds)
         guard place.isThat(of: loop.heartbeat) else { return .raced }
         switch result {
         case .success(let stack): return .captured(stack)

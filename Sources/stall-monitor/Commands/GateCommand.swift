@@ -25,7 +25,7 @@
 
         @OptionGroup var reports: ReportsArgument
 
-        @Option(help: "Most stalls permitted, those counted but not reported included.")
+        @Option(parsing: .unconditional, help: "Most stalls permitted, those counted but not reported included.")
         var maxStalls: Int?
 
         @Option(help: "The longest stall permitted: 500ms, 1.5s.")

@@ -46,14 +46,26 @@
                         on: terminal
                     )
                 }
+                noteCountedOnly(contents)
             }
             try Directory.report(contents.failures)
         }
 
         /// "No stalls" and "nobody looked" are different things.
         private func emptyNote(_ contents: ReportReader.Contents) -> String {
+            if !contents.failures.isEmpty { return "no stalls in what can be read" }
             if contents.runs.isEmpty { return "no stalls, and no sign that a monitor ran here" }
             return since == nil ? "no stalls" : "no stalls since then"
+        }
+
+        /// Faults whose report is not here, or was never written: they would be missing from the list in silence.
+        private func noteCountedOnly(_ contents: ReportReader.Contents) {
+            let ids = Set(contents.reports.map(\.id))
+            let faults = contents.runs.flatMap { $0.repeated ?? [] }.filter { fault in
+                fault.repeats.report.map(ids.contains) != true
+                    && since.map { fault.repeats.lastAt >= $0.moment } ?? true
+            }
+            for fault in faults { Output.note("only counted: \(fault.fingerprint) \(fault.repeats.whole)") }
         }
     }
 #endif

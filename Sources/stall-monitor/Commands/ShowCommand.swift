@@ -33,11 +33,7 @@
         )
         var reports: String?
 
-        @Option(
-            help: ArgumentHelp("A directory of symbol files, or one such file.", valueName: "dir"),
-            completion: .directory
-        )
-        var symbols: [String] = []
+        @OptionGroup var symbolFiles: SymbolFilesOption
 
         @Flag(help: "Show every frame, also the libraries'.")
         var full = false
@@ -56,7 +52,7 @@
 
         func run() throws {
             guard let choice = StallChoice(id) else { throw CommandFailure("no such stall") }
-            let report = named(try load(choice))
+            let report = try named(load(choice))
             switch format {
             case .json: try Output.write(JSONText.of(report) + "\n")
             case .text:
@@ -66,8 +62,8 @@
         }
 
         /// With names as far as they are to be had now. That a library has no symbols is nothing to note: it is so for most.
-        private func named(_ report: StallReport) -> StallReport {
-            let search = SymbolSearch(directories: symbols, server: DebugInfoServer(patience: .seconds(5)))
+        private func named(_ report: StallReport) throws(CommandFailure) -> StallReport {
+            let search = try symbolFiles.search(server: DebugInfoServer(patience: .seconds(5)))
             let budget = SymbolicationBudget(time: .seconds(10), memory: 1 << 30, inflates: true)
             let findings = ReportNaming(symbolicator: Symbolicator(search: search)).findings(
                 for: report,

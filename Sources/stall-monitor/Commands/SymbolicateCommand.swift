@@ -29,11 +29,7 @@
         )
         var path: String?
 
-        @Option(
-            help: ArgumentHelp("A directory of symbol files, or one such file.", valueName: "dir"),
-            completion: .directory
-        )
-        var symbols: [String] = []
+        @OptionGroup var symbolFiles: SymbolFilesOption
 
         @Flag(
             name: .customLong("print"),
@@ -43,9 +39,8 @@
 
         func run() throws {
             let place = ReportPlace(path ?? ReportDirectory.defaultPath)
-            let naming = ReportNaming(
-                symbolicator: Symbolicator(search: SymbolSearch(directories: symbols, server: DebugInfoServer()))
-            )
+            let search = try symbolFiles.search(server: DebugInfoServer())
+            let naming = ReportNaming(symbolicator: Symbolicator(search: search))
             var work = SymbolicationWork(directory: ReportDirectory(path: place.directory), naming: naming)
             let ids = try CommandFailure.wrapping { () throws(ReportError) in try place.ids() }
             for id in ids {

@@ -38,7 +38,7 @@
 
         func run() throws {
             let terminal = Terminal.current()
-            if format == .text, !once, terminal.width != nil { try refresh() }
+            if format == .text, !once, terminal.movesCursor { try refresh() }
             var failures: [ReportError] = []
             let snapshot = try look(&failures)
             switch format {
@@ -64,10 +64,20 @@
                 let terminal = Terminal.current()
                 let lines = LiveTable(snapshot: try look(&failures), width: terminal.width).lines
                 let notes = failures.map { StyledText($0.description, .red) }
-                let text = (lines + notes).map { terminal.show($0) + "\u{1B}[K\n" }.joined()
-                try Output.write("\u{1B}[H" + text + "\u{1B}[J")
+                let text = Self.fitted(notes + lines, terminal).map { terminal.show($0) + "\u{1B}[K" }
+                try Output.write("\u{1B}[H" + text.joined(separator: "\n") + "\u{1B}[J")
                 usleep(UInt32(clamping: every.nanoseconds / 1000))
             }
+        }
+
+        /// What there is room for: a screen that scrolls cannot be drawn anew from its top.
+        private static func fitted(_ lines: [StyledText], _ terminal: Terminal) -> [StyledText] {
+            var lines = lines
+            if let height = terminal.height, lines.count > height {
+                let left = lines.count - height + 1
+                lines = lines.prefix(height - 1) + ["… \(left) more lines; --once shows them all"]
+            }
+            return lines.map { $0.truncated(to: terminal.width ?? .max) }
         }
     }
 #endif

@@ -5,23 +5,33 @@
     struct Terminal: Hashable {
         /// Columns to fit text into; nil where nothing needs to fit.
         var width: Int?
-        var hasColours: Bool
+        /// Lines that are seen at once; nil for what is no terminal.
+        var height: Int?
+        var hasColours = false
+        /// Whether what was written can be written over.
+        var movesCursor = false
 
-        static let plain = Terminal(width: nil, hasColours: false)
+        static let plain = Terminal()
 
         /// As the process finds it. Call it before threads that change the environment.
         static func current(_ descriptor: Int32 = STDOUT_FILENO) -> Terminal {
             guard isatty(descriptor) == 1 else { return .plain }
-            let noColour = environment("NO_COLOR") != nil || environment("TERM") == "dumb"
-            return Terminal(width: windowWidth(descriptor), hasColours: !noColour)
+            let isDumb = environment("TERM") == "dumb"
+            let (columns, lines) = windowSize(descriptor)
+            return Terminal(
+                width: columns,
+                height: lines,
+                hasColours: environment("NO_COLOR") == nil && !isDumb,
+                movesCursor: !isDumb
+            )
         }
 
         func show(_ text: StyledText) -> String { hasColours ? text.coloured : text.plain }
 
-        private static func windowWidth(_ descriptor: Int32) -> Int {
+        private static func windowSize(_ descriptor: Int32) -> (columns: Int, lines: Int) {
             var size = winsize()
-            guard unsafe ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
-            return Int(size.ws_col)
+            _ = unsafe ioctl(descriptor, UInt(TIOCGWINSZ), &size)
+            return (size.ws_col > 0 ? Int(size.ws_col) : 80, size.ws_row > 0 ? Int(size.ws_row) : 24)
         }
 
         /// Nil when unset or empty.

@@ -7,7 +7,7 @@
         private var isShown = false
 
         mutating func show(_ text: StyledText) {
-            guard let width = terminal.width else { return }
+            guard let width = terminal.width, terminal.movesCursor else { return }
             put(terminal.show(text.truncated(to: width - 1)))
             isShown = true
         }

@@ -29,6 +29,7 @@ enum Main {
             return 0
         }
         let directory = options.directory ?? temporaryDirectory()
+        defer { if options.directory == nil { try? FileManager.default.removeItem(atPath: directory) } }
         var corpus = CorpusRun(command: ["/proc/self/exe"], directory: directory)
         (corpus.load, corpus.quota, corpus.retries) = (options.load, options.quota, options.retries)
         corpus.onOutcome = { write($0.line + "\n", to: STDERR_FILENO) }
@@ -39,7 +40,6 @@ enum Main {
         }
         let result = await corpus.play(options.scenarios)
         write(options.isJSON ? ((try? result.json()) ?? "") + "\n" : result.text, to: STDOUT_FILENO)
-        if options.directory == nil { try? FileManager.default.removeItem(atPath: directory) }
         return result.figures.missedGoals.isEmpty ? 0 : 1
     }
 
