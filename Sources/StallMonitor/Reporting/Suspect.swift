@@ -47,10 +47,15 @@ extension StallReport.Stack {
             let libraries = named.filter { frame($0).isOfLibrary }
             return libraries.isEmpty ? named : libraries
         }
-        let callers = own.filter { suspect in
-            suspect.isAwaiting || !frames[suspect.frame...].dropFirst().prefix(1).contains(where: \.isStandardWitness)
-        }
+        let callers = own.filter { $0.isAwaiting || !isCalledByStandardWitness($0.frame) }
         return callers.isEmpty ? own : callers
+    }
+
+    /// Where the function begins inside of the witness, and goes on outside of it, it is on the stack twice.
+    private func isCalledByStandardWitness(_ index: Int) -> Bool {
+        let function = frames[index].function
+        let caller = frames[index...].dropFirst().first { $0.kind != .inlined || $0.function != function }
+        return caller?.isStandardWitness == true
     }
 }
 
