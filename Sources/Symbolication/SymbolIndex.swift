@@ -90,7 +90,9 @@ extension SymbolIndex {
     /// Where several names share an address, one stays.
     private mutating func keepBestKnown() {
         var count = 0
-        for entry in entries where Int(entry.name) < names.count {
+        // By index: a loop over the entries would keep, and so copy, all of them.
+        for index in entries.indices where Int(entries[index].name) < names.count {
+            let entry = entries[index]
             if count > 0, entries[count - 1].address == entry.address {
                 let kept = entries[count - 1]
                 if (entry.rank, entry.name) < (kept.rank, kept.name) { entries[count - 1] = entry }
@@ -109,8 +111,11 @@ extension ELFFile {
         var found: [SymbolIndex.Entry] = []
         let stride = MemoryLayout<Elf64_Sym>.stride
         let piece = 2048 * stride
+        var bytes: [UInt8] = []
+        // Memory that is not written is not there; to grow writes all of it again.
+        found.reserveCapacity(table.range.count / stride)
         for start in Swift.stride(from: table.range.lowerBound, to: table.range.upperBound, by: piece) {
-            let bytes = try image.passingBytes(start..<min(start + piece, table.range.upperBound), allowance)
+            try image.passBytes(start..<min(start + piece, table.range.upperBound), into: &bytes, allowance)
             unsafe bytes.withUnsafeBytes { bytes in
                 for offset in Swift.stride(from: 0, through: bytes.count - stride, by: stride) {
                     let symbol = unsafe bytes.loadUnaligned(fromByteOffset: offset, as: Elf64_Sym.self)

@@ -90,11 +90,13 @@ import Glibc
     }
 
     private func read(_ pages: Range<Int>, _ allowance: Allowance) throws(SymbolProblem) {
-        try allowance.checkTime()
+        if pages.count == 1 { try allowance.step() } else { try allowance.checkTime() }
         let start = pages.lowerBound * Self.pageSize
         let end = min(pages.upperBound * Self.pageSize, size)
         try allowance.spend(end - start)
         try reopen()
+        // A page fault each would cost as much again as the reading. Older systems refuse, and take the faults.
+        if pages.count > 1 { unsafe _ = madvise(base + start, pages.count * Self.pageSize, Self.populateForWriting) }
         var at = start
         while at < end {
             let count = unsafe pread(descriptor, base + at, end - at, off_t(at))
@@ -125,6 +127,9 @@ import Glibc
         throw SymbolProblem(isMissing ? .missingFile : .unreadable, path: path)
     }
 
+    /// `MADV_POPULATE_WRITE`, since Linux 5.14.
+    private static let populateForWriting: Int32 = 23
+
     private static func pageCount(_ size: Int) -> Int { (size + pageSize - 1) / pageSize }
 
     private static func mappedLength(_ size: Int) -> Int { (size / pageSize + 2) * pageSize }
@@ -148,21 +153,35 @@ extension FileImage {
 
     /// As ``bytes(_:_:)``, but nothing of it stays in the image.
     func passingBytes(_ range: Range<Int>, _ allowance: Allowance) throws(SymbolProblem) -> [UInt8] {
-        guard stamp != nil else { return try bytes(range, allowance) }
+        var bytes: [UInt8] = []
+        try passBytes(range, into: &bytes, allowance)
+        return bytes
+    }
+
+    /// - Parameter bytes: what was there is replaced; its memory is used again.
+    func passBytes(
+        _ range: Range<Int>,
+        into bytes: inout [UInt8],
+        _ allowance: Allowance
+    ) throws(SymbolProblem) {
+        guard stamp != nil else {
+            bytes = try self.bytes(range, allowance)
+            return
+        }
         let range = range.clamped(to: 0..<size)
         try allowance.checkTime()
         try reopen()
-        var bytes = [UInt8](repeating: 0, count: range.count)
+        if bytes.count != range.count { bytes = [UInt8](repeating: 0, count: range.count) }
         var filled = 0
         while filled < range.count {
-            let count = unsafe bytes[filled...].withUnsafeMutableBytes { rest in
-                unsafe pread(descriptor, rest.baseAddress, rest.count, off_t(range.lowerBound + filled))
+            let count = unsafe bytes.withUnsafeMutableBytes { bytes in
+                let rest = unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[filled...])
+                return unsafe pread(descriptor, rest.baseAddress, rest.count, off_t(range.lowerBound + filled))
             }
             if count < 0, errno == EINTR { continue }
             guard count > 0 else { throw SymbolProblem(count == 0 ? .changed : .unreadable, path: path) }
             filled += count
         }
-        return bytes
     }
 
     /// - Returns: nil if the value does not lie wholly in the file.
