@@ -82,7 +82,7 @@ let package = Package(
         ),
 
         // Stalls made on purpose, and the judge of what the monitor says of them. No product: for the command and the tests.
-        .target(name: "CStallCorpus", cSettings: c + [.define("_GNU_SOURCE")]),
+        .target(name: "CStallCorpus", cSettings: c),
         .target(
             name: "StallCorpus",
             dependencies: ["CStallCorpus", "RunLoopKit", "StallMonitor", "StallReports"],

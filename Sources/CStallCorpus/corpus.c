@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "CStallCorpus.h"
 
 #include <fcntl.h>
