@@ -73,15 +73,18 @@ static bool try_place(stackcap_unwinder *unwinder, const struct search *search, 
 
 /// Tries the calls of the caller in turn. \returns whether one of them fits; the unwinder then stands where it leads.
 static bool try_calls(stackcap_unwinder *unwinder, struct search *search, bool through_jumps) {
-    unw_proc_info_t function;
+    unw_proc_info_t function, other;
     uint32_t code;
     if (search->caller == 0)
         return false;
-    if (!find_function(unwinder, search->caller, &function))
+    bool has_table = find_function(unwinder, search->caller, &function);
+    if (!has_table)
         function.start_ip = search->caller, function.end_ip = search->caller + SEARCH_CODE_BYTES;
     for (uint64_t at = function.start_ip; at < function.end_ip && read_code(unwinder, search, at, &code); at += 4) {
         if (!is_call(code))
             continue;
+        if (!has_table && find_function(unwinder, at, &other))
+            return false;  // Another function has begun.
         uint64_t target = branch_target(at, code);
         bool fits = through_jumps ? ends_in_wrapper(unwinder, search, target)
                                   : stackcap_resolve_stub(unwinder, target) == search->wrapper;
