@@ -249,7 +249,7 @@ let package = Package(
             name: "CTrials",
             dependencies: ["CStackCapture"],
             path: "Tests/Fixtures/CTrials",
-            cSettings: c + [.define("_GNU_SOURCE")]
+            cSettings: c + [.define("_GNU_SOURCE"), .headerSearchPath("../../../Sources/CStackCapture")]
         ),
         .executableTarget(
             name: "capture-trials",

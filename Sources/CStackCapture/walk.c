@@ -186,12 +186,15 @@ void stackcap_walk_read_registers(struct stackcap_walk *walk, struct stackcap_re
         *registers = walk->registers;
         return;
     }
-    stackcap_registers_unknown(registers, walk->address, walk->stack_pointer);
+    // What the callee has not touched, libunwind reads where the walk has it: it may be these very registers.
+    struct stackcap_registers found;
+    stackcap_registers_unknown(&found, walk->address, walk->stack_pointer);
     for (int i = 0; i < KEPT_REGISTERS; i++) {
         unw_word_t value;
         if (unw_get_reg(&walk->cursor, stackcap_kept_registers[i], &value) == 0)
-            registers->value[stackcap_kept_registers[i]] = value;
+            found.value[stackcap_kept_registers[i]] = value;
     }
+    *registers = found;
 }
 
 static int enter_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {

@@ -24,6 +24,11 @@ struct TrialTests {
         )
     }
 
+    @Test("are right at each instruction of code of every kind")
+    func steps() async throws {
+        try await expectMet(Trial.program, "steps", "--short")
+    }
+
     @Test(
         "of a thread that computes and calls a hundred thousand times a second cut none of the calls short"
     )

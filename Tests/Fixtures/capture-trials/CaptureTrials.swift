@@ -20,6 +20,7 @@ struct CaptureTrials {
         case .pause: Pause(part).run(&findings)
         case .cost: Cost(part).run(&findings)
         case .storm: Storm(part).run(&findings)
+        case .steps: Steps(part).run(&findings)
         case .exact: break
         case .stand: Stand.run()
         }
@@ -30,7 +31,7 @@ struct CaptureTrials {
 /// Which part to run, and how much of it.
 struct Part {
     enum Name: String, CaseIterable {
-        case invisible, race, pause, cost, storm, exact
+        case invisible, race, pause, cost, storm, steps, exact
         /// Only to be looked at.
         case stand
     }

@@ -17,9 +17,11 @@ struct Scene: Sendable {
 
     var name: String
     var way: Way
+    /// What is done over and over, where one call of it is all.
+    var unit: (@Sendable () -> Void)?
 
     static func running(_ name: String, _ unit: @escaping @Sendable () -> Void) -> Scene {
-        Scene(name: name, way: .running { onThread { Subject.loop(unit) } })
+        Scene(name: name, way: .running { onThread { Subject.loop(unit) } }, unit: unit)
     }
 
     static func onThread(_ body: @escaping @Sendable () -> Void) {

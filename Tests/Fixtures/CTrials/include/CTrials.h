@@ -186,6 +186,20 @@ void trial_call_debugger(void);
 /// What a command prints; to be freed.
 char *_Nullable trial_output_of(const char *command);
 
+// A stack at each instruction (steps.c)
+
+typedef struct trial_steps {
+    uint64_t instructions;
+    uint64_t without_table;  ///< Not whole, or not right, by what is marked so: code without an unwind table.
+    uint64_t wrong;
+} trial_steps;
+
+/// Runs it twice on a thread of its own, the second time an instruction at a time, `most` of them, and walks the stack at each.
+/// One at a time. \returns false where the processor offers no such thing to a process.
+bool trial_step_through(void (*run)(void *_Nullable context), void *_Nullable context, uint64_t most, trial_steps *steps);
+/// What was found, and what should have been. Until the next run.
+const char *trial_first_wrong_step(void);
+
 // What a running thread can be in the middle of (exact_*.c, exact.cpp). Each returns soon.
 
 typedef struct trial_scene {

@@ -1,0 +1,52 @@
+import CTrials
+import Foundation
+
+/// A walk at each instruction of code of every kind: no place in a function may be without the right stack. The calls themselves are the
+/// witness. In short the first instructions of each scene and a whole exception, else a million.
+struct Steps {
+    private let part: Part
+
+    init(_ part: Part) { self.part = part }
+
+    /// Processes that a traced thread starts would be traced with it. And nine instructions of the C library's `__longjmp` have a row
+    /// that says where the stack pointer is kept, which libunwind does not heed.
+    private static let others: Set = ["popen", "longjmp", "dlsym"]
+
+    func run(_ findings: inout Findings) {
+        print("Steps: the stack at each instruction, and the calls that were seen to be made")
+        guard let plugins = try? Plugins() else { return findings.fail("plugins are compiled") }
+        defer { plugins.remove() }
+        unsafe trial_set_plugin_folder(plugins.folder)
+        var total = trial_steps()
+        for scene in Scene.all where part.includes(scene.name) && !Self.others.contains(scene.name) {
+            guard let unit = scene.unit else { continue }
+            let most: UInt64 = part.isShort && scene.name != "C++ throw" ? 5_000 : 1_000_000
+            var steps = trial_steps()
+            guard Self.step(through: unit, most, &steps) else { return print("  not offered by this processor") }
+            print(
+                "  \(column(scene.name, 26)) \(column(steps.instructions, 8, right: true)) instructions, "
+                    + "\(steps.wrong) wrong, \(steps.without_table) through code without table"
+            )
+            findings.expect(steps.wrong == 0, unsafe "\(scene.name): \(String(cString: trial_first_wrong_step()))")
+            total.instructions += steps.instructions
+            total.without_table += steps.without_table
+        }
+        print("  \(total.instructions) instructions, \(total.without_table) through code without table")
+    }
+
+    private static func step(through unit: @escaping () -> Void, _ most: UInt64, _ steps: inout trial_steps) -> Bool {
+        let work = Work(run: unit)
+        return unsafe trial_step_through(
+            { unsafe Unmanaged<Work>.fromOpaque($0!).takeUnretainedValue().run() },
+            Unmanaged.passUnretained(work).toOpaque(),
+            most,
+            &steps
+        )
+    }
+
+    private final class Work {
+        let run: () -> Void
+
+        init(run: @escaping () -> Void) { self.run = run }
+    }
+}
