@@ -78,7 +78,8 @@ static bool settle(stackcap_unwinder *unwinder, size_t stuck_count) {
         for (; tried < found.count; tried++) {
             *frame_pointer = found.frame_pointer[tried];
             stackcap_unwind_from_registers(unwinder);
-            if (unwinder->end == STACKCAP_END_COMPLETE || unwinder->end == STACKCAP_END_TIME_LIMIT)
+            bool is_whole = unwinder->end == STACKCAP_END_COMPLETE && !unwinder->ended_at_zero;
+            if (is_whole || unwinder->end == STACKCAP_END_TIME_LIMIT)
                 return true;
             if (unwinder->frame_count > best_count) {
                 best_count = unwinder->frame_count;

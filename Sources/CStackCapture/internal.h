@@ -178,6 +178,7 @@ typedef struct stackcap_unwinder {
     uint64_t trail;          ///< Of all frames: two walks that have the same went the same way.
     size_t frame_count;      ///< Also of those that fell out of the ring.
     stackcap_end end;
+    bool ended_at_zero;  ///< … by a return address of 0, which a wrong guess can lead to as well.
     int unwinder_error;
     struct stackcap_async async;
 } stackcap_unwinder;

@@ -156,9 +156,10 @@ static bool is_late(const stackcap_unwinder *unwinder) {
 
 /// Takes the frame that the walk stands on. \returns false, with the reason in unwinder->end, where the stack stops here.
 static bool take_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
-    if (walk->address == 0)
+    if (walk->address == 0) {
         unwinder->end = judge_end(unwinder, 0);
-    else if (stackcap_is_unknown(walk->address)) {
+        unwinder->ended_at_zero = true;
+    } else if (stackcap_is_unknown(walk->address)) {
         unwinder->met_unknown = true;
         unwinder->end = STACKCAP_END_BAD_FRAME;
     } else if (!makes_sense(unwinder, walk))
@@ -249,6 +250,7 @@ static struct stackcap_walk begin(stackcap_unwinder *unwinder) {
     unwinder->lacked_table = false;
     unwinder->left_copy = false;
     unwinder->read_middle = false;
+    unwinder->ended_at_zero = false;
     unwinder->address_bias = 0;
     unwinder->trail = 0;
     uint64_t address = unwinder->registers.value[REGISTER_PROGRAM_COUNTER];

@@ -29,7 +29,7 @@ static struct {
     struct call {
         uint64_t slot, return_address;
     } calls[MOST_CALLS];  ///< Outermost first.
-    size_t call_count;
+    size_t call_count, first_count;
     uint64_t address, stack_pointer;  ///< Before the instruction.
     trial_steps steps;
     uint64_t found[MOST_TOLD], true_calls[MOST_TOLD];  ///< Where it was wrong first, innermost first, up to 0.
@@ -42,6 +42,7 @@ static void learn_calls(void) {
         const stackcap_frame *frame = stackcap_frame_at(unwinder, i);
         trace.calls[trace.call_count++] = (struct call){frame->stack_pointer - RETURN_BYTES, frame->address};
     }
+    trace.first_count = trace.call_count;
 }
 
 /// What the instruction has called or left.
@@ -101,6 +102,8 @@ static void keep_wrong(void) {
 
 static void judge(void) {
     const stackcap_unwinder *unwinder = &trace.unwinder;
+    if (trace.call_count <= trace.first_count)
+        return;  // In run_stepping, which moves the stack pointer behind the compiler's back.
     bool is_right = unwinder->frame_count == trace.call_count + 1 && are_calls(1);
     if (unwinder->end == STACKCAP_END_COMPLETE && (is_right || is_about_to_handle()))
         return;

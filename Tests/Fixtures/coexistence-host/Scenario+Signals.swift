@@ -100,7 +100,7 @@ extension Scenario {
             trial.captures(subject, capturer, method: .signal)
             coexist_cover(SIGPROF, false)
             let sent = capturer.counters.signalsSent
-            coexist_send(subject.threadID, SIGPROF)
+            trial.send(SIGPROF, to: subject, until: coexist_handled() + 1)
             trial.fails(subject, capturer, .signalInUse)
             trial.captures(sleeper, capturer, method: .quiet)
             trial.expect(capturer.counters.signalsSent == sent, "a signal was sent to somebody else's handler")

@@ -132,6 +132,8 @@ extension Scenario {
             let subject = Subject(COEXIST_SPIN)
             let (number, stack) = (subject.threadID, subject.stack)
             Forks.capturer.withLock { $0 = capturer }
+            // Swift makes the metadata of generic types when they are met first, under a lock that a fork's child may inherit locked.
+            trial.captures(subject, capturer)
             Background.forever { _ = capturer.capture(threadID: number, stack: stack) }
             for _ in 0..<50 {
                 let status = unsafe coexist_in_child({ _ in Forks.checkChild() }, nil)
