@@ -47,9 +47,25 @@ static bool is_interrupted(stackcap_unwinder *unwinder) {
                       : stackcap_is_signal_return(unwinder, stackcap_frame_at(unwinder, count - 2)->address);
 }
 
+/// Takes the registers to the caller by the frame pointer. libunwind does so too, but counts the stack pointer from the callee's: a caller
+/// whose row needs it would be left by a wrong one. \returns false where it does not point to what a call has left.
+static bool follow_frame_pointer(stackcap_unwinder *unwinder, struct stackcap_registers *registers) {
+    uint64_t *value = registers->value, record[2], frame_pointer = value[REGISTER_FRAME_POINTER];
+    if (stackcap_is_unknown(frame_pointer) || frame_pointer % 8 != 0 || frame_pointer < value[REGISTER_STACK_POINTER] ||
+        !stackcap_peek(unwinder, frame_pointer, record, sizeof record) || stackcap_call_before(unwinder, record[1], 0) == CALL_NONE)
+        return false;
+    value[REGISTER_FRAME_POINTER] = record[0];
+    value[REGISTER_PROGRAM_COUNTER] = record[1] - 1;  // as above
+    value[REGISTER_STACK_POINTER] = frame_pointer + sizeof record;
+    return true;
+}
+
+/// Where the frame's code has no table.
 static bool resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     struct stackcap_registers registers;
-    if (stackcap_function_start(unwinder, stackcap_frame_at(unwinder, unwinder->frame_count - 1)->address) != 0)
+    uint64_t address = stackcap_frame_at(unwinder, unwinder->frame_count - 1)->address;
+    bool was_interrupted = is_interrupted(unwinder);
+    if (stackcap_function_start(unwinder, was_interrupted ? address : address - 1) != 0)
         return false;
     stackcap_registers_unknown(&registers, 0, 0);
     for (int i = 0; i < REGISTER_COUNT; i++) {
@@ -57,7 +73,7 @@ static bool resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) 
         if (unw_get_reg(cursor, i, &value) == 0)
             registers.value[i] = value;
     }
-    if (!leave(unwinder, &registers))
+    if (!(was_interrupted && leave(unwinder, &registers)) && !follow_frame_pointer(unwinder, &registers))
         return false;
     unwinder->resumed = registers;
     unwinder->current = &unwinder->resumed;
@@ -66,7 +82,7 @@ static bool resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) 
 }
 
 int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
-    if (is_interrupted(unwinder) && resume_at_caller(unwinder, cursor)) {
+    if (resume_at_caller(unwinder, cursor)) {
         unwinder->lacked_table = true;
         return 1;
     }

@@ -71,7 +71,9 @@ static bool is_of_exceptions(uint64_t address) {
 static bool are_calls(size_t from) {
     const stackcap_unwinder *unwinder = &trace.unwinder;
     for (size_t i = unwinder->frame_count, call = 0; i > from; i--, call++) {
-        if (call == trace.call_count || stackcap_frame_at(unwinder, i - 1)->address != trace.calls[call].return_address)
+        const stackcap_frame *frame = stackcap_frame_at(unwinder, i - 1);
+        if (call == trace.call_count || frame->address != trace.calls[call].return_address ||
+            frame->stack_pointer - RETURN_BYTES != trace.calls[call].slot)
             return false;
     }
     return true;
