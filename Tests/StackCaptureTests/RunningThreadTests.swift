@@ -56,11 +56,11 @@ extension CaptureTests {
                 }
             }
             leaveOpen()
-            usleep(1_000)
+            awaitProgress(of: stall.threadID)
             var found = hasty.lateCapture(threadID: stall.threadID, since: start)
             while found == nil {
                 leaveOpen()
-                usleep(1_000)
+                awaitProgress(of: stall.threadID)
                 found = hasty.lateCapture(threadID: stall.threadID, since: start)
             }
             #expect(found?.copiedAt ?? 0 >= start && found?.method == .signal)
@@ -168,4 +168,17 @@ private func monotonicNanoseconds() -> UInt64 {
     var time = timespec()
     unsafe clock_gettime(CLOCK_MONOTONIC, &time)
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
+}
+
+/// Waits until a thread has run on: a signal that was sent to it before has arrived.
+private func awaitProgress(of thread: Int32) {
+    // As pthread_getcpuclockid makes it of a thread's number.
+    let clock = clockid_t(~thread << 3 | 6)
+    func nanoseconds() -> Int {
+        var time = timespec()
+        unsafe clock_gettime(clock, &time)
+        return time.tv_sec * 1_000_000_000 + time.tv_nsec
+    }
+    let end = nanoseconds() + 100_000
+    while nanoseconds() < end { sched_yield() }
 }
