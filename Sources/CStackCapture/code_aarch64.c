@@ -34,8 +34,7 @@ static bool follow(stackcap_unwinder *unwinder, uint64_t page, uint32_t code, ui
 /// \returns false if there is no stub at the address.
 static bool follow_stub(stackcap_unwinder *unwinder, uint64_t address, uint64_t *target) {
     uint32_t code[STUB_WORDS];
-    if (!stackcap_peek(unwinder, address, code, sizeof code))
-        return false;
+    stackcap_peek_code(unwinder, address, code, sizeof code);
     int at = is_landing_pad(code[0]) ? 1 : 0;
     if (is_jump(code[at])) {
         *target = branch_target(address + 4 * (uint64_t)at, code[at]);
@@ -86,8 +85,9 @@ static uint64_t lowered_by(uint32_t code) {
 
 bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t function, uint64_t *distance) {
     uint32_t code[PROLOGUE_WORDS];
-    if (function == 0 || !stackcap_peek(unwinder, function, code, sizeof code))
+    if (function == 0)
         return false;
+    stackcap_peek_code(unwinder, function, code, sizeof code);
     bool is_set = false;
     *distance = 0;
     for (int i = 0; i < PROLOGUE_WORDS && !is_return(code[i]) && !is_call(code[i]); i++) {

@@ -359,6 +359,9 @@ void stackcap_pages_forget_all(struct stackcap_page_cache *pages);
 /// Reads from the copy, or else from memory that is not the stack, through the page cache. Not in the handler.
 bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length);
 
+/// Reads instructions around an address. Those on a page that cannot be read, because the code begins or ends at its edge, are zeros.
+void stackcap_peek_code(stackcap_unwinder *unwinder, uint64_t address, void *code, size_t length);
+
 // copy.c
 
 /// Copies [stack_pointer − red zone, high) into the copy's buffer: both ends if it is more than STACKCAP_MAX_COPY.

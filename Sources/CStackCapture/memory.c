@@ -131,3 +131,11 @@ bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size
     unwinder->left_copy = true;  // The live stack is no answer: it may have moved on since.
     return false;
 }
+
+void stackcap_peek_code(stackcap_unwinder *unwinder, uint64_t address, void *code, size_t length) {
+    size_t first = PAGE_SIZE - address % PAGE_SIZE;
+    memset(code, 0, length);
+    stackcap_peek(unwinder, address, code, first < length ? first : length);
+    if (first < length)
+        stackcap_peek(unwinder, address + first, (uint8_t *)code + first, length - first);
+}

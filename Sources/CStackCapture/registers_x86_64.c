@@ -119,8 +119,7 @@ static const uint8_t landing_pad[4] = {0xf3, 0x0f, 0x1e, 0xfa};  // endbr64
 /// Follows `jmp *slot(%rip)`, what a PLT entry consists of, with or without endbr64 and a bnd prefix.
 static uint64_t resolve_stub(stackcap_unwinder *unwinder, uint64_t address) {
     uint8_t code[11];
-    if (!stackcap_peek(unwinder, address, code, sizeof code))
-        return address;
+    stackcap_peek_code(unwinder, address, code, sizeof code);
     size_t at = memcmp(code, landing_pad, sizeof landing_pad) == 0 ? sizeof landing_pad : 0;
     if (code[at] == 0xf2)
         at++;
@@ -146,8 +145,9 @@ static bool is_indirect_call(const uint8_t code[8], size_t length) {
 
 int stackcap_call_before(stackcap_unwinder *unwinder, uint64_t return_address, uint64_t function) {
     uint8_t code[8];
-    if (return_address < sizeof code || !stackcap_peek(unwinder, return_address - sizeof code, code, sizeof code))
+    if (return_address < sizeof code)
         return CALL_NONE;
+    stackcap_peek_code(unwinder, return_address - sizeof code, code, sizeof code);
     int32_t offset;
     memcpy(&offset, code + 4, sizeof offset);
     uint64_t relative = return_address + (uint64_t)(int64_t)offset;
@@ -198,8 +198,9 @@ static uint64_t sum_frame(const uint8_t *code, const uint8_t *end) {
 bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t function, uint64_t *distance) {
     static const uint8_t start[4] = {0x55, 0x48, 0x89, 0xe5};  // push %rbp; mov %rsp, %rbp
     uint8_t code[64];
-    if (function == 0 || !stackcap_peek(unwinder, function, code, sizeof code))
+    if (function == 0)
         return false;
+    stackcap_peek_code(unwinder, function, code, sizeof code);
     const uint8_t *at = memcmp(code, landing_pad, sizeof landing_pad) == 0 ? code + sizeof landing_pad : code;
     if (memcmp(at, start, sizeof start) != 0)
         return false;

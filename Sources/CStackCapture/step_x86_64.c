@@ -24,8 +24,7 @@ static int return_address_distance(uint8_t before, const uint8_t *next) {
 static bool leave(stackcap_unwinder *unwinder, struct stackcap_registers *registers) {
     uint8_t code[5];
     uint64_t saved[2], *value = registers->value;
-    if (!stackcap_peek(unwinder, value[REGISTER_PROGRAM_COUNTER] - 1, code, sizeof code))
-        return false;
+    stackcap_peek_code(unwinder, value[REGISTER_PROGRAM_COUNTER] - 1, code, sizeof code);
     int distance = return_address_distance(code[0], code + 1);
     size_t length = distance < 0 ? 0 : (size_t)distance + sizeof saved[0];
     if (length == 0 || !stackcap_peek(unwinder, value[REGISTER_STACK_POINTER], saved, length))

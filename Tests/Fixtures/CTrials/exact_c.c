@@ -1,5 +1,5 @@
 /// The C library, and code of kinds that compilers seldom make.
-#include "blocking.h"
+#include "made_code.h"
 
 #include <alloca.h>
 #include <dlfcn.h>
@@ -230,25 +230,18 @@ SCENE scene_alternate_stack(void) {
     done = 0;
 }
 
-// Code that no compiler made, and that has no tables.
-
 static void callee(void) { work(3000); }
 #if defined(__x86_64__)
-static void run_made(const void *code, size_t size) {
-    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    require(page != MAP_FAILED);
-    memcpy(page, code, size);
-    mprotect(page, 4096, PROT_READ | PROT_EXEC);
-    ((void (*)(void (*)(void)))(uintptr_t)page)(callee);
-    munmap(page, 4096);
+// push %rbp; mov %rsp, %rbp; call *%rdi; pop %rbp; ret
+static const unsigned char calling_code[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+__attribute__((noinline)) static void run_made(bool ends_page) {
+    made_code code = make_code(calling_code, sizeof calling_code, ends_page);
+    ((void (*)(void (*)(void)))(uintptr_t)code.function)(callee);
+    unmake_code(code);
     done = 0;
 }
-SCENE scene_made_code(void) {
-    // push %rbp; mov %rsp, %rbp; call *%rdi; pop %rbp; ret
-    static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
-    run_made(code, sizeof code);
-    done = 0;
-}
+SCENE scene_made_code(void) { run_made(false); done = 0; }
+SCENE scene_made_code_to_the_end(void) { run_made(true); done = 0; }
 #endif
 
 const trial_scene trial_c_scenes[] = {
@@ -260,7 +253,7 @@ const trial_scene trial_c_scenes[] = {
     {"deep recursion", scene_deep}, {"realigned frames", scene_realigned}, {"arguments on the stack", scene_stack_arguments},
     {"longjmp", scene_longjmp}, {"signal handler", scene_handler}, {"alternate signal stack", scene_alternate_stack},
 #if defined(__x86_64__)
-    {"code made at run time", scene_made_code},
+    {"code made at run time", scene_made_code}, {"code to its page's end", scene_made_code_to_the_end},
 #endif
 };
 const size_t trial_c_scene_count = sizeof trial_c_scenes / sizeof *trial_c_scenes;

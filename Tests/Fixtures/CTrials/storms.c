@@ -1,4 +1,4 @@
-#include "blocking.h"
+#include "made_code.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -133,15 +132,11 @@ LOAD load_untabled(struct storm_thread *t) {
 #if defined(__x86_64__)
     // push %rbp; mov %rsp, %rbp; pop %rbp; ret
     static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3};
-    static _Atomic(void *) made;
-    if (!atomic_load(&made)) {
-        void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        require(page != MAP_FAILED);
-        memcpy(page, code, sizeof code);
-        mprotect(page, 4096, PROT_READ | PROT_EXEC);
-        atomic_store(&made, page);
-    }
-    void (*call)(void) = (void (*)(void))(uintptr_t)atomic_load(&made);
+    static _Atomic(void *) functions[2];  // at either edge of a page; they stay, as a walk may still read them
+    _Atomic(void *) *function = functions + t->rounds % 2;
+    if (!atomic_load(function))
+        atomic_store(function, make_code(code, sizeof code, t->rounds % 2).function);
+    void (*call)(void) = (void (*)(void))(uintptr_t)atomic_load(function);
     for (int i = 0; i < 5000; i++)
         call();
 #endif

@@ -31,18 +31,35 @@ def name_at(address):
     return text.split(" in section")[0].strip() if " in section" in text else "?"
 
 
+def missed_caller(frame):
+    """The return address that gdb has missed on its way out of a function that was interrupted when it had given its frame back already,
+    else None: it lies on top of the stack, but gdb knows the last instructions of code without a table no more than its middle."""
+    memory = gdb.selected_inferior()
+    try:
+        before, code = bytes(memory.read_memory(frame.pc() - 1, 2))
+        stack = int(frame.read_register("sp")) & (1 << 64) - 1
+        caller = struct.unpack("Q", memory.read_memory(stack, 8).tobytes())[0]
+        outer = int(frame.older().read_register("sp")) & (1 << 64) - 1
+    except (gdb.error, AttributeError):
+        return None
+    leaves = code == 0xC3 or (before == 0x5D and code in (0xE9, 0xEB))  # ret; pop %rbp, then jmp
+    return caller if leaves and outer != stack + 8 and "x86-64" in frame.architecture().name() else None
+
+
 def theirs_of(thread_number):
     thread = next((t for t in gdb.selected_inferior().threads() if t.ptid[1] == thread_number), None)
     if thread is None:
-        return [], "no such thread", 0
+        return [], "no such thread", 0, None
     thread.switch()
     frames = []
     frame = gdb.newest_frame()
     stack = int(frame.read_register("sp")) & (1 << 64) - 1
-    reason = ""
+    reason, missed = "", None
     while frame is not None:
         if frame.type() not in SET_ASIDE:
             frames.append(frame.pc())
+            if frame.newer() is not None and frame.newer().type() == gdb.SIGTRAMP_FRAME:
+                missed = missed_caller(frame)
         try:
             older = frame.older()
         except gdb.error as error:
@@ -50,7 +67,7 @@ def theirs_of(thread_number):
         if older is None and not reason:
             reason = gdb.frame_stop_reason_string(frame.unwind_stop_reason())
         frame = older
-    return frames, reason, stack
+    return frames, reason, stack, missed
 
 
 def below_freezing(frames):
@@ -66,7 +83,7 @@ def is_within(part, whole):
     return bool(part) and all(element in rest for element in part)
 
 
-def judge(ours, theirs, stack):
+def judge(ours, theirs, stack, missed):
     """In one word. Equal; hidden: ours says that a caller may be missing, and one is; lost: only gdb does not come to the thread's
     beginning without a detour through what is no code; astray: neither does; refused: ours names the reason why there is no stack; unequal: all else."""
     if ours.refused:
@@ -77,8 +94,10 @@ def judge(ours, theirs, stack):
         return "equal"
     if ours.hiding and len(other) - len(mine) <= ours.hiding and is_within(mine, other):
         return "hidden"
+    if missed is not None and missed in mine[:3] and len(mine) > len(other) and is_within(other, mine):
+        return "lost"
     if ours.hiding and len(mine) == len(other) + 1 and is_within(other, mine):
-        # gdb reads a function's first instructions too, but not its last ones. A frame of ours that is there twice is ours alone.
+        # A frame of ours that is there twice is ours alone.
         at = next((i for i, address in enumerate(other) if mine[i] != address), len(other))
         return "unequal" if at > 0 and mine[at] == mine[at - 1] else "lost"
     if not all(is_code(address, stack) for address in other):
@@ -119,8 +138,8 @@ def main():
         if at is None:
             at = int(gdb.parse_and_eval("(unsigned long)&trial_published_stack"))
         ours = Ours(gdb.selected_inferior(), at)
-        theirs, reason, stack = theirs_of(ours.thread)
-        verdict = judge(ours, theirs, stack)
+        theirs, reason, stack, missed = theirs_of(ours.thread)
+        verdict = judge(ours, theirs, stack, missed)
         verdicts[verdict] += 1
         scenes.setdefault(ours.scene, collections.Counter())[verdict] += 1
         frames += len(ours.frames)
