@@ -31,15 +31,13 @@ struct StallPolicy: Sendable {
         var callouts: UInt64 = 0
         var earliestStart: MonotonicInstant
         var latestStart: MonotonicInstant
-        /// What a late watchdog cannot vouch for.
-        var unproven: Duration = .zero
-        /// Why, at last.
-        var reason: PauseKind?
+        /// What does not count, or a late watchdog cannot vouch for.
+        var unproven = Unproven()
 
         /// Whether the loop has neither made a transition nor begun a callout.
         func stands(at look: Look) -> Bool { pulse == look.pulse && callouts == look.callouts }
 
-        func proven(at time: MonotonicInstant) -> Duration { time - earliestStart - unproven }
+        func proven(at time: MonotonicInstant) -> Duration { time - earliestStart - unproven.total }
 
         func span(until earliestEnd: MonotonicInstant, _ latestEnd: MonotonicInstant) -> StallSpan {
             StallSpan(
@@ -47,7 +45,7 @@ struct StallPolicy: Sendable {
                 latestStart: latestStart,
                 earliestEnd: max(earliestEnd, latestStart),
                 latestEnd: latestEnd,
-                unproven: unproven
+                unproven: unproven.total
             )
         }
     }
@@ -65,7 +63,7 @@ struct StallPolicy: Sendable {
     /// The moment at which the current segment becomes a stall, if it lasts. Nil while the loop rests or is stalled already.
     var maturity: MonotonicInstant? {
         guard case .suspect(let segment) = state else { return nil }
-        return segment.earliestStart + segment.unproven + rule.threshold
+        return segment.earliestStart + segment.unproven.total + rule.threshold
     }
 
     /// The watchdog was parked until about `time`. It wakes after the departure that woke it: the loop's stamp is the better
@@ -98,17 +96,24 @@ struct StallPolicy: Sendable {
     /// The stall that the latest look made out is none, so far: what has passed does not count.
     mutating func dismiss(because reason: PauseKind) {
         guard case .stalled(var segment, _) = state, let lastLook else { return }
-        segment.unproven = max(segment.unproven, lastLook - segment.earliestStart)
-        segment.reason = reason
+        segment.unproven.raise(to: lastLook - segment.earliestStart, because: reason)
         state = .suspect(segment)
     }
 
-    /// Takes so much out of the stall under way.
+    /// Takes so much out of what is under way, be it a stall yet or not.
     mutating func exclude(_ time: Duration, because reason: PauseKind) {
-        guard case .stalled(var segment, let announced) = state, let lastLook else { return }
-        segment.unproven = min(segment.unproven + time, lastLook - segment.earliestStart)
-        segment.reason = reason
-        state = .stalled(segment, announced: announced)
+        guard let lastLook else { return }
+        func excluding(_ segment: Segment) -> Segment {
+            var segment = segment
+            let all = lastLook - segment.earliestStart
+            segment.unproven.raise(to: min(segment.unproven.total + time, all), because: reason)
+            return segment
+        }
+        switch state {
+        case .resting: break
+        case .suspect(let segment): state = .suspect(excluding(segment))
+        case .stalled(let segment, let announced): state = .stalled(excluding(segment), announced: announced)
+        }
     }
 
     /// Nobody looked until `time`: begins anew, and counts from then.
@@ -124,7 +129,7 @@ struct StallPolicy: Sendable {
         case .resting: break
         case .suspect(let segment):
             let length = segment.span(until: lastLook ?? time, time).longest
-            if segment.unproven > .zero, length >= rule.threshold { dismissal = segment.reason }
+            if length >= rule.threshold { dismissal = segment.unproven.reason }
         case .stalled(let segment, _): return .ended(segment.span(until: lastLook ?? time, time))
         }
         return .none
@@ -138,19 +143,17 @@ struct StallPolicy: Sendable {
             let isFirst = look.callouts &- look.calloutsAtTurn <= 1
             let first = isFirst ? stamp : max(stamp, look.firstTransition ?? stamp)
             segment = Segment(pulse: look.pulse, earliestStart: first, latestStart: isFirst ? stamp : look.time)
-            // The departure woke the watchdog, but late: both may have stood still together.
-            if let restedUntil, restedUntil - stamp > rule.tick {
-                (segment.unproven, segment.reason) = (restedUntil - stamp, .late)
-            }
         } else {
             let floor = [lastLook, restedUntil, look.firstTransition].compactMap { $0 }.max() ?? look.time
             segment = Segment(pulse: look.pulse, earliestStart: floor, latestStart: look.time)
         }
         segment.callouts = look.callouts
         // A late watchdog may have stood still together with the loop: count from this look.
-        let known = segment.unproven
         segment = discounting(look, in: segment, until: look.time)
-        segment.unproven = max(known, segment.unproven - known)
+        // So may one that the departure has woken late: of that no more is known than that it was.
+        if let restedUntil, restedUntil - segment.earliestStart > rule.tick {
+            segment.unproven.raise(to: restedUntil - segment.earliestStart, because: .late)
+        }
         return .suspect(segment)
     }
 
@@ -179,7 +182,7 @@ struct StallPolicy: Sendable {
         let span = finished(segment, look)
         if span.length < rule.threshold {
             if span.longest >= rule.threshold {
-                dismissal = discounting(look, in: segment, until: span.latestEnd).reason
+                dismissal = discounting(look, in: segment, until: span.latestEnd).unproven.reason
             }
             return .none
         }
@@ -193,18 +196,39 @@ struct StallPolicy: Sendable {
         return segment.span(until: stamp ?? floor, stamp ?? look.time)
     }
 
-    /// What the look cannot vouch for of the time since the previous one: all of it if the watchdog was late.
     private func discounting(_ look: Look, in segment: Segment, until end: MonotonicInstant) -> Segment {
-        guard look.late || look.discount != nil else { return segment }
+        var segment = segment
+        let discount = discount(look, in: segment, until: end)
+        segment.unproven.raise(to: segment.unproven.total + discount, because: look.discount?.reason ?? .late)
+        return segment
+    }
+
+    /// What the look cannot vouch for of the time since the previous one: all of it if the watchdog was late.
+    private func discount(_ look: Look, in segment: Segment, until end: MonotonicInstant) -> Duration {
         let window = { (start: MonotonicInstant?) in
             max(.zero, end - max(start ?? segment.earliestStart, segment.earliestStart))
         }
         // What could not be told at some looks reaches back further than the latest one.
         let told = [lastLook, look.discount?.since].compactMap { $0 }.min()
         let discounted = min(look.discount?.length ?? .zero, window(told))
-        var segment = segment
-        segment.unproven += look.late ? max(window(lastLook), discounted) : discounted
-        segment.reason = look.discount?.reason ?? .late
-        return segment
+        return look.late ? max(window(lastLook), discounted) : discounted
+    }
+}
+
+/// How much of a time does not count, and why: there can be several reasons, of which the largest gives its name.
+struct Unproven: Hashable, Sendable {
+    private(set) var total = Duration.zero
+    private var shares: [PauseKind: Duration] = [:]
+
+    /// Nil when all of it counts.
+    var reason: PauseKind? {
+        shares.max { ($0.value, $1.key.rawValue) < ($1.value, $0.key.rawValue) }?.key
+    }
+
+    /// What is more than there was is the reason's.
+    mutating func raise(to total: Duration, because reason: PauseKind) {
+        guard total > self.total else { return }
+        shares[reason, default: .zero] += total - self.total
+        self.total = total
     }
 }

@@ -138,10 +138,13 @@ extension WatchRound {
     /// Calls whose first argument is what an event loop waits for.
     private static var waits: Set<String> { ["epoll_pwait", "epoll_pwait2", "epoll_wait", "io_uring_enter"] }
 
-    /// While a stall lasts: between two times at which its thread was seen kept from moving, it counts as kept.
-    mutating func excludeHoldUp(_ index: Int, at time: MonotonicInstant) {
-        guard let kind = alibi(of: index), let pulse = subjects[index].stall?.pulse else { return closeHoldUp(index) }
+    /// Between two times at which a thread that stands still was seen kept from moving, it counts as kept. It is asked for when a stall
+    /// has grown, and at each look once it is.
+    mutating func followHoldUp(_ index: Int, at time: MonotonicInstant) {
         let former = subjects[index].holdUp
+        guard let pulse = subjects[index].stall?.pulse ?? former?.pulse, let kind = alibi(of: index) else {
+            return closeHoldUp(index)
+        }
         if let former { subjects[index].exclude(time - former.until, because: kind) }
         subjects[index].holdUp = HoldUp(kind: kind, pulse: pulse, since: former?.since ?? time, until: time)
     }

@@ -22,7 +22,7 @@ extension WatchRound {
             if category == .blocked, dismissesWait(index, stack, at: time) { return }
             begin(category, span, index, pulse, stack, at: time)
         case .grew(let span):
-            excludeHoldUp(index, at: time)
+            followHoldUp(index, at: time)
             if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
             guard let stall = subjects[index].stall else { return }
             tellBusyTime(span, index, hasEnded: false)
@@ -183,7 +183,9 @@ extension WatchRound {
         at time: MonotonicInstant
     ) -> EvidenceWindow? {
         let subject = subjects[index]
-        var window = subject.evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.unproven)
+        // A standstill is over some time before the look that finds it over.
+        let since = stall.category == .blocked ? max(.zero, time - span.latestEnd) : .zero
+        var window = subject.evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.unproven + since)
         if window != nil, let id = subject.loop.thread?.id {
             window?.supply = supply.window(since: subject.standstill?.supply, threadID: id, at: time)
         }

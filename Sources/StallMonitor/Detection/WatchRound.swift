@@ -118,6 +118,8 @@ struct WatchRound: ~Copyable {
             notices.add(.checkpoint, mayBeDropped: true)
             live.refresh()
         }
+        // What has stopped the process since its last step would be known to nobody once it rests.
+        if let absence = vigil.step(at: now) { note([absence]) }
         vigil.rest(at: now)
         nextLook = LookSchedule.next(after: now, tick: tick, maturity: maturity)
     }
@@ -133,6 +135,7 @@ struct WatchRound: ~Copyable {
             subjects[index].standstill?.supply = supply.reading(at: now)
         }
         if subjects[index].policy.dismissal != nil || subjects[index].holdUp != nil { countDismissal(index, pulse) }
+        if subjects[index].holdUp != nil { followHoldUp(index, at: now) }
         if findings.isEmpty, subjects[index].wantsSample(at: now, pulse) { sample(index, pulse, at: now) }
         for finding in findings { carryOut(finding, on: index, pulse, at: now) }
         if let stall = subjects[index].stall, let span = subjects[index].policy.span(of: stall.category, at: now) {

@@ -1,8 +1,9 @@
 import Glibc
 import StallReports
 
-/// Why a thread that stands still is not stalled: it was kept from moving from outside, or it is where it should be. Asked once
-/// before a stall is announced. The watchdog is awake, so the whole process is not stopped; the thread alone can be.
+/// Why a thread that stands still is not stalled: it was kept from moving from outside, or it is where it should be. Asked before a
+/// stall is announced, and at each look once there is one. The watchdog is awake, so the whole process is not stopped; the thread
+/// alone can be.
 enum StallAlibi {
     /// What keeps a thread standing. Reads one file; where threads can be frozen singly two more, and again two for a thread with a
     /// control group of its own.

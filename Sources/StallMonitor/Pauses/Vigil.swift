@@ -13,14 +13,15 @@ struct Absence: Hashable, Sendable {
 /// - The whole process (SIGSTOP, a freezer, a debugger's stop), or the machine under it: both stood still, and the watchdog wakes
 ///   late. It did not wait for a processor meanwhile; that tells a pause from a machine with too much to do. The time counts
 ///   towards no stall.
-/// - Too much to do: the watchdog wakes late, and the kernel counts the lateness as waiting for a processor. The watched loops
-///   really stood still all that time, so it counts.
+/// - Too much to do, or a limit of the control group: the watchdog wakes late, and the kernel counts the lateness as waiting for a
+///   processor, or the group's time without any. The watched loops really stood still all that time, so it counts.
 /// - The machine was suspended: monotonic time stood still too, and no length is wrong. Only boot time shows it.
 /// - The watched thread alone (a tracer, a freezer of single threads): the watchdog is on time. See ``StallAlibi``.
 ///
 /// A pause that begins and ends while every loop is at rest is not noticed: nobody looks, and nothing can stall.
 ///
-/// Confined to the watchdog's thread. It costs a look four readings of clocks and one small file of /proc, and an idle process nothing.
+/// Confined to the watchdog's thread. It costs a look four readings of clocks, one small file of /proc and one for each limited group
+/// that the process is in, and an idle process nothing.
 struct Vigil {
     /// All time that was missed so far, and why at last.
     private(set) var missed = Duration.zero
@@ -30,13 +31,15 @@ struct Vigil {
     private var account: OwnAccount?
     private var clocks: ClockOffsets?
     private var freezer: Freezer
+    private var limits: Limits
 
-    /// - Parameter location: tells by which files the process can be frozen.
+    /// - Parameter location: tells by which files the process can be frozen, and is limited.
     init(at time: MonotonicInstant, _ location: SupplyLocation = .init()) {
         mark = time
         account = .read()
         clocks = .read()
         freezer = Freezer(location)
+        limits = Limits(location)
     }
 
     /// The wait is over that should have ended at `due`. What was noticed, the suspensions first.
@@ -54,6 +57,7 @@ struct Vigil {
     /// The look is done: later lateness is judged by what was counted until now.
     mutating func rest(at time: MonotonicInstant) {
         freezer.settle()
+        limits.settle()
         mark = time
         account = .read()
     }
@@ -68,6 +72,8 @@ struct Vigil {
     ) -> (runnable: MonotonicInstant, absences: [Absence]) {
         let before = account
         mark = time
+        // What others of the group were kept from while the watchdog slept tells nothing of it.
+        limits.settle()
         let absences = wake(due: departure ?? time, at: time, tick: tick)
         account = .read()
         guard let before, let account else { return (time, absences) }
@@ -80,7 +86,9 @@ struct Vigil {
         guard oversleep > tick else { return nil }
         let now = OwnAccount.read()
         defer { account = now }
-        let accounted = account.flatMap { before in now.map { $0.accounted(since: before) } }
+        var accounted = account.flatMap { before in now.map { $0.accounted(since: before) } }
+        // A thread that a limit stops while it runs waits in no queue (Linux 6.18).
+        accounted = accounted.map { max($0, limits.throttledSinceAsked()) }
         // A frozen process can count as one that waits for a processor.
         let frozen = freezer.frozenSinceAsked(at: time, absence: oversleep)
         let unexplained = max(oversleep - (accounted ?? .zero), min(frozen, oversleep))
@@ -112,6 +120,39 @@ struct Vigil {
         let suspension = now.suspension(since: clocks).map { Absence(kind: .suspended, length: $0) }
         let step = now.step(since: clocks).map { Absence(kind: .clockStep, length: max($0, .zero - $0)) }
         return [suspension, step].compactMap { $0 }
+    }
+}
+
+/// How long limits kept the process's control groups from the processors, from one question to the next.
+private struct Limits {
+    private let location: SupplyLocation
+    private var groups: [SupplyFiles.LimitedGroup] = []
+    /// What each had missed so far; nil for one that cannot be read.
+    private var known: [UInt64?] = []
+
+    init(_ location: SupplyLocation) {
+        self.location = location
+        settle()
+    }
+
+    /// Counts from now on.
+    mutating func settle() {
+        groups = location.found?.limited ?? []
+        known = groups.map {
+            readSmallFile($0.statistics).flatMap(ProcessorSupply.Throttling.init)?.throttledNanoseconds
+        }
+    }
+
+    /// Of the group that was kept longest, on all processors together.
+    mutating func throttledSinceAsked() -> Duration {
+        let before = self
+        settle()
+        // Under other limits what is counted is another's.
+        guard groups == before.groups else { return .zero }
+        let grown = zip(known, before.known).compactMap { now, earlier in
+            now.flatMap { now in earlier.map { now.grown(since: $0) } }
+        }
+        return .nanoseconds(Int64(clamping: grown.max() ?? 0))
     }
 }
 

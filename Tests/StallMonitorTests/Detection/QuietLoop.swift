@@ -7,9 +7,16 @@ import StallReports
 final class QuietLoop: WatchableLoop {
     let label: String
     let heartbeat = LoopHeartbeat()
-    var thread: LoopThread? { nil }
+    private let whenAsked: @Sendable () -> Void
+    /// None: but the watchdog asks, in the middle of a look.
+    var thread: LoopThread? {
+        whenAsked()
+        return nil
+    }
 
-    init(_ label: String = "quiet") { self.label = label }
+    init(_ label: String = "quiet", whenAsked: @escaping @Sendable () -> Void = {}) {
+        (self.label, self.whenAsked) = (label, whenAsked)
+    }
 
     func modeName(at index: Int) -> String? { nil }
     func leaveRest() { heartbeat.publish(.afterWaiting) }

@@ -105,6 +105,26 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test("A stop of the process in the middle of a look counts towards no stall, and is a pause")
+    func stopInALook() {
+        let stops = Atomic(false)
+        let loop = QuietLoop(whenAsked: { if stops.exchange(false, ordering: .relaxed) { _ = stallInSleep(3_000) } })
+        var test = RoundUnderTest()
+        test.watch(loop, rule: StallRule(tick: .milliseconds(50), ticks: 40))
+        test.round.look()
+        loop.leaveRest()
+        test.round.look()
+        stops.store(true, ordering: .relaxed)
+        // It stands still, so its thread is asked for.
+        test.round.look()
+        let isYetToStop = stops.load(ordering: .relaxed)
+        #expect(!isYetToStop)
+        test.round.look()
+        for case .began(let stall) in test.takeNotices() { Issue.record("a stall of \(stall.span)") }
+        #expect((test.ledger.snapshot.pauses.totals[.stopped]?.durationNs ?? 0) >= 2_900_000_000)
+        test.round.finish()
+    }
+
     @Test("The run record's lengths of turns are summed by name, also of watches that are over")
     func totals() {
         var test = RoundUnderTest()

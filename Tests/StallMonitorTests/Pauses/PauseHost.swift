@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import RunLoopKit
 import StallReports
 import Synchronization
 import Testing
@@ -100,6 +101,11 @@ final class PauseHost: Sendable {
         return readSmallFile(path).flatMap(ThreadStanding.init(status:))?.state
     }
 
+    func allThreads(_ condition: (Int32) -> Bool) -> Bool {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(processID)/task")) ?? []
+        return !names.isEmpty && names.compactMap { Int32($0) }.allSatisfy(condition)
+    }
+
     var tracer: Int32? { readSmallFile("/proc/\(processID)/status").flatMap(ThreadStanding.init(status:))?.tracer }
 
     /// Ends the monitor in order.
@@ -123,6 +129,60 @@ final class PauseHost: Sendable {
         kill(process.processIdentifier, SIGCONT)
         kill(process.processIdentifier, SIGKILL)
     }
+}
+
+/// When the machine itself stood, a virtual one whose processors are wanted elsewhere: what the monitor's own account finds in a
+/// process that nobody stops or throttles, on each processor.
+final class MachineGaps: Sendable {
+    struct Gaps: Sendable {
+        var count: Int64 = 0
+        var length = Duration.zero
+    }
+
+    private let gaps = Mutex(Gaps())
+    private let isOver = Atomic(false)
+    private let running = DispatchGroup()
+
+    init() {
+        for processor in 0..<ProcessInfo.processInfo.processorCount {
+            running.enter()
+            startThread { [self] in
+                watch(processor)
+                running.leave()
+            }
+        }
+    }
+
+    /// What there was since the beginning, of all processors.
+    func end() -> Gaps {
+        isOver.store(true, ordering: .relaxed)
+        running.wait()
+        return gaps.withLock { $0 }
+    }
+
+    private func watch(_ processor: Int) {
+        confine(to: processor)
+        let tick = Duration.milliseconds(50)
+        var vigil = Vigil(at: .now)
+        while !isOver.load(ordering: .relaxed) {
+            let due = MonotonicInstant.now + tick
+            usleep(50_000)
+            let absences = vigil.wake(due: due, at: .now, tick: tick)
+            gaps.withLock { gaps in
+                gaps.count += Int64(absences.count)
+                gaps.length += absences.reduce(.zero) { $0 + $1.length }
+            }
+            vigil.rest(at: .now)
+        }
+    }
+}
+
+/// Has the calling thread run on one processor, if that is allowed. Not in the C library's module.
+private func confine(to processor: Int) {
+    typealias SetAffinity = @convention(c) (pid_t, Int, UnsafeRawPointer) -> Int32
+    guard let function = unsafe dlsym(nil, "sched_setaffinity") else { return }
+    let mask = [UInt64(1) << UInt64(processor % 64)]
+    _ = unsafe unsafeBitCast(function, to: SetAffinity.self)(0, MemoryLayout<UInt64>.size, mask)
 }
 
 /// A control group of a test's own. Nil where the machine lets no test make one.

@@ -110,6 +110,28 @@ struct PolicyDiscountTests {
         #expect(span.length == .milliseconds(250))
     }
 
+    @Test("Of several reasons that has its name in the account for which most did not count, not the last one")
+    mutating func largestReason() {
+        _ = policy.decide(look(0))
+        for time in stride(from: 50, through: 400, by: 50) {
+            #expect(policy.decide(look(time, without: 50, because: .traced)) == .none)
+        }
+        #expect(policy.decide(look(500, without: 100, because: .stopped, late: true)) == .none)
+        #expect(policy.decide(look(550, .waiting, transition: 540)) == .none)
+        #expect(policy.dismissal == .traced)
+    }
+
+    @Test("What a loop that is no stall yet was kept from moving puts its stall off, as it does that of one that is")
+    mutating func excluded() {
+        for time in stride(from: 0, through: 150, by: 50) { _ = policy.decide(look(time)) }
+        policy.exclude(.milliseconds(100), because: .frozen)
+        #expect(policy.maturity == at(350))
+        policy.exclude(.seconds(10), because: .frozen)
+        #expect(policy.maturity == at(400))
+        #expect(policy.decide(look(200, .waiting, transition: 190)) == .none)
+        #expect(policy.dismissal == nil)
+    }
+
     @Test("After a pause of the monitoring counting begins anew, at the resumption")
     mutating func resumed() {
         for time in stride(from: 0, through: 200, by: 50) { _ = policy.decide(look(time)) }
