@@ -45,6 +45,9 @@ struct WatchRound: ~Copyable {
         self.stackSource = stackSource
     }
 
+    /// On the watchdog's thread, which was made for it after `time`.
+    mutating func begin(since time: MonotonicInstant) { vigil.begin(since: time) }
+
     /// Whether every loop rests and will ring.
     var isAtRest: Bool { subjects.isAtRest }
 
@@ -94,6 +97,12 @@ struct WatchRound: ~Copyable {
 
     /// What the watchdog has missed so far.
     var missed: Duration { vigil.missed }
+
+    /// What it had missed before watches were asked for that are to be added now: the process may have been stopped in between.
+    mutating func missed(beforeWatchesSince time: MonotonicInstant?) -> Duration {
+        defer { if let time { note(vigil.wake(due: time, at: .now, tick: tick)) } }
+        return vigil.missed
+    }
 
     /// Looks at every loop that is awake, and tells the reporter what it finds.
     mutating func look() {

@@ -18,6 +18,10 @@ final class Watchdog: Sendable {
         case pause(Int?, MonotonicInstant)
         case resume(Int?, MonotonicInstant)
         case stop
+
+        fileprivate var watchedSince: MonotonicInstant? {
+            if case .watch(let identity, _, _, _, _) = self { identity.since } else { nil }
+        }
     }
 
     let bells = BellBoard()
@@ -25,6 +29,7 @@ final class Watchdog: Sendable {
     private let isParked = Atomic(false)
     private let orders = ForkSafeMutex<[Order]?>([])
     private let generation = ForkGeneration.current
+    private let made = MonotonicInstant.now
 
     /// Hands an order over. Any thread. Nobody takes one after `stop` was carried out.
     func give(_ order: Order) {
@@ -42,12 +47,15 @@ final class Watchdog: Sendable {
 
     /// The thread's life. Returns after a `stop` order, all stalls closed.
     func run(_ round: consuming WatchRound) {
+        round.begin(since: made)
         while carryOutOrders(&round) {
             if park(round) {
                 semaphore.wait()
                 isParked.store(false, ordering: .sequentiallyConsistent)
-                round.unparked(at: .now)
-                // It may have been an order.
+                let time = MonotonicInstant.now
+                // It may have been an order: a loop that is watched from now on may have left its rest already.
+                guard carryOutOrders(&round) else { break }
+                round.unparked(at: time)
                 continue
             }
             // A signal is an order, or a departure that came too late to be waited for: neither is a tick.
@@ -61,10 +69,13 @@ final class Watchdog: Sendable {
             defer { orders = [] }
             return orders ?? []
         }
+        let missed = round.missed(beforeWatchesSince: given.compactMap(\.watchedSince).min())
         for order in given {
             switch order {
             case .watch(let identity, let loop, let rule, let bell, let scopes):
-                round.add(Subject(identity: identity, loop: loop, rule: rule, bell: bell, scopes: scopes))
+                var subject = Subject(identity: identity, loop: loop, rule: rule, bell: bell, scopes: scopes)
+                subject.discounts.leaveOut(missed)
+                round.add(subject)
             case .pause(let number, let time): round.pause(number, at: time)
             case .resume(let number, let time): round.resume(number, at: time)
             case .cancel(let number): round.remove(number)

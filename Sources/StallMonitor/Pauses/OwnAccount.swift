@@ -4,9 +4,12 @@ import Glibc
 /// from running by others was waiting all the time; one that was stopped, or frozen, was not.
 struct OwnAccount: Hashable, Sendable {
     /// On a processor, nanoseconds.
-    var ran: UInt64
+    var ran: UInt64 = 0
     /// Ready to run and without a processor, nanoseconds.
-    var waited: UInt64
+    var waited: UInt64 = 0
+
+    /// A new thread's.
+    init() {}
 
     /// Nil where there is no /proc. Four system calls, no allocation: it is read at every look.
     static func read() -> OwnAccount? {

@@ -42,10 +42,17 @@ struct Vigil {
         limits = Limits(location)
     }
 
+    /// On a thread that has only just begun, later than `time`: all that is counted of it is since.
+    mutating func begin(since time: MonotonicInstant) {
+        mark = time
+        account = OwnAccount.read().map { _ in OwnAccount() }
+    }
+
     /// The wait is over that should have ended at `due`. What was noticed, the suspensions first.
     mutating func wake(due: MonotonicInstant, at time: MonotonicInstant, tick: Duration) -> [Absence] {
         var absences = jumps()
-        if let absence = absence(since: due, at: time, tick: tick) { absences.append(absence) }
+        // It has been awake since, and what there was before is told.
+        if let absence = absence(since: max(due, mark), at: time, tick: tick) { absences.append(absence) }
         return absences
     }
 
@@ -71,7 +78,6 @@ struct Vigil {
         tick: Duration
     ) -> (runnable: MonotonicInstant, absences: [Absence]) {
         let before = account
-        mark = time
         // What others of the group were kept from while the watchdog slept tells nothing of it.
         limits.settle()
         let absences = wake(due: departure ?? time, at: time, tick: tick)

@@ -207,6 +207,37 @@ struct WatchRoundTests {
         #expect(thread.join(by: .now + .seconds(60)))
     }
 
+    @Test("A stop between a watch's beginning and the watchdog's first look at it counts towards no stall")
+    func stopBeforeTheFirstLook() throws {
+        let (watchdog, notices, ledger) = (Watchdog(), Mailbox<StallNotice>(capacity: 100), WatchdogLedger())
+        let loops = [QuietLoop("first"), QuietLoop("second")]
+        for (number, loop) in loops.enumerated() {
+            let bell = watchdog.bells.makeBell(for: watchdog)
+            #expect(loop.heartbeat.attach(bell))
+            let rule = StallRule(tick: .milliseconds(50), ticks: 40, repeated: nil, congested: nil)
+            let identity = WatchIdentity(number: number, name: .init(type: .runLoop, label: loop.label), since: .now)
+            watchdog.give(.watch(identity, loop, rule, bell, []))
+            loop.leaveRest()
+        }
+        // Where nothing runs, no thread begins.
+        _ = stallInSleep(3_000)
+        let thread = try MonitorThread(name: "stop-test") {
+            let source = StackSource(signal: 0) { _ in }
+            watchdog.run(WatchRound(notices: notices, ledger: ledger, stackSource: source, bells: watchdog.bells))
+        }
+        // They stall all the same, so much later.
+        var spans: [StallSpan] = []
+        while spans.count < 2, let batch = notices.take(until: .now + .seconds(60)), !batch.isEmpty {
+            for case .began(let stall) in batch { spans.append(stall.span) }
+        }
+        #expect(spans.count == 2 && spans.allSatisfy { $0.unproven >= .milliseconds(2_900) }, "\(spans)")
+        for loop in loops { loop.rest() }
+        watchdog.give(.stop)
+        #expect(thread.join(by: .now + .seconds(60)))
+        let pauses = ledger.snapshot.pauses.totals[.stopped]
+        #expect(pauses?.count == 1 && (pauses?.durationNs ?? 0) >= 2_900_000_000)
+    }
+
     @Test("No departure is lost between a loop that rings and a watchdog that parks")
     func noLostBell() throws {
         let (watchdog, notices, ledger) = (Watchdog(), Mailbox<StallNotice>(capacity: 10_000), WatchdogLedger())

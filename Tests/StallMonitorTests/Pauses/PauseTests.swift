@@ -18,8 +18,9 @@ struct PauseTests {
         if watch != nil { try host.send("release") }
         try await host.expect("released")
         try await host.stop()
-        #expect(try host.contents().reports.isEmpty)
+        let reports = try host.contents().reports
         let run = try host.run()
+        #expect(reports.isEmpty, "\(reports) \(run)")
         let pauses = run.pauseLog?.latest.filter { $0.kind == kind && $0.watch == watch } ?? []
         // The watchdog was due up to two ticks after the pause began.
         #expect(pauses.contains { $0.durationNs >= 2_800_000_000 }, "\(run)")
