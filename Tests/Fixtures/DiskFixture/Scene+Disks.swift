@@ -9,6 +9,7 @@ extension Scene {
     func failing(_ fail: (Bool) -> Void) {
         let monitor = start()
         stall()
+        settle()
         print("missing before: \(missing)")
         fail(true)
         stall(3)
@@ -53,7 +54,12 @@ extension Scene {
     }
 
     func remount(readOnly: Bool) {
-        let error = unsafe disk_remount(disk, readOnly)
+        var error: Int32 = 0
+        // The kernel refuses it while a file is open for writing, and a run record can be written at any time.
+        events.wait { _ in
+            error = unsafe disk_remount(disk, readOnly)
+            return error != EBUSY
+        }
         if error != 0 { print("no remount: errno \(error)") }
     }
 
@@ -75,8 +81,8 @@ extension Scene {
     func removed() {
         let monitor = start()
         stall()
-        for name in names(in: reports) { _ = unsafe unlink(reports + "/" + name) }
-        unsafe rmdir(reports)
+        settle()
+        remove(reports)
         let before = events.ended.count
         stall()
         monitor.stop()
@@ -85,9 +91,12 @@ extension Scene {
         print(events.troubles, told.isSubset(of: Set(written.map(\.id))))
     }
 
-    private func names(in path: String) -> [String] {
-        guard let names = try? ReportReader(path: path).names() else { return [] }
-        return names.map(\.description)
+    /// Takes it away as a whole first: nothing comes into it while it is emptied.
+    private func remove(_ directory: String) {
+        let doomed = root + "/doomed"
+        var failures = unsafe rename(directory, doomed) == 0 ? 0 : 1
+        for name in names(in: doomed) where unsafe unlink(doomed + "/" + name) != 0 { failures += 1 }
+        if unsafe rmdir(doomed) != 0 || failures > 0 { print("not removed: errno \(errno), \(names(in: doomed))") }
     }
 
     /// A disk that does not answer for a while.

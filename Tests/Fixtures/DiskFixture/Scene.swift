@@ -50,18 +50,37 @@ struct Scene {
         return events.ended.count { !final.contains($0.id) }
     }
 
-    /// Files that are no documents.
-    var drafts: Int {
-        guard let stream = unsafe opendir(reports) else { return 0 }
+    /// Files that are no documents, and that nobody is writing.
+    var drafts: Int { names(in: reports).count { $0.hasPrefix(".draft") && isClosed(reports + "/" + $0) } }
+
+    /// Waits until the writer rests: the reporter's last word on a stall is the run record, which it writes after it has told of the end.
+    func settle() {
+        events.wait { events in
+            guard let run, let end = events.lastEnd else { return false }
+            return run.updatedAt >= end && isClosed(reports + "/\(ReportFileName(.run, run.id))")
+        }
+    }
+
+    /// Whether it is there and its writer has closed it: that one holds the file's lock (flock(2)) for as long as it has it open.
+    private func isClosed(_ path: String) -> Bool {
+        let file = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { return false }
+        defer { close(file) }
+        return flock(file, LOCK_EX | LOCK_NB) == 0
+    }
+
+    /// All names in a directory, without `.` and `..`.
+    func names(in path: String) -> [String] {
+        guard let stream = unsafe opendir(path) else { return [] }
         defer { unsafe closedir(stream) }
-        var count = 0
+        var names: [String] = []
         while let entry = unsafe readdir(stream) {
             let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
                 unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
             }
-            if name.hasPrefix(".draft") { count += 1 }
+            if name != "." && name != ".." { names.append(name) }
         }
-        return count
+        return names
     }
 
     var run: RunRecord? { (try? ReportReader(path: reports).contents())?.runs.first }
@@ -70,8 +89,15 @@ struct Scene {
 /// What the monitor has told, to be waited for.
 final class EventList: Sendable {
     private let list = Mutex<[StallEvent]>([])
+    private let end = Mutex<Timestamp?>(nil)
 
-    @Sendable func add(_ event: StallEvent) { list.withLock { $0.append(event) } }
+    @Sendable func add(_ event: StallEvent) {
+        if case .ended = event { end.withLock { $0 = .now() } }
+        list.withLock { $0.append(event) }
+    }
+
+    /// When the last stall's end was told.
+    var lastEnd: Timestamp? { end.withLock { $0 } }
 
     var ended: [StallReport] {
         list.withLock { $0.compactMap { if case .ended(let report) = $0 { report } else { nil } } }
