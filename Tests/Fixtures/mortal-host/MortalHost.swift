@@ -3,6 +3,7 @@ import Glibc
 import RunLoopKit
 import StallMonitor
 import StallReports
+import Synchronization
 
 // A server that is to die.
 //
@@ -34,7 +35,7 @@ struct MortalHost {
         sleep(.milliseconds(milliseconds))
         victim.monitor.stop()
         // What the run log's last fsync was for is safe now.
-        print("done")
+        tell("done", isLast: true)
     }
 }
 
@@ -50,10 +51,17 @@ func sleep(_ duration: Duration) {
     while unsafe nanosleep(&wish, &rest) != 0 { wish = rest }
 }
 
-/// Tells it at once: the process may not live long.
-func tell(_ line: String) {
+private let hasToldLast = Mutex(false)
+
+/// Tells it at once: the process may not live long. After the last line it tells no other: threads that go on until the process is gone
+/// cannot put theirs behind it.
+func tell(_ line: String, isLast: Bool = false) {
     let bytes = Array((line + "\n").utf8)
-    _ = unsafe write(STDOUT_FILENO, bytes, bytes.count)
+    hasToldLast.withLock { hasToldLast in
+        guard !hasToldLast else { return }
+        hasToldLast = isLast
+        _ = unsafe write(STDOUT_FILENO, bytes, bytes.count)
+    }
 }
 
 func startThread(_ body: @escaping @Sendable () -> Void) {
