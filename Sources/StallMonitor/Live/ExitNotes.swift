@@ -15,10 +15,13 @@ enum ExitNotes {
         boards.withLock { $0.removeAll { $0.board === board } }
     }
 
-    /// On the thread that ends the process. Holds it for 50 ms at most; a record that cannot be written by then says less.
+    /// On the thread that ends the process. Holds it for 50 ms at most if the disk is slow, and for a second at most if a recorder gets no
+    /// processor; a record that is not written by then says less. It does not write the record itself: a disk that does not answer would
+    /// hold it for ever.
     private static func tell(_ status: Int32) {
-        let deadline = MonotonicInstant.now + .milliseconds(50)
-        let own = boards.withLockIfAvailable { boards in boards.filter { $0.generation.isCurrent }.map(\.board) }
-        for board in own ?? [] { board.noteExit(status, by: deadline) }
+        let now = MonotonicInstant.now
+        let own = boards.withLockIfAvailable { boards in boards.filter { $0.generation.isCurrent }.map(\.board) } ?? []
+        for board in own { board.noteExit(status) }
+        for board in own { board.awaitExit(by: now + .milliseconds(50), unlessStarvedBy: now + .seconds(1)) }
     }
 }

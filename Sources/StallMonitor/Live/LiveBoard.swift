@@ -1,5 +1,6 @@
 import RunLoopKit
 import StallReports
+import Synchronization
 
 /// The stalls under way, from the watchdog, which sees them, to the recorder, which keeps them where they outlive the process.
 ///
@@ -57,6 +58,11 @@ final class LiveBoard: Sendable {
     private let contents = ForkSafeMutex(Contents())
     private let arrival = TickSemaphore()
     private let stamped = TickSemaphore()
+    /// What exit(3) was called with; `noExit` before. Beside the lock: whoever ends the process may have interrupted its holder.
+    private let exitStatus = Atomic<Int64>(LiveBoard.noExit)
+    private static let noExit = Int64.min
+    /// Whether the recorder has nothing in hand: it waits for news, or for a processor to take them.
+    private let isAtRest = Atomic<Bool>(false)
 
     // MARK: The watchdog's
 
@@ -97,16 +103,17 @@ final class LiveBoard: Sendable {
 
     // MARK: Whoever ends the process
 
-    /// Notes that the process ends by exit(3), and waits until that is written, until the deadline at most. Does nothing rather than wait
-    /// for the lock: the caller may be a signal handler of the host's.
-    func noteExit(_ status: Int32, by deadline: MonotonicInstant) {
-        let isNoted: Void? = contents.withLockIfAvailable { contents in
-            contents.news.exitStatus = status
-            contents.isNews = true
-        }
-        guard isNoted != nil else { return }
+    /// Notes that the process ends by exit(3). Takes no lock: the caller may be a signal handler of the host's.
+    func noteExit(_ status: Int32) {
+        exitStatus.store(Int64(status), ordering: .releasing)
         arrival.signal()
-        _ = stamped.wait(until: deadline)
+    }
+
+    /// Waits until that is written: until the first deadline at most, and until the second while the recorder has not even begun, which is
+    /// no matter of the disk.
+    func awaitExit(by deadline: MonotonicInstant, unlessStarvedBy latest: MonotonicInstant) {
+        if stamped.wait(until: deadline) || !isAtRest.load(ordering: .acquiring) { return }
+        _ = stamped.wait(until: latest)
     }
 
     /// Lets the recorder end.
@@ -117,15 +124,19 @@ final class LiveBoard: Sendable {
     /// Waits for news; nil when the board is closed.
     func take() -> News? {
         while true {
+            let exit = Int32(exactly: exitStatus.load(ordering: .acquiring))
             let (news, isClosed) = contents.withLock { contents -> (News?, Bool) in
                 defer { contents.isNews = false }
-                guard contents.isNews else { return (nil, contents.isClosed) }
+                guard contents.isNews || contents.news.exitStatus != exit else { return (nil, contents.isClosed) }
+                contents.news.exitStatus = exit
                 defer { (contents.news.changed, contents.news.released) = ([:], []) }
                 return (contents.news, contents.isClosed)
             }
             if isClosed { return nil }
             if let news { return news }
+            isAtRest.store(true, ordering: .releasing)
             arrival.wait()
+            isAtRest.store(false, ordering: .releasing)
         }
     }
 

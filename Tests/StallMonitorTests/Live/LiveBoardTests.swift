@@ -47,6 +47,14 @@ struct LiveBoardTests {
         #expect(news?.changed.count == LiveBoard.endedLimit + 1 && news?.released.count == 1_000 - LiveBoard.endedLimit)
     }
 
+    @Test("An exit is told with its status")
+    func exit() {
+        #expect(board.take()?.exitStatus == nil)
+        board.noteExit(7)
+        board.refresh()
+        #expect(board.take()?.exitStatus == 7)
+    }
+
     @Test("A stall whose report is finished is let go, once")
     func released() {
         play(1...3)
