@@ -5,7 +5,8 @@ import Testing
 /// Processes that end in the middle of a stall.
 @Suite("A stall that its process does not survive", .serialized, .timeLimit(.minutes(10)))
 struct DeathTests {
-    private let directory = TemporaryDirectory()
+    /// What was told is on the disk, unless that hangs.
+    private let directory = TemporaryDirectory(inMemory: true)
 
     private var path: String { directory.path + "/reports" }
 

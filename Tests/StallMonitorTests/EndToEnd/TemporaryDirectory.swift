@@ -4,8 +4,10 @@ import Foundation
 final class TemporaryDirectory: Sendable {
     let path: String
 
-    init() {
-        let directory = FileManager.default.temporaryDirectory.appending(path: "stall-monitor-tests-\(UUID())")
+    /// - Parameter inMemory: not on a disk: on a busy machine a real one may well keep a report waiting for longer than the monitor does.
+    init(inMemory: Bool = false) {
+        let place = inMemory ? URL(filePath: "/dev/shm") : FileManager.default.temporaryDirectory
+        let directory = place.appending(path: "stall-monitor-tests-\(UUID())")
         do {
             try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         } catch {

@@ -49,16 +49,15 @@ struct DiskTests {
 
     /// The lines that a fixture printed.
     private func run(_ scenario: String) async throws -> [String] {
-        // In memory: on a busy machine a real disk may well hang by itself.
-        let root = URL(filePath: "/dev/shm/stall-monitor-disk-\(UUID())")
-        try FileManager.default.createDirectory(at: root, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: root) }
-        let output = root.appending(path: "output")
+        // A real disk may well hang by itself.
+        let directory = TemporaryDirectory(inMemory: true)
+        defer { withExtendedLifetime(directory) {} }
+        let output = URL(filePath: directory.path + "/output")
         _ = FileManager.default.createFile(atPath: output.path, contents: nil)
         let process = Process()
         process.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
             .appending(path: "DiskFixture")
-        process.arguments = [scenario, root.path]
+        process.arguments = [scenario, directory.path]
         process.standardOutput = try FileHandle(forWritingTo: output)
         // Waiting for it holds no thread.
         try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
