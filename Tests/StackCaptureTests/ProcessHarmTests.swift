@@ -25,8 +25,8 @@ extension ProcessTests {
             let targets = try calls.map { try (call: $0, target: TargetProcess("call", $0, "3")) }
             let samplers = try targets.map { try ProcessSampler(processID: $0.target.processID) }
             // What it does before the call is not the subject.
-            for (sampler, _) in zip(samplers, targets) {
-                while try sampler.threads().first?.state == "R" { usleep(1000) }
+            for (_, target) in targets {
+                while !target.isInCall, target.state != nil { usleep(1000) }
             }
             let stopsBefore = samplers.map(\.cost.stops)
             var quiet = 0

@@ -49,6 +49,12 @@ package final class TargetProcess {
     /// The kernel's letter: `R`, `S`, `T`, `t` … Nil if it has ended.
     package var state: Character? { field("State").first }
 
+    /// Whether its main thread waits in a system call (proc(5), `/proc/PID/syscall`): one that waits for a page of a file does not.
+    package var isInCall: Bool {
+        let text = (try? String(contentsOfFile: "/proc/\(processID)/syscall", encoding: .utf8)) ?? ""
+        return text.split(separator: " ").first.flatMap { Int($0) }.map { $0 >= 0 } ?? false
+    }
+
     /// Who traces it, `0` for nobody.
     package var tracer: String { field("TracerPid") }
 
