@@ -76,7 +76,7 @@ extension StallReport.Culprit {
 
 extension StallReport.Frame {
     /// One of the engine's functions that stand between the loop and whatever it calls.
-    fileprivate var isCallOfLoop: Bool { symbol?.hasPrefix("event_run_loop_is_calling_out_to_") == true }
+    fileprivate var isCallOfLoop: Bool { symbol?.hasPrefix("event_run_loop_is_") == true }
 
     /// In a Swift module that is not the language's own.
     fileprivate var isOfLibrary: Bool {

@@ -139,15 +139,27 @@ struct CasebookTests {
         #expect(book.culprit?.function == "B" && book.culprit?.stack == 1)
     }
 
-    @Test("Who runs the loop is not to blame for what the loop calls, be it a library's alone")
-    func runsLoop() {
-        let callout = "event_run_loop_is_calling_out_to_a_block"
+    @Test(
+        "Who runs the loop is not to blame for what the loop calls, be it a library's alone",
+        arguments: [
+            "event_run_loop_is_calling_out_to_a_block", "event_run_loop_is_running_a_task",
+            "event_run_loop_is_servicing_the_main_dispatch_queue",
+        ]
+    )
+    func runsLoop(callout: String) {
         let book = casebook([["read", "fetch", callout, "turn", "MAIN"]])
         #expect(book.culprit?.function == "read" && book.culpritFrames.map(\.symbol) == ["read", "fetch"])
         #expect(culprit(["read", "LOAD", callout, "turn", "MAIN"]) == "LOAD")
         #expect(culprit(["read", "turn", "MAIN"]) == "MAIN")
         // A loop within a loop: what the inner one calls.
         #expect(culprit(["read", "INNER", callout, "turn", "OUTER", callout, "turn", "MAIN"]) == "INNER")
+    }
+
+    @Test("A sample that does not show who awaits does not outvote those that do")
+    func awaitingInMost() {
+        let seen = ["fetch", "get", "await", "LOAD", "|", "event_run_loop_is_running_a_task", "turn", "MAIN"]
+        let unseen = ["malloc", "fetch", "get", "event_run_loop_is_running_a_task", "turn", "MAIN"]
+        #expect(casebook([seen, seen, unseen]).culprit?.function == "LOAD")
     }
 
     @Test("Where nothing on the stack is own, the innermost own function that awaits it")

@@ -93,7 +93,8 @@ struct CulpritTests {
             done.wait()
         }
         let culprit = try #require(report.culprit)
-        #expect(culprit.function?.contains("stallInAwait") == true && culprit.isAwaiting == true, "\(culprit)")
+        let named = culprit.function?.contains("stallInAwait") == true && culprit.isAwaiting == true
+        try #require(named, "\(culprit) \(report.stacks)")
         let frames = try #require(report.stacks[culprit.stack].async?.frames)
         #expect(frames[culprit.frame].function == culprit.function)
     }
