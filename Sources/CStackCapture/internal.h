@@ -359,7 +359,8 @@ void stackcap_pages_forget_all(struct stackcap_page_cache *pages);
 /// Reads from the copy, or else from memory that is not the stack, through the page cache. Not in the handler.
 bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length);
 
-/// Reads instructions around an address. Those on a page that cannot be read, because the code begins or ends at its edge, are zeros.
+/// Reads `length` bytes of instructions from `address`, over two pages at most. What lies on a page that cannot be read is zeros: code
+/// may begin or end at a page's edge.
 void stackcap_peek_code(stackcap_unwinder *unwinder, uint64_t address, void *code, size_t length);
 
 // copy.c

@@ -145,7 +145,7 @@ static bool is_indirect_call(const uint8_t code[8], size_t length) {
 
 int stackcap_call_before(stackcap_unwinder *unwinder, uint64_t return_address, uint64_t function) {
     uint8_t code[8];
-    if (return_address < sizeof code)
+    if (return_address < sizeof code || !stackcap_peek(unwinder, return_address - 1, code, 1))
         return CALL_NONE;
     stackcap_peek_code(unwinder, return_address - sizeof code, code, sizeof code);
     int32_t offset;

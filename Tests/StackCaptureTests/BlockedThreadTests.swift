@@ -54,7 +54,11 @@ extension CaptureTests {
             let time = Duration.seconds(2)
             let stall = Stall(wait.kind, for: time)
             // A capture before it is there could take it for running, and strike it as it enters its call.
-            while StackCapturer.sighting(ofThread: stall.threadID)?.systemCall?.name != wait.systemCall {}
+            let deadline = ContinuousClock.now + time
+            while StackCapturer.sighting(ofThread: stall.threadID)?.systemCall?.name != wait.systemCall {
+                try #require(ContinuousClock.now < deadline)
+                sched_yield()
+            }
             var quiet = 0
             for _ in 0..<100 {
                 let stack = try capturer.capture(stall).get()

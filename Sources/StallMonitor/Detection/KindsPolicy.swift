@@ -63,7 +63,7 @@ struct KindsPolicy: Sendable {
         }
     }
 
-    /// Takes so much out of the standstill under way.
+    /// Takes so much out of the standstill under way, a stall or not yet one.
     mutating func exclude(_ time: Duration, because reason: PauseKind) { blocked.exclude(time, because: reason) }
 
     /// Nobody looked until `time`: begins anew, and counts from then.

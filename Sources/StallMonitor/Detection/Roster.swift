@@ -60,7 +60,7 @@ struct Roster {
     mutating func wake(_ place: Int, restedUntil time: MonotonicInstant?, missed: Duration? = nil) {
         guard let index = indexOfPlace[place], !subjects[index].isAwake else { return }
         subjects[index].isAwake = true
-        if let missed { subjects[index].discounts.leaveOut(missed) }
+        if let missed { subjects[index].discounts.ignoreMissed(before: missed) }
         if let time { subjects[index].unparked(at: time) }
         awake.append(place)
     }

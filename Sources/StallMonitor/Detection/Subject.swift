@@ -118,7 +118,7 @@ struct Subject {
         policy.dismiss(category, because: reason, at: time)
     }
 
-    /// So much of the stall under way does not count.
+    /// So much of what is under way, a stall or not yet one, does not count.
     mutating func exclude(_ time: Duration, because reason: PauseKind) { policy.exclude(time, because: reason) }
 
     /// Nobody looked until now.

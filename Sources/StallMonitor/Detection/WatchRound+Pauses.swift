@@ -36,7 +36,9 @@ extension WatchRound {
     }
 
     /// Looks again, and counts from `time` on.
-    mutating func resume(_ number: Int?, at time: MonotonicInstant) {
+    ///
+    /// - Parameter missed: what the watchdog had missed by then.
+    mutating func resume(_ number: Int?, at time: MonotonicInstant, missed: Duration) {
         if let number {
             closePause(of: number, at: time)
         } else {
@@ -138,8 +140,8 @@ extension WatchRound {
     /// Calls whose first argument is what an event loop waits for.
     private static var waits: Set<String> { ["epoll_pwait", "epoll_pwait2", "epoll_wait", "io_uring_enter"] }
 
-    /// Between two times at which a thread that stands still was seen kept from moving, it counts as kept. It is asked for when a stall
-    /// has grown, and at each look once it is.
+    /// The time between two looks that both find the thread kept from moving counts as kept. Asked when a stall has grown, and at each
+    /// look while a hold-up lasts.
     mutating func followHoldUp(_ index: Int, at time: MonotonicInstant) {
         let former = subjects[index].holdUp
         guard let pulse = subjects[index].stall?.pulse ?? former?.pulse, let kind = alibi(of: index) else {

@@ -22,7 +22,7 @@ extension WatchRound {
             if category == .blocked, dismissesWait(index, stack, at: time) { return }
             begin(category, span, index, pulse, stack, at: time)
         case .grew(let span):
-            followHoldUp(index, at: time)
+            if subjects[index].holdUp?.until != time { followHoldUp(index, at: time) }
             if subjects[index].wantsSample(at: time, pulse) { sample(index, pulse, at: time) }
             guard let stall = subjects[index].stall else { return }
             tellBusyTime(span, index, hasEnded: false)
@@ -183,9 +183,9 @@ extension WatchRound {
         at time: MonotonicInstant
     ) -> EvidenceWindow? {
         let subject = subjects[index]
-        // A standstill is over some time before the look that finds it over.
-        let since = stall.category == .blocked ? max(.zero, time - span.latestEnd) : .zero
-        var window = subject.evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.unproven + since)
+        // The evidence reaches to this look; the standstill was over before.
+        let afterEnd = stall.category == .blocked ? max(.zero, time - span.latestEnd) : .zero
+        var window = subject.evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.unproven + afterEnd)
         if window != nil, let id = subject.loop.thread?.id {
             window?.supply = supply.window(since: subject.standstill?.supply, threadID: id, at: time)
         }

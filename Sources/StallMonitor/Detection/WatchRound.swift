@@ -9,6 +9,8 @@ struct WatchRound: ~Copyable {
     var subjects = Roster()
     /// When the bells were last looked at: a loop whose bell has rung since rested until then.
     private var bellsTaken: MonotonicInstant = .now
+    /// What had been missed by then.
+    private var missedAtBells = Duration.zero
     private let bells: BellBoard
     var stalls = 0
     private var checkpoints = CheckpointSchedule(start: .now)
@@ -52,16 +54,30 @@ struct WatchRound: ~Copyable {
     var isAtRest: Bool { subjects.isAtRest }
 
     /// The parked wait is over. The first look comes a tick later: a loop that wakes often and briefly costs one look a tick.
-    mutating func unparked(at time: MonotonicInstant) {
+    ///
+    /// - Parameter since: when another loop began to count, by an order that is still to be carried out.
+    /// - Returns: what had been missed before.
+    mutating func unparked(at time: MonotonicInstant, since: MonotonicInstant?) -> Duration {
         let (places, missed) = (bells.takeRung(), vigil.missed)
         // A loop that nobody looks at may have been busy all along.
-        let departure = places.compactMap { subjects.subject(at: $0) }.filter { !isPaused($0) }.compactMap(\.departure)
-            .min()
-        let (runnable, absences) = vigil.unpark(departure: departure, at: time, tick: tick)
+        let departures = places.compactMap { subjects.subject(at: $0) }.filter { !isPaused($0) }.compactMap(\.departure)
+        let first = (departures + [since].compactMap { $0 }).min()
+        let (runnable, absences) = vigil.unpark(departure: first, at: time, tick: tick)
         note(absences)
         for place in places { subjects.wake(place, restedUntil: runnable, missed: missed) }
-        bellsTaken = time
+        (bellsTaken, missedAtBells) = (time, vigil.missed)
         nextLook = time + tick
+        return missed
+    }
+
+    /// Not parked. A loop begins to count, by an order given at `since`: the process may have been stopped since then, or since the
+    /// next look was due.
+    ///
+    /// - Returns: what had been missed before.
+    mutating func catchUp(since: MonotonicInstant?) -> Duration {
+        let missed = vigil.missed
+        if let since { note(vigil.wake(due: min(since, nextLook), at: .now, tick: tick)) }
+        return missed
     }
 
     mutating func add(_ subject: Subject) {
@@ -98,12 +114,6 @@ struct WatchRound: ~Copyable {
     /// What the watchdog has missed so far.
     var missed: Duration { vigil.missed }
 
-    /// What it had missed before watches were asked for that are to be added now: the process may have been stopped in between.
-    mutating func missed(beforeWatchesSince time: MonotonicInstant?) -> Duration {
-        defer { if let time { note(vigil.wake(due: time, at: .now, tick: tick)) } }
-        return vigil.missed
-    }
-
     /// Looks at every loop that is awake, and tells the reporter what it finds.
     mutating func look() {
         let woken = MonotonicInstant.now
@@ -111,6 +121,7 @@ struct WatchRound: ~Copyable {
         costs.update(at: woken)
         wakeThoseThatRang()
         note(vigil.wake(due: nextLook, at: woken, tick: tick))
+        missedAtBells = vigil.missed
         let awake = subjects.awakeIndices.filter { !isPaused(subjects[$0]) }
         for index in awake { look(at: index) }
         live.note(watched: subjects.subjects.count, lastLook: .now)
@@ -127,8 +138,8 @@ struct WatchRound: ~Copyable {
             notices.add(.checkpoint, mayBeDropped: true)
             live.refresh()
         }
-        // What has stopped the process since its last step would be known to nobody once it rests.
-        if let absence = vigil.step(at: now) { note([absence]) }
+        // `rest` forgets: a stop since the last step must be told before.
+        note(vigil.step(at: now, tick: tick))
         vigil.rest(at: now)
         nextLook = LookSchedule.next(after: now, tick: tick, maturity: maturity)
     }
@@ -136,7 +147,7 @@ struct WatchRound: ~Copyable {
     private mutating func look(at index: Int) {
         // Anew for each: the capture before may have taken its time.
         let now = MonotonicInstant.now
-        if let absence = vigil.step(at: now) { note([absence]) }
+        note(vigil.step(at: now, tick: tick))
         let discount = subjects[index].discounts.take(at: now, missed: vigil.missed, because: vigil.reason)
         let late = subjects[index].discounts.lastMissed > subjects[index].policy.rule.tick
         let (pulse, findings) = subjects[index].look(at: now, late: late, discount: discount)
@@ -154,7 +165,7 @@ struct WatchRound: ~Copyable {
 
     private mutating func wakeThoseThatRang() {
         let now = MonotonicInstant.now
-        for place in bells.takeRung() { subjects.wake(place, restedUntil: bellsTaken, missed: vigil.missed) }
+        for place in bells.takeRung() { subjects.wake(place, restedUntil: bellsTaken, missed: missedAtBells) }
         bellsTaken = now
     }
 

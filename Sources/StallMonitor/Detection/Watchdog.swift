@@ -19,8 +19,13 @@ final class Watchdog: Sendable {
         case resume(Int?, MonotonicInstant)
         case stop
 
-        fileprivate var watchedSince: MonotonicInstant? {
-            if case .watch(let identity, _, _, _, _) = self { identity.since } else { nil }
+        /// When a loop begins to count by it.
+        fileprivate var countsSince: MonotonicInstant? {
+            switch self {
+            case .watch(let identity, _, _, _, _): identity.since
+            case .resume(_, let time): time
+            case .cancel, .pause, .stop: nil
+            }
         }
     }
 
@@ -29,7 +34,7 @@ final class Watchdog: Sendable {
     private let isParked = Atomic(false)
     private let orders = ForkSafeMutex<[Order]?>([])
     private let generation = ForkGeneration.current
-    private let made = MonotonicInstant.now
+    private let createdAt = MonotonicInstant.now
 
     /// Hands an order over. Any thread. Nobody takes one after `stop` was carried out.
     func give(_ order: Order) {
@@ -47,15 +52,13 @@ final class Watchdog: Sendable {
 
     /// The thread's life. Returns after a `stop` order, all stalls closed.
     func run(_ round: consuming WatchRound) {
-        round.begin(since: made)
-        while carryOutOrders(&round) {
+        round.begin(since: createdAt)
+        while carryOutOrders(&round, { round, since in round.catchUp(since: since) }) {
             if park(round) {
                 semaphore.wait()
                 isParked.store(false, ordering: .sequentiallyConsistent)
-                let time = MonotonicInstant.now
-                // It may have been an order: a loop that is watched from now on may have left its rest already.
-                guard carryOutOrders(&round) else { break }
-                round.unparked(at: time)
+                // It may have been an order.
+                guard carryOutOrders(&round, { $0.unparked(at: .now, since: $1) }) else { break }
                 continue
             }
             // A signal is an order, or a departure that came too late to be waited for: neither is a tick.
@@ -64,20 +67,26 @@ final class Watchdog: Sendable {
         round.finish()
     }
 
-    private func carryOutOrders(_ round: inout WatchRound) -> Bool {
+    /// - Parameter catchUp: finds out what was missed until now, by the round's loops and by those that count by an order given since the
+    ///   time it is handed; tells what had been missed before.
+    /// - Returns: false after `stop`.
+    private func carryOutOrders(
+        _ round: inout WatchRound,
+        _ catchUp: (inout WatchRound, MonotonicInstant?) -> Duration
+    ) -> Bool {
         let given = orders.withLock { orders in
             defer { orders = [] }
             return orders ?? []
         }
-        let missed = round.missed(beforeWatchesSince: given.compactMap(\.watchedSince).min())
+        let missed = catchUp(&round, given.compactMap(\.countsSince).min())
         for order in given {
             switch order {
             case .watch(let identity, let loop, let rule, let bell, let scopes):
                 var subject = Subject(identity: identity, loop: loop, rule: rule, bell: bell, scopes: scopes)
-                subject.discounts.leaveOut(missed)
+                subject.discounts.ignoreMissed(before: missed)
                 round.add(subject)
             case .pause(let number, let time): round.pause(number, at: time)
-            case .resume(let number, let time): round.resume(number, at: time)
+            case .resume(let number, let time): round.resume(number, at: time, missed: missed)
             case .cancel(let number): round.remove(number)
             case .stop:
                 orders.withLock { $0 = nil }

@@ -62,7 +62,7 @@ final class LiveBoard: Sendable {
     private let exitStatus = Atomic<Int64>(LiveBoard.noExit)
     private static let noExit = Int64.min
     /// Whether the recorder has nothing in hand: it waits for news, or for a processor to take them.
-    private let isAtRest = Atomic<Bool>(false)
+    private let isAtRest = Atomic<Bool>(true)
 
     // MARK: The watchdog's
 

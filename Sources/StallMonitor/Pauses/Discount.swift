@@ -27,8 +27,8 @@ struct DiscountMeter {
         seen = scopes.map { _ in .zero }
     }
 
-    /// The loop rested until now: what the watchdog missed meanwhile is nothing to it.
-    mutating func leaveOut(_ missed: Duration) { missedSeen = missed }
+    /// What the watchdog had missed before the time that now begins is no part of it.
+    mutating func ignoreMissed(before missed: Duration) { missedSeen = missed }
 
     /// What has come since the previous look. Where two sources cover the same moment it is counted twice: that a stall is told a
     /// tick later does less harm than one that is none.

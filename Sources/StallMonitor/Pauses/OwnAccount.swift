@@ -4,12 +4,16 @@ import Glibc
 /// from running by others was waiting all the time; one that was stopped, or frozen, was not.
 struct OwnAccount: Hashable, Sendable {
     /// On a processor, nanoseconds.
-    var ran: UInt64 = 0
+    var ran: UInt64
     /// Ready to run and without a processor, nanoseconds.
-    var waited: UInt64 = 0
+    var waited: UInt64
 
     /// A new thread's.
-    init() {}
+    static let zero = OwnAccount(ran: 0, waited: 0)
+
+    private init(ran: UInt64, waited: UInt64) {
+        (self.ran, self.waited) = (ran, waited)
+    }
 
     /// Nil where there is no /proc. Four system calls, no allocation: it is read at every look.
     static func read() -> OwnAccount? {

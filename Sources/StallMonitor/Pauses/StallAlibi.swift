@@ -2,7 +2,7 @@ import Glibc
 import StallReports
 
 /// Why a thread that stands still is not stalled: it was kept from moving from outside, or it is where it should be. Asked before a
-/// stall is announced, and at each look once there is one. The watchdog is awake, so the whole process is not stopped; the thread
+/// stall is announced, when one has grown, and at each look while a hold-up lasts. The watchdog is awake, so the whole process is not stopped; the thread
 /// alone can be.
 enum StallAlibi {
     /// What keeps a thread standing. Reads one file; where threads can be frozen singly two more, and again two for a thread with a

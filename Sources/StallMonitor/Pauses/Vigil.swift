@@ -31,7 +31,7 @@ struct Vigil {
     private var account: OwnAccount?
     private var clocks: ClockOffsets?
     private var freezer: Freezer
-    private var limits: Limits
+    private var throttling: ThrottleMeter
 
     /// - Parameter location: tells by which files the process can be frozen, and is limited.
     init(at time: MonotonicInstant, _ location: SupplyLocation = .init()) {
@@ -39,32 +39,33 @@ struct Vigil {
         account = .read()
         clocks = .read()
         freezer = Freezer(location)
-        limits = Limits(location)
+        throttling = ThrottleMeter(location, at: time)
     }
 
-    /// On a thread that has only just begun, later than `time`: all that is counted of it is since.
+    /// First, on the watchdog's thread, which began after `time`: all that is counted of it is later than that.
     mutating func begin(since time: MonotonicInstant) {
         mark = time
-        account = OwnAccount.read().map { _ in OwnAccount() }
+        if account != nil { account = .zero }
     }
 
     /// The wait is over that should have ended at `due`. What was noticed, the suspensions first.
     mutating func wake(due: MonotonicInstant, at time: MonotonicInstant, tick: Duration) -> [Absence] {
         var absences = jumps()
-        // It has been awake since, and what there was before is told.
+        // Until `mark` it was awake, or its absence is told already.
         if let absence = absence(since: max(due, mark), at: time, tick: tick) { absences.append(absence) }
         return absences
     }
 
     /// Still awake. A stop can also come between two loops of one look; a capture that waits for its thread is none.
-    mutating func step(at time: MonotonicInstant) -> Absence? {
-        absence(since: mark, at: time, tick: .milliseconds(500))
+    mutating func step(at time: MonotonicInstant, tick: Duration) -> [Absence] {
+        let absence = absence(since: mark, at: time, tick: max(.milliseconds(500), tick * 2))
+        return absence.map { [$0] } ?? []
     }
 
     /// The look is done: later lateness is judged by what was counted until now.
     mutating func rest(at time: MonotonicInstant) {
         freezer.settle()
-        limits.settle()
+        throttling.begin(at: time)
         mark = time
         account = .read()
     }
@@ -78,8 +79,8 @@ struct Vigil {
         tick: Duration
     ) -> (runnable: MonotonicInstant, absences: [Absence]) {
         let before = account
-        // What others of the group were kept from while the watchdog slept tells nothing of it.
-        limits.settle()
+        // While the watchdog slept, a limit can only have held others of the group.
+        throttling.begin(at: time)
         let absences = wake(due: departure ?? time, at: time, tick: tick)
         account = .read()
         guard let before, let account else { return (time, absences) }
@@ -94,7 +95,7 @@ struct Vigil {
         defer { account = now }
         var accounted = account.flatMap { before in now.map { $0.accounted(since: before) } }
         // A thread that a limit stops while it runs waits in no queue (Linux 6.18).
-        accounted = accounted.map { max($0, limits.throttledSinceAsked()) }
+        accounted = accounted.map { max($0, throttling.throttledSinceBegun(at: time)) }
         // A frozen process can count as one that waits for a processor.
         let frozen = freezer.frozenSinceAsked(at: time, absence: oversleep)
         let unexplained = max(oversleep - (accounted ?? .zero), min(frozen, oversleep))
@@ -126,39 +127,6 @@ struct Vigil {
         let suspension = now.suspension(since: clocks).map { Absence(kind: .suspended, length: $0) }
         let step = now.step(since: clocks).map { Absence(kind: .clockStep, length: max($0, .zero - $0)) }
         return [suspension, step].compactMap { $0 }
-    }
-}
-
-/// How long limits kept the process's control groups from the processors, from one question to the next.
-private struct Limits {
-    private let location: SupplyLocation
-    private var groups: [SupplyFiles.LimitedGroup] = []
-    /// What each had missed so far; nil for one that cannot be read.
-    private var known: [UInt64?] = []
-
-    init(_ location: SupplyLocation) {
-        self.location = location
-        settle()
-    }
-
-    /// Counts from now on.
-    mutating func settle() {
-        groups = location.found?.limited ?? []
-        known = groups.map {
-            readSmallFile($0.statistics).flatMap(ProcessorSupply.Throttling.init)?.throttledNanoseconds
-        }
-    }
-
-    /// Of the group that was kept longest, on all processors together.
-    mutating func throttledSinceAsked() -> Duration {
-        let before = self
-        settle()
-        // Under other limits what is counted is another's.
-        guard groups == before.groups else { return .zero }
-        let grown = zip(known, before.known).compactMap { now, earlier in
-            now.flatMap { now in earlier.map { now.grown(since: $0) } }
-        }
-        return .nanoseconds(Int64(clamping: grown.max() ?? 0))
     }
 }
 

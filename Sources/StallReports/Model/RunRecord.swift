@@ -34,7 +34,7 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var pauses: Int64
     /// Those pauses, and other times that count towards no stall. Nil in records of older monitors.
     public var pauseLog: PauseLog?
-    /// What looked like stalls and was none, by kind of what it was (``PauseKind``). Nil in records of older monitors.
+    /// What looked like stalls and was none, by kind of what it was (``PauseKind``), of several that which took most of the time. Nil in records of older monitors.
     public var dismissed: [String: Int64]?
     /// Stalls by kind.
     public var stalls: [String: Int64]

@@ -59,7 +59,7 @@ def theirs_of(thread_number):
         if frame.type() not in SET_ASIDE:
             frames.append(frame.pc())
             if frame.newer() is not None and frame.newer().type() == gdb.SIGTRAMP_FRAME:
-                missed = missed_caller(frame)
+                missed = missed or missed_caller(frame)
         try:
             older = frame.older()
         except gdb.error as error:
@@ -85,7 +85,7 @@ def is_within(part, whole):
 
 def judge(ours, theirs, stack, missed):
     """In one word. Equal; hidden: ours says that a caller may be missing, and one is; lost: only gdb does not come to the thread's
-    beginning without a detour through what is no code; astray: neither does; refused: ours names the reason why there is no stack; unequal: all else."""
+    beginning without a detour through what is no code, or skips callers on the way; astray: neither does; refused: ours names the reason why there is no stack; unequal: all else."""
     if ours.refused:
         return "refused" if ours.refused == 1 else "unequal"
     # A frozen thread goes round in its handler, from one instruction to the next, and may still be on its way out of the capture's.
@@ -94,7 +94,9 @@ def judge(ours, theirs, stack, missed):
         return "equal"
     if ours.hiding and len(other) - len(mine) <= ours.hiding and is_within(mine, other):
         return "hidden"
-    if missed is not None and missed in mine[:3] and len(mine) > len(other) and is_within(other, mine):
+    # All but what gdb has skipped, which begins with that caller; two frames are the handler's and the function's own.
+    skipped = len(mine) - len(other)
+    if missed is not None and skipped > 0 and mine[2] == missed and mine[:2] + mine[2 + skipped:] == other:
         return "lost"
     if ours.hiding and len(mine) == len(other) + 1 and is_within(other, mine):
         # A frame of ours that is there twice is ours alone.

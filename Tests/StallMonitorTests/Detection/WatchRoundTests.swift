@@ -125,6 +125,24 @@ struct WatchRoundTests {
         test.round.finish()
     }
 
+    @Test("A stop at whose end another watch is asked for counts towards no stall")
+    func stopBeforeAnOrder() {
+        var test = RoundUnderTest()
+        let loop = QuietLoop()
+        test.watch(loop, rule: StallRule(tick: .milliseconds(50), ticks: 40))
+        test.round.look()
+        loop.leaveRest()
+        test.round.look()
+        _ = stallInSleep(3_000)
+        let missed = test.round.catchUp(since: .now)
+        test.round.look()
+        test.round.look()
+        for case .began(let stall) in test.takeNotices() { Issue.record("a stall of \(stall.span)") }
+        #expect(test.round.missed - missed >= .milliseconds(2_850))
+        #expect(test.ledger.snapshot.pauses.totals[.stopped]?.count == 1)
+        test.round.finish()
+    }
+
     @Test("The run record's lengths of turns are summed by name, also of watches that are over")
     func totals() {
         var test = RoundUnderTest()
@@ -219,7 +237,7 @@ struct WatchRoundTests {
             watchdog.give(.watch(identity, loop, rule, bell, []))
             loop.leaveRest()
         }
-        // Where nothing runs, no thread begins.
+        // Stands for a stop: the watchdog's thread does not begin before it is over.
         _ = stallInSleep(3_000)
         let thread = try MonitorThread(name: "stop-test") {
             let source = StackSource(signal: 0) { _ in }

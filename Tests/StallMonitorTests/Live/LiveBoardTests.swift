@@ -4,7 +4,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("What the recorder is told of stalls under way")
+@Suite("What the recorder is told of stalls under way", .timeLimit(.minutes(1)))
 struct LiveBoardTests {
     private let board = LiveBoard()
 
@@ -47,11 +47,10 @@ struct LiveBoardTests {
         #expect(news?.changed.count == LiveBoard.endedLimit + 1 && news?.released.count == 1_000 - LiveBoard.endedLimit)
     }
 
-    @Test("An exit is told with its status")
+    @Test("An exit is news by itself, and is told with its status")
     func exit() {
         #expect(board.take()?.exitStatus == nil)
         board.noteExit(7)
-        board.refresh()
         #expect(board.take()?.exitStatus == 7)
     }
 

