@@ -16,7 +16,7 @@ enum ExitNotes {
     }
 
     /// On the thread that ends the process. Holds it for 50 ms at most if the disk is slow, and for a second at most if a recorder gets no
-    /// processor; a record that is not written by then says less. It does not write the record itself: a disk that does not answer would
+    /// processor; a record that is not written by then says less. This thread does not write the record: a disk that does not answer would
     /// hold it for ever.
     private static func tell(_ status: Int32) {
         let now = MonotonicInstant.now

@@ -96,7 +96,7 @@ def judge(ours, theirs, stack, missed):
         return "hidden"
     # All but what gdb has skipped, which begins with that caller; two frames are the handler's and the function's own.
     skipped = len(mine) - len(other)
-    if missed is not None and skipped > 0 and mine[2] == missed and mine[:2] + mine[2 + skipped:] == other:
+    if missed is not None and skipped > 0 and mine[2:3] == [missed] and mine[:2] + mine[2 + skipped:] == other:
         return "lost"
     if ours.hiding and len(mine) == len(other) + 1 and is_within(other, mine):
         # A frame of ours that is there twice is ours alone.
