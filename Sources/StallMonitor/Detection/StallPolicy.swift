@@ -220,12 +220,12 @@ struct Unproven: Hashable, Sendable {
     private(set) var total = Duration.zero
     private var shares: [PauseKind: Duration] = [:]
 
-    /// Nil when all of it counts.
+    /// That with the largest share; of equal ones the first by name, as a dictionary has no order. Nil when all of it counts.
     var reason: PauseKind? {
         shares.max { ($0.value, $1.key.rawValue) < ($1.value, $0.key.rawValue) }?.key
     }
 
-    /// What is more than there was is the reason's.
+    /// Raises the total to `total` if it is less; the reason is charged with the increase.
     mutating func raise(to total: Duration, because reason: PauseKind) {
         guard total > self.total else { return }
         shares[reason, default: .zero] += total - self.total

@@ -101,9 +101,10 @@ final class PauseHost: Sendable {
         return readSmallFile(path).flatMap(ThreadStanding.init(status:))?.state
     }
 
-    func allThreads(_ condition: (Int32) -> Bool) -> Bool {
+    /// Whether SIGSTOP has reached every thread: it reaches one after the other.
+    var isStopped: Bool {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(processID)/task")) ?? []
-        return !names.isEmpty && names.compactMap { Int32($0) }.allSatisfy(condition)
+        return !names.isEmpty && names.compactMap { Int32($0) }.allSatisfy { state($0) == "T" }
     }
 
     var tracer: Int32? { readSmallFile("/proc/\(processID)/status").flatMap(ThreadStanding.init(status:))?.tracer }
