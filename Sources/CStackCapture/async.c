@@ -347,8 +347,9 @@ bool stackcap_async_holds(const stackcap_unwinder *unwinder) {
     struct context glimpsed;
     if (async->is_exact)
         return true;
-    // A task's memory is used again for its next contexts, at the same addresses.
-    if (async->is_glimpsed && async->callers.count > 0 && !from_glimpse(async, async->first, &glimpsed))
+    // A task's memory is used again for its next contexts, at the same addresses, by functions called from the same place: what shows that
+    // a chain is still the same must have been seen while the thread was held.
+    if (!async->is_glimpsed || (async->callers.count > 0 && !from_glimpse(async, async->first, &glimpsed)))
         return false;
     for (size_t i = 0; i < async->callers.count; i++) {
         struct context context;
@@ -362,4 +363,5 @@ bool stackcap_async_holds(const stackcap_unwinder *unwinder) {
 void stackcap_async_doubt(stackcap_unwinder *unwinder) {
     unwinder->async.callers.count = 0;
     unwinder->async.callers.end = STACKCAP_ASYNC_UNKNOWN;
+    unwinder->async.callers.is_missed = !unwinder->async.is_glimpsed;
 }

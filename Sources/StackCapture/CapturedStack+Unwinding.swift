@@ -2,17 +2,21 @@ import CStackCapture
 
 extension CapturedStack {
     /// Unwinds the copy in the session's buffer. The target runs on meanwhile, so from here on memory may be allocated.
+    ///
+    /// - Parameter recopy: copies the stack again, where the awaiting functions will be seen only then. Nil: they stay unknown.
     @unsafe static func unwinding(
         _ handle: OpaquePointer,
-        _ copied: Attempt.Copied
+        _ copied: Attempt.Copied,
+        recopy: (() -> Result<Attempt.Copied, CaptureError>)? = nil
     ) -> Result<CapturedStack, CaptureError> {
-        unsafe unwinding(copied) { unsafe stackcap_unwind(handle, $0) }
+        unsafe unwinding(copied, by: { unsafe stackcap_unwind(handle, $0) }, recopy: recopy)
     }
 
     /// - Parameter unwind: unwinds the copy.
     @unsafe static func unwinding(
         _ copied: Attempt.Copied,
-        by unwind: (UnsafeMutablePointer<stackcap_unwound>) -> stackcap_outcome
+        by unwind: (UnsafeMutablePointer<stackcap_unwound>) -> stackcap_outcome,
+        recopy: (() -> Result<Attempt.Copied, CaptureError>)?
     ) -> Result<CapturedStack, CaptureError> {
         var unwound = unsafe stackcap_unwound()
         let outcome = unsafe unwind(&unwound)
@@ -32,7 +36,9 @@ extension CapturedStack {
             asyncCallers: unsafe AsyncCallers(unwound.async),
             cost: cost
         )
-        return .success(stack)
+        guard unsafe unwound.async.is_missed, case .success(let again)? = recopy?() else { return .success(stack) }
+        let second = unsafe unwinding(again, by: unwind, recopy: nil)
+        return second.flatMapError { _ in .success(stack) }
     }
 }
 

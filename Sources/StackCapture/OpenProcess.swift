@@ -43,7 +43,11 @@ import Glibc
         if let error = unsafe CaptureError(stackcap_process_refresh(handle)) { return .failure(error) }
         let attempt = unsafe ProcessAttempt(handle: handle, threadID: threadID, deadline: deadline)
         return unsafe attempt.copy().flatMap { copied in
-            unsafe CapturedStack.unwinding(copied) { unsafe stackcap_process_unwind(handle, $0) }
+            unsafe CapturedStack.unwinding(
+                copied,
+                by: { unsafe stackcap_process_unwind(handle, $0) },
+                recopy: { unsafe attempt.copy() }
+            )
         }
     }
 

@@ -72,7 +72,7 @@ struct Target {
         if let latest, latest.threadID == target.threadID { sight.before = latest.seen }
         defer { latest = sight.before.map { (target.threadID, $0) } }
         let result = unsafe attempt.copy(&sight).flatMap { copied in
-            unsafe CapturedStack.unwinding(handle, copied)
+            unsafe CapturedStack.unwinding(handle, copied) { unsafe attempt.copy(&sight) }
         }
         if let late, case .failure(let error) = result, error.code == .notDelivered { return .success(late) }
         return result
@@ -117,7 +117,9 @@ struct Target {
             deadline: stackcap_now_ns() &+ deadline.nanoseconds
         )
         var sight = Attempt.Sight()
-        return unsafe attempt.copy(&sight).flatMap { copied in unsafe CapturedStack.unwinding(handle, copied) }
+        return unsafe attempt.copy(&sight).flatMap { copied in
+            unsafe CapturedStack.unwinding(handle, copied) { unsafe attempt.copy(&sight) }
+        }
     }
 
     /// Nil when not all of it can be read.

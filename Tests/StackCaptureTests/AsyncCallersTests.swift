@@ -19,6 +19,13 @@ struct AsyncCallersTests {
         #expect(output.contains("WRONG: 0"))
     }
 
+    @Test("are those of the moment of the very first capture, when nothing is known of the runtime's calls yet")
+    func churnAnew() async throws {
+        let (status, output) = try await run("--churn-anew", "300")
+        #expect(status == 0, "\(output)")
+        #expect(output.contains("WRONG: 0"))
+    }
+
     @Test("are not made up for threads without an asynchronous function on the stack")
     func bystanders() async throws {
         let (status, output) = try await run("--bystanders", "400")

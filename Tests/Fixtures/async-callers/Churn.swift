@@ -13,14 +13,7 @@ struct Churn {
 
     /// Whether no capture found a chain that does not belong to its frame.
     func run() -> Bool {
-        Task { @MainActor in
-            Self.main.withLock { $0 = ThreadIdentity.current() }
-            while !Self.isOver.load(ordering: .relaxed) {
-                await outerA(1)
-                await outerB(2)
-                await outerC(3)
-            }
-        }
+        Self.start()
         while Self.main.withLock({ $0 == nil }) { usleep(1000) }
         guard let identity = Self.main.withLock({ $0 }), let capturer = try? StackCapturer() else { return false }
         var stacks: [CapturedStack] = []
@@ -31,6 +24,41 @@ struct Churn {
         }
         Self.isOver.store(true, ordering: .relaxed)
         return judge(stacks)
+    }
+
+    /// The same of another process, each time by a sampler that has seen nothing before. Chains must not only be right, but be there.
+    func runAnew() -> Bool {
+        guard let target = try? Target() else { return false }
+        defer { target.end() }
+        var stacks: [CapturedStack] = []
+        while stacks.count < captures {
+            guard let sampler = try? ProcessSampler(processID: target.processID) else { return false }
+            let result = sampler.capture(threadID: target.threadID)
+            if case .success(let stack) = result { stacks.append(target.rebased(stack)) }
+        }
+        let known = stacks.count { $0.asyncCallers.map { $0.end != .unknown } == true }
+        print("known: \(known)")
+        return judge(stacks) && known > captures / 2
+    }
+
+    /// Begins the tasks, for ever, and says where this program lies and on which thread they are.
+    static func serve() async {
+        start()
+        while main.withLock({ $0 == nil }) { await Task.yield() }
+        print(UInt(bitPattern: #dsohandle), main.withLock { $0?.threadID ?? 0 })
+        fflush(nil)
+        await unsafe withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
+    }
+
+    private static func start() {
+        Task { @MainActor in
+            main.withLock { $0 = ThreadIdentity.current() }
+            while !isOver.load(ordering: .relaxed) {
+                await outerA(1)
+                await outerB(2)
+                await outerC(3)
+            }
+        }
     }
 
     private func judge(_ stacks: [CapturedStack]) -> Bool {
@@ -63,6 +91,41 @@ struct Churn {
         let name = function.prefix { $0 != "(" }
         return ["outer", "middle", "inner"].contains { name.hasPrefix($0) && name.count == $0.count + 1 }
             ? name.last : nil
+    }
+}
+
+/// This program again, with nothing but the tasks.
+private struct Target {
+    private let process = Process()
+    /// From its addresses of this program's functions to ours.
+    private let slide: UInt
+    let threadID: Int32
+
+    var processID: Int32 { process.processIdentifier }
+
+    init() throws {
+        let pipe = Pipe()
+        process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
+        process.arguments = ["--serve"]
+        process.standardOutput = pipe
+        try process.run()
+        let line = String(decoding: pipe.fileHandleForReading.availableData, as: UTF8.self)
+        let numbers = line.split(separator: " ").compactMap { UInt($0.trimmingCharacters(in: .newlines)) }
+        slide = UInt(bitPattern: #dsohandle) &- (numbers.first ?? 0)
+        threadID = Int32(numbers.last ?? 0)
+    }
+
+    func rebased(_ stack: CapturedStack) -> CapturedStack {
+        var stack = stack
+        for index in stack.frames.indices { stack.frames[index].address &+= slide }
+        let addresses = stack.asyncCallers?.addresses.map { $0 &+ slide }
+        stack.asyncCallers?.addresses = addresses ?? []
+        return stack
+    }
+
+    func end() {
+        process.terminate()
+        process.waitUntilExit()
     }
 }
 

@@ -5,7 +5,7 @@ import Symbolication
 /// Stalls in every shape that functions can await each other in, captures itself, and compares what was found with what it knows.
 ///
 /// usage: async-callers --all | --list | NAME …   [--verbose]
-///        async-callers --churn COUNT | --bystanders COUNT
+///        async-callers --churn COUNT | --churn-anew COUNT | --bystanders COUNT
 /// Exits with 1 if a chain is not what it should be.
 @main
 struct Fixture {
@@ -17,12 +17,9 @@ struct Fixture {
             for shape in shapes { print(shape.name) }
             return
         }
+        if arguments.contains("--serve") { await Churn.serve() }
         if let mode = arguments.first, let count = arguments.last.flatMap({ Int($0) }) {
-            Thread.detachNewThread {
-                exit(
-                    mode == "--churn" ? Churn(captures: count).run() ? 0 : 1 : Bystanders(captures: count).run() ? 0 : 1
-                )
-            }
+            Thread.detachNewThread { exit(judge(mode, count) ? 0 : 1) }
             await unsafe withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
         }
         guard arguments.contains("--all") || !names.isEmpty, !shapes.isEmpty else {
@@ -35,5 +32,13 @@ struct Fixture {
             exit(Judge(isVerbose: isVerbose).judge(shapes) ? 0 : 1)
         }
         await unsafe withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
+    }
+
+    private static func judge(_ mode: String, _ count: Int) -> Bool {
+        switch mode {
+        case "--churn": Churn(captures: count).run()
+        case "--churn-anew": Churn(captures: count).runAnew()
+        default: Bystanders(captures: count).run()
+        }
     }
 }
