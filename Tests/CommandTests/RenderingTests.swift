@@ -181,11 +181,11 @@
             #expect(listing.lines.count { $0.plain.contains("await") } == 6)
         }
 
-        @Test("a stack of a million frames is printed with its length bounded")
+        @Test("a stack of a hundred thousand frames is printed with its length bounded")
         func hugeStack() {
             var stack = Sample.report().stacks[0]
-            stack.frames = (0..<1_000_000).map { .init(address: Address(UInt64($0)), own: true) }
-            #expect(StackListing(stack: stack, modules: []).parts.last == .cut(1_000_000 - StackListing.limit))
+            stack.frames = (0..<100_000).map { .init(address: Address(UInt64($0)), own: true) }
+            #expect(StackListing(stack: stack, modules: []).parts.last == .cut(100_000 - StackListing.limit))
         }
 
         @Test("own frames are marked and bold")

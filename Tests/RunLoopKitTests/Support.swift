@@ -136,11 +136,13 @@ func name(of activity: EventRunLoop.Activity) -> String {
 }
 
 /// Waits for something another thread does. If it does not come in half a minute, the test has failed, and goes on.
-func waitUntil(_ condition: () -> Bool) {
+///
+/// - Parameter sourceLocation: of the wait. On a thread of its own an issue knows its test by nothing else.
+func waitUntil(sourceLocation: SourceLocation = #_sourceLocation, _ condition: () -> Bool) {
     let deadline = MonotonicInstant.now.advanced(by: .seconds(30))
     while !condition() {
         if MonotonicInstant.now > deadline {
-            Issue.record("what another thread was to do did not come")
+            Issue.record("what another thread was to do did not come", sourceLocation: sourceLocation)
             return
         }
         usleep(200)

@@ -48,11 +48,14 @@ struct ToleranceTests {
             let timer = EventTimer(at: date) { _ in loop.stop() }
             timer.tolerance = .seconds(3600)
             loop.add(timer)
+            let isOver = Box(false)
             let waker = TestThread {
-                waitUntil { loop.isWaiting && MonotonicInstant.now > date }
+                // Over without it where this machine let the date go by before the loop slept.
+                waitUntil { isOver.value || (loop.isWaiting && MonotonicInstant.now > date) }
                 loop.wakeUp()
             }
             let result = loop.run(for: .seconds(60))
+            isOver.value = true
             waker.join()
             return result
         }
@@ -77,11 +80,13 @@ struct ToleranceTests {
             let timer = EventTimer(at: date) { _ in loop.stop() }
             timer.tolerance = .seconds(3600)
             loop.add(timer)
+            let isOver = Box(false)
             let setter = TestThread {
-                waitUntil { loop.isWaiting }
+                waitUntil { isOver.value || loop.isWaiting }
                 timer.tolerance = .zero
             }
             let result = loop.run(for: .seconds(60))
+            isOver.value = true
             setter.join()
             return result
         }
