@@ -19,7 +19,9 @@ enum {
     MAX_ALLOCATIONS = 16,
     MAX_TASKS_TRIED = 8,
     FRAME_RECORD_REACH = 512,
-    GLIMPSE_STACK_BYTES = 32 * 1024,  ///< How much of the stack is searched while the thread is held.
+    GLIMPSE_INNER_BYTES = 32 * 1024,  ///< How much of the stack is searched while the thread is held,
+    GLIMPSE_OUTER_BYTES = 8 * 1024,   ///< … and at its outer end: an executor's frames.
+    BYTES_BEFORE_CALL = 16,           ///< Of the asynchronous frame: its caller's frame pointer and its context.
 };
 
 /// Layouts: swift/ABI/Task.h, known to the compiler, up to `context`; swift/stdlib/public/Concurrency/TaskPrivate.h from there on.
@@ -70,27 +72,39 @@ static void glimpse_at(stackcap_unwinder *unwinder, uint64_t context, struct sta
     }
 }
 
-/// Where the return address of the job's call lies in the copy, if it is where it was before. \returns 0 if it is not there.
-static uint64_t find_job_call(const stackcap_unwinder *unwinder) {
-    const struct stackcap_part *copy = &unwinder->copy.inner;
+/// The part from the return address of the job's call on, if that is in [from, to) and as it was before; or an empty one.
+static struct stackcap_part find_job_call_in(const struct stackcap_part *part, uint64_t job_call, uint64_t from, uint64_t to) {
     uint64_t word;
-    for (uint64_t at = 24; unwinder->async.job_call != 0 && at + 8 <= copy->length && at < GLIMPSE_STACK_BYTES; at += 8) {
-        memcpy(&word, copy->bytes + at, sizeof word);
-        if (word == unwinder->async.job_call)
-            return at;
+    for (uint64_t at = from; at + 8 <= to && at + 8 <= part->length; at += 8) {
+        memcpy(&word, part->bytes + at, sizeof word);
+        if (word == job_call)
+            return (struct stackcap_part){part->bytes + at, part->start + at, part->length - at};
     }
-    return 0;
+    return (struct stackcap_part){0};
+}
+
+/// Looks at both ends of the stack: what an asynchronous function calls may go deep, what calls it does not.
+static struct stackcap_part find_job_call(const stackcap_unwinder *unwinder) {
+    const struct stackcap_copy *copy = &unwinder->copy;
+    uint64_t job_call = unwinder->async.job_call;
+    if (job_call == 0)
+        return (struct stackcap_part){0};
+    struct stackcap_part found = find_job_call_in(&copy->inner, job_call, BYTES_BEFORE_CALL, GLIMPSE_INNER_BYTES);
+    const struct stackcap_part *last = copy->outer.length > 0 ? &copy->outer : &copy->inner;
+    if (found.length > 0 || last->length < GLIMPSE_OUTER_BYTES + BYTES_BEFORE_CALL)
+        return found;
+    return find_job_call_in(last, job_call, last->length - GLIMPSE_OUTER_BYTES, last->length);
 }
 
 /// The last allocation of the task whose address the runtime has left near its call. 0 if there is none.
-static uint64_t likely_allocation(const stackcap_unwinder *unwinder, uint64_t call) {
-    const struct stackcap_part *copy = &unwinder->copy.inner;
+static uint64_t likely_allocation(const stackcap_unwinder *unwinder, const struct stackcap_part *call) {
+    const struct stackcap_copy *copy = &unwinder->copy;
     int tried = 0;
-    for (uint64_t at = call + 8; tried < MAX_TASKS_TRIED && at < call + 24 * 8 && at + 8 <= copy->length; at += 8) {
+    for (uint64_t at = 8; tried < MAX_TASKS_TRIED && at < 24 * 8 && at + 8 <= call->length; at += 8) {
         struct job task;
         uint64_t address, kind;
-        memcpy(&address, copy->bytes + at, sizeof address);
-        bool is_heap = address % 16 == 0 && address > PAGE_SIZE && (address < copy->start || address >= unwinder->copy.high);
+        memcpy(&address, call->bytes + at, sizeof address);
+        bool is_heap = address % 16 == 0 && address > PAGE_SIZE && (address < copy->inner.start || address >= copy->high);
         tried += is_heap;
         if (is_heap && stackcap_read_live(&unwinder->reader, address, &task, sizeof task) == (ssize_t)sizeof task &&
             stackcap_read_live(&unwinder->reader, task.metadata, &kind, sizeof kind) == (ssize_t)sizeof kind &&
@@ -102,20 +116,20 @@ static uint64_t likely_allocation(const stackcap_unwinder *unwinder, uint64_t ca
 
 void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_register) {
     struct stackcap_async *async = &unwinder->async;
-    uint64_t call = find_job_call(unwinder), context, frame_pointer;
-    async->is_glimpsed = call != 0;
+    struct stackcap_part call = find_job_call(unwinder);
+    uint64_t context, frame_pointer;
+    async->is_glimpsed = call.length > 0;
     if (!async->is_glimpsed)
         return;  // a thread without an asynchronous function pays for no more than the search
-    memcpy(&context, unwinder->copy.inner.bytes + call - 16, sizeof context);  // of a function with a frame pointer
-    memcpy(&frame_pointer, unwinder->copy.inner.bytes + call - 8, sizeof frame_pointer);
+    memcpy(&context, call.bytes - 16, sizeof context);  // of a function with a frame pointer
+    memcpy(&frame_pointer, call.bytes - 8, sizeof frame_pointer);
     glimpse_at(unwinder, context, &async->glimpses[0]);
     async->glimpses[1].length = async->glimpses[2].length = 0;
     // The runtime keeps a frame pointer. Where its value is saved above its call, that is a frame record.
-    uint64_t place = unwinder->copy.inner.start + call;
-    if (stackcap_plain_frame_pointer(frame_pointer) - place < FRAME_RECORD_REACH && async->glimpses[0].length > 0)
+    if (stackcap_plain_frame_pointer(frame_pointer) - call.start < FRAME_RECORD_REACH && async->glimpses[0].length > 0)
         return;
     glimpse_at(unwinder, context_register, &async->glimpses[1]);
-    uint64_t allocation = likely_allocation(unwinder, call);
+    uint64_t allocation = likely_allocation(unwinder, &call);
     glimpse_at(unwinder, allocation != 0 ? allocation + 16 : 0, &async->glimpses[2]);
 }
 
@@ -333,12 +347,11 @@ void stackcap_async_read(stackcap_unwinder *unwinder) {
 static bool frame_holds(const stackcap_unwinder *unwinder, uint64_t low, uint64_t high) {
     enum { FIXED_BYTES = 24 };
     uint8_t now[FIXED_BYTES];
+    uint8_t then[FIXED_BYTES];
     uint64_t start = high - low < sizeof now ? low : high - sizeof now;
-    if (!stackcap_in_copy(unwinder, start, high - start))
+    if (stackcap_copy_read(unwinder, start, then, high - start) != PLACE_COPIED)
         return false;
     ssize_t count = stackcap_read_live(&unwinder->reader, start, now, high - start);
-    uint8_t then[FIXED_BYTES];
-    stackcap_copy_read(unwinder, start, then, high - start);
     return count == (ssize_t)(high - start) && memcmp(now, then, high - start) == 0;
 }
 

@@ -7,33 +7,36 @@ struct AsyncCallersTests {
     /// The fixture knows who awaits whom, and on which line, and judges itself.
     @Test("are found with their lines, in every shape of awaiting, of a thread that computes and of one that sleeps")
     func allShapes() async throws {
-        let (status, output) = try await run("--all")
+        let (status, output) = try await run(["--all"])
         #expect(status == 0, "\(output)")
         #expect(output.contains(" right: 68 shapes"))
     }
 
-    @Test("are those of the moment of the capture, however soon after it the thread goes on")
-    func churn() async throws {
-        let (status, output) = try await run("--churn", "500")
+    @Test(
+        "are those of the moment of the capture, however soon after it the thread goes on, and however much lies between",
+        arguments: [[], ["--deep"]]
+    )
+    func churn(depth: [String]) async throws {
+        let (status, output) = try await run(["--churn"] + depth + ["500"])
         #expect(status == 0, "\(output)")
         #expect(output.contains("WRONG: 0"))
     }
 
     @Test("are those of the moment of the very first capture, when nothing is known of the runtime's calls yet")
     func churnAnew() async throws {
-        let (status, output) = try await run("--churn-anew", "300")
+        let (status, output) = try await run(["--churn-anew", "300"])
         #expect(status == 0, "\(output)")
         #expect(output.contains("WRONG: 0"))
     }
 
     @Test("are not made up for threads without an asynchronous function on the stack")
     func bystanders() async throws {
-        let (status, output) = try await run("--bystanders", "400")
+        let (status, output) = try await run(["--bystanders", "400"])
         #expect(status == 0, "\(output)")
     }
 
     /// On a thread of its own: the fixture takes its time.
-    private func run(_ arguments: String...) async throws -> (Int32, String) {
+    private func run(_ arguments: [String]) async throws -> (Int32, String) {
         try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread {
                 continuation.resume(with: Result { try Self.runBlocking(arguments) })
