@@ -4,8 +4,9 @@
 /// Names are not known here. What tells an asynchronous frame is the call that it was started by (job_call.c); what tells a chain from
 /// old memory is that every resume function is a function's start, and that the last context is the first one of a running task.
 ///
-/// A context does not change, and lives until its function returns. A stalled thread's may be read at leisure; whether the thread
-/// stayed where it was copied is checked when the chain has been read.
+/// A context does not change, and lives until its function returns. Of a thread that has not moved the whole chain can be read after its
+/// stack has been unwound. Of one that may have, the chain's beginning is read while it is held (a glimpse): that needs to know where on
+/// the stack a job's call is, which the first capture shows to the next.
 #include "internal.h"
 
 #include <string.h>
@@ -19,9 +20,8 @@ enum {
     MAX_ALLOCATIONS = 16,
     MAX_TASKS_TRIED = 8,
     FRAME_RECORD_REACH = 512,
-    GLIMPSE_INNER_BYTES = 32 * 1024,  ///< How much of the stack is searched while the thread is held,
-    GLIMPSE_OUTER_BYTES = 8 * 1024,   ///< … and at its outer end: an executor's frames.
-    BYTES_BEFORE_CALL = 16,           ///< Of the asynchronous frame: its caller's frame pointer and its context.
+    GLIMPSE_STACK_BYTES = 32 * 1024,  ///< How much of the stack is searched while the thread is held.
+    BYTES_BEFORE_CALL = 16,           ///< Of the asynchronous frame: its context, and its caller's frame pointer.
 };
 
 /// Layouts: swift/ABI/Task.h, known to the compiler, up to `context`; swift/stdlib/public/Concurrency/TaskPrivate.h from there on.
@@ -72,28 +72,30 @@ static void glimpse_at(stackcap_unwinder *unwinder, uint64_t context, struct sta
     }
 }
 
-/// The part from the return address of the job's call on, if that is in [from, to) and as it was before; or an empty one.
-static struct stackcap_part find_job_call_in(const struct stackcap_part *part, uint64_t job_call, uint64_t from, uint64_t to) {
-    uint64_t word;
-    for (uint64_t at = from; at + 8 <= to && at + 8 <= part->length; at += 8) {
-        memcpy(&word, part->bytes + at, sizeof word);
-        if (word == job_call)
-            return (struct stackcap_part){part->bytes + at, part->start + at, part->length - at};
-    }
-    return (struct stackcap_part){0};
+/// The copy from this address on, with the words of an asynchronous frame before it; or an empty part.
+static struct stackcap_part copy_from(const struct stackcap_part *part, uint64_t address) {
+    uint64_t at = address - part->start;
+    bool is_inside = at >= BYTES_BEFORE_CALL && part->length >= 8 && at <= part->length - 8;
+    return is_inside ? (struct stackcap_part){part->bytes + at, address, part->length - at} : (struct stackcap_part){0};
 }
 
-/// Looks at both ends of the stack: what an asynchronous function calls may go deep, what calls it does not.
+/// The copy from the return address of the job's call on, if that is where it was last, at any depth, or not far from the stack's inner
+/// end; or an empty part.
 static struct stackcap_part find_job_call(const stackcap_unwinder *unwinder) {
     const struct stackcap_copy *copy = &unwinder->copy;
-    uint64_t job_call = unwinder->async.job_call;
-    if (job_call == 0)
-        return (struct stackcap_part){0};
-    struct stackcap_part found = find_job_call_in(&copy->inner, job_call, BYTES_BEFORE_CALL, GLIMPSE_INNER_BYTES);
-    const struct stackcap_part *last = copy->outer.length > 0 ? &copy->outer : &copy->inner;
-    if (found.length > 0 || last->length < GLIMPSE_OUTER_BYTES + BYTES_BEFORE_CALL)
-        return found;
-    return find_job_call_in(last, job_call, last->length - GLIMPSE_OUTER_BYTES, last->length);
+    const struct stackcap_async *async = &unwinder->async;
+    const struct stackcap_part nowhere = {0}, *parts[] = {&copy->inner, &copy->outer};
+    if (async->job_call == 0)
+        return nowhere;
+    for (int i = 0; i < 2; i++) {
+        struct stackcap_part last = copy_from(parts[i], async->job_call_at);
+        if (last.length > 0 && memcmp(last.bytes, &async->job_call, sizeof async->job_call) == 0)
+            return last;
+    }
+    for (uint64_t at = BYTES_BEFORE_CALL; at < GLIMPSE_STACK_BYTES && at + 8 <= copy->inner.length; at += 8)
+        if (memcmp(copy->inner.bytes + at, &async->job_call, sizeof async->job_call) == 0)
+            return copy_from(&copy->inner, copy->inner.start + at);
+    return nowhere;
 }
 
 /// The last allocation of the task whose address the runtime has left near its call. 0 if there is none.
@@ -118,8 +120,8 @@ void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_regist
     struct stackcap_async *async = &unwinder->async;
     struct stackcap_part call = find_job_call(unwinder);
     uint64_t context, frame_pointer;
-    async->is_glimpsed = call.length > 0;
-    if (!async->is_glimpsed)
+    async->glimpsed_at = call.start;
+    if (call.length == 0)
         return;  // a thread without an asynchronous function pays for no more than the search
     memcpy(&context, call.bytes - 16, sizeof context);  // of a function with a frame pointer
     memcpy(&frame_pointer, call.bytes - 8, sizeof frame_pointer);
@@ -135,7 +137,7 @@ void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_regist
 
 /// The context as it was when the stack was copied. \returns false where that was not read.
 static bool from_glimpse(const struct stackcap_async *async, uint64_t at, struct context *context) {
-    for (int i = 0; async->is_glimpsed && i < STACKCAP_GLIMPSES; i++) {
+    for (int i = 0; async->glimpsed_at != 0 && i < STACKCAP_GLIMPSES; i++) {
         const struct stackcap_glimpse *glimpse = &async->glimpses[i];
         if (glimpse->length < sizeof *context || at < glimpse->start || at - glimpse->start > glimpse->length - sizeof *context)
             continue;
@@ -311,11 +313,25 @@ static stackcap_async_end end_of(const struct chain *chain, uint32_t flags) {
                                       : STACKCAP_ASYNC_TASK;
 }
 
+/// Where the next capture will look. The return address lies behind the asynchronous frame's record, and on x86-64 always last.
+static void learn_job_call(stackcap_unwinder *unwinder, const struct stackcap_async_site *site) {
+    struct stackcap_async *async = &unwinder->async;
+    uint64_t places[] = {site->high - 8, site->registers.frame_pointer + 8}, word;
+    async->job_call = site->return_address;
+    async->job_call_at = 0;
+    for (int i = 0; i < 2; i++)
+        if (stackcap_peek(unwinder, places[i], &word, sizeof word) && word == site->return_address) {
+            async->job_call_at = places[i];
+            return;
+        }
+}
+
 static void describe(stackcap_unwinder *unwinder, const struct stackcap_async_site *site, const struct chain *chain) {
     struct stackcap_async *async = &unwinder->async;
     struct job task;
     if (!read_task(unwinder, chain->task, &task))
         return;
+    learn_job_call(unwinder, site);
     async->first = chain->first;
     async->low = site->low;
     async->high = site->high;
@@ -337,7 +353,6 @@ void stackcap_async_read(stackcap_unwinder *unwinder) {
     for (size_t i = 0; i < async->site_count; i++)
         if (try_site(unwinder, &async->sites[i], &chain)) {
             describe(unwinder, &async->sites[i], &chain);
-            async->job_call = async->sites[i].return_address;
             return;
         }
 }
@@ -362,7 +377,7 @@ bool stackcap_async_holds(const stackcap_unwinder *unwinder) {
         return true;
     // A task's memory is used again for its next contexts, at the same addresses, by functions called from the same place: what shows that
     // a chain is still the same must have been seen while the thread was held.
-    if (!async->is_glimpsed || (async->callers.count > 0 && !from_glimpse(async, async->first, &glimpsed)))
+    if (!from_glimpse(async, async->first, &glimpsed))
         return false;
     for (size_t i = 0; i < async->callers.count; i++) {
         struct context context;
@@ -374,7 +389,8 @@ bool stackcap_async_holds(const stackcap_unwinder *unwinder) {
 }
 
 void stackcap_async_doubt(stackcap_unwinder *unwinder) {
-    unwinder->async.callers.count = 0;
-    unwinder->async.callers.end = STACKCAP_ASYNC_UNKNOWN;
-    unwinder->async.callers.is_missed = !unwinder->async.is_glimpsed;
+    struct stackcap_async *async = &unwinder->async;
+    async->callers.count = 0;
+    async->callers.end = STACKCAP_ASYNC_UNKNOWN;
+    async->callers.is_missed = async->job_call_at != 0 && async->glimpsed_at != async->job_call_at;
 }

@@ -126,8 +126,9 @@ struct stackcap_async {
     uint64_t contexts[STACKCAP_MAX_AWAITING];
     uint64_t first;     ///< The context that the chain begins with.
     uint64_t low, high; ///< The part of the stack of the frame that it is awaited from.
-    uint64_t job_call;  ///< The return address of the last job's call. It is the same for nearly all.
-    bool is_glimpsed;   ///< … and was found in the copy.
+    uint64_t job_call;     ///< The return address of the last job's call. It is the same for nearly all.
+    uint64_t job_call_at;  ///< Where it stood on the stack. The same for most captures of a thread.
+    uint64_t glimpsed_at;  ///< Where it stood in this copy; 0 if it was not found.
     bool is_exact;      ///< The chain is as it was then.
     int contexts_left;  ///< How many may still be looked at.
     struct stackcap_glimpse glimpses[STACKCAP_GLIMPSES];
@@ -462,8 +463,8 @@ void stackcap_row_learn(stackcap_unwinder *unwinder, struct stackcap_walk *walk,
 
 // async.c
 
-/// Reads what is likely to be the innermost contexts of a running thread while it is held: when the stack has been unwound, they may
-/// be gone. At most 25 system calls, three for nearly all; nothing is believed of what they give. Async-signal-safe; changes errno.
+/// Reads what is likely to be the innermost contexts of a thread right after its stack, while that is known to stand still: when it
+/// has been unwound, they may be gone. \param context_register 0 if unknown. At most 25 system calls, three for nearly all; nothing is believed of what they give. Async-signal-safe; changes errno.
 void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_register);
 /// Forgets what an earlier walk saw.
 void stackcap_async_begin(stackcap_unwinder *unwinder);
@@ -472,7 +473,7 @@ void stackcap_async_notice(stackcap_unwinder *unwinder, const struct stackcap_as
                            struct stackcap_walk *caller);
 /// Follows the contexts of the innermost asynchronous frame into async.callers. Reads the live heap; never faults.
 void stackcap_async_read(stackcap_unwinder *unwinder);
-/// Whether chain and frame still are what was read.
+/// Whether the chain is the one of the moment of the copy: its beginning was seen then, and the rest of it and the frame are unchanged.
 bool stackcap_async_holds(const stackcap_unwinder *unwinder);
 /// Gives up the chain, but not the frame.
 void stackcap_async_doubt(stackcap_unwinder *unwinder);

@@ -217,6 +217,8 @@ stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pi
     bool is_foreign = seen->stack_pointer < low || seen->stack_pointer >= high;
     int copy_error = is_foreign ? stackcap_copy_foreign_stack(unwinder, seen->stack_pointer, low, high)
                                 : stackcap_copy_stack(unwinder, seen->stack_pointer, low, high);
+    if (!copy_error)
+        stackcap_async_glimpse(unwinder, 0);
     stackcap_outcome outcome = confirm_copy(unwinder, tasks, thread, seen);
     if (outcome.status != STACKCAP_OK)
         return outcome;
@@ -226,7 +228,6 @@ stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pi
     if (seen->state == STACKCAP_STATE_CALLING)
         stackcap_registers_add_arguments(&unwinder->registers, seen->arguments);
     unwinder->registers_are_guessed = true;
-    unwinder->async.is_glimpsed = false;
     unwinder->sleeper = (struct stackcap_sleeper){tasks, thread, *seen};
     unwinder->copy.held_ns = 0;
     return (stackcap_outcome){STACKCAP_OK, 0};

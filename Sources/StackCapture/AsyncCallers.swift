@@ -14,7 +14,7 @@ public struct AsyncCallers: Sendable, Hashable {
         case taskGroup
         /// There are more than 256.
         case limit
-        /// It was not found, or the thread had gone on before it was read.
+        /// It was not found; or the thread may have gone on before it was read, and how it began was not seen in time.
         case unknown
     }
 

@@ -32,6 +32,23 @@ import Glibc
         var isSignalBlocked = false
     }
 
+    /// Copies and unwinds; does it again where the awaiting functions were not seen in time.
+    ///
+    /// - Parameter sight: as for ``copy(_:)``.
+    func take(_ sight: inout Sight) -> Result<CapturedStack, CaptureError> {
+        unsafe takeOnce(&sight).completed(before: deadline) {
+            var again = unsafe self
+            unsafe again.staysOpen = false
+            return unsafe again.takeOnce(&sight)
+        }
+    }
+
+    private func takeOnce(_ sight: inout Sight) -> Result<UnwoundStack, CaptureError> {
+        unsafe copy(&sight).flatMap { copied in
+            unsafe UnwoundStack.unwinding(copied) { unsafe stackcap_unwind(handle, $0) }
+        }
+    }
+
     /// Looks and copies until a copy holds or the time is up. Allocates nothing.
     ///
     /// - Parameter sight: what is known of this thread from an earlier attempt. It saves a computing thread the second look, and is

@@ -1,44 +1,63 @@
 import CStackCapture
 
-extension CapturedStack {
+/// What came of one copy of a stack.
+struct UnwoundStack {
+    var stack: CapturedStack
+    /// Whether the awaiting functions are unknown only because it was not known where to look for them while the thread was held. This
+    /// capture has shown it to the next one.
+    var missesCallers: Bool
+
     /// Unwinds the copy in the session's buffer. The target runs on meanwhile, so from here on memory may be allocated.
     ///
-    /// - Parameter recopy: copies the stack again, where the awaiting functions will be seen only then. Nil: they stay unknown.
-    @unsafe static func unwinding(
-        _ handle: OpaquePointer,
-        _ copied: Attempt.Copied,
-        recopy: (() -> Result<Attempt.Copied, CaptureError>)? = nil
-    ) -> Result<CapturedStack, CaptureError> {
-        unsafe unwinding(copied, by: { unsafe stackcap_unwind(handle, $0) }, recopy: recopy)
-    }
-
     /// - Parameter unwind: unwinds the copy.
     @unsafe static func unwinding(
         _ copied: Attempt.Copied,
-        by unwind: (UnsafeMutablePointer<stackcap_unwound>) -> stackcap_outcome,
-        recopy: (() -> Result<Attempt.Copied, CaptureError>)?
-    ) -> Result<CapturedStack, CaptureError> {
+        by unwind: (UnsafeMutablePointer<stackcap_unwound>) -> stackcap_outcome
+    ) -> Result<UnwoundStack, CaptureError> {
         var unwound = unsafe stackcap_unwound()
         let outcome = unsafe unwind(&unwound)
         if let error = CaptureError(outcome) { return .failure(error) }
         let frames = unsafe UnsafeBufferPointer(start: unwound.frames, count: unwound.count)
-        let cost = unsafe Cost(
+        let cost = unsafe CapturedStack.Cost(
             heldNanoseconds: unwound.held_ns,
             unwindNanoseconds: unwound.unwind_ns,
             bytesCopied: unwound.copied_bytes
         )
         let stack = unsafe CapturedStack(
-            frames: frames.map(Frame.init),
-            leftOut: LeftOut(unwound),
+            frames: frames.map(CapturedStack.Frame.init),
+            leftOut: CapturedStack.LeftOut(unwound),
             method: copied.method,
-            truncation: Truncation(unwound.end),
+            truncation: CapturedStack.Truncation(unwound.end),
             systemCall: copied.look.flatMap(SystemCall.init),
             asyncCallers: unsafe AsyncCallers(unwound.async),
             cost: cost
         )
-        guard unsafe unwound.async.is_missed, case .success(let again)? = recopy?() else { return .success(stack) }
-        let second = unsafe unwinding(again, by: unwind, recopy: nil)
-        return second.flatMapError { _ in .success(stack) }
+        return unsafe .success(UnwoundStack(stack: stack, missesCallers: unwound.async.is_missed))
+    }
+}
+
+extension Result where Success == UnwoundStack, Failure == CaptureError {
+    /// The stack; or that of a second capture, where only it has the awaiting functions and there is time for it.
+    ///
+    /// - Parameter deadline: on `stackcap_now_ns`'s clock.
+    func completed(
+        before deadline: UInt64,
+        by again: () -> Result<UnwoundStack, CaptureError>
+    ) -> Result<CapturedStack, CaptureError> {
+        guard case .success(let first) = self, first.missesCallers, stackcap_now_ns() < deadline,
+            case .success(var second) = again(),
+            let callers = second.stack.asyncCallers, callers.end != .unknown
+        else { return map(\.stack) }
+        second.stack.cost += first.stack.cost
+        return .success(second.stack)
+    }
+}
+
+extension CapturedStack.Cost {
+    fileprivate static func += (cost: inout Self, other: Self) {
+        cost.heldNanoseconds += other.heldNanoseconds
+        cost.unwindNanoseconds += other.unwindNanoseconds
+        cost.bytesCopied += other.bytesCopied
     }
 }
 

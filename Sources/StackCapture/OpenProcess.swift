@@ -41,13 +41,13 @@ import Glibc
 
     private func attempt(_ threadID: Int32, until deadline: UInt64) -> Result<CapturedStack, CaptureError> {
         if let error = unsafe CaptureError(stackcap_process_refresh(handle)) { return .failure(error) }
+        return take(threadID, until: deadline).completed(before: deadline) { take(threadID, until: deadline) }
+    }
+
+    private func take(_ threadID: Int32, until deadline: UInt64) -> Result<UnwoundStack, CaptureError> {
         let attempt = unsafe ProcessAttempt(handle: handle, threadID: threadID, deadline: deadline)
         return unsafe attempt.copy().flatMap { copied in
-            unsafe CapturedStack.unwinding(
-                copied,
-                by: { unsafe stackcap_process_unwind(handle, $0) },
-                recopy: { unsafe attempt.copy() }
-            )
+            unsafe UnwoundStack.unwinding(copied) { unsafe stackcap_process_unwind(handle, $0) }
         }
     }
 

@@ -71,9 +71,7 @@ struct Target {
         var sight = Attempt.Sight()
         if let latest, latest.threadID == target.threadID { sight.before = latest.seen }
         defer { latest = sight.before.map { (target.threadID, $0) } }
-        let result = unsafe attempt.copy(&sight).flatMap { copied in
-            unsafe CapturedStack.unwinding(handle, copied) { unsafe attempt.copy(&sight) }
-        }
+        let result = unsafe attempt.take(&sight)
         if let late, case .failure(let error) = result, error.code == .notDelivered { return .success(late) }
         return result
     }
@@ -84,9 +82,12 @@ struct Target {
         var copiedAt: UInt64 = 0
         let outcome = unsafe stackcap_take_left_open(handle, threadID, &copiedAt)
         guard CaptureError(outcome) == nil, copiedAt >= since else { return nil }
-        var stack = unsafe try? CapturedStack.unwinding(handle, Attempt.Copied(method: .signal)).get()
-        stack?.copiedAt = copiedAt
-        return stack
+        let unwound = unsafe UnwoundStack.unwinding(Attempt.Copied(method: .signal)) {
+            unsafe stackcap_unwind(handle, $0)
+        }
+        guard case .success(var late) = unwound else { return nil }
+        late.stack.copiedAt = copiedAt
+        return late.stack
     }
 
     func readMemory(at address: UInt, count: Int) -> [UInt8]? {
@@ -117,9 +118,7 @@ struct Target {
             deadline: stackcap_now_ns() &+ deadline.nanoseconds
         )
         var sight = Attempt.Sight()
-        return unsafe attempt.copy(&sight).flatMap { copied in
-            unsafe CapturedStack.unwinding(handle, copied) { unsafe attempt.copy(&sight) }
-        }
+        return unsafe attempt.take(&sight)
     }
 
     /// Nil when not all of it can be read.

@@ -14,17 +14,20 @@ struct AsyncCallersTests {
 
     @Test(
         "are those of the moment of the capture, however soon after it the thread goes on, and however much lies between",
-        arguments: [[], ["--deep"]]
+        arguments: [[], ["--deep"], ["--napping"]]
     )
-    func churn(depth: [String]) async throws {
-        let (status, output) = try await run(["--churn"] + depth + ["500"])
+    func churn(kind: [String]) async throws {
+        let (status, output) = try await run(["--churn"] + kind + ["500"])
         #expect(status == 0, "\(output)")
         #expect(output.contains("WRONG: 0"))
     }
 
-    @Test("are those of the moment of the very first capture, when nothing is known of the runtime's calls yet")
-    func churnAnew() async throws {
-        let (status, output) = try await run(["--churn-anew", "300"])
+    @Test(
+        "are those of the moment of the very first capture, when nothing is known of the runtime's calls yet",
+        arguments: [[], ["--deep"], ["--napping"]]
+    )
+    func churnAnew(kind: [String]) async throws {
+        let (status, output) = try await run(["--churn-anew"] + kind + ["300"])
         #expect(status == 0, "\(output)")
         #expect(output.contains("WRONG: 0"))
     }

@@ -178,7 +178,7 @@ typedef struct stackcap_async_callers {
     size_t count;
     size_t frame;  ///< Index of the frame that they continue.
     stackcap_async_end end;
-    bool is_missed;        ///< Unknown only because no earlier capture had shown where to look while the thread is held; this one has.
+    bool is_missed;        ///< Unknown, but another capture of the thread has better prospects: this one has shown where to look in time.
     uint32_t task_number;  ///< The lower half of the task's number, as the runtime counts them.
 } stackcap_async_callers;
 

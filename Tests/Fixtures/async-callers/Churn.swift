@@ -39,8 +39,13 @@ struct Churn {
         return judge(stacks)
     }
 
-    /// Begins the tasks, for ever, and says where this program lies and on which thread they are.
+    /// Begins the tasks, for as long as its parent lives, and says where this program lies and on which thread they are.
     static func serve() async {
+        let parent = getppid()
+        Thread.detachNewThread {
+            while getppid() == parent { sleep(1) }
+            exit(0)
+        }
         start()
         while main.withLock({ $0 == nil }) { await Task.yield() }
         print(UInt(bitPattern: #dsohandle), main.withLock { $0?.threadID ?? 0 })
@@ -81,7 +86,8 @@ struct Churn {
             if !fits { print(frames, places) }
         }
         print(counts.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }.joined(separator: ", "))
-        return counts["WRONG"] == 0 && counts["fits", default: 0] > counts["unknown", default: 0] * 10
+        let fits = counts["fits", default: 0]
+        return counts["WRONG"] == 0 && fits > counts["unknown", default: 0] * 4 && fits > captures / 4
     }
 
     /// `middleA(_:)` → A
@@ -104,7 +110,7 @@ private struct Target {
     init() throws {
         let pipe = Pipe()
         process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
-        process.arguments = ["--serve"] + CommandLine.arguments.filter { $0 == "--deep" }
+        process.arguments = ["--serve"] + CommandLine.arguments.filter { ["--deep", "--napping"].contains($0) }
         process.standardOutput = pipe
         try process.run()
         let line = String(decoding: pipe.fileHandleForReading.availableData, as: UTF8.self)
@@ -130,7 +136,7 @@ private struct Target {
 @MainActor @inline(never) func outerA(_ number: Int) async { consume(await middleA(number &+ 40) &+ 41) }
 @MainActor @inline(never) func middleA(_ number: Int) async -> Int { await innerA(number &* 43) &+ 42 }
 @MainActor @inline(never) func innerA(_ number: Int) async -> Int {
-    let first = descend(depth) { grind(number, 40) }
+    let first = descend(depth) { work(number, 40) }
     await Task.yield()
     return grind(first, 40) &+ 40
 }
@@ -138,7 +144,7 @@ private struct Target {
 @MainActor @inline(never) func outerB(_ number: Int) async { consume(await middleB(number &+ 400) &+ 401) }
 @MainActor @inline(never) func middleB(_ number: Int) async -> Int { await innerB(number &* 403) &+ 402 }
 @MainActor @inline(never) func innerB(_ number: Int) async -> Int {
-    let first = descend(depth) { grind(number, 400) }
+    let first = descend(depth) { work(number, 400) }
     await Task.yield()
     return grind(first, 400) &+ 400
 }
@@ -146,7 +152,7 @@ private struct Target {
 @MainActor @inline(never) func outerC(_ number: Int) async { consume(await middleC(number &+ 4000) &+ 4001) }
 @MainActor @inline(never) func middleC(_ number: Int) async -> Int { await innerC(number &* 4003) &+ 4002 }
 @MainActor @inline(never) func innerC(_ number: Int) async -> Int {
-    let first = descend(depth) { grind(number, 4000) }
+    let first = descend(depth) { work(number, 4000) }
     await Task.yield()
     return grind(first, 4000) &+ 4000
 }
@@ -160,11 +166,20 @@ private struct Target {
     return unsafe withUnsafeBytes(of: &space) { unsafe below &+ Int($0[level]) }
 }
 
+@inline(never) func work(_ number: Int, _ rounds: Int) -> Int {
+    guard naps else { return grind(number, rounds) }
+    usleep(100)
+    return number
+}
+
 @inline(never) func grind(_ number: Int, _ rounds: Int) -> Int { (0..<rounds * pace).reduce(number) { mix($0 ^ $1) } }
 
 @inline(never) func consume(_ number: Int) { _ = mix(number) }
 
 /// More than a capture searches from the stack's inner end.
 private let depth = CommandLine.arguments.contains("--deep") ? 60 : 0
+
+/// Asleep when it is captured, and soon no more.
+private let naps = CommandLine.arguments.contains("--napping")
 
 private let pace = _isDebugAssertConfiguration() ? 1 : 50

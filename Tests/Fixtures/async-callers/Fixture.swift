@@ -5,7 +5,8 @@ import Symbolication
 /// Stalls in every shape that functions can await each other in, captures itself, and compares what was found with what it knows.
 ///
 /// usage: async-callers --all | --list | NAME …   [--verbose]
-///        async-callers --churn [--deep] COUNT | --churn-anew [--deep] COUNT | --bystanders COUNT
+///        async-callers --churn | --churn-anew [--deep] [--napping] COUNT
+///        async-callers --bystanders COUNT
 /// Exits with 1 if a chain is not what it should be.
 @main
 struct Fixture {
