@@ -5,8 +5,8 @@
 /// old memory is that every resume function is a function's start, and that the last context is the first one of a running task.
 ///
 /// A context does not change, and lives until its function returns. Of a thread that has not moved the whole chain can be read after its
-/// stack has been unwound. Of one that may have, the chain's beginning is read while it is held (a glimpse): that needs to know where on
-/// the stack a job's call is, which the first capture shows to the next.
+/// stack has been unwound. Of one that may have, the chain's beginning is read right after the stack (a glimpse): that needs to know where
+/// on the stack a job's call is, which the first capture shows to the next.
 #include "internal.h"
 
 #include <string.h>
@@ -133,6 +133,16 @@ void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_regist
     glimpse_at(unwinder, context_register, &async->glimpses[1]);
     uint64_t allocation = likely_allocation(unwinder, &call);
     glimpse_at(unwinder, allocation != 0 ? allocation + 16 : 0, &async->glimpses[2]);
+}
+
+void stackcap_async_recheck_glimpses(stackcap_unwinder *unwinder) {
+    uint8_t now[STACKCAP_GLIMPSE_BYTES];
+    for (int i = 0; unwinder->async.glimpsed_at != 0 && i < STACKCAP_GLIMPSES; i++) {
+        struct stackcap_glimpse *glimpse = &unwinder->async.glimpses[i];
+        if (glimpse->length > 0 && (stackcap_read_live(&unwinder->reader, glimpse->start, now, glimpse->length) != (ssize_t)glimpse->length ||
+                                    memcmp(now, glimpse->bytes, glimpse->length) != 0))
+            glimpse->length = 0;
+    }
 }
 
 /// The context as it was when the stack was copied. \returns false where that was not read.
@@ -320,7 +330,7 @@ static void learn_job_call(stackcap_unwinder *unwinder, const struct stackcap_as
     async->job_call = site->return_address;
     async->job_call_at = 0;
     for (int i = 0; i < 2; i++)
-        if (stackcap_peek(unwinder, places[i], &word, sizeof word) && word == site->return_address) {
+        if (stackcap_copy_read(unwinder, places[i], &word, sizeof word) == PLACE_COPIED && word == site->return_address) {
             async->job_call_at = places[i];
             return;
         }

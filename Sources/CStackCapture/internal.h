@@ -463,9 +463,12 @@ void stackcap_row_learn(stackcap_unwinder *unwinder, struct stackcap_walk *walk,
 
 // async.c
 
-/// Reads what is likely to be the innermost contexts of a thread right after its stack, while that is known to stand still: when it
-/// has been unwound, they may be gone. \param context_register 0 if unknown. At most 25 system calls, three for nearly all; nothing is believed of what they give. Async-signal-safe; changes errno.
+/// Reads what is likely to be the innermost contexts of a thread right after its stack: when that has been unwound, they may be gone. At
+/// most 25 system calls, three for nearly all; nothing is believed of what they give. Async-signal-safe; changes errno.
+/// \param context_register 0 if unknown.
 void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_register);
+/// Forgets the glimpses that are no longer what is there: of a thread that has run meanwhile.
+void stackcap_async_recheck_glimpses(stackcap_unwinder *unwinder);
 /// Forgets what an earlier walk saw.
 void stackcap_async_begin(stackcap_unwinder *unwinder);
 /// Looks at the walk's latest frame: whether it started the one before it as a job. Reads a few bytes of code.

@@ -195,7 +195,7 @@ static bool has_not_run(int tasks, pid_t thread, const stackcap_look *since) {
 
 /// Whether the thread stood still, or only ran inside the kernel, as fsync and large reads do while they sleep and wake. The second
 /// is believed if the whole stack, read again, is what it was, and the thread is in the same call before and after that.
-static stackcap_outcome confirm_copy(const stackcap_unwinder *unwinder, int tasks, pid_t thread, const stackcap_look *seen) {
+static stackcap_outcome confirm_copy(stackcap_unwinder *unwinder, int tasks, pid_t thread, const stackcap_look *seen) {
     if (has_not_run(tasks, thread, seen))
         return (stackcap_outcome){STACKCAP_OK, 0};
     stackcap_look again;
@@ -206,6 +206,7 @@ static stackcap_outcome confirm_copy(const stackcap_unwinder *unwinder, int task
         return (stackcap_outcome){STACKCAP_OK, 0};
     if (!is_same_place(seen, &again) || again.state != STACKCAP_STATE_CALLING || !stackcap_copy_holds(unwinder))
         return (stackcap_outcome){STACKCAP_MOVED, 0};
+    stackcap_async_recheck_glimpses(unwinder);
     outcome = look_at_rest(tasks, thread, &again);
     if (outcome.status == STACKCAP_OK && !is_same_place(seen, &again))
         outcome.status = STACKCAP_MOVED;

@@ -65,8 +65,8 @@ public struct CapturedStack: Sendable {
 
     /// What the capture cost.
     public struct Cost: Sendable, Hashable {
-        /// How long the thread was kept in the signal handler; the kernel's delivery comes on top, about 7 µs. 0 for `quiet`. For
-        /// `stopped` how long it stood, seen from outside.
+        /// How long the thread was kept in the signal handler; the kernel's delivery comes on top, about 7 µs. 0 if it got no
+        /// signal. For `stopped` how long it stood, seen from outside.
         public var heldNanoseconds: UInt64
         /// How long the capturing thread spent on unwinding. The target runs on meanwhile.
         public var unwindNanoseconds: UInt64
@@ -94,7 +94,7 @@ public struct CapturedStack: Sendable {
     public var systemCall: SystemCall?
     /// Who awaits the functions on the stack. Nil if no asynchronous function is on it.
     public var asyncCallers: AsyncCallers?
-    /// Of this capture alone. Finding names comes on top.
+    /// Of all it took: where only a second look could show the awaiting functions, of both. Finding names comes on top.
     public var cost: Cost
     /// When the copy was made, of CLOCK_MONOTONIC in nanoseconds, if that was long ago: see
     /// ``StackCapturer/capture(threadID:stack:since:)``. Nil for just now.

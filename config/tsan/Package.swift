@@ -42,7 +42,7 @@ let package = Package(
             name: "RunLoopKitTests",
             dependencies: ["RunLoopKit", "CRunLoopShims"] + fixtures.map { .init(stringLiteral: $0) },
             exclude: ["Foreign/README.md"],
-            swiftSettings: swift + [.define("SANITIZED")]
+            swiftSettings: swift
         ),
     ] + fixtures.map { fixture($0) } + faultFixtures.map { fixture($0, ["CFaults"]) }
 )

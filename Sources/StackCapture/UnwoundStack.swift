@@ -3,8 +3,8 @@ import CStackCapture
 /// What came of one copy of a stack.
 struct UnwoundStack {
     var stack: CapturedStack
-    /// Whether the awaiting functions are unknown only because it was not known where to look for them while the thread was held. This
-    /// capture has shown it to the next one.
+    /// Whether the awaiting functions are unknown, and another capture has better prospects: this one has shown where on the stack they
+    /// begin, so that they can be read right after it.
     var missesCallers: Bool
 
     /// Unwinds the copy in the session's buffer. The target runs on meanwhile, so from here on memory may be allocated.
@@ -45,19 +45,22 @@ extension Result where Success == UnwoundStack, Failure == CaptureError {
         by again: () -> Result<UnwoundStack, CaptureError>
     ) -> Result<CapturedStack, CaptureError> {
         guard case .success(let first) = self, first.missesCallers, stackcap_now_ns() < deadline,
-            case .success(var second) = again(),
-            let callers = second.stack.asyncCallers, callers.end != .unknown
+            case .success(let second) = again()
         else { return map(\.stack) }
-        second.stack.cost += first.stack.cost
-        return .success(second.stack)
+        let hasCallers = second.stack.asyncCallers.map { $0.end != .unknown } ?? false
+        var stack = hasCallers ? second.stack : first.stack
+        stack.cost = first.stack.cost + second.stack.cost
+        return .success(stack)
     }
 }
 
 extension CapturedStack.Cost {
-    fileprivate static func += (cost: inout Self, other: Self) {
-        cost.heldNanoseconds += other.heldNanoseconds
-        cost.unwindNanoseconds += other.unwindNanoseconds
-        cost.bytesCopied += other.bytesCopied
+    fileprivate static func + (one: Self, other: Self) -> Self {
+        Self(
+            heldNanoseconds: one.heldNanoseconds + other.heldNanoseconds,
+            unwindNanoseconds: one.unwindNanoseconds + other.unwindNanoseconds,
+            bytesCopied: one.bytesCopied + other.bytesCopied
+        )
     }
 }
 
