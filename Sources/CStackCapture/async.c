@@ -386,7 +386,7 @@ bool stackcap_async_holds(const stackcap_unwinder *unwinder) {
     if (async->is_exact)
         return true;
     // A task's memory is used again for its next contexts, at the same addresses, by functions called from the same place: what shows that
-    // a chain is still the same must have been seen while the thread was held.
+    // a chain is still the same must have been seen right after the stack.
     if (!from_glimpse(async, async->first, &glimpsed))
         return false;
     for (size_t i = 0; i < async->callers.count; i++) {
