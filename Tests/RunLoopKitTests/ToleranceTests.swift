@@ -53,7 +53,8 @@ struct ToleranceTests {
             let waker = TestThread {
                 waitUntil { loop.isWaiting || MonotonicInstant.now > date }
                 let isInTime = loop.isWaiting && MonotonicInstant.now < date
-                waitUntil { MonotonicInstant.now > date }
+                // Long enough for the loop to wake, if it were to.
+                waitUntil { elapsed(since: date) > .milliseconds(50) }
                 if isInTime { sleptOn.value = loop.isWaiting }
                 loop.wakeUp()
             }
