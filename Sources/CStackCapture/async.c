@@ -123,7 +123,7 @@ void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_regist
     async->glimpsed_at = call.start;
     if (call.length == 0)
         return;  // a thread without an asynchronous function pays for no more than the search
-    memcpy(&context, call.bytes - 16, sizeof context);  // of a function with a frame pointer
+    memcpy(&context, call.bytes - BYTES_BEFORE_CALL, sizeof context);  // of a function with a frame pointer
     memcpy(&frame_pointer, call.bytes - 8, sizeof frame_pointer);
     glimpse_at(unwinder, context, &async->glimpses[0]);
     async->glimpses[1].length = async->glimpses[2].length = 0;

@@ -13,21 +13,12 @@ struct AsyncCallersTests {
     }
 
     @Test(
-        "are those of the moment of the capture, however soon after it the thread goes on, and however much lies between",
-        arguments: [[], ["--deep"], ["--napping"]]
+        "are those of the moment of the capture, the very first too, however soon after it the thread goes on, and however deep it is",
+        arguments: ["--churn", "--churn-anew"],
+        [[], ["--deep"], ["--napping"]]
     )
-    func churn(kind: [String]) async throws {
-        let (status, output) = try await run(["--churn"] + kind + ["500"])
-        #expect(status == 0, "\(output)")
-        #expect(output.contains("WRONG: 0"))
-    }
-
-    @Test(
-        "are those of the moment of the very first capture, when nothing is known of the runtime's calls yet",
-        arguments: [[], ["--deep"], ["--napping"]]
-    )
-    func churnAnew(kind: [String]) async throws {
-        let (status, output) = try await run(["--churn-anew"] + kind + ["300"])
+    func churn(mode: String, kind: [String]) async throws {
+        let (status, output) = try await run([mode] + kind + ["500"])
         #expect(status == 0, "\(output)")
         #expect(output.contains("WRONG: 0"))
     }

@@ -43,9 +43,8 @@ struct Churn {
 
     /// Begins the tasks, for as long as its parent lives, and says where this program lies.
     static func serve() async {
-        let parent = getppid()
         Thread.detachNewThread {
-            while getppid() == parent { sleep(1) }
+            _ = FileHandle.standardInput.readDataToEndOfFile()
             exit(0)
         }
         start()
@@ -108,6 +107,8 @@ struct Churn {
 /// This program again, with nothing but the tasks.
 private struct Target {
     private let process = Process()
+    /// The program ends when this does.
+    private let input = Pipe()
     /// From its addresses of this program's functions to ours.
     private let slide: UInt
 
@@ -117,6 +118,7 @@ private struct Target {
         let pipe = Pipe()
         process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
         process.arguments = ["--serve"] + CommandLine.arguments.filter { ["--deep", "--napping"].contains($0) }
+        process.standardInput = input
         process.standardOutput = pipe
         try process.run()
         let line = String(decoding: pipe.fileHandleForReading.availableData, as: UTF8.self)
@@ -133,7 +135,7 @@ private struct Target {
     }
 
     func end() {
-        process.terminate()
+        try? input.fileHandleForWriting.close()
         process.waitUntilExit()
     }
 }
