@@ -1,33 +1,30 @@
-#if Command
-    import ArgumentParser
+import ArgumentParser
 
-    /// The root command. Its subcommands do the work.
-    @main
-    struct StallMonitorCommand: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(
-            commandName: "stall-monitor",
-            abstract: "Shows and judges what a stall monitor reported.",
-            discussion: """
-                A monitored process writes its reports into a directory. Every subcommand that reads them looks in the directory \
-                it is given, or else in $STALL_MONITOR_DIRECTORY, or else in ./stall-reports. 'sample' needs no reports.
+/// The root command. Its subcommands do the work.
+@main
+struct StallMonitorCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "stall-monitor",
+        abstract: "Shows and judges what a stall monitor reported.",
+        discussion: """
+            A monitored process writes its reports into a directory. Every subcommand that reads them looks in the directory \
+            it is given, or else in $STALL_MONITOR_DIRECTORY, or else in ./stall-reports. 'sample' needs no reports.
 
-                Data goes to standard output, everything else to standard error. Colours are used on a terminal only, and not \
-                when $NO_COLOR is set. Times are UTC.
+            Data goes to standard output, everything else to standard error. Colours are used on a terminal only, and not \
+            when $NO_COLOR is set. Times are UTC.
 
-                EXIT CODES
-                  0   done; for gate: within budget
-                  1   could not do it, or not all of it; for gate: cannot judge
-                  2   gate: over budget
-                  64  wrong usage
-                  130 ended by Ctrl-C
-                """,
-            version: "0.1.0",
-            subcommands: [
-                TailCommand.self, ListCommand.self, TopCommand.self, ShowCommand.self, SymbolicateCommand.self,
-                GateCommand.self,
-                SampleCommand.self,
-                DemoCommand.self,
-            ]
-        )
-    }
-#endif
+            EXIT CODES
+              0   done; for gate: within budget
+              1   could not do it, or not all of it; for gate: cannot judge
+              2   gate: over budget
+              64  wrong usage
+              130 ended by Ctrl-C
+            """,
+        version: "0.1.0",
+        subcommands: [
+            TailCommand.self, ListCommand.self, TopCommand.self, ShowCommand.self, SymbolicateCommand.self,
+            GateCommand.self,
+            SampleCommand.self,
+        ]
+    )
+}

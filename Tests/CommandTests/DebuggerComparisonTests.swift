@@ -1,69 +1,67 @@
-#if Command
-    import Foundation
-    import StallReports
-    import Testing
+import Foundation
+import StallReports
+import Testing
 
-    /// gdb as the witness for what stood on the stack. Calls that wait stand still: there every frame must agree. Where the
-    /// thread runs, it has moved on below the culprit: from the culprit outwards every frame must agree.
-    @Suite("Stacks against gdb", .serialized, .timeLimit(.minutes(5)))
-    struct DebuggerComparisonTests {
-        private let fixture: ReportsFixture
+/// gdb as the witness for what stood on the stack. Calls that wait stand still: there every frame must agree. Where the
+/// thread runs, it has moved on below the culprit: from the culprit outwards every frame must agree.
+@Suite("Stacks against gdb", .serialized, .timeLimit(.minutes(5)))
+struct DebuggerComparisonTests {
+    private let fixture: ReportsFixture
 
-        init() throws { fixture = try ReportsFixture() }
+    init() throws { fixture = try ReportsFixture() }
 
-        @Test(
-            "The same functions in the same order",
-            arguments: [
-                ("json", "decodeHugeDocument("), ("lock", "waitForLock("), ("pipe", "readFromPipe("),
-                ("sleep", "sleepOnMainActor("), ("fsync", "syncLargeFile("), ("loop", "spinInClosure("),
-            ]
-        )
-        func sameFrames(_ stall: String, _ function: String) throws {
-            let server = try DemoServerRun(directory: fixture.path)
-            try server.request("stall/\(stall)?ms=12000")
-            defer {
-                server.send(SIGKILL)
-                _ = server.status()
-            }
-            let report = try server.report { $0.state == .ongoing }
-            let stack = try #require(report.stacks.first)
-            let ours = stack.frames.map(\.address.rawValue)
-            let stalled = try #require(stack.frames.firstIndex { $0.function?.contains(function) == true })
-            #expect(stack.complete)
-            if ["lock", "pipe", "sleep"].contains(stall) {
-                #expect(try Self.frames(of: server.pid) == ours)
-            } else {
-                // The stalled function's own frame has moved on within the function.
-                let outer = Array(ours[(stalled + 1)...])
-                #expect(outer.count > 4)
-                // Interrupted anywhere, the debugger can lose its way in code without unwind information: three looks.
-                #expect(
-                    try (1...3).contains { _ in try Self.frames(of: server.pid).suffix(outer.count).elementsEqual(outer)
-                    }
-                )
-            }
+    @Test(
+        "The same functions in the same order",
+        arguments: [
+            ("json", "decodeDocument("), ("lock", "waitForSwiftMutex("), ("pipe", "readFromPipe("),
+            ("sleep", "sleepInHandler("), ("fsync", "syncFile("), ("loop", "transformTable("),
+        ]
+    )
+    func sameFrames(_ stall: String, _ function: String) throws {
+        let host = try StallHostRun(directory: fixture.path)
+        try host.stall(stall, milliseconds: 12_000)
+        defer {
+            host.send(SIGKILL)
+            _ = host.status()
         }
-
-        /// The main thread's program counters, innermost first, without the debugger's inlined pseudo-frames.
-        private static func frames(of pid: Int32) throws -> [UInt64] {
-            let script = """
-                python
-                gdb.selected_inferior().threads()[-1].switch()
-                f = gdb.newest_frame()
-                while f is not None:
-                    if f.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME): print("PC %x" % f.pc())
-                    f = f.older()
-                end
-                """
-            let file = NSTemporaryDirectory() + "stall-frames-\(UUID()).gdb"
-            try script.write(toFile: file, atomically: true, encoding: .utf8)
-            defer { try? FileManager.default.removeItem(atPath: file) }
-            let gdb = try CommandRun(
-                tool: "/usr/bin/gdb",
-                ["-nx", "-batch", "-p", "\(pid)", "-ex", "set backtrace past-main on", "-x", file]
+        let report = try host.report { $0.state == .ongoing }
+        let stack = try #require(report.stacks.first)
+        let ours = stack.frames.map(\.address.rawValue)
+        let stalled = try #require(stack.frames.firstIndex { $0.function?.contains(function) == true })
+        #expect(stack.complete)
+        if ["lock", "pipe", "sleep"].contains(stall) {
+            #expect(try Self.frames(of: host.pid) == ours)
+        } else {
+            // The stalled function's own frame has moved on within the function.
+            let outer = Array(ours[(stalled + 1)...])
+            #expect(outer.count > 4)
+            // Interrupted anywhere, the debugger can lose its way in code without unwind information: three looks.
+            #expect(
+                try (1...3).contains { _ in try Self.frames(of: host.pid).suffix(outer.count).elementsEqual(outer)
+                }
             )
-            return gdb.output.split(separator: "\n").filter { $0.hasPrefix("PC ") }
-                .compactMap { UInt64($0.dropFirst(3), radix: 16) }
         }
     }
-#endif
+
+    /// The main thread's program counters, innermost first, without the debugger's inlined pseudo-frames.
+    private static func frames(of pid: Int32) throws -> [UInt64] {
+        let script = """
+            python
+            gdb.selected_inferior().threads()[-1].switch()
+            f = gdb.newest_frame()
+            while f is not None:
+                if f.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME): print("PC %x" % f.pc())
+                f = f.older()
+            end
+            """
+        let file = NSTemporaryDirectory() + "stall-frames-\(UUID()).gdb"
+        try script.write(toFile: file, atomically: true, encoding: .utf8)
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        let gdb = try CommandRun(
+            tool: "/usr/bin/gdb",
+            ["-nx", "-batch", "-p", "\(pid)", "-ex", "set backtrace past-main on", "-x", file]
+        )
+        return gdb.output.split(separator: "\n").filter { $0.hasPrefix("PC ") }
+            .compactMap { UInt64($0.dropFirst(3), radix: 16) }
+    }
+}

@@ -1,69 +1,67 @@
-#if Command
-    import Foundation
-    import StallReports
-    import Testing
+import Foundation
+import StallReports
+import Testing
 
-    @Suite("gate", .timeLimit(.minutes(2)))
-    struct GateCommandTests {
-        private let fixture: ReportsFixture
+@Suite("gate", .timeLimit(.minutes(2)))
+struct GateCommandTests {
+    private let fixture: ReportsFixture
 
-        init() throws {
-            fixture = try ReportsFixture()
-            try fixture.store.write(Sample.run())
-        }
+    init() throws {
+        fixture = try ReportsFixture()
+        try fixture.store.write(Sample.run())
+    }
 
-        @Test("exit codes: 0 within, 2 over, 64 wrong usage")
-        func exitCodes() throws {
-            #expect(try CommandRun("gate", fixture.path).status == 0)
-            let report = Sample.report()
-            try fixture.store.write(report)
-            #expect(try CommandRun("gate", fixture.path).status == 2)
-            #expect(try CommandRun("gate", fixture.path, "--max-stalls", "4").status == 0)
-            #expect(try CommandRun("gate", fixture.path, "--max-stalls", "3").status == 2)
-            #expect(try CommandRun("gate", fixture.path, "--max-duration", "613ms").status == 0)
-            #expect(try CommandRun("gate", fixture.path, "--max-duration", "0.6123s").status == 2)
-            let prefix = String(report.fingerprint.rawValue.prefix(9))
-            #expect(try CommandRun("gate", fixture.path, "--max-stalls", "0", "--allow", prefix).status == 0)
-            #expect(try CommandRun("gate", fixture.path, "--allow", "v1:ffff", "--allow", prefix).status == 0)
-            for wrong in [
-                ["--max-stalls", "-1"], ["--max-duration", "5"], ["--allow", "x"], ["--format", "xml"], ["--nope"],
-            ] {
-                #expect(try CommandRun(arguments: ["gate", fixture.path] + wrong).status == 64, "\(wrong)")
-            }
-        }
-
-        @Test("exit code 1: missing directory, torn report, no run record, nothing watched")
-        func cannotJudge() throws {
-            #expect(try CommandRun("gate", fixture.root + "/none", "--max-stalls", "9").status == 1)
-            #expect(try CommandRun("gate", fixture.root, "--max-stalls", "9").status == 1)
-            var idle = Sample.run()
-            idle.watched[0].watchedNs = 0
-            try fixture.store.write(idle)
-            let run = try CommandRun("gate", fixture.path, "--max-stalls", "9")
-            #expect(
-                run.status == 1 && run.output.contains("run \(idle.id): the monitor watched for less than a second")
-            )
-        }
-
-        @Test("a torn report cannot be judged, and what is over budget is listed all the same")
-        func torn() throws {
-            try fixture.store.write(Sample.report())
-            try fixture.plant(try Sample.report().json().dropLast(100))
-            let run = try CommandRun("gate", fixture.path, "--max-stalls", "0")
-            #expect(run.status == 1)
-            #expect(run.output.hasPrefix("cannot judge: 4 stalls"))
-            #expect(run.output.contains("over budget: 4 stalls, 0 permitted"))
-        }
-
-        @Test("--format json and junit are read by other programs")
-        func formats() throws {
-            try fixture.store.write(Sample.report())
-            let json = try CommandRun("gate", fixture.path, "--format", "json").output
-            let object = try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any]
-            #expect(object?["verdict"] as? String == "over")
-            let junit = try CommandRun("gate", fixture.path, "--format", "junit")
-            #expect(junit.output.contains(#"<testsuites tests="3" failures="1" errors="0">"#))
-            #expect(junit.status == 2)
+    @Test("exit codes: 0 within, 2 over, 64 wrong usage")
+    func exitCodes() throws {
+        #expect(try CommandRun("gate", fixture.path).status == 0)
+        let report = Sample.report()
+        try fixture.store.write(report)
+        #expect(try CommandRun("gate", fixture.path).status == 2)
+        #expect(try CommandRun("gate", fixture.path, "--max-stalls", "4").status == 0)
+        #expect(try CommandRun("gate", fixture.path, "--max-stalls", "3").status == 2)
+        #expect(try CommandRun("gate", fixture.path, "--max-duration", "613ms").status == 0)
+        #expect(try CommandRun("gate", fixture.path, "--max-duration", "0.6123s").status == 2)
+        let prefix = String(report.fingerprint.rawValue.prefix(9))
+        #expect(try CommandRun("gate", fixture.path, "--max-stalls", "0", "--allow", prefix).status == 0)
+        #expect(try CommandRun("gate", fixture.path, "--allow", "v1:ffff", "--allow", prefix).status == 0)
+        for wrong in [
+            ["--max-stalls", "-1"], ["--max-duration", "5"], ["--allow", "x"], ["--format", "xml"], ["--nope"],
+        ] {
+            #expect(try CommandRun(arguments: ["gate", fixture.path] + wrong).status == 64, "\(wrong)")
         }
     }
-#endif
+
+    @Test("exit code 1: missing directory, torn report, no run record, nothing watched")
+    func cannotJudge() throws {
+        #expect(try CommandRun("gate", fixture.root + "/none", "--max-stalls", "9").status == 1)
+        #expect(try CommandRun("gate", fixture.root, "--max-stalls", "9").status == 1)
+        var idle = Sample.run()
+        idle.watched[0].watchedNs = 0
+        try fixture.store.write(idle)
+        let run = try CommandRun("gate", fixture.path, "--max-stalls", "9")
+        #expect(
+            run.status == 1 && run.output.contains("run \(idle.id): the monitor watched for less than a second")
+        )
+    }
+
+    @Test("a torn report cannot be judged, and what is over budget is listed all the same")
+    func torn() throws {
+        try fixture.store.write(Sample.report())
+        try fixture.plant(try Sample.report().json().dropLast(100))
+        let run = try CommandRun("gate", fixture.path, "--max-stalls", "0")
+        #expect(run.status == 1)
+        #expect(run.output.hasPrefix("cannot judge: 4 stalls"))
+        #expect(run.output.contains("over budget: 4 stalls, 0 permitted"))
+    }
+
+    @Test("--format json and junit are read by other programs")
+    func formats() throws {
+        try fixture.store.write(Sample.report())
+        let json = try CommandRun("gate", fixture.path, "--format", "json").output
+        let object = try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any]
+        #expect(object?["verdict"] as? String == "over")
+        let junit = try CommandRun("gate", fixture.path, "--format", "junit")
+        #expect(junit.output.contains(#"<testsuites tests="3" failures="1" errors="0">"#))
+        #expect(junit.status == 2)
+    }
+}

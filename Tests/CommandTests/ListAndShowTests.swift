@@ -1,187 +1,185 @@
-#if Command
-    import Foundation
-    import StallReports
-    import Testing
+import Foundation
+import StallReports
+import Testing
 
-    @Suite("list and show", .timeLimit(.minutes(2)))
-    struct ListAndShowTests {
-        private let fixture: ReportsFixture
+@Suite("list and show", .timeLimit(.minutes(2)))
+struct ListAndShowTests {
+    private let fixture: ReportsFixture
 
-        init() throws { fixture = try ReportsFixture() }
+    init() throws { fixture = try ReportsFixture() }
 
-        @Test("list: a table, the newest last, with ids long enough to tell apart")
-        func table() throws {
-            let ids = [ULID(rawValue: 1 << 90), ULID(rawValue: 1 << 90 + 1 << 80)]
-            for id in ids { try fixture.store.write(Sample.report(id: id)) }
-            let run = try CommandRun("list", fixture.path)
-            #expect(
-                run.output == """
-                    ID          STARTED               STATE      DURATION  KIND     VERDICT  CULPRIT                         LABEL
-                    0000000100  2026-11-18T11:06:40Z  recovered  612ms     blocked  blocked  shop.Cart.total() -> Swift.Int  main
-                    0000000101  2026-11-18T11:06:40Z  recovered  612ms     blocked  blocked  shop.Cart.total() -> Swift.Int  main
+    @Test("list: a table, the newest last, with ids long enough to tell apart")
+    func table() throws {
+        let ids = [ULID(rawValue: 1 << 90), ULID(rawValue: 1 << 90 + 1 << 80)]
+        for id in ids { try fixture.store.write(Sample.report(id: id)) }
+        let run = try CommandRun("list", fixture.path)
+        #expect(
+            run.output == """
+                ID          STARTED               STATE      DURATION  KIND     VERDICT  CULPRIT                         LABEL
+                0000000100  2026-11-18T11:06:40Z  recovered  612ms     blocked  blocked  shop.Cart.total() -> Swift.Int  main
+                0000000101  2026-11-18T11:06:40Z  recovered  612ms     blocked  blocked  shop.Cart.total() -> Swift.Int  main
 
-                    """
-            )
-            #expect(run.status == 0 && run.errors.isEmpty)
-        }
+                """
+        )
+        #expect(run.status == 0 && run.errors.isEmpty)
+    }
 
-        @Test("list and show: stalls that were only counted stand beside the report that they repeat")
-        func repeats() throws {
-            let (first, second) = (Sample.report(), Sample.report(id: .make()))
-            var (next, run) = (second, Sample.run())
-            next.repeats = Sample.repeats(of: first.id, count: 3)
-            run.repeated = [.init(fingerprint: next.fingerprint, repeats: Sample.repeats(of: next.id, count: 37))]
-            for report in [first, next] { try fixture.store.write(report) }
-            try fixture.store.write(run)
-            let lines = try CommandRun("list", fixture.path).output.split(separator: "\n")
-            #expect(lines[0].hasSuffix("LABEL  REPEATS"))
-            #expect(lines[1].hasSuffix("main   ×3 since 2026-11-18T11:06:41Z"))
-            #expect(lines[2].hasSuffix("main   ×37 since 2026-11-18T11:06:41Z"))
-            let page = try CommandRun("show", "latest", fixture.path).output
-            #expect(page.contains("×37 since 2026-11-18T11:06:41Z, the last at 2026-11-18T11:06:49Z"))
-            #expect(page.contains("4s together, the longest 590ms"))
-            #expect(page.contains("3 more like it were counted only before it: ×3 since 2026-11-18T11:06:41Z"))
-        }
+    @Test("list and show: stalls that were only counted stand beside the report that they repeat")
+    func repeats() throws {
+        let (first, second) = (Sample.report(), Sample.report(id: .make()))
+        var (next, run) = (second, Sample.run())
+        next.repeats = Sample.repeats(of: first.id, count: 3)
+        run.repeated = [.init(fingerprint: next.fingerprint, repeats: Sample.repeats(of: next.id, count: 37))]
+        for report in [first, next] { try fixture.store.write(report) }
+        try fixture.store.write(run)
+        let lines = try CommandRun("list", fixture.path).output.split(separator: "\n")
+        #expect(lines[0].hasSuffix("LABEL  REPEATS"))
+        #expect(lines[1].hasSuffix("main   ×3 since 2026-11-18T11:06:41Z"))
+        #expect(lines[2].hasSuffix("main   ×37 since 2026-11-18T11:06:41Z"))
+        let page = try CommandRun("show", "latest", fixture.path).output
+        #expect(page.contains("×37 since 2026-11-18T11:06:41Z, the last at 2026-11-18T11:06:49Z"))
+        #expect(page.contains("4s together, the longest 590ms"))
+        #expect(page.contains("3 more like it were counted only before it: ×3 since 2026-11-18T11:06:41Z"))
+    }
 
-        @Test("list: stalls that were only counted are told also where no report is there for them to stand beside")
-        func countedOnly() throws {
-            var run = Sample.run()
-            let fault = Sample.report().fingerprint
-            run.repeated = [.init(fingerprint: fault, repeats: Sample.repeats(of: .make(), count: 37))]
-            try fixture.store.write(run)
-            let list = try CommandRun("list", fixture.path)
-            #expect(list.errors.contains("no stalls"))
-            #expect(list.errors.contains("only counted: \(fault) ×37 since 2026-11-18T11:06:41Z"))
-            let later = try CommandRun("list", fixture.path, "--since", "2026-11-18T11:06:50Z")
-            #expect(!later.errors.contains("only counted"))
-        }
+    @Test("list: stalls that were only counted are told also where no report is there for them to stand beside")
+    func countedOnly() throws {
+        var run = Sample.run()
+        let fault = Sample.report().fingerprint
+        run.repeated = [.init(fingerprint: fault, repeats: Sample.repeats(of: .make(), count: 37))]
+        try fixture.store.write(run)
+        let list = try CommandRun("list", fixture.path)
+        #expect(list.errors.contains("no stalls"))
+        #expect(list.errors.contains("only counted: \(fault) ×37 since 2026-11-18T11:06:41Z"))
+        let later = try CommandRun("list", fixture.path, "--since", "2026-11-18T11:06:50Z")
+        #expect(!later.errors.contains("only counted"))
+    }
 
-        @Test("list --format json: one array of whole reports")
-        func json() throws {
-            let reports = (0..<3).map { _ in Sample.report(id: .make()) }
-            for report in reports { try fixture.store.write(report) }
-            let run = try CommandRun("list", fixture.path, "--format", "json")
-            let array = try JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [[String: Any]]
-            #expect(array?.map { $0["id"] as? String } == reports.map(\.id.description))
-        }
+    @Test("list --format json: one array of whole reports")
+    func json() throws {
+        let reports = (0..<3).map { _ in Sample.report(id: .make()) }
+        for report in reports { try fixture.store.write(report) }
+        let run = try CommandRun("list", fixture.path, "--format", "json")
+        let array = try JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [[String: Any]]
+        #expect(array?.map { $0["id"] as? String } == reports.map(\.id.description))
+    }
 
-        @Test("no stalls, and no sign of a monitor, are told apart")
-        func empty() throws {
-            try fixture.store.prepare()
-            #expect(try CommandRun("list", fixture.path).errors.contains("no sign that a monitor ran"))
-            try fixture.store.write(Sample.run())
-            let run = try CommandRun("list", fixture.path)
-            #expect(run.errors == "stall-monitor: no stalls\n")
-            #expect(run.status == 0 && run.output.isEmpty)
-            #expect(try CommandRun("list", fixture.path, "--format", "json").output == "[]\n")
-        }
+    @Test("no stalls, and no sign of a monitor, are told apart")
+    func empty() throws {
+        try fixture.store.prepare()
+        #expect(try CommandRun("list", fixture.path).errors.contains("no sign that a monitor ran"))
+        try fixture.store.write(Sample.run())
+        let run = try CommandRun("list", fixture.path)
+        #expect(run.errors == "stall-monitor: no stalls\n")
+        #expect(run.status == 0 && run.output.isEmpty)
+        #expect(try CommandRun("list", fixture.path, "--format", "json").output == "[]\n")
+    }
 
-        @Test("torn and hostile files: a line each, the rest is shown, exit code 1")
-        func badFiles() throws {
-            let report = Sample.report(id: .make())
-            try fixture.store.write(report)
-            try fixture.plant("{\"schema\"".utf8)
-            try fixture.plant(String(repeating: "[", count: 100_000).utf8)
-            try fixture.plant("\u{1B}[2J".utf8)
-            let run = try CommandRun("list", fixture.path)
-            #expect(run.output.contains("shop.Cart.total()"))
-            #expect(run.errors.split(separator: "\n").count == 3)
-            #expect(!run.errors.commandsTerminal)
-            #expect(run.status == 1)
-            try FileManager.default.removeItem(atPath: "\(fixture.path)/\(ReportFileName(.stall, report.id))")
-            #expect(
-                try CommandRun("list", fixture.path).errors.hasPrefix("stall-monitor: no stalls in what can be read")
-            )
-        }
+    @Test("torn and hostile files: a line each, the rest is shown, exit code 1")
+    func badFiles() throws {
+        let report = Sample.report(id: .make())
+        try fixture.store.write(report)
+        try fixture.plant("{\"schema\"".utf8)
+        try fixture.plant(String(repeating: "[", count: 100_000).utf8)
+        try fixture.plant("\u{1B}[2J".utf8)
+        let run = try CommandRun("list", fixture.path)
+        #expect(run.output.contains("shop.Cart.total()"))
+        #expect(run.errors.split(separator: "\n").count == 3)
+        #expect(!run.errors.commandsTerminal)
+        #expect(run.status == 1)
+        try FileManager.default.removeItem(atPath: "\(fixture.path)/\(ReportFileName(.stall, report.id))")
+        #expect(
+            try CommandRun("list", fixture.path).errors.hasPrefix("stall-monitor: no stalls in what can be read")
+        )
+    }
 
-        @Test("a report with terminal commands in every string commands no terminal, in any format")
-        func hostileStrings() throws {
-            let hostile = try Sample.hostile()
-            try fixture.store.write(hostile)
-            for arguments in [["list"], ["tail"], ["show", "latest"], ["gate", "--max-stalls", "0"]] {
-                for format in arguments[0] == "gate" ? ["text", "json", "junit"] : ["text", "json"] {
-                    let run = try CommandRun(arguments: arguments + [fixture.path, "--format", format])
-                    #expect(!run.output.isEmpty)
-                    #expect(!run.output.commandsTerminal, "\(arguments) \(format)")
-                    #expect(!run.errors.commandsTerminal)
-                }
-            }
-            let json = try CommandRun("show", "latest", fixture.path, "--format", "json").output
-            #expect(try StallReport(json: Array(json.utf8)) == hostile)
-        }
-
-        @Test("show: latest, by prefix in either case, from the environment's directory")
-        func choice() throws {
-            let (old, new) = (Sample.report(), Sample.report(id: .make()))
-            try fixture.store.write(old)
-            try fixture.store.write(new)
-            #expect(try CommandRun("show", "latest", fixture.path).output.contains(new.id.description))
-            #expect(try CommandRun("show", "0000000100", "--reports", fixture.path).output.contains(old.id.description))
-            let prefix = String(new.id.description.prefix(12)).lowercased()
-            let environment = ["STALL_MONITOR_DIRECTORY": fixture.path]
-            #expect(try CommandRun("show", prefix, environment: environment).output.contains(new.id.description))
-        }
-
-        @Test("show: an ambiguous or unknown id is an error that helps; nonsense is wrong usage")
-        func badChoice() throws {
-            for _ in 0..<2 { try fixture.store.write(Sample.report(id: .make())) }
-            let ambiguous = try CommandRun("show", "01", fixture.path)
-            #expect(ambiguous.status == 1 && ambiguous.errors.contains("2 stalls' ids begin with 01"))
-            #expect(try CommandRun("show", "7", fixture.path).errors.contains("no stall's id begins with 7"))
-            #expect(try CommandRun("show", "../x", fixture.path).status == 64)
-            #expect(try CommandRun("show", "latest", fixture.path, "--reports", fixture.path).status == 64)
-        }
-
-        @Test("symbol files that are not there are an error, for show and for symbolicate")
-        func missingSymbols() throws {
-            try fixture.store.write(Sample.report(id: .make()))
-            for arguments in [["show", "latest"], ["symbolicate"]] {
-                let run = try CommandRun(arguments: arguments + [fixture.path, "--symbols", "/nowhere"])
-                #expect(run.status == 1 && run.errors.contains("--symbols /nowhere: No such file or directory"))
+    @Test("a report with terminal commands in every string commands no terminal, in any format")
+    func hostileStrings() throws {
+        let hostile = try Sample.hostile()
+        try fixture.store.write(hostile)
+        for arguments in [["list"], ["tail"], ["show", "latest"], ["gate", "--max-stalls", "0"]] {
+            for format in arguments[0] == "gate" ? ["text", "json", "junit"] : ["text", "json"] {
+                let run = try CommandRun(arguments: arguments + [fixture.path, "--format", format])
+                #expect(!run.output.isEmpty)
+                #expect(!run.output.commandsTerminal, "\(arguments) \(format)")
+                #expect(!run.errors.commandsTerminal)
             }
         }
+        let json = try CommandRun("show", "latest", fixture.path, "--format", "json").output
+        #expect(try StallReport(json: Array(json.utf8)) == hostile)
+    }
 
-        @Test("without a directory: ./stall-reports")
-        func defaultDirectory() throws {
-            try ReportDirectory(path: fixture.root + "/stall-reports").write(Sample.report())
-            let run = try CommandRun("list", directory: fixture.root)
-            #expect(run.output.contains("shop.Cart.total()"))
-        }
+    @Test("show: latest, by prefix in either case, from the environment's directory")
+    func choice() throws {
+        let (old, new) = (Sample.report(), Sample.report(id: .make()))
+        try fixture.store.write(old)
+        try fixture.store.write(new)
+        #expect(try CommandRun("show", "latest", fixture.path).output.contains(new.id.description))
+        #expect(try CommandRun("show", "0000000100", "--reports", fixture.path).output.contains(old.id.description))
+        let prefix = String(new.id.description.prefix(12)).lowercased()
+        let environment = ["STALL_MONITOR_DIRECTORY": fixture.path]
+        #expect(try CommandRun("show", prefix, environment: environment).output.contains(new.id.description))
+    }
 
-        @Test("on a terminal: colours and a fitted width; with NO_COLOR none")
-        func terminal() throws {
-            try fixture.store.write(Sample.report())
-            func onTerminal(_ environment: String) throws -> String {
-                let script = Process()
-                script.executableURL = URL(filePath: "/usr/bin/script")
-                let command = "stty cols 70; \(environment) '\(CommandRun.executable.path)' list '\(fixture.path)'"
-                script.arguments = ["-qec", command, "/dev/null"]
-                let output = Pipe()
-                (script.standardOutput, script.standardInput) = (output, FileHandle.nullDevice)
-                try script.run()
-                let data = try output.fileHandleForReading.readToEnd() ?? Data()
-                script.waitUntilExit()
-                return String(decoding: data, as: UTF8.self).replacing("\r\n", with: "\n")
-            }
-            let coloured = try onTerminal("env -u NO_COLOR TERM=xterm")
-            #expect(coloured.contains("\u{1B}[32mrecovered\u{1B}[0m"))
-            let plain = try onTerminal("NO_COLOR=1")
-            #expect(!plain.commandsTerminal)
-            #expect(plain.contains("…") && plain.split(separator: "\n").allSatisfy { $0.count <= 70 })
-        }
+    @Test("show: an ambiguous or unknown id is an error that helps; nonsense is wrong usage")
+    func badChoice() throws {
+        for _ in 0..<2 { try fixture.store.write(Sample.report(id: .make())) }
+        let ambiguous = try CommandRun("show", "01", fixture.path)
+        #expect(ambiguous.status == 1 && ambiguous.errors.contains("2 stalls' ids begin with 01"))
+        #expect(try CommandRun("show", "7", fixture.path).errors.contains("no stall's id begins with 7"))
+        #expect(try CommandRun("show", "../x", fixture.path).status == 64)
+        #expect(try CommandRun("show", "latest", fixture.path, "--reports", fixture.path).status == 64)
+    }
 
-        @Test("an output that cannot be written is an error")
-        func fullOutput() throws {
-            try fixture.store.write(Sample.report())
-            let process = CommandRun.process(["list", fixture.path])
-            process.standardOutput = FileHandle(forWritingAtPath: "/dev/full")
-            let errors = Pipe()
-            process.standardError = errors
-            try process.runWithSignals()
-            process.waitUntilExit()
-            #expect(process.terminationStatus == 1)
-            let text = String(decoding: errors.fileHandleForReading.availableData, as: UTF8.self)
-            #expect(text.contains("cannot write to standard output"))
+    @Test("symbol files that are not there are an error, for show and for symbolicate")
+    func missingSymbols() throws {
+        try fixture.store.write(Sample.report(id: .make()))
+        for arguments in [["show", "latest"], ["symbolicate"]] {
+            let run = try CommandRun(arguments: arguments + [fixture.path, "--symbols", "/nowhere"])
+            #expect(run.status == 1 && run.errors.contains("--symbols /nowhere: No such file or directory"))
         }
     }
-#endif
+
+    @Test("without a directory: ./stall-reports")
+    func defaultDirectory() throws {
+        try ReportDirectory(path: fixture.root + "/stall-reports").write(Sample.report())
+        let run = try CommandRun("list", directory: fixture.root)
+        #expect(run.output.contains("shop.Cart.total()"))
+    }
+
+    @Test("on a terminal: colours and a fitted width; with NO_COLOR none")
+    func terminal() throws {
+        try fixture.store.write(Sample.report())
+        func onTerminal(_ environment: String) throws -> String {
+            let script = Process()
+            script.executableURL = URL(filePath: "/usr/bin/script")
+            let command = "stty cols 70; \(environment) '\(CommandRun.executable.path)' list '\(fixture.path)'"
+            script.arguments = ["-qec", command, "/dev/null"]
+            let output = Pipe()
+            (script.standardOutput, script.standardInput) = (output, FileHandle.nullDevice)
+            try script.run()
+            let data = try output.fileHandleForReading.readToEnd() ?? Data()
+            script.waitUntilExit()
+            return String(decoding: data, as: UTF8.self).replacing("\r\n", with: "\n")
+        }
+        let coloured = try onTerminal("env -u NO_COLOR TERM=xterm")
+        #expect(coloured.contains("\u{1B}[32mrecovered\u{1B}[0m"))
+        let plain = try onTerminal("NO_COLOR=1")
+        #expect(!plain.commandsTerminal)
+        #expect(plain.contains("…") && plain.split(separator: "\n").allSatisfy { $0.count <= 70 })
+    }
+
+    @Test("an output that cannot be written is an error")
+    func fullOutput() throws {
+        try fixture.store.write(Sample.report())
+        let process = CommandRun.process(["list", fixture.path])
+        process.standardOutput = FileHandle(forWritingAtPath: "/dev/full")
+        let errors = Pipe()
+        process.standardError = errors
+        try process.runWithSignals()
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 1)
+        let text = String(decoding: errors.fileHandleForReading.availableData, as: UTF8.self)
+        #expect(text.contains("cannot write to standard output"))
+    }
+}

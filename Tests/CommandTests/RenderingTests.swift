@@ -1,273 +1,271 @@
-#if Command
-    import StallReports
-    import Testing
+import StallReports
+import Testing
 
-    @testable import stall_monitor
+@testable import stall_monitor
 
-    @Suite("Rendering")
-    struct RenderingTests {
-        @Test("show: the page of a stall")
-        func page() {
-            let page = StallPage(report: Sample.report()).lines.map(\.plain).joined(separator: "\n")
-            #expect(
-                page == """
-                    Stall 00000001000000000000000000  error  recovered  blocked
-                    Asleep in clock_nanosleep.
+@Suite("Rendering")
+struct RenderingTests {
+    @Test("show: the page of a stall")
+    func page() {
+        let page = StallPage(report: Sample.report()).lines.map(\.plain).joined(separator: "\n")
+        #expect(
+            page == """
+                Stall 00000001000000000000000000  error  recovered  blocked
+                Asleep in clock_nanosleep.
 
-                      culprit     shop.Cart.total() -> Swift.Int (shop)
-                      verdict     blocked in system call clock_nanosleep(0x1, 0x0)
-                      evidence    0s on a processor, 81µs waiting for one, in a window of 250ms, 4 major faults
-                      lasted      612.345678ms
-                      started     2026-11-18T11:06:40.123456789Z
-                      detected    250ms later, by the rule blocked: 5 ticks of 50ms
-                      watched     main (run_loop, mode default, last seen at before_sources, turn 1234)
-                      thread      4711 main, state S
-                      service     shop 1.2
-                      process     4711 /srv/shop
-                      host        web1 (kernel 6.1, 2 processors)
-                      fingerprint v2:aa2967735f45fe5c, 3 more like it were counted only
-                      metadata    region=eu
+                  culprit     shop.Cart.total() -> Swift.Int (shop)
+                  verdict     blocked in system call clock_nanosleep(0x1, 0x0)
+                  evidence    0s on a processor, 81µs waiting for one, in a window of 250ms, 4 major faults
+                  lasted      612.345678ms
+                  started     2026-11-18T11:06:40.123456789Z
+                  detected    250ms later, by the rule blocked: 5 ticks of 50ms
+                  watched     main (run_loop, mode default, last seen at before_sources, turn 1234)
+                  thread      4711 main, state S
+                  service     shop 1.2
+                  process     4711 /srv/shop
+                  host        web1 (kernel 6.1, 2 processors)
+                  fingerprint v2:aa2967735f45fe5c, 3 more like it were counted only
+                  metadata    region=eu
 
-                    Stack of the stalled thread 4711 main, quiet capture
-                          0  clock_nanosleep + 0x10  libc.so.6
-                          1  usleep + 0x10  libc.so.6
-                      ▶   2  shop.Cart.total() -> Swift.Int + 0x10  shop
-                          3  swift_job_run + 0x10  libc.so.6
-                          4  drain + 0x10  libc.so.6
-                      ▶   5  main + 0x10  shop
-                          6  __libc_start_main + 0x10  libc.so.6
+                Stack of the stalled thread 4711 main, quiet capture
+                      0  clock_nanosleep + 0x10  libc.so.6
+                      1  usleep + 0x10  libc.so.6
+                  ▶   2  shop.Cart.total() -> Swift.Int + 0x10  shop
+                      3  swift_job_run + 0x10  libc.so.6
+                      4  drain + 0x10  libc.so.6
+                  ▶   5  main + 0x10  shop
+                      6  __libc_start_main + 0x10  libc.so.6
 
-                    Modules
-                      /srv/shop  build id aa11
-                      /usr/lib/libc.so.6  build id unknown
+                Modules
+                  /srv/shop  build id aa11
+                  /usr/lib/libc.so.6  build id unknown
 
-                    Cost: thread held 0s, unwinding 81µs, naming 9µs, 4096 bytes of stack copied
-                    """
-            )
-        }
-
-        @Test("sample, collapsed: those that await a function stand where they would if they had called it")
-        func collapsedAwaiting() {
-            let frame = { StallReport.Frame(address: 1, function: $0) }
-            let document = SampleDocument(
-                process: .init(id: 4711),
-                startedAt: Sample.start,
-                durationNs: 0,
-                samples: 1,
-                missed: 0,
-                ended: .complete,
-                stacks: [
-                    .init(
-                        count: 2,
-                        threads: [.init(thread: Sample.thread, count: 2)],
-                        method: "quiet",
-                        heldNs: 0,
-                        complete: true,
-                        frames: ["read", "load()", "executor", "start"].map(frame),
-                        async: .init(from: 1, frames: ["handle(_:)", "serve()"].map(frame), ends: .task)
-                    )
-                ],
-                failures: [],
-                modules: [],
-                cost: .init(stops: 0, heldNs: 0, longestHeldNs: 0, callsRestarted: 0, stopsGivenUp: 0)
-            )
-            #expect(CollapsedStacks(document: document).text == "4711 main;serve();handle(_:);load();read 2\n")
-            let page = SamplePage(document: document).lines.map(\.plain).joined(separator: "\n")
-            #expect(
-                page.contains(
-                    "      1  load()  \n      await  handle(_:)  \n      await  serve()  \n          the task starts here"
-                )
-            )
-        }
-
-        @Test("show: why there is no stack, and what state a stall is in")
-        func withoutStack() {
-            var report = Sample.report(state: .terminated)
-            report.stacks = [
-                .init(thread: Sample.thread, capturedAt: Sample.start, complete: false, error: "refused (EPERM)")
-            ]
-            (report.culprit, report.durationMinNs) = (nil, report.durationNs)
-            let page = StallPage(report: report).lines.map(\.plain).joined(separator: "\n")
-            #expect(page.contains("  culprit     no stack: refused (EPERM)\n"))
-            #expect(page.contains("  lasted      612.345678ms (until the process died, at least 612ms)\n"))
-            #expect(page.contains("Stack of the stalled thread 4711 main\n  no stack: refused (EPERM)\n"))
-        }
-
-        @Test("stacks: libraries' frames are folded from two on, --full shows all")
-        func folding() {
-            let stack = Sample.report().stacks[0]
-            typealias Part = StackListing.Part
-            #expect(
-                StackListing(stack: stack, modules: []).parts
-                    == [.frame(0), .frame(1), .frame(2), .frame(3), .frame(4), .frame(5), .frame(6)]
-            )
-            func parts(_ own: String) -> [Part] {
-                var stack = stack
-                stack.frames = own.enumerated().map { .init(address: Address(UInt64($0)), own: $1 == "o") }
-                return StackListing(stack: stack, modules: []).parts
-            }
-            #expect(parts("lllolll") == [.frame(0), .frame(1), .frame(2), .frame(3), .folded(3)])
-            #expect(
-                parts("lllllolllo") == [.frame(0), .folded(3), .frame(4), .frame(5), .folded(2), .frame(8), .frame(9)]
-            )
-            #expect(parts("llllllllllll") == (0..<10).map(Part.frame) + [.folded(2)])
-            #expect(parts("") == [])
-            var all = StackListing(stack: stack, modules: [])
-            all.showsAllFrames = true
-            #expect(all.parts == (0..<7).map(Part.frame))
-        }
-
-        @Test("the frames that a deep stack leaves out are a line of their own, and nothing is folded across it")
-        func leftOut() {
-            var stack = Sample.report().stacks[0]
-            stack.frames = "lolllllo".enumerated().map { .init(address: Address(UInt64($0)), own: $1 == "o") }
-            stack.leftOut = .init(after: 4, count: 98_976)
-            let listing = StackListing(stack: stack, modules: [])
-            #expect(
-                listing.parts == [
-                    .frame(0), .frame(1), .folded(2), .leftOut(98_976), .folded(2), .frame(6), .frame(7),
-                ]
-            )
-            #expect(listing.lines[4].plain == "       … 98,976 frames left out …")
-        }
-
-        @Test("recursion is told on each side of the frames that were left out, not across them")
-        func recursionAroundGap() {
-            var stack = Sample.report().stacks[0]
-            stack.frames = Array(repeating: .init(address: Address(1), function: "walk", own: true), count: 8)
-            stack.leftOut = .init(after: 4, count: 90)
-            let again = StackListing.Part.repeated(.init(period: 1, count: 3))
-            #expect(
-                StackListing(stack: stack, modules: []).parts == [.frame(0), again, .leftOut(90), .frame(4), again]
-            )
-            stack.leftOut = .init(after: 2, count: 90)
-            #expect(
-                StackListing(stack: stack, modules: []).parts == [
-                    .frame(0), .frame(1), .leftOut(90), .frame(2), .repeated(.init(period: 1, count: 5)),
-                ]
-            )
-        }
-
-        @Test("frames left out are told also at the end, behind it, and among those cut", arguments: [7, 9, Int.max])
-        func leftOutAtTheEnd(after: Int) {
-            var stack = Sample.report().stacks[0]
-            stack.leftOut = .init(after: after, count: 90)
-            #expect(
-                StackListing(stack: stack, modules: []).parts == (0..<7).map(StackListing.Part.frame) + [.leftOut(90)]
-            )
-            stack.frames = (0..<2000).map { .init(address: Address(UInt64($0)), own: true) }
-            stack.leftOut = .init(after: 1500, count: 90)
-            #expect(
-                StackListing(stack: stack, modules: []).parts.suffix(2)
-                    == [.cut(2000 - StackListing.limit), .leftOut(90)]
-            )
-        }
-
-        @Test("libraries' functions that await are folded from two on, beside own ones; --full shows all")
-        func foldedAwaits() {
-            var stack = Sample.report().stacks[0]
-            stack.async = .init(
-                from: 0,
-                frames: "olllol".enumerated().map {
-                    .init(kind: .awaiting, address: Address(UInt64($0)), own: $1 == "o")
-                },
-                ends: .task
-            )
-            var listing = StackListing(stack: stack, modules: [])
-            let folded = listing.lines.map(\.plain)
-            #expect(folded.count { $0.contains("await") } == 4)
-            #expect(folded.contains("       … 3 library functions await (--full shows them)"))
-            listing.showsAllFrames = true
-            #expect(listing.lines.count { $0.plain.contains("await") } == 6)
-        }
-
-        @Test("a stack of a hundred thousand frames is printed with its length bounded")
-        func hugeStack() {
-            var stack = Sample.report().stacks[0]
-            stack.frames = (0..<100_000).map { .init(address: Address(UInt64($0)), own: true) }
-            #expect(StackListing(stack: stack, modules: []).parts.last == .cut(100_000 - StackListing.limit))
-        }
-
-        @Test("own frames are marked and bold")
-        func ownFrames() {
-            let listing = StackListing(stack: Sample.report().stacks[0], modules: Sample.report().modules)
-            #expect(
-                listing.lines[3].coloured
-                    == "  \u{1B}[1m▶\u{1B}[0m   2  \u{1B}[1mshop.Cart.total() -> Swift.Int\u{1B}[0m \u{1B}[2m+ 0x10\u{1B}[0m  "
-                    + "\u{1B}[2mshop\u{1B}[0m"
-            )
-            #expect(listing.lines[1].plain == "      0  clock_nanosleep + 0x10  libc.so.6")
-        }
-
-        @Test("hostile strings are visible in every line, with and without colours")
-        func hostile() throws {
-            let report = try Sample.hostile()
-            let lines =
-                StallPage(report: report, showsAllFrames: true).lines + StallLine.lines(report, isFirst: true)
-                + StallList.lines([report], ids: ShortIDs([report.id]), width: 80)
-            for line in lines {
-                #expect(!line.plain.commandsTerminal && !line.plain.contains("\n"), "\(line.plain)")
-            }
-            #expect(lines.contains { $0.plain.contains(#"\u{1B}]0;owned\u{7}"#) })
-        }
-    }
-
-    @Suite("Text table")
-    struct TextTableTests {
-        @Test("fits by shrinking the columns that may, in their order, to their minimum")
-        func fits() {
-            var table = TextTable([.init(title: "A"), .init(title: "B", minimum: 4), .init(title: "C", minimum: 3)])
-            table.append(["aaaa", "bbbbbbbb", "cccccc"])
-            func lines(_ width: Int?) -> [String] { table.lines(width: width).map(\.plain) }
-            #expect(lines(nil) == ["A     B         C", "aaaa  bbbbbbbb  cccccc"])
-            #expect(lines(20) == ["A     B       C", "aaaa  bbbbb…  cccccc"])
-            #expect(lines(16) == ["A     B     C", "aaaa  bbb…  ccc…"])
-            #expect(lines(5) == ["A   …", "aaaa…"])
-        }
-
-        @Test("wide characters count double, accents not")
-        func widths() {
-            #expect(StyledText("数据").width == 4)
-            #expect(StyledText("e\u{301}a").width == 2)
-            #expect(StyledText("数据库").truncated(to: 4).plain == "数…")
-            #expect(StyledText("abc").truncated(to: 0).plain == "")
-        }
-    }
-
-    @Suite("Small parts")
-    struct SmallPartsTests {
-        @Test("short ids: eight characters, or as many as tell them apart")
-        func shortIDs() {
-            #expect(ShortIDs([]).length == 8)
-            let base = ULID(rawValue: 1 << 100)
-            #expect(ShortIDs([base, base]).length == 8)
-            #expect(ShortIDs([base, ULID(rawValue: base.rawValue + 1)]).length == 26)
-            let ids = (0..<100).map { _ in ULID.make() }
-            let short = ShortIDs(ids)
-            #expect(Set(ids.map(short.short)).count == 100)
-        }
-
-        @Test(
-            "JSON escapes what a terminal obeys, and means the same",
-            arguments: ["\u{7F}", "\u{9B}", "\u{202E}", "\u{E0041}"]
+                Cost: thread held 0s, unwinding 81µs, naming 9µs, 4096 bytes of stack copied
+                """
         )
-        func jsonText(text: String) throws {
-            var report = Sample.report()
-            report.metadata = ["k": "ä\(text)\"\\"]
-            let json = try JSONText.of(report)
-            #expect(!json.commandsTerminal)
-            #expect(json.contains("ä"))
-            #expect(try StallReport(json: Array(json.utf8)) == report)
-        }
-
-        @Test("--since counts a stall that lasted until then")
-        func since() throws {
-            let report = Sample.report()
-            let end = try #require(report.endedAt)
-            #expect(try #require(Since(argument: end.description)).includes(report))
-            #expect(try !#require(Since(argument: end.advanced(byNanoseconds: 1).description)).includes(report))
-            #expect(try #require(Since(argument: "1s")).includes(Sample.report(state: .ongoing)))
-            #expect(Since(argument: "soon") == nil)
-        }
     }
-#endif
+
+    @Test("sample, collapsed: those that await a function stand where they would if they had called it")
+    func collapsedAwaiting() {
+        let frame = { StallReport.Frame(address: 1, function: $0) }
+        let document = SampleDocument(
+            process: .init(id: 4711),
+            startedAt: Sample.start,
+            durationNs: 0,
+            samples: 1,
+            missed: 0,
+            ended: .complete,
+            stacks: [
+                .init(
+                    count: 2,
+                    threads: [.init(thread: Sample.thread, count: 2)],
+                    method: "quiet",
+                    heldNs: 0,
+                    complete: true,
+                    frames: ["read", "load()", "executor", "start"].map(frame),
+                    async: .init(from: 1, frames: ["handle(_:)", "serve()"].map(frame), ends: .task)
+                )
+            ],
+            failures: [],
+            modules: [],
+            cost: .init(stops: 0, heldNs: 0, longestHeldNs: 0, callsRestarted: 0, stopsGivenUp: 0)
+        )
+        #expect(CollapsedStacks(document: document).text == "4711 main;serve();handle(_:);load();read 2\n")
+        let page = SamplePage(document: document).lines.map(\.plain).joined(separator: "\n")
+        #expect(
+            page.contains(
+                "      1  load()  \n      await  handle(_:)  \n      await  serve()  \n          the task starts here"
+            )
+        )
+    }
+
+    @Test("show: why there is no stack, and what state a stall is in")
+    func withoutStack() {
+        var report = Sample.report(state: .terminated)
+        report.stacks = [
+            .init(thread: Sample.thread, capturedAt: Sample.start, complete: false, error: "refused (EPERM)")
+        ]
+        (report.culprit, report.durationMinNs) = (nil, report.durationNs)
+        let page = StallPage(report: report).lines.map(\.plain).joined(separator: "\n")
+        #expect(page.contains("  culprit     no stack: refused (EPERM)\n"))
+        #expect(page.contains("  lasted      612.345678ms (until the process died, at least 612ms)\n"))
+        #expect(page.contains("Stack of the stalled thread 4711 main\n  no stack: refused (EPERM)\n"))
+    }
+
+    @Test("stacks: libraries' frames are folded from two on, --full shows all")
+    func folding() {
+        let stack = Sample.report().stacks[0]
+        typealias Part = StackListing.Part
+        #expect(
+            StackListing(stack: stack, modules: []).parts
+                == [.frame(0), .frame(1), .frame(2), .frame(3), .frame(4), .frame(5), .frame(6)]
+        )
+        func parts(_ own: String) -> [Part] {
+            var stack = stack
+            stack.frames = own.enumerated().map { .init(address: Address(UInt64($0)), own: $1 == "o") }
+            return StackListing(stack: stack, modules: []).parts
+        }
+        #expect(parts("lllolll") == [.frame(0), .frame(1), .frame(2), .frame(3), .folded(3)])
+        #expect(
+            parts("lllllolllo") == [.frame(0), .folded(3), .frame(4), .frame(5), .folded(2), .frame(8), .frame(9)]
+        )
+        #expect(parts("llllllllllll") == (0..<10).map(Part.frame) + [.folded(2)])
+        #expect(parts("") == [])
+        var all = StackListing(stack: stack, modules: [])
+        all.showsAllFrames = true
+        #expect(all.parts == (0..<7).map(Part.frame))
+    }
+
+    @Test("the frames that a deep stack leaves out are a line of their own, and nothing is folded across it")
+    func leftOut() {
+        var stack = Sample.report().stacks[0]
+        stack.frames = "lolllllo".enumerated().map { .init(address: Address(UInt64($0)), own: $1 == "o") }
+        stack.leftOut = .init(after: 4, count: 98_976)
+        let listing = StackListing(stack: stack, modules: [])
+        #expect(
+            listing.parts == [
+                .frame(0), .frame(1), .folded(2), .leftOut(98_976), .folded(2), .frame(6), .frame(7),
+            ]
+        )
+        #expect(listing.lines[4].plain == "       … 98,976 frames left out …")
+    }
+
+    @Test("recursion is told on each side of the frames that were left out, not across them")
+    func recursionAroundGap() {
+        var stack = Sample.report().stacks[0]
+        stack.frames = Array(repeating: .init(address: Address(1), function: "walk", own: true), count: 8)
+        stack.leftOut = .init(after: 4, count: 90)
+        let again = StackListing.Part.repeated(.init(period: 1, count: 3))
+        #expect(
+            StackListing(stack: stack, modules: []).parts == [.frame(0), again, .leftOut(90), .frame(4), again]
+        )
+        stack.leftOut = .init(after: 2, count: 90)
+        #expect(
+            StackListing(stack: stack, modules: []).parts == [
+                .frame(0), .frame(1), .leftOut(90), .frame(2), .repeated(.init(period: 1, count: 5)),
+            ]
+        )
+    }
+
+    @Test("frames left out are told also at the end, behind it, and among those cut", arguments: [7, 9, Int.max])
+    func leftOutAtTheEnd(after: Int) {
+        var stack = Sample.report().stacks[0]
+        stack.leftOut = .init(after: after, count: 90)
+        #expect(
+            StackListing(stack: stack, modules: []).parts == (0..<7).map(StackListing.Part.frame) + [.leftOut(90)]
+        )
+        stack.frames = (0..<2000).map { .init(address: Address(UInt64($0)), own: true) }
+        stack.leftOut = .init(after: 1500, count: 90)
+        #expect(
+            StackListing(stack: stack, modules: []).parts.suffix(2)
+                == [.cut(2000 - StackListing.limit), .leftOut(90)]
+        )
+    }
+
+    @Test("libraries' functions that await are folded from two on, beside own ones; --full shows all")
+    func foldedAwaits() {
+        var stack = Sample.report().stacks[0]
+        stack.async = .init(
+            from: 0,
+            frames: "olllol".enumerated().map {
+                .init(kind: .awaiting, address: Address(UInt64($0)), own: $1 == "o")
+            },
+            ends: .task
+        )
+        var listing = StackListing(stack: stack, modules: [])
+        let folded = listing.lines.map(\.plain)
+        #expect(folded.count { $0.contains("await") } == 4)
+        #expect(folded.contains("       … 3 library functions await (--full shows them)"))
+        listing.showsAllFrames = true
+        #expect(listing.lines.count { $0.plain.contains("await") } == 6)
+    }
+
+    @Test("a stack of a hundred thousand frames is printed with its length bounded")
+    func hugeStack() {
+        var stack = Sample.report().stacks[0]
+        stack.frames = (0..<100_000).map { .init(address: Address(UInt64($0)), own: true) }
+        #expect(StackListing(stack: stack, modules: []).parts.last == .cut(100_000 - StackListing.limit))
+    }
+
+    @Test("own frames are marked and bold")
+    func ownFrames() {
+        let listing = StackListing(stack: Sample.report().stacks[0], modules: Sample.report().modules)
+        #expect(
+            listing.lines[3].coloured
+                == "  \u{1B}[1m▶\u{1B}[0m   2  \u{1B}[1mshop.Cart.total() -> Swift.Int\u{1B}[0m \u{1B}[2m+ 0x10\u{1B}[0m  "
+                + "\u{1B}[2mshop\u{1B}[0m"
+        )
+        #expect(listing.lines[1].plain == "      0  clock_nanosleep + 0x10  libc.so.6")
+    }
+
+    @Test("hostile strings are visible in every line, with and without colours")
+    func hostile() throws {
+        let report = try Sample.hostile()
+        let lines =
+            StallPage(report: report, showsAllFrames: true).lines + StallLine.lines(report, isFirst: true)
+            + StallList.lines([report], ids: ShortIDs([report.id]), width: 80)
+        for line in lines {
+            #expect(!line.plain.commandsTerminal && !line.plain.contains("\n"), "\(line.plain)")
+        }
+        #expect(lines.contains { $0.plain.contains(#"\u{1B}]0;owned\u{7}"#) })
+    }
+}
+
+@Suite("Text table")
+struct TextTableTests {
+    @Test("fits by shrinking the columns that may, in their order, to their minimum")
+    func fits() {
+        var table = TextTable([.init(title: "A"), .init(title: "B", minimum: 4), .init(title: "C", minimum: 3)])
+        table.append(["aaaa", "bbbbbbbb", "cccccc"])
+        func lines(_ width: Int?) -> [String] { table.lines(width: width).map(\.plain) }
+        #expect(lines(nil) == ["A     B         C", "aaaa  bbbbbbbb  cccccc"])
+        #expect(lines(20) == ["A     B       C", "aaaa  bbbbb…  cccccc"])
+        #expect(lines(16) == ["A     B     C", "aaaa  bbb…  ccc…"])
+        #expect(lines(5) == ["A   …", "aaaa…"])
+    }
+
+    @Test("wide characters count double, accents not")
+    func widths() {
+        #expect(StyledText("数据").width == 4)
+        #expect(StyledText("e\u{301}a").width == 2)
+        #expect(StyledText("数据库").truncated(to: 4).plain == "数…")
+        #expect(StyledText("abc").truncated(to: 0).plain == "")
+    }
+}
+
+@Suite("Small parts")
+struct SmallPartsTests {
+    @Test("short ids: eight characters, or as many as tell them apart")
+    func shortIDs() {
+        #expect(ShortIDs([]).length == 8)
+        let base = ULID(rawValue: 1 << 100)
+        #expect(ShortIDs([base, base]).length == 8)
+        #expect(ShortIDs([base, ULID(rawValue: base.rawValue + 1)]).length == 26)
+        let ids = (0..<100).map { _ in ULID.make() }
+        let short = ShortIDs(ids)
+        #expect(Set(ids.map(short.short)).count == 100)
+    }
+
+    @Test(
+        "JSON escapes what a terminal obeys, and means the same",
+        arguments: ["\u{7F}", "\u{9B}", "\u{202E}", "\u{E0041}"]
+    )
+    func jsonText(text: String) throws {
+        var report = Sample.report()
+        report.metadata = ["k": "ä\(text)\"\\"]
+        let json = try JSONText.of(report)
+        #expect(!json.commandsTerminal)
+        #expect(json.contains("ä"))
+        #expect(try StallReport(json: Array(json.utf8)) == report)
+    }
+
+    @Test("--since counts a stall that lasted until then")
+    func since() throws {
+        let report = Sample.report()
+        let end = try #require(report.endedAt)
+        #expect(try #require(Since(argument: end.description)).includes(report))
+        #expect(try !#require(Since(argument: end.advanced(byNanoseconds: 1).description)).includes(report))
+        #expect(try #require(Since(argument: "1s")).includes(Sample.report(state: .ongoing)))
+        #expect(Since(argument: "soon") == nil)
+    }
+}

@@ -1,83 +1,90 @@
-#if Command
-    import Foundation
+import Foundation
 
-    /// A run of the built command that goes on, read line by line as it writes.
-    final class RunningCommand {
-        private let process: Process
-        private let output = Pipe()
-        private let errors = Pipe()
-        private var pending: [ObjectIdentifier: Data] = [:]
+/// A run of the built command that goes on, read line by line as it writes.
+final class RunningCommand {
+    private let process: Process
+    private let output = Pipe()
+    private let errors = Pipe()
+    private let input = Pipe()
+    private var pending: [ObjectIdentifier: Data] = [:]
 
-        init(_ arguments: String..., environment: [String: String] = [:]) throws {
-            process = CommandRun.process(arguments, environment: environment)
-            (process.standardOutput, process.standardError) = (output, errors)
-            try process.runWithSignals()
-        }
+    init(
+        _ arguments: String...,
+        environment: [String: String] = [:],
+        executable: URL = CommandRun.executable
+    ) throws {
+        process = CommandRun.process(arguments, environment: environment)
+        process.executableURL = executable
+        (process.standardInput, process.standardOutput, process.standardError) = (input, output, errors)
+        try process.runWithSignals()
+    }
 
-        /// On a terminal of its own, without colours: what it shows, standard error too, is the output.
-        init(
-            onTerminal arguments: String...,
-            columns: Int = 80,
-            lines: Int = 24,
-            terminal: String = "xterm"
-        ) throws {
-            process = CommandRun.process([], environment: ["NO_COLOR": "1", "TERM": terminal])
-            process.executableURL = URL(filePath: "/usr/bin/script")
-            let size = "stty cols \(columns) rows \(lines); exec "
-            let command = size + ([CommandRun.executable.path] + arguments).map { "'\($0)'" }.joined(separator: " ")
-            process.arguments = ["--quiet", "--flush", "--return", "--command", command, "/dev/null"]
-            (process.standardOutput, process.standardError) = (output, errors)
-            try process.runWithSignals()
-        }
+    /// On a terminal of its own, without colours: what it shows, standard error too, is the output.
+    init(
+        onTerminal arguments: String...,
+        columns: Int = 80,
+        lines: Int = 24,
+        terminal: String = "xterm"
+    ) throws {
+        process = CommandRun.process([], environment: ["NO_COLOR": "1", "TERM": terminal])
+        process.executableURL = URL(filePath: "/usr/bin/script")
+        let size = "stty cols \(columns) rows \(lines); exec "
+        let command = size + ([CommandRun.executable.path] + arguments).map { "'\($0)'" }.joined(separator: " ")
+        process.arguments = ["--quiet", "--flush", "--return", "--command", command, "/dev/null"]
+        (process.standardOutput, process.standardError) = (output, errors)
+        try process.runWithSignals()
+    }
 
-        /// The next line of standard output; waits for it. Nil at the end.
-        func line() throws -> String? { try line(of: output) }
+    /// The next line of standard output; waits for it. Nil at the end.
+    func line() throws -> String? { try line(of: output) }
 
-        /// The next line of standard error.
-        func errorLine() throws -> String? { try line(of: errors) }
+    /// The next line of standard error.
+    func errorLine() throws -> String? { try line(of: errors) }
 
-        /// What comes up to a text, with it; waits for it. Nil if the output ends before.
-        func output(until text: String) throws -> String? {
-            let key = ObjectIdentifier(output)
-            while true {
-                let data = pending[key] ?? Data()
-                if let range = data.range(of: Data(text.utf8)) {
-                    pending[key] = Data(data[range.upperBound...])
-                    return String(decoding: data[..<range.upperBound], as: UTF8.self)
-                }
-                let more = output.fileHandleForReading.availableData
-                if more.isEmpty { return nil }
-                pending[key] = data + more
+    /// What comes up to a text, with it; waits for it. Nil if the output ends before.
+    func output(until text: String) throws -> String? {
+        let key = ObjectIdentifier(output)
+        while true {
+            let data = pending[key] ?? Data()
+            if let range = data.range(of: Data(text.utf8)) {
+                pending[key] = Data(data[range.upperBound...])
+                return String(decoding: data[..<range.upperBound], as: UTF8.self)
             }
-        }
-
-        var pid: Int32 { process.processIdentifier }
-
-        func send(_ signal: Int32) { kill(process.processIdentifier, signal) }
-
-        func closeOutput() throws { try output.fileHandleForReading.close() }
-
-        func status() -> Int32 {
-            process.waitUntilExit()
-            return CommandRun.status(of: process)
-        }
-
-        private func line(of pipe: Pipe) throws -> String? {
-            let key = ObjectIdentifier(pipe)
-            while true {
-                let data = pending[key] ?? Data()
-                if let end = data.firstIndex(of: UInt8(ascii: "\n")) {
-                    pending[key] = Data(data[data.index(after: end)...])
-                    return String(decoding: data[..<end], as: UTF8.self)
-                }
-                let more = pipe.fileHandleForReading.availableData
-                if more.isEmpty { return nil }
-                pending[key] = data + more
-            }
-        }
-
-        deinit {
-            if process.isRunning { process.terminate() }
+            let more = output.fileHandleForReading.availableData
+            if more.isEmpty { return nil }
+            pending[key] = data + more
         }
     }
-#endif
+
+    var pid: Int32 { process.processIdentifier }
+
+    /// Writes to its standard input.
+    func send(_ text: String) throws { try input.fileHandleForWriting.write(contentsOf: Data(text.utf8)) }
+
+    func send(_ signal: Int32) { kill(process.processIdentifier, signal) }
+
+    func closeOutput() throws { try output.fileHandleForReading.close() }
+
+    func status() -> Int32 {
+        process.waitUntilExit()
+        return CommandRun.status(of: process)
+    }
+
+    private func line(of pipe: Pipe) throws -> String? {
+        let key = ObjectIdentifier(pipe)
+        while true {
+            let data = pending[key] ?? Data()
+            if let end = data.firstIndex(of: UInt8(ascii: "\n")) {
+                pending[key] = Data(data[data.index(after: end)...])
+                return String(decoding: data[..<end], as: UTF8.self)
+            }
+            let more = pipe.fileHandleForReading.availableData
+            if more.isEmpty { return nil }
+            pending[key] = data + more
+        }
+    }
+
+    deinit {
+        if process.isRunning { process.terminate() }
+    }
+}

@@ -1,166 +1,164 @@
-#if Command
-    import Foundation
-    import TestSupport
-    import Testing
+import Foundation
+import TestSupport
+import Testing
 
-    @Suite("sample", .serialized, .timeLimit(.minutes(5)))
-    struct SampleCommandTests {
-        private func sample(_ target: TargetProcess, _ options: String...) throws -> CommandRun {
-            try CommandRun(arguments: ["sample", "\(target.processID)"] + options)
-        }
+@Suite("sample", .serialized, .timeLimit(.minutes(5)))
+struct SampleCommandTests {
+    private func sample(_ target: TargetProcess, _ options: String...) throws -> CommandRun {
+        try CommandRun(arguments: ["sample", "\(target.processID)"] + options)
+    }
 
-        @Test("shows the first thread, and that a sleeping one notices nothing")
-        func once() throws {
-            let target = try TargetProcess("threads", "3")
-            let run = try sample(target)
-            #expect(run.status == 0)
-            #expect(run.errors == "")
-            #expect(run.output.contains("Thread \(target.processID) sample-target, asleep in pause, quiet capture"))
-            #expect(run.output.contains("  keep_threads"))
-            #expect(run.output.hasSuffix("Cost to the process: none. No thread was stopped.\n"))
-            #expect(!run.output.contains("\u{1B}"))
-        }
+    @Test("shows the first thread, and that a sleeping one notices nothing")
+    func once() throws {
+        let target = try TargetProcess("threads", "3")
+        let run = try sample(target)
+        #expect(run.status == 0)
+        #expect(run.errors == "")
+        #expect(run.output.contains("Thread \(target.processID) sample-target, asleep in pause, quiet capture"))
+        #expect(run.output.contains("  keep_threads"))
+        #expect(run.output.hasSuffix("Cost to the process: none. No thread was stopped.\n"))
+        #expect(!run.output.contains("\u{1B}"))
+    }
 
-        @Test("shows equal stacks of several threads once")
-        func merged() throws {
-            let target = try TargetProcess("threads", "12")
-            let run = try sample(target, "--all")
-            #expect(run.output.components(separatedBy: "  wait_forever").count == 2)
-            #expect(run.output.contains("12 threads: "))
-            #expect(run.output.contains(" waiter, …, asleep in pause, quiet capture"))
-        }
+    @Test("shows equal stacks of several threads once")
+    func merged() throws {
+        let target = try TargetProcess("threads", "12")
+        let run = try sample(target, "--all")
+        #expect(run.output.components(separatedBy: "  wait_forever").count == 2)
+        #expect(run.output.contains("12 threads: "))
+        #expect(run.output.contains(" waiter, …, asleep in pause, quiet capture"))
+    }
 
-        @Test("gives programs one object of a known schema")
-        func json() throws {
-            let target = try TargetProcess("threads", "12")
-            let run = try sample(target, "--all", "--format", "json")
-            let object = try JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [String: Any]
-            let document = try #require(object)
-            #expect(document["schema"] as? String == "stall-sample/1")
-            #expect(document["samples"] as? Int == 1)
-            #expect(document["ended"] as? String == "complete")
-            let stacks = try #require(document["stacks"] as? [[String: Any]])
-            #expect(stacks.map { $0["count"] as? Int } == [12, 1])
-            #expect((stacks[0]["threads"] as? [Any])?.count == 12)
-            #expect(stacks[0]["method"] as? String == "quiet")
-            #expect((document["cost"] as? [String: Int])?["stops"] == 0)
-            let frames = try #require(stacks[0]["frames"] as? [[String: Any]])
-            #expect(frames.contains { $0["function"] as? String == "wait_forever" })
-        }
+    @Test("gives programs one object of a known schema")
+    func json() throws {
+        let target = try TargetProcess("threads", "12")
+        let run = try sample(target, "--all", "--format", "json")
+        let object = try JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [String: Any]
+        let document = try #require(object)
+        #expect(document["schema"] as? String == "stall-sample/1")
+        #expect(document["samples"] as? Int == 1)
+        #expect(document["ended"] as? String == "complete")
+        let stacks = try #require(document["stacks"] as? [[String: Any]])
+        #expect(stacks.map { $0["count"] as? Int } == [12, 1])
+        #expect((stacks[0]["threads"] as? [Any])?.count == 12)
+        #expect(stacks[0]["method"] as? String == "quiet")
+        #expect((document["cost"] as? [String: Int])?["stops"] == 0)
+        let frames = try #require(stacks[0]["frames"] as? [[String: Any]])
+        #expect(frames.contains { $0["function"] as? String == "wait_forever" })
+    }
 
-        @Test("counts stacks over a time, for flame graphs")
-        func collapsed() throws {
-            let target = try TargetProcess("compute", "4")
-            let run = try sample(target, "--every", "5ms", "--for", "500ms", "--format", "collapsed")
-            #expect(run.status == 0)
-            let lines = run.output.split(separator: "\n")
-            #expect(!lines.isEmpty)
-            for line in lines {
-                #expect(line.hasPrefix("\(target.processID) sample-target;"))
-                #expect(line.contains(";main;compute;descend;descend;descend;descend;descend;spin"), "\(line)")
-                #expect((line.split(separator: " ").last.flatMap { Int($0) } ?? 0) > 0)
-            }
-        }
-
-        @Test("says what the process has noticed")
-        func cost() throws {
-            let target = try TargetProcess("compute", "4")
-            let run = try sample(target, "--every", "10ms", "--for", "300ms")
-            #expect(run.output.contains("×  Thread \(target.processID) sample-target, running, paused for "))
-            let last = try #require(run.output.split(separator: "\n").last)
-            #expect(
-                last.wholeMatch(of: /Cost to the process: (1 stop of \S+|\d+ stops, \S+ together, the longest \S+)/)
-                    != nil,
-                "\(last)"
-            )
-        }
-
-        @Test("ended by Ctrl-C shows what there is")
-        func interrupted() throws {
-            let target = try TargetProcess("threads", "1")
-            let run = try RunningCommand("sample", "\(target.processID)", "--for", "1h", "--format", "json")
-            // Before it has a handler the signal ends it.
-            while !Self.handlesInterrupt(run.pid) { usleep(1000) }
-            run.send(SIGINT)
-            #expect(try run.line()?.contains(#""ended":"interrupted""#) == true)
-            #expect(run.status() == 130)
-        }
-
-        private static func handlesInterrupt(_ process: Int32) -> Bool {
-            let status = (try? String(contentsOfFile: "/proc/\(process)/status", encoding: .utf8)) ?? ""
-            let mask = status.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }?.split(separator: "\t").last
-            return mask.flatMap { UInt64($0, radix: 16) }.map { $0 & 1 << (SIGINT - 1) != 0 } ?? false
-        }
-
-        @Test("killed while it holds a thread leaves that running")
-        func killed() throws {
-            let target = try TargetProcess("compute", "30")
-            var caught = 0
-            for _ in 0..<20 {
-                let run = try RunningCommand("sample", "\(target.processID)", "--every", "1ms", "--for", "1h")
-                // Stopped when last seen; so it is, most often, when the signal comes.
-                var looks = 0
-                while target.state != "t" && looks < 3000 { looks += 1 }
-                run.send(SIGKILL)
-                caught += looks < 3000 ? 1 : 0
-                #expect(run.status() == 128 + SIGKILL)
-                #expect(target.tracer == "0")
-                #expect(target.state == "R")
-            }
-            print("killed: \(caught) of 20 times while the thread stood")
-            #expect(target.finish().hasPrefix("ROUNDS"))
-        }
-
-        @Test("of a process that ends shows what there was")
-        func ended() throws {
-            let target = try TargetProcess("call", "nanosleep", "0.3")
-            let run = try sample(target, "--for", "1m", "--format", "json")
-            #expect(run.status == 0)
-            #expect(run.output.contains(#""ended":"process_ended""#))
-            #expect(run.errors.contains("ended after"))
-        }
-
-        @Test(
-            "says what is in the way",
-            arguments: [
-                ("2147483646", "no_such_process"), ("2", "kernel_process"), ("$$", "own_process"),
-            ]
-        )
-        func failures(_ process: String, _ code: String) throws {
-            let run = try CommandRun(tool: "/bin/sh", ["-c", "exec '\(CommandRun.executable.path)' sample \(process)"])
-            #expect(run.status == 1)
-            #expect(run.output == "")
-            #expect(run.errors.contains(": \(code): "), "\(run.errors)")
-        }
-
-        @Test(
-            "needs sensible numbers",
-            arguments: [["0"], ["4711", "--every", "1us"], ["4711", "--for", "0s"], ["x"], []]
-        )
-        func usage(_ arguments: [String]) throws {
-            #expect(try CommandRun(arguments: ["sample"] + arguments).status == 64)
-        }
-
-        @Test(
-            "tells another user's process from a protected one",
-            .enabled(if: getuid() == 0 && FileManager.default.isExecutableFile(atPath: "/usr/bin/setpriv"))
-        )
-        func permission() throws {
-            let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"]
-            let own = try TargetProcess("threads", "1")
-            let command = CommandRun.executable.path
-            let other = try CommandRun(tool: "/usr/bin/setpriv", nobody + [command, "sample", "\(own.processID)"])
-            #expect(other.status == 1)
-            #expect(other.errors.contains(": other_user: "), "\(other.errors)")
-            let setpriv = URL(filePath: "/usr/bin/setpriv")
-            let started = (nobody + [TargetProcess.executable.path])
-            let theirs = try TargetProcess(arguments: started + ["threads", "1"], executable: setpriv)
-            let granted = try CommandRun(tool: "/usr/bin/setpriv", nobody + [command, "sample", "\(theirs.processID)"])
-            #expect(granted.status == 0, "\(granted.errors)")
-            let hidden = try TargetProcess(arguments: started + ["protected"], executable: setpriv)
-            let refused = try CommandRun(tool: "/usr/bin/setpriv", nobody + [command, "sample", "\(hidden.processID)"])
-            #expect(refused.status == 1)
-            #expect(refused.errors.contains(": protected_process: "), "\(refused.errors)")
+    @Test("counts stacks over a time, for flame graphs")
+    func collapsed() throws {
+        let target = try TargetProcess("compute", "4")
+        let run = try sample(target, "--every", "5ms", "--for", "500ms", "--format", "collapsed")
+        #expect(run.status == 0)
+        let lines = run.output.split(separator: "\n")
+        #expect(!lines.isEmpty)
+        for line in lines {
+            #expect(line.hasPrefix("\(target.processID) sample-target;"))
+            #expect(line.contains(";main;compute;descend;descend;descend;descend;descend;spin"), "\(line)")
+            #expect((line.split(separator: " ").last.flatMap { Int($0) } ?? 0) > 0)
         }
     }
-#endif
+
+    @Test("says what the process has noticed")
+    func cost() throws {
+        let target = try TargetProcess("compute", "4")
+        let run = try sample(target, "--every", "10ms", "--for", "300ms")
+        #expect(run.output.contains("×  Thread \(target.processID) sample-target, running, paused for "))
+        let last = try #require(run.output.split(separator: "\n").last)
+        #expect(
+            last.wholeMatch(of: /Cost to the process: (1 stop of \S+|\d+ stops, \S+ together, the longest \S+)/)
+                != nil,
+            "\(last)"
+        )
+    }
+
+    @Test("ended by Ctrl-C shows what there is")
+    func interrupted() throws {
+        let target = try TargetProcess("threads", "1")
+        let run = try RunningCommand("sample", "\(target.processID)", "--for", "1h", "--format", "json")
+        // Before it has a handler the signal ends it.
+        while !Self.handlesInterrupt(run.pid) { usleep(1000) }
+        run.send(SIGINT)
+        #expect(try run.line()?.contains(#""ended":"interrupted""#) == true)
+        #expect(run.status() == 130)
+    }
+
+    private static func handlesInterrupt(_ process: Int32) -> Bool {
+        let status = (try? String(contentsOfFile: "/proc/\(process)/status", encoding: .utf8)) ?? ""
+        let mask = status.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }?.split(separator: "\t").last
+        return mask.flatMap { UInt64($0, radix: 16) }.map { $0 & 1 << (SIGINT - 1) != 0 } ?? false
+    }
+
+    @Test("killed while it holds a thread leaves that running")
+    func killed() throws {
+        let target = try TargetProcess("compute", "30")
+        var caught = 0
+        for _ in 0..<20 {
+            let run = try RunningCommand("sample", "\(target.processID)", "--every", "1ms", "--for", "1h")
+            // Stopped when last seen; so it is, most often, when the signal comes.
+            var looks = 0
+            while target.state != "t" && looks < 3000 { looks += 1 }
+            run.send(SIGKILL)
+            caught += looks < 3000 ? 1 : 0
+            #expect(run.status() == 128 + SIGKILL)
+            #expect(target.tracer == "0")
+            #expect(target.state == "R")
+        }
+        print("killed: \(caught) of 20 times while the thread stood")
+        #expect(target.finish().hasPrefix("ROUNDS"))
+    }
+
+    @Test("of a process that ends shows what there was")
+    func ended() throws {
+        let target = try TargetProcess("call", "nanosleep", "0.3")
+        let run = try sample(target, "--for", "1m", "--format", "json")
+        #expect(run.status == 0)
+        #expect(run.output.contains(#""ended":"process_ended""#))
+        #expect(run.errors.contains("ended after"))
+    }
+
+    @Test(
+        "says what is in the way",
+        arguments: [
+            ("2147483646", "no_such_process"), ("2", "kernel_process"), ("$$", "own_process"),
+        ]
+    )
+    func failures(_ process: String, _ code: String) throws {
+        let run = try CommandRun(tool: "/bin/sh", ["-c", "exec '\(CommandRun.executable.path)' sample \(process)"])
+        #expect(run.status == 1)
+        #expect(run.output == "")
+        #expect(run.errors.contains(": \(code): "), "\(run.errors)")
+    }
+
+    @Test(
+        "needs sensible numbers",
+        arguments: [["0"], ["4711", "--every", "1us"], ["4711", "--for", "0s"], ["x"], []]
+    )
+    func usage(_ arguments: [String]) throws {
+        #expect(try CommandRun(arguments: ["sample"] + arguments).status == 64)
+    }
+
+    @Test(
+        "tells another user's process from a protected one",
+        .enabled(if: getuid() == 0 && FileManager.default.isExecutableFile(atPath: "/usr/bin/setpriv"))
+    )
+    func permission() throws {
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"]
+        let own = try TargetProcess("threads", "1")
+        let command = CommandRun.executable.path
+        let other = try CommandRun(tool: "/usr/bin/setpriv", nobody + [command, "sample", "\(own.processID)"])
+        #expect(other.status == 1)
+        #expect(other.errors.contains(": other_user: "), "\(other.errors)")
+        let setpriv = URL(filePath: "/usr/bin/setpriv")
+        let started = (nobody + [TargetProcess.executable.path])
+        let theirs = try TargetProcess(arguments: started + ["threads", "1"], executable: setpriv)
+        let granted = try CommandRun(tool: "/usr/bin/setpriv", nobody + [command, "sample", "\(theirs.processID)"])
+        #expect(granted.status == 0, "\(granted.errors)")
+        let hidden = try TargetProcess(arguments: started + ["protected"], executable: setpriv)
+        let refused = try CommandRun(tool: "/usr/bin/setpriv", nobody + [command, "sample", "\(hidden.processID)"])
+        #expect(refused.status == 1)
+        #expect(refused.errors.contains(": protected_process: "), "\(refused.errors)")
+    }
+}

@@ -1,61 +1,59 @@
-#if Command
-    import Foundation
-    import StallReports
-    import Testing
+import Foundation
+import StallReports
+import Testing
 
-    @Suite("symbolicate", .timeLimit(.minutes(2)))
-    struct SymbolicateTests {
-        @Test("tells for each report what it found, and once what is missing; exit code 0")
-        func directory() throws {
-            let fixture = try ReportsFixture()
-            try fixture.store.write(Sample.report())
-            try fixture.store.write(Sample.report(id: .make()))
-            let run = try CommandRun("symbolicate", fixture.path)
+@Suite("symbolicate", .timeLimit(.minutes(2)))
+struct SymbolicateTests {
+    @Test("tells for each report what it found, and once what is missing; exit code 0")
+    func directory() throws {
+        let fixture = try ReportsFixture()
+        try fixture.store.write(Sample.report())
+        try fixture.store.write(Sample.report(id: .make()))
+        let run = try CommandRun("symbolicate", fixture.path)
+        #expect(run.status == 0)
+        #expect(run.output.split(separator: "\n").allSatisfy { $0.hasSuffix(": nothing to add") })
+        #expect(run.output.split(separator: "\n").count == 2)
+    }
+
+    @Test("prints one report as JSON, and leaves its file as it is")
+    func prints() throws {
+        let fixture = try ReportsFixture()
+        let report = Sample.report()
+        try fixture.store.write(report)
+        let file = "\(fixture.path)/\(ReportFileName(.stall, report.id))"
+        let before = try Data(contentsOf: URL(filePath: file))
+        let run = try CommandRun("symbolicate", file, "--print")
+        #expect(run.status == 0)
+        #expect(try StallReport(json: Array(run.output.utf8)) == report)
+        #expect(try Data(contentsOf: URL(filePath: file)) == before)
+    }
+
+    @Test("goes on after a report that cannot be read, and exits with 1; so it does without a directory")
+    func failures() throws {
+        let fixture = try ReportsFixture()
+        try fixture.store.write(Sample.report())
+        try fixture.plant("{".utf8)
+        let run = try CommandRun("symbolicate", fixture.path)
+        #expect(run.status == 1)
+        #expect(run.output.contains("nothing to add"))
+        #expect(run.errors.contains("cut off"))
+        #expect(try CommandRun("symbolicate", fixture.root + "/none").status == 1)
+    }
+
+    @Test("a file of the same path and another build is not used, and that is said once")
+    func otherBuild() throws {
+        let fixture = try ReportsFixture()
+        var report = Sample.report(id: .make())
+        report.modules = [.init(path: "/usr/bin/env", buildID: "0123456789abcdef", loadBase: 0)]
+        report.stacks[0].frames = [.init(address: 0x2000, module: 0, offset: 0x2000)]
+        report.culprit = nil
+        try fixture.store.write(report)
+        for command in [["symbolicate", fixture.path], ["show", "latest", fixture.path]] {
+            let run = try CommandRun(arguments: command)
             #expect(run.status == 0)
-            #expect(run.output.split(separator: "\n").allSatisfy { $0.hasSuffix(": nothing to add") })
-            #expect(run.output.split(separator: "\n").count == 2)
-        }
-
-        @Test("prints one report as JSON, and leaves its file as it is")
-        func prints() throws {
-            let fixture = try ReportsFixture()
-            let report = Sample.report()
-            try fixture.store.write(report)
-            let file = "\(fixture.path)/\(ReportFileName(.stall, report.id))"
-            let before = try Data(contentsOf: URL(filePath: file))
-            let run = try CommandRun("symbolicate", file, "--print")
-            #expect(run.status == 0)
-            #expect(try StallReport(json: Array(run.output.utf8)) == report)
-            #expect(try Data(contentsOf: URL(filePath: file)) == before)
-        }
-
-        @Test("goes on after a report that cannot be read, and exits with 1; so it does without a directory")
-        func failures() throws {
-            let fixture = try ReportsFixture()
-            try fixture.store.write(Sample.report())
-            try fixture.plant("{".utf8)
-            let run = try CommandRun("symbolicate", fixture.path)
-            #expect(run.status == 1)
-            #expect(run.output.contains("nothing to add"))
-            #expect(run.errors.contains("cut off"))
-            #expect(try CommandRun("symbolicate", fixture.root + "/none").status == 1)
-        }
-
-        @Test("a file of the same path and another build is not used, and that is said once")
-        func otherBuild() throws {
-            let fixture = try ReportsFixture()
-            var report = Sample.report(id: .make())
-            report.modules = [.init(path: "/usr/bin/env", buildID: "0123456789abcdef", loadBase: 0)]
-            report.stacks[0].frames = [.init(address: 0x2000, module: 0, offset: 0x2000)]
-            report.culprit = nil
-            try fixture.store.write(report)
-            for command in [["symbolicate", fixture.path], ["show", "latest", fixture.path]] {
-                let run = try CommandRun(arguments: command)
-                #expect(run.status == 0)
-                #expect(
-                    run.errors.split(separator: "\n").count { $0.contains("/usr/bin/env: is of another build") } == 1
-                )
-            }
+            #expect(
+                run.errors.split(separator: "\n").count { $0.contains("/usr/bin/env: is of another build") } == 1
+            )
         }
     }
-#endif
+}

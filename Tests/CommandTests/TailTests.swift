@@ -1,109 +1,107 @@
-#if Command
-    import Foundation
-    import StallReports
-    import Testing
+import Foundation
+import StallReports
+import Testing
 
-    @Suite("tail", .timeLimit(.minutes(2)))
-    struct TailTests {
-        private let fixture: ReportsFixture
+@Suite("tail", .timeLimit(.minutes(2)))
+struct TailTests {
+    private let fixture: ReportsFixture
 
-        init() throws { fixture = try ReportsFixture() }
+    init() throws { fixture = try ReportsFixture() }
 
-        @Test("-f shows a stall when it is detected, and again when it has ended, in a directory that appears later")
-        func follows() throws {
-            let tail = try RunningCommand("tail", fixture.path, "--follow")
-            #expect(try tail.errorLine()?.contains("waiting for the report directory") == true)
-            var report = Sample.ongoing()
-            try fixture.store.write(report)
-            #expect(try tail.line()?.contains("ongoing     612ms+") == true)
-            #expect(try tail.line() == "    Asleep in clock_nanosleep.")
-            // Growth is not shown; the end is.
-            report.durationNs = 700_000_000
-            try fixture.store.write(report)
-            (report.state, report.endedAt) = (.recovered, report.startedAt.advanced(byNanoseconds: 800_000_000))
-            report.durationNs = 800_000_000
-            try fixture.store.write(report)
-            let ended = try tail.line()
-            #expect(ended?.hasPrefix("2026-11-18T11:06:40.923Z  recovered   800ms") == true)
-            #expect(ended?.hasSuffix("main  shop.Cart.total() -> Swift.Int  \(report.id)") == true)
-        }
+    @Test("-f shows a stall when it is detected, and again when it has ended, in a directory that appears later")
+    func follows() throws {
+        let tail = try RunningCommand("tail", fixture.path, "--follow")
+        #expect(try tail.errorLine()?.contains("waiting for the report directory") == true)
+        var report = Sample.ongoing()
+        try fixture.store.write(report)
+        #expect(try tail.line()?.contains("ongoing     612ms+") == true)
+        #expect(try tail.line() == "    Asleep in clock_nanosleep.")
+        // Growth is not shown; the end is.
+        report.durationNs = 700_000_000
+        try fixture.store.write(report)
+        (report.state, report.endedAt) = (.recovered, report.startedAt.advanced(byNanoseconds: 800_000_000))
+        report.durationNs = 800_000_000
+        try fixture.store.write(report)
+        let ended = try tail.line()
+        #expect(ended?.hasPrefix("2026-11-18T11:06:40.923Z  recovered   800ms") == true)
+        #expect(ended?.hasSuffix("main  shop.Cart.total() -> Swift.Int  \(report.id)") == true)
+    }
 
-        @Test("-f goes on when the directory goes and comes again, and past torn files")
-        func survives() throws {
-            try fixture.store.write(Sample.report(id: .make()))
-            let tail = try RunningCommand("tail", "-f", fixture.path, "--format", "json")
-            #expect(try tail.line() != nil)
-            try fixture.plant("{".utf8)
-            #expect(try tail.errorLine()?.contains("cut off") == true)
-            try FileManager.default.removeItem(atPath: fixture.path)
-            #expect(try tail.errorLine()?.contains("is gone") == true)
-            let report = Sample.report(id: .make())
-            try fixture.store.write(report)
-            #expect(try tail.line().map { try StallReport(json: Array($0.utf8)) } == report)
-            #expect(try tail.errorLine()?.contains("has appeared") == true)
-        }
+    @Test("-f goes on when the directory goes and comes again, and past torn files")
+    func survives() throws {
+        try fixture.store.write(Sample.report(id: .make()))
+        let tail = try RunningCommand("tail", "-f", fixture.path, "--format", "json")
+        #expect(try tail.line() != nil)
+        try fixture.plant("{".utf8)
+        #expect(try tail.errorLine()?.contains("cut off") == true)
+        try FileManager.default.removeItem(atPath: fixture.path)
+        #expect(try tail.errorLine()?.contains("is gone") == true)
+        let report = Sample.report(id: .make())
+        try fixture.store.write(report)
+        #expect(try tail.line().map { try StallReport(json: Array($0.utf8)) } == report)
+        #expect(try tail.errorLine()?.contains("has appeared") == true)
+    }
 
-        @Test("-f tells of stalls that are only counted: at the first, then each time there are twice as many")
-        func repeated() throws {
-            let report = Sample.report(id: .make())
-            try fixture.store.write(report)
-            let tail = try RunningCommand("tail", "-f", fixture.path)
-            for _ in 0..<2 { _ = try tail.line() }
-            var run = Sample.run()
-            for count in [1, 2, 3, 4] {
-                run.repeated = [
-                    .init(fingerprint: report.fingerprint, repeats: Sample.repeats(of: report.id, count: count))
-                ]
-                try fixture.store.write(run)
-                guard count != 3 else { continue }
-                let line = try tail.line()
-                #expect(line?.contains("repeated    ×\(count)") == true && line?.contains("Cart.total") == true)
-            }
-        }
-
-        @Test("Ctrl-C ends it with 130, as a shell tells it, and without a word")
-        func interrupted() throws {
-            try fixture.store.write(Sample.report())
-            let tail = try RunningCommand("tail", "-f", fixture.path)
-            #expect(try tail.line() != nil)
-            tail.send(SIGINT)
-            #expect(tail.status() == 130)
-            #expect(try tail.errorLine() == nil)
-        }
-
-        @Test("a reader that goes away (| head) ends it quietly")
-        func brokenPipe() throws {
-            for _ in 0..<2 { try fixture.store.write(Sample.report(id: .make())) }
-            let tail = try RunningCommand("tail", "-f", fixture.path)
-            #expect(try tail.line() != nil)
-            try tail.closeOutput()
-            try fixture.store.write(Sample.report(id: .make()))
-            #expect(tail.status() == 128 + SIGPIPE)
-            #expect(try tail.errorLine() == nil)
-        }
-
-        @Test("without -f: the last ten and the end; -n and --since choose")
-        func past() throws {
-            let ids = (0..<12).map { _ in ULID.make() }
-            for id in ids { try fixture.store.write(Sample.report(id: id)) }
-            func shown(_ run: CommandRun) -> [String] {
-                run.output.split(separator: "\n").filter { $0.contains("recovered") }.map { String($0.suffix(26)) }
-            }
-            let all = ids.map(\.description)
-            #expect(shown(try CommandRun("tail", fixture.path)) == all.suffix(10))
-            #expect(shown(try CommandRun("tail", fixture.path, "-n", "2")) == all.suffix(2))
-            let before = try CommandRun("tail", fixture.path, "--since", "2026-11-18T11:06:40Z")
-            #expect(shown(before) == all)
-            let after = try CommandRun("tail", fixture.path, "--since", "2026-11-18T11:06:41Z")
-            #expect(after.output.isEmpty && after.status == 0)
-            #expect(try CommandRun("tail", fixture.path, "--since", "yesterday").status == 64)
-        }
-
-        @Test("without -f a missing directory is an error")
-        func missingDirectory() throws {
-            let run = try CommandRun("tail", fixture.path)
-            #expect(run.status == 1 && run.output.isEmpty)
-            #expect(run.errors == "Error: \(fixture.path): \(ReportError(.missingDirectory))\n")
+    @Test("-f tells of stalls that are only counted: at the first, then each time there are twice as many")
+    func repeated() throws {
+        let report = Sample.report(id: .make())
+        try fixture.store.write(report)
+        let tail = try RunningCommand("tail", "-f", fixture.path)
+        for _ in 0..<2 { _ = try tail.line() }
+        var run = Sample.run()
+        for count in [1, 2, 3, 4] {
+            run.repeated = [
+                .init(fingerprint: report.fingerprint, repeats: Sample.repeats(of: report.id, count: count))
+            ]
+            try fixture.store.write(run)
+            guard count != 3 else { continue }
+            let line = try tail.line()
+            #expect(line?.contains("repeated    ×\(count)") == true && line?.contains("Cart.total") == true)
         }
     }
-#endif
+
+    @Test("Ctrl-C ends it with 130, as a shell tells it, and without a word")
+    func interrupted() throws {
+        try fixture.store.write(Sample.report())
+        let tail = try RunningCommand("tail", "-f", fixture.path)
+        #expect(try tail.line() != nil)
+        tail.send(SIGINT)
+        #expect(tail.status() == 130)
+        #expect(try tail.errorLine() == nil)
+    }
+
+    @Test("a reader that goes away (| head) ends it quietly")
+    func brokenPipe() throws {
+        for _ in 0..<2 { try fixture.store.write(Sample.report(id: .make())) }
+        let tail = try RunningCommand("tail", "-f", fixture.path)
+        #expect(try tail.line() != nil)
+        try tail.closeOutput()
+        try fixture.store.write(Sample.report(id: .make()))
+        #expect(tail.status() == 128 + SIGPIPE)
+        #expect(try tail.errorLine() == nil)
+    }
+
+    @Test("without -f: the last ten and the end; -n and --since choose")
+    func past() throws {
+        let ids = (0..<12).map { _ in ULID.make() }
+        for id in ids { try fixture.store.write(Sample.report(id: id)) }
+        func shown(_ run: CommandRun) -> [String] {
+            run.output.split(separator: "\n").filter { $0.contains("recovered") }.map { String($0.suffix(26)) }
+        }
+        let all = ids.map(\.description)
+        #expect(shown(try CommandRun("tail", fixture.path)) == all.suffix(10))
+        #expect(shown(try CommandRun("tail", fixture.path, "-n", "2")) == all.suffix(2))
+        let before = try CommandRun("tail", fixture.path, "--since", "2026-11-18T11:06:40Z")
+        #expect(shown(before) == all)
+        let after = try CommandRun("tail", fixture.path, "--since", "2026-11-18T11:06:41Z")
+        #expect(after.output.isEmpty && after.status == 0)
+        #expect(try CommandRun("tail", fixture.path, "--since", "yesterday").status == 64)
+    }
+
+    @Test("without -f a missing directory is an error")
+    func missingDirectory() throws {
+        let run = try CommandRun("tail", fixture.path)
+        #expect(run.status == 1 && run.output.isEmpty)
+        #expect(run.errors == "Error: \(fixture.path): \(ReportError(.missingDirectory))\n")
+    }
+}

@@ -1,130 +1,128 @@
-#if Command
-    import Foundation
-    import StallReports
-    import Testing
+import Foundation
+import StallReports
+import Testing
 
-    /// What is drawn on a terminal while a stall lasts. The stall is told by a live record, as a watched process keeps it.
-    @Suite("On a terminal", .timeLimit(.minutes(2)))
-    struct TerminalTests {
-        private let fixture: ReportsFixture
-        private let report: StallReport
-        private let record: LiveStallRecord
+/// What is drawn on a terminal while a stall lasts. The stall is told by a live record, as a watched process keeps it.
+@Suite("On a terminal", .timeLimit(.minutes(2)))
+struct TerminalTests {
+    private let fixture: ReportsFixture
+    private let report: StallReport
+    private let record: LiveStallRecord
 
-        init() throws {
-            fixture = try ReportsFixture()
-            var report = Sample.ongoing()
-            // This process stands for the watched one: it lives.
-            (report.host, report.process, report.run) = (.current(), .current(), .make())
-            try fixture.store.write(report)
-            record = try LiveStallRecord(of: report, in: fixture.path)
-            self.report = report
-        }
-
-        @Test("tail -f shows a stall's length as it grows in one line, again when it is more severe, and at its end")
-        func tailGrows() throws {
-            let tail = try RunningCommand(onTerminal: "tail", "-f", fixture.path)
-            #expect(try tail.output(until: "for 612ms  main  shop.Cart.total() -> Swift.Int") != nil)
-            try record.note(length: 900_000_000)
-            let grown = try tail.output(until: "ongoing for 900ms")
-            // The line is written over: nothing scrolls.
-            #expect(grown?.hasSuffix("\r\u{1B}[Kongoing for 900ms") == true && grown?.contains("\n") == false)
-            try record.note(length: 6_000_000_000)
-            #expect(try tail.output(until: "ongoing     6s+")?.contains("\n") == false)
-            #expect(try tail.output(until: "ongoing for 6s")?.contains("\n") == true)
-            var ended = report
-            (ended.state, ended.durationNs) = (.recovered, 6_100_000_000)
-            ended.endedAt = report.startedAt.advanced(byNanoseconds: ended.durationNs)
-            try fixture.store.write(ended)
-            #expect(try tail.output(until: "recovered   6.1s") != nil)
-            #expect(try tail.output(until: "\n")?.contains("\(report.id)") == true)
-            tail.send(SIGINT)
-        }
-
-        @Test("top --live draws over the last screen: the process, and its stall as it grows")
-        func topGrows() throws {
-            let top = try RunningCommand(onTerminal: "top", "--live", fixture.path, "--every", "20ms")
-            let title = try top.output(until: "1 process watched, 1 stall under way")
-            #expect(title?.hasPrefix("\u{1B}[2J\u{1B}[H") == true)
-            let screen = try top.output(until: "\u{1B}[J")
-            #expect(screen?.contains("stalled") == true && screen?.contains("  shop.Cart") == true)
-            #expect(screen?.contains("612ms+") == true)
-            try record.note(length: 6_000_000_000)
-            #expect(try top.output(until: "ongoing  6s+    critical") != nil)
-            #expect(try top.output(until: "\u{1B}[H") != nil, "it is drawn again")
-            try record.note(length: 6_100_000_000, .recovered)
-            #expect(try top.output(until: "0 stalls under way") != nil)
-            #expect(try top.output(until: "recovered  6.1s ") != nil)
-            top.send(SIGINT)
-        }
-
-        @Test("top --live keeps to the window: no line is longer, and what there is no room for is counted")
-        func topFits() throws {
-            let top = try RunningCommand(onTerminal: "top", "--live", fixture.path, columns: 30, lines: 4)
-            #expect(try top.output(until: "\u{1B}[H") != nil)
-            let screen = try #require(try top.output(until: "\u{1B}[J")).dropLast(3)
-            let lines = screen.replacing("\u{1B}[K", with: "").split(
-                separator: "\r\n",
-                omittingEmptySubsequences: false
-            )
-            #expect(lines.count == 4 && lines.allSatisfy { $0.count <= 30 }, "\(lines)")
-            #expect(lines.last?.contains("… 4 more lines") == true)
-            top.send(SIGINT)
-        }
-
-        @Test("a terminal that cannot move its cursor gets top's screen once, and none of tail's growing lines")
-        func dumb() throws {
-            let top = try RunningCommand(onTerminal: "top", "--live", fixture.path, terminal: "dumb")
-            #expect(try top.output(until: "shop.Cart")?.contains("\u{1B}") == false)
-            #expect(top.status() == 0)
-            let tail = try RunningCommand(onTerminal: "tail", "-f", fixture.path, terminal: "dumb")
-            #expect(try tail.output(until: "ongoing") != nil)
-            try record.note(length: 6_000_000_000)
-            #expect(try tail.output(until: "6s+")?.contains("\u{1B}") == false)
-            tail.send(SIGINT)
-        }
+    init() throws {
+        fixture = try ReportsFixture()
+        var report = Sample.ongoing()
+        // This process stands for the watched one: it lives.
+        (report.host, report.process, report.run) = (.current(), .current(), .make())
+        try fixture.store.write(report)
+        record = try LiveStallRecord(of: report, in: fixture.path)
+        self.report = report
     }
 
-    /// A live record with one stall.
-    private final class LiveStallRecord {
-        private let file: LiveRecordFile
-        private let report: StallReport
+    @Test("tail -f shows a stall's length as it grows in one line, again when it is more severe, and at its end")
+    func tailGrows() throws {
+        let tail = try RunningCommand(onTerminal: "tail", "-f", fixture.path)
+        #expect(try tail.output(until: "for 612ms  main  shop.Cart.total() -> Swift.Int") != nil)
+        try record.note(length: 900_000_000)
+        let grown = try tail.output(until: "ongoing for 900ms")
+        // The line is written over: nothing scrolls.
+        #expect(grown?.hasSuffix("\r\u{1B}[Kongoing for 900ms") == true && grown?.contains("\n") == false)
+        try record.note(length: 6_000_000_000)
+        #expect(try tail.output(until: "ongoing     6s+")?.contains("\n") == false)
+        #expect(try tail.output(until: "ongoing for 6s")?.contains("\n") == true)
+        var ended = report
+        (ended.state, ended.durationNs) = (.recovered, 6_100_000_000)
+        ended.endedAt = report.startedAt.advanced(byNanoseconds: ended.durationNs)
+        try fixture.store.write(ended)
+        #expect(try tail.output(until: "recovered   6.1s") != nil)
+        #expect(try tail.output(until: "\n")?.contains("\(report.id)") == true)
+        tail.send(SIGINT)
+    }
 
-        init(of report: StallReport, in directory: String) throws {
-            self.report = report
-            file = try LiveRecordFile(
-                in: directory,
-                run: try #require(report.run),
-                writer: .init(
-                    host: report.host,
-                    service: report.service,
-                    process: report.process,
-                    startedAt: report.startedAt,
-                    monitorVersion: "0.1.0",
-                    memory: nil
-                ),
-                status: .init(updatedAt: .now(), watched: 1)
-            )
-            try note(length: report.durationNs)
-        }
+    @Test("top --live draws over the last screen: the process, and its stall as it grows")
+    func topGrows() throws {
+        let top = try RunningCommand(onTerminal: "top", "--live", fixture.path, "--every", "20ms")
+        let title = try top.output(until: "1 process watched, 1 stall under way")
+        #expect(title?.hasPrefix("\u{1B}[2J\u{1B}[H") == true)
+        let screen = try top.output(until: "\u{1B}[J")
+        #expect(screen?.contains("stalled") == true && screen?.contains("  shop.Cart") == true)
+        #expect(screen?.contains("612ms+") == true)
+        try record.note(length: 6_000_000_000)
+        #expect(try top.output(until: "ongoing  6s+    critical") != nil)
+        #expect(try top.output(until: "\u{1B}[H") != nil, "it is drawn again")
+        try record.note(length: 6_100_000_000, .recovered)
+        #expect(try top.output(until: "0 stalls under way") != nil)
+        #expect(try top.output(until: "recovered  6.1s ") != nil)
+        top.send(SIGINT)
+    }
 
-        func note(length: Int64, _ state: StallState = .ongoing) throws {
-            let start: UInt64 = 5_000_000_000
-            let stall = LiveStall(
-                report: report.id,
-                state: state,
-                rule: report.rule,
-                watched: report.watched,
-                watch: 1,
+    @Test("top --live keeps to the window: no line is longer, and what there is no room for is counted")
+    func topFits() throws {
+        let top = try RunningCommand(onTerminal: "top", "--live", fixture.path, columns: 30, lines: 4)
+        #expect(try top.output(until: "\u{1B}[H") != nil)
+        let screen = try #require(try top.output(until: "\u{1B}[J")).dropLast(3)
+        let lines = screen.replacing("\u{1B}[K", with: "").split(
+            separator: "\r\n",
+            omittingEmptySubsequences: false
+        )
+        #expect(lines.count == 4 && lines.allSatisfy { $0.count <= 30 }, "\(lines)")
+        #expect(lines.last?.contains("… 4 more lines") == true)
+        top.send(SIGINT)
+    }
+
+    @Test("a terminal that cannot move its cursor gets top's screen once, and none of tail's growing lines")
+    func dumb() throws {
+        let top = try RunningCommand(onTerminal: "top", "--live", fixture.path, terminal: "dumb")
+        #expect(try top.output(until: "shop.Cart")?.contains("\u{1B}") == false)
+        #expect(top.status() == 0)
+        let tail = try RunningCommand(onTerminal: "tail", "-f", fixture.path, terminal: "dumb")
+        #expect(try tail.output(until: "ongoing") != nil)
+        try record.note(length: 6_000_000_000)
+        #expect(try tail.output(until: "6s+")?.contains("\u{1B}") == false)
+        tail.send(SIGINT)
+    }
+}
+
+/// A live record with one stall.
+private final class LiveStallRecord {
+    private let file: LiveRecordFile
+    private let report: StallReport
+
+    init(of report: StallReport, in directory: String) throws {
+        self.report = report
+        file = try LiveRecordFile(
+            in: directory,
+            run: try #require(report.run),
+            writer: .init(
+                host: report.host,
+                service: report.service,
+                process: report.process,
                 startedAt: report.startedAt,
-                startedMonotonicNs: start,
-                detectedAt: report.detectedAt,
-                lastSeenAt: report.startedAt.advanced(byNanoseconds: length),
-                lastSeenMonotonicNs: start + UInt64(length),
-                durationNs: length,
-                durationMinNs: length,
-                durationMaxNs: length
-            )
-            try file.write(stall, to: 0)
-        }
+                monitorVersion: "0.1.0",
+                memory: nil
+            ),
+            status: .init(updatedAt: .now(), watched: 1)
+        )
+        try note(length: report.durationNs)
     }
-#endif
+
+    func note(length: Int64, _ state: StallState = .ongoing) throws {
+        let start: UInt64 = 5_000_000_000
+        let stall = LiveStall(
+            report: report.id,
+            state: state,
+            rule: report.rule,
+            watched: report.watched,
+            watch: 1,
+            startedAt: report.startedAt,
+            startedMonotonicNs: start,
+            detectedAt: report.detectedAt,
+            lastSeenAt: report.startedAt.advanced(byNanoseconds: length),
+            lastSeenMonotonicNs: start + UInt64(length),
+            durationNs: length,
+            durationMinNs: length,
+            durationMaxNs: length
+        )
+        try file.write(stall, to: 0)
+    }
+}

@@ -1,6 +1,4 @@
-#if Command
-    public import ArgumentParser
-    public import StallReports
+public import ArgumentParser
+public import StallReports
 
-    extension DurationText: ExpressibleByArgument {}
-#endif
+extension DurationText: ExpressibleByArgument {}

@@ -1,9 +1,7 @@
-#if Command
-    public import ArgumentParser
-    public import StallGate
+public import ArgumentParser
+public import StallGate
 
-    extension FingerprintPrefix: ExpressibleByArgument {
-        /// Takes what `init(_:)` takes; at nil the command ends with a usage error.
-        public init?(argument: String) { self.init(argument) }
-    }
-#endif
+extension FingerprintPrefix: ExpressibleByArgument {
+    /// Takes what `init(_:)` takes; at nil the command ends with a usage error.
+    public init?(argument: String) { self.init(argument) }
+}

@@ -1,8 +1,6 @@
-#if Command
-    import ArgumentParser
+import ArgumentParser
 
-    /// For people or for programs.
-    enum OutputFormat: String, ExpressibleByArgument, CaseIterable {
-        case text, json
-    }
-#endif
+/// For people or for programs.
+enum OutputFormat: String, ExpressibleByArgument, CaseIterable {
+    case text, json
+}

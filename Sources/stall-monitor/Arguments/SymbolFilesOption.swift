@@ -1,21 +1,19 @@
-#if Command
-    import ArgumentParser
-    import Glibc
-    import Symbolication
+import ArgumentParser
+import Glibc
+import Symbolication
 
-    struct SymbolFilesOption: ParsableArguments {
-        @Option(
-            help: ArgumentHelp("A directory of symbol files, or one such file.", valueName: "dir"),
-            completion: .directory
-        )
-        var symbols: [String] = []
+struct SymbolFilesOption: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("A directory of symbol files, or one such file.", valueName: "dir"),
+        completion: .directory
+    )
+    var symbols: [String] = []
 
-        /// - Throws: for a place that is not there. Symbols that are silently not found look like a report that has none.
-        func search(server: DebugInfoServer?) throws(CommandFailure) -> SymbolSearch {
-            for place in symbols where unsafe access(place, R_OK) != 0 {
-                throw unsafe CommandFailure("--symbols \(place): \(String(cString: strerror(errno)))")
-            }
-            return SymbolSearch(directories: symbols, server: server)
+    /// - Throws: for a place that is not there. Symbols that are silently not found look like a report that has none.
+    func search(server: DebugInfoServer?) throws(CommandFailure) -> SymbolSearch {
+        for place in symbols where unsafe access(place, R_OK) != 0 {
+            throw unsafe CommandFailure("--symbols \(place): \(String(cString: strerror(errno)))")
         }
+        return SymbolSearch(directories: symbols, server: server)
     }
-#endif
+}

@@ -1,19 +1,17 @@
-#if Command
-    import ArgumentParser
-    import StallReports
+import ArgumentParser
+import StallReports
 
-    /// Reading a report directory for a subcommand: errors become lines on standard error, and exit codes.
-    struct Directory {
-        let path: String
+/// Reading a report directory for a subcommand: errors become lines on standard error, and exit codes.
+struct Directory {
+    let path: String
 
-        func contents() throws(CommandFailure) -> ReportReader.Contents {
-            try CommandFailure.wrapping { () throws(ReportError) in try ReportReader(path: path).contents() }
-        }
-
-        /// Notes each file that could not be read; exit code 1 when there is one.
-        static func report(_ failures: [ReportError]) throws {
-            failures.forEach { Output.note($0) }
-            if !failures.isEmpty { throw ExitCode.failure }
-        }
+    func contents() throws(CommandFailure) -> ReportReader.Contents {
+        try CommandFailure.wrapping { () throws(ReportError) in try ReportReader(path: path).contents() }
     }
-#endif
+
+    /// Notes each file that could not be read; exit code 1 when there is one.
+    static func report(_ failures: [ReportError]) throws {
+        failures.forEach { Output.note($0) }
+        if !failures.isEmpty { throw ExitCode.failure }
+    }
+}

@@ -1,75 +1,73 @@
-#if Command
-    import ArgumentParser
-    import StallGate
-    import StallReports
+import ArgumentParser
+import StallGate
+import StallReports
 
-    struct GateCommand: ParsableCommand {
-        static let configuration = CommandConfiguration(
-            commandName: "gate",
-            abstract: "Judges the stalls of a test run by a budget, for CI.",
-            discussion: """
-                EXAMPLES
-                  stall-monitor gate ./stall-reports --max-stalls 0
-                  stall-monitor gate ./stall-reports --max-stalls 2 --max-duration 500ms --allow 3fa0c1
-                  stall-monitor gate ./stall-reports --format junit > stalls.xml
+struct GateCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "gate",
+        abstract: "Judges the stalls of a test run by a budget, for CI.",
+        discussion: """
+            EXAMPLES
+              stall-monitor gate ./stall-reports --max-stalls 0
+              stall-monitor gate ./stall-reports --max-stalls 2 --max-duration 500ms --allow 3fa0c1
+              stall-monitor gate ./stall-reports --format junit > stalls.xml
 
-                Exit code 0: within budget. 2: over budget. 1: cannot judge, because the directory is missing, a report cannot be \
-                read or is missing, no monitor watched, or a stall is still under way that may yet last too long. 64: wrong usage. Without any \
-                budget, no stall is permitted.
-                """
+            Exit code 0: within budget. 2: over budget. 1: cannot judge, because the directory is missing, a report cannot be \
+            read or is missing, no monitor watched, or a stall is still under way that may yet last too long. 64: wrong usage. Without any \
+            budget, no stall is permitted.
+            """
+    )
+
+    enum Format: String, ExpressibleByArgument, CaseIterable {
+        case text, json, junit
+    }
+
+    @OptionGroup var reports: ReportsArgument
+
+    @Option(parsing: .unconditional, help: "Most stalls permitted, those counted but not reported included.")
+    var maxStalls: Int?
+
+    @Option(help: "The longest stall permitted: 500ms, 1.5s.")
+    var maxDuration: DurationText?
+
+    @Option(
+        help: ArgumentHelp(
+            "A stall that does not count: its fingerprint, or at least four digits of it.",
+            valueName: "fingerprint"
         )
+    )
+    var allow: [FingerprintPrefix] = []
 
-        enum Format: String, ExpressibleByArgument, CaseIterable {
-            case text, json, junit
-        }
+    @Option(help: "For people, for programs, or for CI servers.")
+    var format: Format = .text
 
-        @OptionGroup var reports: ReportsArgument
+    func validate() throws {
+        if let maxStalls, maxStalls < 0 { throw ValidationError("--max-stalls is a number from 0") }
+    }
 
-        @Option(parsing: .unconditional, help: "Most stalls permitted, those counted but not reported included.")
-        var maxStalls: Int?
-
-        @Option(help: "The longest stall permitted: 500ms, 1.5s.")
-        var maxDuration: DurationText?
-
-        @Option(
-            help: ArgumentHelp(
-                "A stall that does not count: its fingerprint, or at least four digits of it.",
-                valueName: "fingerprint"
-            )
+    func run() throws {
+        let result = Gate.judge(
+            Result { () throws(ReportError) in try ReportReader(path: reports.path).contents() },
+            by: budget
         )
-        var allow: [FingerprintPrefix] = []
-
-        @Option(help: "For people, for programs, or for CI servers.")
-        var format: Format = .text
-
-        func validate() throws {
-            if let maxStalls, maxStalls < 0 { throw ValidationError("--max-stalls is a number from 0") }
+        switch format {
+        case .text: try Output.write(result.text)
+        case .json: try Output.write(JSONText.escaped(String(decoding: result.json(), as: UTF8.self)))
+        case .junit: try Output.write(result.junit())
         }
-
-        func run() throws {
-            let result = Gate.judge(
-                Result { () throws(ReportError) in try ReportReader(path: reports.path).contents() },
-                by: budget
-            )
-            switch format {
-            case .text: try Output.write(result.text)
-            case .json: try Output.write(JSONText.escaped(String(decoding: result.json(), as: UTF8.self)))
-            case .junit: try Output.write(result.junit())
-            }
-            switch result.verdict {
-            case .within: return
-            case .over: throw ExitCode(2)
-            case .cannotJudge: throw ExitCode(1)
-            }
-        }
-
-        private var budget: Budget {
-            let permitsNone = maxStalls == nil && maxDuration == nil
-            return Budget(
-                maxStalls: permitsNone ? 0 : maxStalls,
-                maxDurationNs: maxDuration?.nanoseconds,
-                allowed: allow
-            )
+        switch result.verdict {
+        case .within: return
+        case .over: throw ExitCode(2)
+        case .cannotJudge: throw ExitCode(1)
         }
     }
-#endif
+
+    private var budget: Budget {
+        let permitsNone = maxStalls == nil && maxDuration == nil
+        return Budget(
+            maxStalls: permitsNone ? 0 : maxStalls,
+            maxDurationNs: maxDuration?.nanoseconds,
+            allowed: allow
+        )
+    }
+}

@@ -1,90 +1,88 @@
-#if Command
-    import ArgumentParser
-    import StackCapture
-    import StallReports
+import ArgumentParser
+import StackCapture
+import StallReports
 
-    struct SampleCommand: ParsableCommand {
-        static let configuration = CommandConfiguration(
-            commandName: "sample",
-            abstract: "Shows where a process's threads are: any process, with nothing installed in it.",
-            discussion: """
-                EXAMPLES
-                  stall-monitor sample 4711                             the main thread, once
-                  stall-monitor sample 4711 --all                       every thread; equal stacks together
-                  stall-monitor sample 4711 --every 10ms --for 5s       how often each stack was seen
-                  stall-monitor sample 4711 --all --for 10s --format collapsed | flamegraph.pl > flames.svg
-                  stall-monitor sample 4711 --all --format json | jq '.stacks[].frames[0].function'
+struct SampleCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "sample",
+        abstract: "Shows where a process's threads are: any process, with nothing installed in it.",
+        discussion: """
+            EXAMPLES
+              stall-monitor sample 4711                             the main thread, once
+              stall-monitor sample 4711 --all                       every thread; equal stacks together
+              stall-monitor sample 4711 --every 10ms --for 5s       how often each stack was seen
+              stall-monitor sample 4711 --all --for 10s --format collapsed | flamegraph.pl > flames.svg
+              stall-monitor sample 4711 --all --format json | jq '.stacks[].frames[0].function'
 
-                A thread that sleeps is read without its noticing. A thread that runs is stopped for as long as it takes to copy \
-                its stack, some tens of microseconds; the last line says how often and how long. Ctrl-C ends early and shows what \
-                there is.
+            A thread that sleeps is read without its noticing. A thread that runs is stopped for as long as it takes to copy \
+            its stack, some tens of microseconds; the last line says how often and how long. Ctrl-C ends early and shows what \
+            there is.
 
-                It takes the same user and an open ptrace_scope, or root, or CAP_SYS_PTRACE.
+            It takes the same user and an open ptrace_scope, or root, or CAP_SYS_PTRACE.
 
-                Each thread is looked at at its own moment. JSON is one object, schema stall-sample/1. Collapsed is one line per \
-                stack: thread;outermost;…;innermost count.
-                """
-        )
+            Each thread is looked at at its own moment. JSON is one object, schema stall-sample/1. Collapsed is one line per \
+            stack: thread;outermost;…;innermost count.
+            """
+    )
 
-        enum Format: String, ExpressibleByArgument, CaseIterable {
-            case text, json, collapsed
+    enum Format: String, ExpressibleByArgument, CaseIterable {
+        case text, json, collapsed
+    }
+
+    @Argument(help: ArgumentHelp("The process's number.", valueName: "pid"))
+    var processID: Int32
+
+    @Flag(help: "All threads, not only the first one.")
+    var all = false
+
+    @Option(help: "Sample again and again, at this interval: 1ms to 1h. (default with --for: 10ms)")
+    var every: DurationText?
+
+    @Option(name: .customLong("for"), help: "How long to sample: 5s, 2m. (default with --every: 5s)")
+    var length: DurationText?
+
+    @Option(help: "For people, for programs, or for flame graphs.")
+    var format: Format = .text
+
+    func validate() throws {
+        if processID <= 0 { throw ValidationError("a process's number is 1 or higher") }
+        if let every, !(1_000_000...3_600_000_000_000).contains(every.nanoseconds) {
+            throw ValidationError("--every is from 1ms to 1h")
         }
+        if let length, length.nanoseconds == 0 { throw ValidationError("--for is longer than nothing") }
+    }
 
-        @Argument(help: ArgumentHelp("The process's number.", valueName: "pid"))
-        var processID: Int32
-
-        @Flag(help: "All threads, not only the first one.")
-        var all = false
-
-        @Option(help: "Sample again and again, at this interval: 1ms to 1h. (default with --for: 10ms)")
-        var every: DurationText?
-
-        @Option(name: .customLong("for"), help: "How long to sample: 5s, 2m. (default with --every: 5s)")
-        var length: DurationText?
-
-        @Option(help: "For people, for programs, or for flame graphs.")
-        var format: Format = .text
-
-        func validate() throws {
-            if processID <= 0 { throw ValidationError("a process's number is 1 or higher") }
-            if let every, !(1_000_000...3_600_000_000_000).contains(every.nanoseconds) {
-                throw ValidationError("--every is from 1ms to 1h")
-            }
-            if let length, length.nanoseconds == 0 { throw ValidationError("--for is longer than nothing") }
-        }
-
-        func run() throws {
-            let pause = SamplePause()
-            do {
-                var run = try SampleRun(processID: processID, showsAll: all)
-                let ending = try run.sample(schedule, pause)
-                try show(run.document(ending))
-                try finish(run, ending)
-            } catch let error as CaptureError {
-                throw CommandFailure("process \(processID): \(error)")
-            }
-        }
-
-        private var schedule: SampleSchedule? {
-            guard every != nil || length != nil else { return nil }
-            return SampleSchedule(
-                intervalNs: every?.nanoseconds ?? 10_000_000,
-                lengthNs: length?.nanoseconds ?? 5_000_000_000
-            )
-        }
-
-        private func show(_ document: SampleDocument) throws {
-            switch format {
-            case .json: try Output.write(JSONText.escaped(String(decoding: ReportJSON.encode(document), as: UTF8.self)))
-            case .collapsed: try Output.write(CollapsedStacks(document: document).text)
-            case .text: try Output.write(SamplePage(document: document).lines, on: .current())
-            }
-        }
-
-        private func finish(_ run: SampleRun, _ ending: SampleDocument.Ending) throws {
-            if ending == .interrupted { throw ExitCode(130) }
-            if let failure = run.failure { throw CommandFailure("not all of it: \(failure)") }
-            if ending == .processEnded { Output.note("process \(processID) ended after \(run.rounds) samples") }
+    func run() throws {
+        let pause = SamplePause()
+        do {
+            var run = try SampleRun(processID: processID, showsAll: all)
+            let ending = try run.sample(schedule, pause)
+            try show(run.document(ending))
+            try finish(run, ending)
+        } catch let error as CaptureError {
+            throw CommandFailure("process \(processID): \(error)")
         }
     }
-#endif
+
+    private var schedule: SampleSchedule? {
+        guard every != nil || length != nil else { return nil }
+        return SampleSchedule(
+            intervalNs: every?.nanoseconds ?? 10_000_000,
+            lengthNs: length?.nanoseconds ?? 5_000_000_000
+        )
+    }
+
+    private func show(_ document: SampleDocument) throws {
+        switch format {
+        case .json: try Output.write(JSONText.escaped(String(decoding: ReportJSON.encode(document), as: UTF8.self)))
+        case .collapsed: try Output.write(CollapsedStacks(document: document).text)
+        case .text: try Output.write(SamplePage(document: document).lines, on: .current())
+        }
+    }
+
+    private func finish(_ run: SampleRun, _ ending: SampleDocument.Ending) throws {
+        if ending == .interrupted { throw ExitCode(130) }
+        if let failure = run.failure { throw CommandFailure("not all of it: \(failure)") }
+        if ending == .processEnded { Output.note("process \(processID) ended after \(run.rounds) samples") }
+    }
+}

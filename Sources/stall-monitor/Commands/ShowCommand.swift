@@ -1,93 +1,91 @@
-#if Command
-    import ArgumentParser
-    import StallMonitor
-    import StallReports
-    import Symbolication
+import ArgumentParser
+import StallMonitor
+import StallReports
+import Symbolication
 
-    struct ShowCommand: ParsableCommand {
-        static let configuration = CommandConfiguration(
-            commandName: "show",
-            abstract: "Shows one stall on a page: cause, stacks, what it cost to find out.",
-            discussion: """
-                EXAMPLES
-                  stall-monitor show latest
-                  stall-monitor show 01M7YF7P /var/lib/shop/stalls --full
-                  stall-monitor show latest --format json | jq .stacks
+struct ShowCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show",
+        abstract: "Shows one stall on a page: cause, stacks, what it cost to find out.",
+        discussion: """
+            EXAMPLES
+              stall-monitor show latest
+              stall-monitor show 01M7YF7P /var/lib/shop/stalls --full
+              stall-monitor show latest --format json | jq .stacks
 
-                Own frames are marked with ▶. Functions and lines that the report lacks are looked for as 'stall-monitor symbolicate' \
-                does, in ten seconds at most; the report's file stays as it is.
-                """
-        )
+            Own frames are marked with ▶. Functions and lines that the report lacks are looked for as 'stall-monitor symbolicate' \
+            does, in ten seconds at most; the report's file stays as it is.
+            """
+    )
 
-        @Argument(
-            help: ArgumentHelp("The stall: 'latest', or its id, or as much of it as no other has.", valueName: "id")
-        )
-        var id: String
+    @Argument(
+        help: ArgumentHelp("The stall: 'latest', or its id, or as much of it as no other has.", valueName: "id")
+    )
+    var id: String
 
-        @OptionGroup var directory: ReportsArgument
+    @OptionGroup var directory: ReportsArgument
 
-        @Option(
-            name: .customLong("reports"),
-            help: ArgumentHelp("The same as <dir>.", valueName: "dir"),
-            completion: .directory
-        )
-        var reports: String?
+    @Option(
+        name: .customLong("reports"),
+        help: ArgumentHelp("The same as <dir>.", valueName: "dir"),
+        completion: .directory
+    )
+    var reports: String?
 
-        @OptionGroup var symbolFiles: SymbolFilesOption
+    @OptionGroup var symbolFiles: SymbolFilesOption
 
-        @Flag(help: "Show every frame, also the libraries'.")
-        var full = false
+    @Flag(help: "Show every frame, also the libraries'.")
+    var full = false
 
-        @Option(help: "For people or for programs.")
-        var format: OutputFormat = .text
+    @Option(help: "For people or for programs.")
+    var format: OutputFormat = .text
 
-        func validate() throws {
-            if reports != nil, directory.directory != nil {
-                throw ValidationError("give the directory once: as an argument, or with --reports")
-            }
-            if StallChoice(id) == nil {
-                throw ValidationError("'\(CommandFailure(id))' is neither 'latest' nor part of an id")
-            }
+    func validate() throws {
+        if reports != nil, directory.directory != nil {
+            throw ValidationError("give the directory once: as an argument, or with --reports")
         }
-
-        func run() throws {
-            guard let choice = StallChoice(id) else { throw CommandFailure("no such stall") }
-            let report = try named(load(choice))
-            switch format {
-            case .json: try Output.write(JSONText.of(report) + "\n")
-            case .text:
-                let page = StallPage(report: report, repeats: repeats(of: report), showsAllFrames: full)
-                try Output.write(page.lines, on: .current())
-            }
-        }
-
-        /// With names as far as they are to be had now. That a library has no symbols is nothing to note: it is so for most.
-        private func named(_ report: StallReport) throws(CommandFailure) -> StallReport {
-            let search = try symbolFiles.search(server: DebugInfoServer(patience: .seconds(5)))
-            let budget = SymbolicationBudget(time: .seconds(10), memory: 1 << 30, inflates: true)
-            let findings = ReportNaming(symbolicator: Symbolicator(search: search)).findings(
-                for: report,
-                budget: budget
-            )
-            for problem in findings.problems where ![.missingFile, .noLines, .noBuildID].contains(problem.code) {
-                Output.note(problem.description)
-            }
-            return findings.amendment.applied(to: report)
-        }
-
-        /// Stalls like it that came after it and were only counted. Nil also where the other files cannot be read.
-        private func repeats(of report: StallReport) -> StallReport.Repeats? {
-            let contents = try? ReportReader(path: reports ?? directory.path).contents()
-            return contents?.repeats[report.id]
-        }
-
-        private func load(_ choice: StallChoice) throws(CommandFailure) -> StallReport {
-            let reader = ReportReader(path: reports ?? directory.path)
-            let ids = try CommandFailure.wrapping { () throws(ReportError) in
-                try reader.names().filter { $0.content == .stall }.map(\.id)
-            }
-            let id = try choice.pick(from: ids)
-            return try CommandFailure.wrapping { () throws(ReportError) in try reader.report(id) }
+        if StallChoice(id) == nil {
+            throw ValidationError("'\(CommandFailure(id))' is neither 'latest' nor part of an id")
         }
     }
-#endif
+
+    func run() throws {
+        guard let choice = StallChoice(id) else { throw CommandFailure("no such stall") }
+        let report = try named(load(choice))
+        switch format {
+        case .json: try Output.write(JSONText.of(report) + "\n")
+        case .text:
+            let page = StallPage(report: report, repeats: repeats(of: report), showsAllFrames: full)
+            try Output.write(page.lines, on: .current())
+        }
+    }
+
+    /// With names as far as they are to be had now. That a library has no symbols is nothing to note: it is so for most.
+    private func named(_ report: StallReport) throws(CommandFailure) -> StallReport {
+        let search = try symbolFiles.search(server: DebugInfoServer(patience: .seconds(5)))
+        let budget = SymbolicationBudget(time: .seconds(10), memory: 1 << 30, inflates: true)
+        let findings = ReportNaming(symbolicator: Symbolicator(search: search)).findings(
+            for: report,
+            budget: budget
+        )
+        for problem in findings.problems where ![.missingFile, .noLines, .noBuildID].contains(problem.code) {
+            Output.note(problem.description)
+        }
+        return findings.amendment.applied(to: report)
+    }
+
+    /// Stalls like it that came after it and were only counted. Nil also where the other files cannot be read.
+    private func repeats(of report: StallReport) -> StallReport.Repeats? {
+        let contents = try? ReportReader(path: reports ?? directory.path).contents()
+        return contents?.repeats[report.id]
+    }
+
+    private func load(_ choice: StallChoice) throws(CommandFailure) -> StallReport {
+        let reader = ReportReader(path: reports ?? directory.path)
+        let ids = try CommandFailure.wrapping { () throws(ReportError) in
+            try reader.names().filter { $0.content == .stall }.map(\.id)
+        }
+        let id = try choice.pick(from: ids)
+        return try CommandFailure.wrapping { () throws(ReportError) in try reader.report(id) }
+    }
+}

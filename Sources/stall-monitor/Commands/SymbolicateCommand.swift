@@ -1,157 +1,155 @@
-#if Command
-    import ArgumentParser
-    import Glibc
-    import StallMonitor
-    import StallReports
-    import Symbolication
+import ArgumentParser
+import Glibc
+import StallMonitor
+import StallReports
+import Symbolication
 
-    struct SymbolicateCommand: ParsableCommand {
-        static let configuration = CommandConfiguration(
-            commandName: "symbolicate",
-            abstract: "Finds functions, lines and inlined calls for reports that were written without.",
-            discussion: """
-                EXAMPLES
-                  stall-monitor symbolicate
-                  stall-monitor symbolicate /var/lib/shop/stalls --symbols ./release-symbols
-                  stall-monitor symbolicate stalls/stall-01M7Z6K7NWC5BV4A5R1677T8TM.json --print | jq .stacks
+struct SymbolicateCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "symbolicate",
+        abstract: "Finds functions, lines and inlined calls for reports that were written without.",
+        discussion: """
+            EXAMPLES
+              stall-monitor symbolicate
+              stall-monitor symbolicate /var/lib/shop/stalls --symbols ./release-symbols
+              stall-monitor symbolicate stalls/stall-01M7Z6K7NWC5BV4A5R1677T8TM.json --print | jq .stacks
 
-                Looks in the --symbols directories, in the executables and libraries that the report names, in /usr/lib/debug, and, if \
-                $DEBUGINFOD_URLS names servers, there. A file is used only if it has the build id that the report has for it.
+            Looks in the --symbols directories, in the executables and libraries that the report names, in /usr/lib/debug, and, if \
+            $DEBUGINFOD_URLS names servers, there. A file is used only if it has the build id that the report has for it.
 
-                Reports are rewritten whole or not at all; nothing in them is taken away, and a second time changes nothing more. A \
-                stall that lasts is left to its process. 'stall-monitor show' does the same for what it shows, and writes nothing.
-                """
-        )
+            Reports are rewritten whole or not at all; nothing in them is taken away, and a second time changes nothing more. A \
+            stall that lasts is left to its process. 'stall-monitor show' does the same for what it shows, and writes nothing.
+            """
+    )
 
-        @Argument(
-            help: ArgumentHelp("The report directory, or one report in it.", valueName: "dir|report"),
-            completion: .directory
-        )
-        var path: String?
+    @Argument(
+        help: ArgumentHelp("The report directory, or one report in it.", valueName: "dir|report"),
+        completion: .directory
+    )
+    var path: String?
 
-        @OptionGroup var symbolFiles: SymbolFilesOption
+    @OptionGroup var symbolFiles: SymbolFilesOption
 
-        @Flag(
-            name: .customLong("print"),
-            help: "Write the reports to standard output, as JSON, and not to their files."
-        )
-        var prints = false
+    @Flag(
+        name: .customLong("print"),
+        help: "Write the reports to standard output, as JSON, and not to their files."
+    )
+    var prints = false
 
-        func run() throws {
-            let place = ReportPlace(path ?? ReportDirectory.defaultPath)
-            let search = try symbolFiles.search(server: DebugInfoServer())
-            let naming = ReportNaming(symbolicator: Symbolicator(search: search))
-            var work = SymbolicationWork(directory: ReportDirectory(path: place.directory), naming: naming)
-            let ids = try CommandFailure.wrapping { () throws(ReportError) in try place.ids() }
-            for id in ids {
-                try prints ? work.write(id) : work.amend(id)
-            }
-            work.noteProblems()
-            if work.hasFailed { throw ExitCode.failure }
+    func run() throws {
+        let place = ReportPlace(path ?? ReportDirectory.defaultPath)
+        let search = try symbolFiles.search(server: DebugInfoServer())
+        let naming = ReportNaming(symbolicator: Symbolicator(search: search))
+        var work = SymbolicationWork(directory: ReportDirectory(path: place.directory), naming: naming)
+        let ids = try CommandFailure.wrapping { () throws(ReportError) in try place.ids() }
+        for id in ids {
+            try prints ? work.write(id) : work.amend(id)
+        }
+        work.noteProblems()
+        if work.hasFailed { throw ExitCode.failure }
+    }
+}
+
+/// A report directory, or one report of it.
+struct ReportPlace: Hashable {
+    let directory: String
+    let only: ULID?
+
+    init(_ path: String) {
+        let name = path.split(separator: "/").last.map(String.init) ?? ""
+        if let file = ReportFileName(name), file.content == .stall {
+            let folder = String(path.dropLast(name.count))
+            (directory, only) = (folder.isEmpty ? "." : folder, file.id)
+        } else {
+            (directory, only) = (path, nil)
         }
     }
 
-    /// A report directory, or one report of it.
-    struct ReportPlace: Hashable {
-        let directory: String
-        let only: ULID?
+    func ids() throws(ReportError) -> [ULID] {
+        if let only { return [only] }
+        return try ReportReader(path: directory).names().filter { $0.content == .stall }.map(\.id)
+    }
+}
 
-        init(_ path: String) {
-            let name = path.split(separator: "/").last.map(String.init) ?? ""
-            if let file = ReportFileName(name), file.content == .stall {
-                let folder = String(path.dropLast(name.count))
-                (directory, only) = (folder.isEmpty ? "." : folder, file.id)
-            } else {
-                (directory, only) = (path, nil)
-            }
-        }
+/// Names for one report after the other, and what is to be said of them in the end.
+struct SymbolicationWork {
+    let directory: ReportDirectory
+    let naming: ReportNaming
+    private(set) var hasFailed = false
+    private var problems: [SymbolProblem] = []
 
-        func ids() throws(ReportError) -> [ULID] {
-            if let only { return [only] }
-            return try ReportReader(path: directory).names().filter { $0.content == .stall }.map(\.id)
-        }
+    init(directory: ReportDirectory, naming: ReportNaming) {
+        (self.directory, self.naming) = (directory, naming)
     }
 
-    /// Names for one report after the other, and what is to be said of them in the end.
-    struct SymbolicationWork {
-        let directory: ReportDirectory
-        let naming: ReportNaming
-        private(set) var hasFailed = false
-        private var problems: [SymbolProblem] = []
-
-        init(directory: ReportDirectory, naming: ReportNaming) {
-            (self.directory, self.naming) = (directory, naming)
-        }
-
-        mutating func amend(_ id: ULID) throws {
-            var found: [SymbolProblem] = []
-            var gain = ""
-            let outcome: ReportDirectory.AmendmentOutcome
-            do throws(ReportError) {
-                outcome = try directory.amend(id) { report in
-                    let findings = naming.findings(for: report)
-                    found = findings.problems
-                    gain = NamingGain(from: report, to: findings.amendment.applied(to: report)).description
-                    return findings.amendment
-                }
-            } catch {
-                hasFailed = true
-                return Output.note(error)
-            }
-            problems += found
-            try Output.write("\(ReportFileName(.stall, id)): \(outcome == .written ? gain : outcome.text)\n")
-        }
-
-        mutating func write(_ id: ULID) throws {
-            let json: String
-            do throws(ReportError) {
-                let report = try ReportReader(path: directory.path).report(id)
+    mutating func amend(_ id: ULID) throws {
+        var found: [SymbolProblem] = []
+        var gain = ""
+        let outcome: ReportDirectory.AmendmentOutcome
+        do throws(ReportError) {
+            outcome = try directory.amend(id) { report in
                 let findings = naming.findings(for: report)
-                problems += findings.problems
-                json = try JSONText.of(findings.amendment.applied(to: report))
-            } catch {
-                hasFailed = true
-                return Output.note(error)
+                found = findings.problems
+                gain = NamingGain(from: report, to: findings.amendment.applied(to: report)).description
+                return findings.amendment
             }
-            try Output.write(json + "\n")
+        } catch {
+            hasFailed = true
+            return Output.note(error)
         }
-
-        /// Each once, however many reports it concerns.
-        func noteProblems() {
-            var seen: Set<SymbolProblem> = []
-            for problem in problems where seen.insert(problem).inserted { Output.note(problem.description) }
-        }
+        problems += found
+        try Output.write("\(ReportFileName(.stall, id)): \(outcome == .written ? gain : outcome.text)\n")
     }
 
-    extension ReportDirectory.AmendmentOutcome {
-        fileprivate var text: String {
-            switch self {
-            case .written: "written"
-            case .unchanged: "nothing to add"
-            case .ongoing: "the stall lasts; left to its process"
-            case .overtaken: "changed meanwhile; left as it is"
-            }
+    mutating func write(_ id: ULID) throws {
+        let json: String
+        do throws(ReportError) {
+            let report = try ReportReader(path: directory.path).report(id)
+            let findings = naming.findings(for: report)
+            problems += findings.problems
+            json = try JSONText.of(findings.amendment.applied(to: report))
+        } catch {
+            hasFailed = true
+            return Output.note(error)
         }
+        try Output.write(json + "\n")
     }
 
-    /// What a report has won.
-    struct NamingGain: CustomStringConvertible {
-        let functions: Int
-        let lines: Int
-        let inlined: Int
-
-        init(from old: StallReport, to new: StallReport) {
-            let count = { (report: StallReport, isCounted: (StallReport.Frame) -> Bool) in
-                report.stacks.reduce(0) { count, stack in
-                    count + (stack.frames + (stack.async?.frames ?? [])).count(where: isCounted)
-                }
-            }
-            let gain = { (isCounted: (StallReport.Frame) -> Bool) in count(new, isCounted) - count(old, isCounted) }
-            functions = gain { $0.kind != .inlined && $0.function != nil }
-            lines = gain { $0.kind != .inlined && $0.line != nil }
-            inlined = gain { $0.kind == .inlined }
-        }
-
-        var description: String { "added: functions \(functions), lines \(lines), inlined calls \(inlined)" }
+    /// Each once, however many reports it concerns.
+    func noteProblems() {
+        var seen: Set<SymbolProblem> = []
+        for problem in problems where seen.insert(problem).inserted { Output.note(problem.description) }
     }
-#endif
+}
+
+extension ReportDirectory.AmendmentOutcome {
+    fileprivate var text: String {
+        switch self {
+        case .written: "written"
+        case .unchanged: "nothing to add"
+        case .ongoing: "the stall lasts; left to its process"
+        case .overtaken: "changed meanwhile; left as it is"
+        }
+    }
+}
+
+/// What a report has won.
+struct NamingGain: CustomStringConvertible {
+    let functions: Int
+    let lines: Int
+    let inlined: Int
+
+    init(from old: StallReport, to new: StallReport) {
+        let count = { (report: StallReport, isCounted: (StallReport.Frame) -> Bool) in
+            report.stacks.reduce(0) { count, stack in
+                count + (stack.frames + (stack.async?.frames ?? [])).count(where: isCounted)
+            }
+        }
+        let gain = { (isCounted: (StallReport.Frame) -> Bool) in count(new, isCounted) - count(old, isCounted) }
+        functions = gain { $0.kind != .inlined && $0.function != nil }
+        lines = gain { $0.kind != .inlined && $0.line != nil }
+        inlined = gain { $0.kind == .inlined }
+    }
+
+    var description: String { "added: functions \(functions), lines \(lines), inlined calls \(inlined)" }
+}

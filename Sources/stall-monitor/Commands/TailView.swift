@@ -1,96 +1,94 @@
-#if Command
-    import StallReports
+import StallReports
 
-    /// What `tail` shows of the stalls it comes to know.
-    struct TailView {
-        let since: Since?
-        /// Most stalls of the past.
-        let limit: Int
-        let format: OutputFormat
-        let terminal = Terminal.current()
-        private var shown: [ULID: Shown] = [:]
-        private var culprits: [ULID: String] = [:]
-        /// Under way, each as long as it is known to be.
-        private var growing: [ULID: StallReport] = [:]
-        private var growth = TransientLine()
-        private var repeatLines = RepeatLines()
+/// What `tail` shows of the stalls it comes to know.
+struct TailView {
+    let since: Since?
+    /// Most stalls of the past.
+    let limit: Int
+    let format: OutputFormat
+    let terminal = Terminal.current()
+    private var shown: [ULID: Shown] = [:]
+    private var culprits: [ULID: String] = [:]
+    /// Under way, each as long as it is known to be.
+    private var growing: [ULID: StallReport] = [:]
+    private var growth = TransientLine()
+    private var repeatLines = RepeatLines()
 
-        private struct Shown: Equatable {
-            var state: StallState
-            var severity: Severity
+    private struct Shown: Equatable {
+        var state: StallState
+        var severity: Severity
 
-            init(_ report: StallReport) { (state, severity) = (report.state, report.severity) }
-        }
+        init(_ report: StallReport) { (state, severity) = (report.state, report.severity) }
+    }
 
-        init(since: Since?, limit: Int, format: OutputFormat) {
-            (self.since, self.limit, self.format) = (since, limit, format)
-        }
+    init(since: Since?, limit: Int, format: OutputFormat) {
+        (self.since, self.limit, self.format) = (since, limit, format)
+    }
 
-        mutating func showPast(_ reports: [StallReport]) throws {
-            let wanted = reports.filter { since?.includes($0) ?? true }
-            for report in wanted.dropLast(limit) { shown[report.id] = Shown(report) }
-            for report in wanted.suffix(limit) { try show(report) }
-        }
+    mutating func showPast(_ reports: [StallReport]) throws {
+        let wanted = reports.filter { since?.includes($0) ?? true }
+        for report in wanted.dropLast(limit) { shown[report.id] = Shown(report) }
+        for report in wanted.suffix(limit) { try show(report) }
+    }
 
-        /// Never returns: ends by an error, or with the process.
-        mutating func follow(_ path: String) throws {
-            var follower = try CommandFailure.wrapping { () throws(ReportError) in try ReportFollower(path: path) }
-            try showPast(&follower, path)
-            while true {
-                showGrowth()
-                let event = try CommandFailure.wrapping { () throws(ReportError) in try follower.next() }
-                growth.clear()
-                if let event { try show(event, path) }
-            }
-        }
-
-        /// Stalls that are there at the start: with them the limit holds.
-        private mutating func showPast(_ follower: inout ReportFollower, _ path: String) throws {
-            var past: [StallReport] = []
-            var isThere = false
-            while let event = try CommandFailure.wrapping({ () throws(ReportError) in try follower.next(timeout: .zero)
-            }) {
-                switch event {
-                case .directoryAppeared: isThere = true
-                case .report(let report): past.append(report)
-                default: try show(event, path)
-                }
-            }
-            if !isThere { Output.note("waiting for the report directory \(path) to appear") }
-            try showPast(past)
-        }
-
-        private mutating func show(_ event: ReportFollower.Event, _ path: String) throws {
-            switch event {
-            case .report(let report), .grown(let report): if since?.includes(report) ?? true { try show(report) }
-            case .failure(let error): Output.note(error)
-            case .directoryAppeared: Output.note("the report directory \(path) has appeared")
-            case .directoryGone:
-                growing = [:]
-                Output.note("the report directory \(path) is gone; waiting for it to come again")
-            case .run(let run):
-                guard format == .text else { break }
-                try Output.write(repeatLines.lines(run, culprits: culprits), on: terminal)
-            }
-        }
-
-        /// A report that only grew since it was shown is shown again when it has become more severe.
-        private mutating func show(_ report: StallReport) throws {
-            culprits[report.id] = report.culpritText
-            growing[report.id] = report.state == .ongoing ? report : nil
-            let known = shown.updateValue(Shown(report), forKey: report.id)
-            guard known != Shown(report) else { return }
-            switch format {
-            case .json: try Output.write(JSONText.of(report) + "\n")
-            case .text: try Output.write(StallLine.lines(report, isFirst: known == nil), on: terminal)
-            }
-        }
-
-        /// What is under way, on a terminal: the longest, and how many others.
-        private mutating func showGrowth() {
-            guard let longest = growing.values.max(by: { $0.durationNs < $1.durationNs }) else { return }
-            let others: StyledText = growing.count == 1 ? "" : "  and \(growing.count - 1) more"
-            growth.show(StallLine.growth(of: longest) + others)
+    /// Never returns: ends by an error, or with the process.
+    mutating func follow(_ path: String) throws {
+        var follower = try CommandFailure.wrapping { () throws(ReportError) in try ReportFollower(path: path) }
+        try showPast(&follower, path)
+        while true {
+            showGrowth()
+            let event = try CommandFailure.wrapping { () throws(ReportError) in try follower.next() }
+            growth.clear()
+            if let event { try show(event, path) }
         }
     }
-#endif
+
+    /// Stalls that are there at the start: with them the limit holds.
+    private mutating func showPast(_ follower: inout ReportFollower, _ path: String) throws {
+        var past: [StallReport] = []
+        var isThere = false
+        while let event = try CommandFailure.wrapping({ () throws(ReportError) in try follower.next(timeout: .zero)
+        }) {
+            switch event {
+            case .directoryAppeared: isThere = true
+            case .report(let report): past.append(report)
+            default: try show(event, path)
+            }
+        }
+        if !isThere { Output.note("waiting for the report directory \(path) to appear") }
+        try showPast(past)
+    }
+
+    private mutating func show(_ event: ReportFollower.Event, _ path: String) throws {
+        switch event {
+        case .report(let report), .grown(let report): if since?.includes(report) ?? true { try show(report) }
+        case .failure(let error): Output.note(error)
+        case .directoryAppeared: Output.note("the report directory \(path) has appeared")
+        case .directoryGone:
+            growing = [:]
+            Output.note("the report directory \(path) is gone; waiting for it to come again")
+        case .run(let run):
+            guard format == .text else { break }
+            try Output.write(repeatLines.lines(run, culprits: culprits), on: terminal)
+        }
+    }
+
+    /// A report that only grew since it was shown is shown again when it has become more severe.
+    private mutating func show(_ report: StallReport) throws {
+        culprits[report.id] = report.culpritText
+        growing[report.id] = report.state == .ongoing ? report : nil
+        let known = shown.updateValue(Shown(report), forKey: report.id)
+        guard known != Shown(report) else { return }
+        switch format {
+        case .json: try Output.write(JSONText.of(report) + "\n")
+        case .text: try Output.write(StallLine.lines(report, isFirst: known == nil), on: terminal)
+        }
+    }
+
+    /// What is under way, on a terminal: the longest, and how many others.
+    private mutating func showGrowth() {
+        guard let longest = growing.values.max(by: { $0.durationNs < $1.durationNs }) else { return }
+        let others: StyledText = growing.count == 1 ? "" : "  and \(growing.count - 1) more"
+        growth.show(StallLine.growth(of: longest) + others)
+    }
+}

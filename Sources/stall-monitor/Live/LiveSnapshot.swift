@@ -1,76 +1,74 @@
-#if Command
-    import StallReports
+import StallReports
 
-    /// What the processes of a report directory are at, at one moment.
-    struct LiveSnapshot: Codable, Hashable {
-        static let currentSchema = "stall-live/1"
+/// What the processes of a report directory are at, at one moment.
+struct LiveSnapshot: Codable, Hashable {
+    static let currentSchema = "stall-live/1"
 
-        var schema = LiveSnapshot.currentSchema
-        var at: Timestamp
-        var processes: [Row]
+    var schema = LiveSnapshot.currentSchema
+    var at: Timestamp
+    var processes: [Row]
 
-        /// One process.
-        struct Row: Codable, Hashable {
-            var state: State
-            /// How it ended, if it is dead.
-            var end: ProcessEnd?
-            var record: LiveRecord
-            /// Its stalls under way with what their reports add.
-            var stalls: [Stall]
-        }
-
-        enum State: String, Codable {
-            case stalled, watching, dead, unknown
-        }
-
-        /// One stall.
-        struct Stall: Codable, Hashable {
-            var live: LiveStall
-            /// Of its report; nil when that is not written.
-            var severity: Severity?
-            var verdict: Verdict?
-            var culprit: String?
-        }
-
-        /// Reads the directory. Living processes come first, the one with the longest stall before the others; then the dead, as long as
-        /// no start has tidied up after them.
-        init(_ reader: ReportReader, failures: inout [ReportError]) throws(ReportError) {
-            let live = try reader.liveProcesses()
-            failures += live.failures
-            at = .now()
-            processes = live.processes.map { Row($0, reader) }.sorted { $0.rank > $1.rank }
-        }
-
-        private enum CodingKeys: String, CodingKey { case schema, at, processes }
+    /// One process.
+    struct Row: Codable, Hashable {
+        var state: State
+        /// How it ended, if it is dead.
+        var end: ProcessEnd?
+        var record: LiveRecord
+        /// Its stalls under way with what their reports add.
+        var stalls: [Stall]
     }
 
-    extension LiveSnapshot.Row {
-        init(_ process: LiveProcess, _ reader: ReportReader) {
-            record = process.record
-            let status = process.status(by: reader.liveness)
-            state =
-                switch status {
-                case .dead: .dead
-                case .unknown: .unknown
-                case .alive: record.stalls.contains { $0.state == .ongoing } ? .stalled : .watching
-                }
-            end = status == .dead ? process.end(by: reader.liveness) : nil
-            stalls = record.stalls.sorted { $0.durationNs > $1.durationNs }.map { LiveSnapshot.Stall($0, reader) }
-        }
-
-        /// The greater, the higher up.
-        fileprivate var rank: (Int, Int64) {
-            let order: [LiveSnapshot.State] = [.dead, .unknown, .watching, .stalled]
-            return (order.firstIndex(of: state) ?? 0, stalls.first?.live.durationNs ?? 0)
-        }
+    enum State: String, Codable {
+        case stalled, watching, dead, unknown
     }
 
-    extension LiveSnapshot.Stall {
-        init(_ stall: LiveStall, _ reader: ReportReader) {
-            let report = try? reader.report(stall.report)
-            live = stall
-            (severity, verdict) = (report?.severity, report?.cause.verdict)
-            culprit = report?.culprit.flatMap { $0.function ?? $0.symbol }
-        }
+    /// One stall.
+    struct Stall: Codable, Hashable {
+        var live: LiveStall
+        /// Of its report; nil when that is not written.
+        var severity: Severity?
+        var verdict: Verdict?
+        var culprit: String?
     }
-#endif
+
+    /// Reads the directory. Living processes come first, the one with the longest stall before the others; then the dead, as long as
+    /// no start has tidied up after them.
+    init(_ reader: ReportReader, failures: inout [ReportError]) throws(ReportError) {
+        let live = try reader.liveProcesses()
+        failures += live.failures
+        at = .now()
+        processes = live.processes.map { Row($0, reader) }.sorted { $0.rank > $1.rank }
+    }
+
+    private enum CodingKeys: String, CodingKey { case schema, at, processes }
+}
+
+extension LiveSnapshot.Row {
+    init(_ process: LiveProcess, _ reader: ReportReader) {
+        record = process.record
+        let status = process.status(by: reader.liveness)
+        state =
+            switch status {
+            case .dead: .dead
+            case .unknown: .unknown
+            case .alive: record.stalls.contains { $0.state == .ongoing } ? .stalled : .watching
+            }
+        end = status == .dead ? process.end(by: reader.liveness) : nil
+        stalls = record.stalls.sorted { $0.durationNs > $1.durationNs }.map { LiveSnapshot.Stall($0, reader) }
+    }
+
+    /// The greater, the higher up.
+    fileprivate var rank: (Int, Int64) {
+        let order: [LiveSnapshot.State] = [.dead, .unknown, .watching, .stalled]
+        return (order.firstIndex(of: state) ?? 0, stalls.first?.live.durationNs ?? 0)
+    }
+}
+
+extension LiveSnapshot.Stall {
+    init(_ stall: LiveStall, _ reader: ReportReader) {
+        let report = try? reader.report(stall.report)
+        live = stall
+        (severity, verdict) = (report?.severity, report?.cause.verdict)
+        culprit = report?.culprit.flatMap { $0.function ?? $0.symbol }
+    }
+}

@@ -1,40 +1,38 @@
-#if Command
-    import StallReports
+import StallReports
 
-    extension StallReport.Repeats {
-        /// `×37 since 12:00`, the time in UTC.
-        var short: String { "×\(count) since \(String(firstAt.description.dropFirst(11).prefix(5)))" }
+extension StallReport.Repeats {
+    /// `×37 since 12:00`, the time in UTC.
+    var short: String { "×\(count) since \(String(firstAt.description.dropFirst(11).prefix(5)))" }
 
-        /// `×37 since 2026-01-31T12:00:00Z`
-        var dated: String { "×\(count) since \(firstAt.toSeconds)" }
+    /// `×37 since 2026-01-31T12:00:00Z`
+    var dated: String { "×\(count) since \(firstAt.toSeconds)" }
 
-        /// `×37 since 2026-01-31T12:00:00Z, the last at 2026-01-31T12:09:31Z, 14.1s together, the longest 590ms`
-        var whole: String {
-            """
-            \(dated), the last at \(lastAt.toSeconds), \(DurationText(nanoseconds: totalNs).short) together, \
-            the longest \(DurationText(nanoseconds: longestNs).short)
-            """
+    /// `×37 since 2026-01-31T12:00:00Z, the last at 2026-01-31T12:09:31Z, 14.1s together, the longest 590ms`
+    var whole: String {
+        """
+        \(dated), the last at \(lastAt.toSeconds), \(DurationText(nanoseconds: totalNs).short) together, \
+        the longest \(DurationText(nanoseconds: longestNs).short)
+        """
+    }
+}
+
+/// What `tail` tells of stalls that are only counted: of each fault at the first, then each time there are twice as many.
+struct RepeatLines {
+    private var told: [Fingerprint: Int] = [:]
+
+    mutating func lines(_ run: RunRecord, culprits: [ULID: String]) -> [StyledText] {
+        (run.repeated ?? []).compactMap { fault in
+            let repeats = fault.repeats
+            let last = told[fault.fingerprint] ?? 0
+            // Fewer than before: they stand in a report by now, and the count has begun anew.
+            guard repeats.count >= last * 2 || repeats.count < last, repeats.count > 0 else { return nil }
+            told[fault.fingerprint] = repeats.count
+            let name = repeats.report.flatMap { culprits[$0] } ?? "\(fault.fingerprint)"
+            return """
+                \(repeats.lastAt.toMilliseconds, .dim)  \(StyledText("repeated", .yellow).padded(to: 10))  \
+                \(StyledText("×\(repeats.count)").padded(to: 7))  \(name)  \
+                \("since \(repeats.firstAt.toSeconds), the longest \(DurationText(nanoseconds: repeats.longestNs).short)", .dim)
+                """
         }
     }
-
-    /// What `tail` tells of stalls that are only counted: of each fault at the first, then each time there are twice as many.
-    struct RepeatLines {
-        private var told: [Fingerprint: Int] = [:]
-
-        mutating func lines(_ run: RunRecord, culprits: [ULID: String]) -> [StyledText] {
-            (run.repeated ?? []).compactMap { fault in
-                let repeats = fault.repeats
-                let last = told[fault.fingerprint] ?? 0
-                // Fewer than before: they stand in a report by now, and the count has begun anew.
-                guard repeats.count >= last * 2 || repeats.count < last, repeats.count > 0 else { return nil }
-                told[fault.fingerprint] = repeats.count
-                let name = repeats.report.flatMap { culprits[$0] } ?? "\(fault.fingerprint)"
-                return """
-                    \(repeats.lastAt.toMilliseconds, .dim)  \(StyledText("repeated", .yellow).padded(to: 10))  \
-                    \(StyledText("×\(repeats.count)").padded(to: 7))  \(name)  \
-                    \("since \(repeats.firstAt.toSeconds), the longest \(DurationText(nanoseconds: repeats.longestNs).short)", .dim)
-                    """
-            }
-        }
-    }
-#endif
+}

@@ -1,222 +1,220 @@
-#if Command
-    import StallReports
-    import Symbolication
+import StallReports
+import Symbolication
 
-    /// A stack, the innermost frame first: own frames marked, libraries' folded.
-    struct StackListing {
-        let stack: StallReport.Stack
-        let modules: [StallReport.Module]
-        var showsAllFrames = false
+/// A stack, the innermost frame first: own frames marked, libraries' folded.
+struct StackListing {
+    let stack: StallReport.Stack
+    let modules: [StallReport.Module]
+    var showsAllFrames = false
 
-        /// Most frames printed of one stack.
-        static let limit = 1024
+    /// Most frames printed of one stack.
+    static let limit = 1024
 
-        var lines: [StyledText] {
-            [header] + frameLines
-        }
+    var lines: [StyledText] {
+        [header] + frameLines
+    }
 
-        /// Without a heading.
-        var frameLines: [StyledText] {
-            var lines: [StyledText] = []
-            var next = 0
-            var rest = awaiting
-            for part in parts {
-                lines.append(line(part))
-                next += part.count
-                if let from = stack.async?.from, next > from {
-                    lines += rest
-                    rest = []
-                }
-            }
-            return lines + rest + notes
-        }
-
-        /// The awaiting functions stand below the frame that the first of them awaits; the executor's frames follow.
-        private var awaiting: [StyledText] {
-            guard let async = stack.async else { return [] }
-            let task = async.task.map { " (task \($0))" } ?? ""
-            var lines: [StyledText] = []
-            var rest = async.frames[...]
-            while let frame = rest.first {
-                let folded = rest.prefix { !isShown($0, of: async) }.count
-                if folded > 1 {
-                    lines.append("       \("… \(folded) library functions await (--full shows them)", .dim)")
-                } else {
-                    lines.append(awaitingLine(frame))
-                }
-                rest = rest.dropFirst(max(1, folded))
-            }
-            return lines + ["          \(Self.end(async.ends) + task, .dim)"]
-        }
-
-        /// With none of its own, all.
-        private func isShown(_ frame: StallReport.Frame, of async: StallReport.AsyncCallers) -> Bool {
-            showsAllFrames || frame.own || !async.frames.contains(where: \.own)
-        }
-
-        private func awaitingLine(_ frame: StallReport.Frame) -> StyledText {
-            let mark: StyledText = frame.own ? "\("▶", .bold)" : " "
-            let name = StyledText(Self.name(of: frame), frame.own ? .bold : Self.isMadeUp(frame) ? .dim : nil)
-            let kind: StyledText = frame.kind == .inlined ? " \("(inlined)", .dim)" : ""
-            return
-                "  \(mark)   \("await", .dim)  \(name)\(kind)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
-        }
-
-        /// The compiler's: it hands on what others return, and stands in no source.
-        private static func isMadeUp(_ frame: StallReport.Frame) -> Bool {
-            guard frame.line == nil, let symbol = frame.symbol, symbol.hasPrefix("$s") else { return false }
-            return Demangler.swiftModule(of: symbol) == nil
-        }
-
-        private static func end(_ end: AsyncEnd) -> String {
-            switch end {
-            case .task: "the task starts here"
-            case .asyncLet: "an async let starts here, in a task of its own"
-            case .taskGroup: "a child task of a task group starts here"
-            case .limit: "more functions await than a report holds"
-            default: "who awaits this is not known"
+    /// Without a heading.
+    var frameLines: [StyledText] {
+        var lines: [StyledText] = []
+        var next = 0
+        var rest = awaiting
+        for part in parts {
+            lines.append(line(part))
+            next += part.count
+            if let from = stack.async?.from, next > from {
+                lines += rest
+                rest = []
             }
         }
+        return lines + rest + notes
+    }
 
-        /// A frame to print, or how many were folded.
-        enum Part: Hashable {
-            case frame(Int)
-            case folded(Int)
-            /// How often the frames right before come again.
-            case repeated(Recursion)
-            /// Frames beyond the limit.
-            case cut(Int)
-            /// Frames that the report does not have.
-            case leftOut(Int)
-
-            /// Of the stack's frames.
-            var count: Int {
-                switch self {
-                case .frame: 1
-                case .folded(let count), .cut(let count): count
-                case .repeated(let recursion): recursion.count * recursion.period
-                case .leftOut: 0
-                }
+    /// The awaiting functions stand below the frame that the first of them awaits; the executor's frames follow.
+    private var awaiting: [StyledText] {
+        guard let async = stack.async else { return [] }
+        let task = async.task.map { " (task \($0))" } ?? ""
+        var lines: [StyledText] = []
+        var rest = async.frames[...]
+        while let frame = rest.first {
+            let folded = rest.prefix { !isShown($0, of: async) }.count
+            if folded > 1 {
+                lines.append("       \("… \(folded) library functions await (--full shows them)", .dim)")
+            } else {
+                lines.append(awaitingLine(frame))
             }
+            rest = rest.dropFirst(max(1, folded))
         }
+        return lines + ["          \(Self.end(async.ends) + task, .dim)"]
+    }
 
-        /// What is shown: own frames, what each of them called, and the innermost; with none of its own, the first ten.
-        /// A single frame is never folded. Recursion is told once.
-        var parts: [Part] {
-            let hasOwn = stack.frames.contains(where: \.own)
-            let recursions = recursions
-            var parts: [Part] = []
-            var index = 0
-            var gap = gap
-            while index < stack.frames.count, parts.count < Self.limit {
-                if let found = gap, found.after <= index {
-                    parts.append(.leftOut(found.count))
-                    gap = nil
-                }
-                if let recursion = recursions[index] {
-                    parts.append(.repeated(recursion))
-                    index += recursion.count * recursion.period
-                    continue
-                }
-                let rest = index..<max(index, gap?.after ?? stack.frames.count)
-                let hidden = rest.prefix {
-                    recursions[$0] == nil && !(hasOwn ? isShown($0) : showsAllFrames || $0 < 10)
-                }
-                parts.append(hidden.count > 1 ? .folded(hidden.count) : .frame(index))
-                index += max(1, hidden.count)
-            }
-            if index < stack.frames.count { parts.append(.cut(stack.frames.count - index)) }
-            // At the end, or among those cut.
-            return parts + (gap.map { [.leftOut($0.count)] } ?? [])
-        }
+    /// With none of its own, all.
+    private func isShown(_ frame: StallReport.Frame, of async: StallReport.AsyncCallers) -> Bool {
+        showsAllFrames || frame.own || !async.frames.contains(where: \.own)
+    }
 
-        /// Within the stack's frames, whatever the report says.
-        private var gap: StallReport.LeftOut? {
-            stack.leftOut.map { .init(after: min(max($0.after, 0), stack.frames.count), count: $0.count) }
-        }
+    private func awaitingLine(_ frame: StallReport.Frame) -> StyledText {
+        let mark: StyledText = frame.own ? "\("▶", .bold)" : " "
+        let name = StyledText(Self.name(of: frame), frame.own ? .bold : Self.isMadeUp(frame) ? .dim : nil)
+        let kind: StyledText = frame.kind == .inlined ? " \("(inlined)", .dim)" : ""
+        return
+            "  \(mark)   \("await", .dim)  \(name)\(kind)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
+    }
 
-        /// On each side of what was left out: what comes again after it need not have come right after itself.
-        private var recursions: [Int: Recursion] {
-            let end = gap?.after ?? stack.frames.count
-            return Recursion.all(in: stack.frames[..<end])
-                .merging(Recursion.all(in: stack.frames[end...])) { first, _ in first }
-        }
+    /// The compiler's: it hands on what others return, and stands in no source.
+    private static func isMadeUp(_ frame: StallReport.Frame) -> Bool {
+        guard frame.line == nil, let symbol = frame.symbol, symbol.hasPrefix("$s") else { return false }
+        return Demangler.swiftModule(of: symbol) == nil
+    }
 
-        private func isShown(_ index: Int) -> Bool {
-            if showsAllFrames || index == 0 || stack.frames[index].own { return true }
-            return index + 1 < stack.frames.count && stack.frames[index + 1].own
-        }
-
-        private var header: StyledText {
-            if let threads = stack.threads {
-                return "\("Stack of \(threads.count) other threads", .bold) \(Self.listed(threads))"
-            }
-            let time = stack.sampledNs.map { " for \(DurationText(nanoseconds: $0).short)" } ?? ""
-            let count = stack.count > 1 ? ", seen \(stack.count) times\(time)" : ""
-            let method = stack.method.map { ", \($0) capture" } ?? ""
-            let role = stack.role.rawValue.replacing("_", with: " ")
-            return
-                "\("Stack of the \(role) thread", .bold) \(stack.thread.numberAndName)\(method)\(count)"
-        }
-
-        /// The names with their numbers of threads, then the threads' numbers.
-        private static func listed(_ threads: [StallReport.Thread]) -> String {
-            let numbers = threads.prefix(8).map { "\($0.id)" }.joined(separator: " ")
-            let names = Dictionary(grouping: threads) { $0.name ?? "?" }.sorted { $0.key < $1.key }
-            let counts = names.map { $0.value.count > 1 ? "\($0.value.count)× \($0.key)" : $0.key }
-            return "\(counts.joined(separator: ", ")) (\(numbers)\(threads.count > 8 ? " …" : ""))"
-        }
-
-        private var notes: [StyledText] {
-            if let error = stack.error {
-                return [stack.frames.isEmpty ? "  no stack: \(error)" : "  ends here: \(error)"]
-            }
-            return stack.complete ? [] : ["  the stack goes on, but could not be followed further"]
-        }
-
-        private func line(_ part: Part) -> StyledText {
-            switch part {
-            case .folded(let count): return "       \("… \(count) library frames (--full shows them)", .dim)"
-            case .repeated(let recursion): return "       \("↑ repeated \(recursion.count) times", .dim)"
-            case .cut(let count): return "       \("… \(count) more frames (--format json shows them)", .dim)"
-            case .leftOut(let count): return "       \("… \(Self.grouped(count)) frames left out …", .dim)"
-            case .frame(let index):
-                let frame = stack.frames[index]
-                let number = StyledText(String(repeating: " ", count: max(0, 4 - "\(index)".count)) + "\(index)")
-                let mark: StyledText = frame.own ? "\("▶", .bold)" : " "
-                let name = StyledText(Self.name(of: frame), frame.own ? .bold : nil)
-                let kind: StyledText = frame.kind.map { " \("(\($0))", .dim)" } ?? ""
-                return "  \(mark)\(number)  \(name)\(kind)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
-            }
-        }
-
-        /// With a comma before each three digits: 98,976.
-        private static func grouped(_ count: Int) -> String {
-            let digits = Array(String(count))
-            return digits.indices.reduce(into: "") { text, index in
-                if index > 0 && (digits.count - index).isMultiple(of: 3) { text.append(",") }
-                text.append(digits[index])
-            }
-        }
-
-        private static func name(of frame: StallReport.Frame) -> String {
-            frame.function ?? frame.symbol ?? frame.offset.map { "code at \($0)" } ?? "\(frame.address)"
-        }
-
-        /// The line, or without one how far into the function.
-        private static func place(in frame: StallReport.Frame) -> StyledText {
-            if let file = frame.file, let line = frame.line {
-                return "  \(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
-            }
-            // Without a name the address itself is told.
-            guard let offset = frame.functionOffset, frame.function ?? frame.symbol != nil else { return "" }
-            return " \("+ \(offset)", .dim)"
-        }
-
-        private func moduleName(of frame: StallReport.Frame) -> String {
-            guard let index = frame.module, modules.indices.contains(index) else { return "" }
-            let base = modules[index].path.split(separator: "/").last.map(String.init) ?? ""
-            return frame.foundBy == .stackScan ? base + " (guessed)" : base
+    private static func end(_ end: AsyncEnd) -> String {
+        switch end {
+        case .task: "the task starts here"
+        case .asyncLet: "an async let starts here, in a task of its own"
+        case .taskGroup: "a child task of a task group starts here"
+        case .limit: "more functions await than a report holds"
+        default: "who awaits this is not known"
         }
     }
-#endif
+
+    /// A frame to print, or how many were folded.
+    enum Part: Hashable {
+        case frame(Int)
+        case folded(Int)
+        /// How often the frames right before come again.
+        case repeated(Recursion)
+        /// Frames beyond the limit.
+        case cut(Int)
+        /// Frames that the report does not have.
+        case leftOut(Int)
+
+        /// Of the stack's frames.
+        var count: Int {
+            switch self {
+            case .frame: 1
+            case .folded(let count), .cut(let count): count
+            case .repeated(let recursion): recursion.count * recursion.period
+            case .leftOut: 0
+            }
+        }
+    }
+
+    /// What is shown: own frames, what each of them called, and the innermost; with none of its own, the first ten.
+    /// A single frame is never folded. Recursion is told once.
+    var parts: [Part] {
+        let hasOwn = stack.frames.contains(where: \.own)
+        let recursions = recursions
+        var parts: [Part] = []
+        var index = 0
+        var gap = gap
+        while index < stack.frames.count, parts.count < Self.limit {
+            if let found = gap, found.after <= index {
+                parts.append(.leftOut(found.count))
+                gap = nil
+            }
+            if let recursion = recursions[index] {
+                parts.append(.repeated(recursion))
+                index += recursion.count * recursion.period
+                continue
+            }
+            let rest = index..<max(index, gap?.after ?? stack.frames.count)
+            let hidden = rest.prefix {
+                recursions[$0] == nil && !(hasOwn ? isShown($0) : showsAllFrames || $0 < 10)
+            }
+            parts.append(hidden.count > 1 ? .folded(hidden.count) : .frame(index))
+            index += max(1, hidden.count)
+        }
+        if index < stack.frames.count { parts.append(.cut(stack.frames.count - index)) }
+        // At the end, or among those cut.
+        return parts + (gap.map { [.leftOut($0.count)] } ?? [])
+    }
+
+    /// Within the stack's frames, whatever the report says.
+    private var gap: StallReport.LeftOut? {
+        stack.leftOut.map { .init(after: min(max($0.after, 0), stack.frames.count), count: $0.count) }
+    }
+
+    /// On each side of what was left out: what comes again after it need not have come right after itself.
+    private var recursions: [Int: Recursion] {
+        let end = gap?.after ?? stack.frames.count
+        return Recursion.all(in: stack.frames[..<end])
+            .merging(Recursion.all(in: stack.frames[end...])) { first, _ in first }
+    }
+
+    private func isShown(_ index: Int) -> Bool {
+        if showsAllFrames || index == 0 || stack.frames[index].own { return true }
+        return index + 1 < stack.frames.count && stack.frames[index + 1].own
+    }
+
+    private var header: StyledText {
+        if let threads = stack.threads {
+            return "\("Stack of \(threads.count) other threads", .bold) \(Self.listed(threads))"
+        }
+        let time = stack.sampledNs.map { " for \(DurationText(nanoseconds: $0).short)" } ?? ""
+        let count = stack.count > 1 ? ", seen \(stack.count) times\(time)" : ""
+        let method = stack.method.map { ", \($0) capture" } ?? ""
+        let role = stack.role.rawValue.replacing("_", with: " ")
+        return
+            "\("Stack of the \(role) thread", .bold) \(stack.thread.numberAndName)\(method)\(count)"
+    }
+
+    /// The names with their numbers of threads, then the threads' numbers.
+    private static func listed(_ threads: [StallReport.Thread]) -> String {
+        let numbers = threads.prefix(8).map { "\($0.id)" }.joined(separator: " ")
+        let names = Dictionary(grouping: threads) { $0.name ?? "?" }.sorted { $0.key < $1.key }
+        let counts = names.map { $0.value.count > 1 ? "\($0.value.count)× \($0.key)" : $0.key }
+        return "\(counts.joined(separator: ", ")) (\(numbers)\(threads.count > 8 ? " …" : ""))"
+    }
+
+    private var notes: [StyledText] {
+        if let error = stack.error {
+            return [stack.frames.isEmpty ? "  no stack: \(error)" : "  ends here: \(error)"]
+        }
+        return stack.complete ? [] : ["  the stack goes on, but could not be followed further"]
+    }
+
+    private func line(_ part: Part) -> StyledText {
+        switch part {
+        case .folded(let count): return "       \("… \(count) library frames (--full shows them)", .dim)"
+        case .repeated(let recursion): return "       \("↑ repeated \(recursion.count) times", .dim)"
+        case .cut(let count): return "       \("… \(count) more frames (--format json shows them)", .dim)"
+        case .leftOut(let count): return "       \("… \(Self.grouped(count)) frames left out …", .dim)"
+        case .frame(let index):
+            let frame = stack.frames[index]
+            let number = StyledText(String(repeating: " ", count: max(0, 4 - "\(index)".count)) + "\(index)")
+            let mark: StyledText = frame.own ? "\("▶", .bold)" : " "
+            let name = StyledText(Self.name(of: frame), frame.own ? .bold : nil)
+            let kind: StyledText = frame.kind.map { " \("(\($0))", .dim)" } ?? ""
+            return "  \(mark)\(number)  \(name)\(kind)\(Self.place(in: frame))  \(moduleName(of: frame), .dim)"
+        }
+    }
+
+    /// With a comma before each three digits: 98,976.
+    private static func grouped(_ count: Int) -> String {
+        let digits = Array(String(count))
+        return digits.indices.reduce(into: "") { text, index in
+            if index > 0 && (digits.count - index).isMultiple(of: 3) { text.append(",") }
+            text.append(digits[index])
+        }
+    }
+
+    private static func name(of frame: StallReport.Frame) -> String {
+        frame.function ?? frame.symbol ?? frame.offset.map { "code at \($0)" } ?? "\(frame.address)"
+    }
+
+    /// The line, or without one how far into the function.
+    private static func place(in frame: StallReport.Frame) -> StyledText {
+        if let file = frame.file, let line = frame.line {
+            return "  \(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
+        }
+        // Without a name the address itself is told.
+        guard let offset = frame.functionOffset, frame.function ?? frame.symbol != nil else { return "" }
+        return " \("+ \(offset)", .dim)"
+    }
+
+    private func moduleName(of frame: StallReport.Frame) -> String {
+        guard let index = frame.module, modules.indices.contains(index) else { return "" }
+        let base = modules[index].path.split(separator: "/").last.map(String.init) ?? ""
+        return frame.foundBy == .stackScan ? base + " (guessed)" : base
+    }
+}

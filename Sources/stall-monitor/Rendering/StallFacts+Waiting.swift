@@ -1,78 +1,76 @@
-#if Command
-    import StallReports
+import StallReports
 
-    extension StallFacts {
-        /// What the call's descriptors stand for, one after the other.
-        var waitedOn: StyledText? {
-            let all = report.cause.systemCall?.descriptors ?? []
-            return all.isEmpty ? nil : "\(all.map(\.text).joined(separator: "; "))"
-        }
-
-        /// Why there was no processor to be had, where that is known.
-        var processors: StyledText? {
-            guard let found = report.cause.evidence?.processors else { return nil }
-            var parts: [String] = []
-            if let quota = found.quotaPercent, let throttled = found.throttledPeriods, let periods = found.periods {
-                let time = found.throttledNs.map { " for \(DurationText(nanoseconds: $0).short)" } ?? ""
-                parts.append(
-                    "quota \(quota.formatted) % of one, throttled in \(throttled) of \(periods) periods\(time)"
-                )
-            }
-            if let runnable = found.runnable, let count = found.count {
-                parts.append("\(runnable) threads ready for \(count)")
-            }
-            if let allowed = found.allowed, allowed != found.count { parts.append("\(allowed) of them allowed") }
-            parts += [
-                ("pressure", found.systemPressureNs), ("in the cgroup", found.cgroupPressureNs),
-                ("stolen", found.stealNs),
-            ]
-            .compactMap { name, time in time.flatMap { $0 > 0 ? "\(name) \(DurationText(nanoseconds: $0).short)" : nil }
-            }
-            return parts.isEmpty ? nil : "\(parts.joined(separator: ", "))"
-        }
+extension StallFacts {
+    /// What the call's descriptors stand for, one after the other.
+    var waitedOn: StyledText? {
+        let all = report.cause.systemCall?.descriptors ?? []
+        return all.isEmpty ? nil : "\(all.map(\.text).joined(separator: "; "))"
     }
 
-    extension StallReport.SystemCall {
-        /// `fd=5, count=4096`; as registers where the call is not known.
-        var argumentText: String {
-            guard let decoded else { return arguments.prefix(6).map(\.description).joined(separator: ", ") }
-            return decoded.map { "\($0.name)=\($0.value)" }.joined(separator: ", ")
+    /// Why there was no processor to be had, where that is known.
+    var processors: StyledText? {
+        guard let found = report.cause.evidence?.processors else { return nil }
+        var parts: [String] = []
+        if let quota = found.quotaPercent, let throttled = found.throttledPeriods, let periods = found.periods {
+            let time = found.throttledNs.map { " for \(DurationText(nanoseconds: $0).short)" } ?? ""
+            parts.append(
+                "quota \(quota.formatted) % of one, throttled in \(throttled) of \(periods) periods\(time)"
+            )
         }
-    }
-
-    extension StallReport.Descriptor {
-        /// `5: socket tcp 10.0.0.3:40112 → 10.0.0.7:5432, established`
-        fileprivate var text: String {
-            var parts = ["\(number): \(kind)\(socket == nil ? target.map { " \($0)" } ?? "" : "")"]
-            if isDeleted == true { parts.append("deleted") }
-            if let fileSystem { parts.append((isRemote == true ? "network file system " : "") + fileSystem) }
-            if let holder { parts.append("locked by process \(holder.text)") }
-            if let socket { parts += socket.parts }
-            if let note { parts.append(note) }
-            return parts.joined(separator: ", ")
+        if let runnable = found.runnable, let count = found.count {
+            parts.append("\(runnable) threads ready for \(count)")
         }
-    }
-
-    extension StallReport.Socket {
-        fileprivate var parts: [String] {
-            var parts = ["\(family) \([local ?? "-", peer ?? "-"].joined(separator: " → "))"]
-            if let state { parts.append(state) }
-            if let silentNs { parts.append("nothing received for \(DurationText(nanoseconds: silentNs).short)") }
-            if let retransmits, retransmits > 0 { parts.append("\(retransmits) retransmits unanswered") }
-            if let unacknowledged, unacknowledged > 0 { parts.append("\(unacknowledged) segments unacknowledged") }
-            if let peerProcess { parts.append("peer process \(peerProcess.text)") }
-            return parts
+        if let allowed = found.allowed, allowed != found.count { parts.append("\(allowed) of them allowed") }
+        parts += [
+            ("pressure", found.systemPressureNs), ("in the cgroup", found.cgroupPressureNs),
+            ("stolen", found.stealNs),
+        ]
+        .compactMap { name, time in time.flatMap { $0 > 0 ? "\(name) \(DurationText(nanoseconds: $0).short)" : nil }
         }
+        return parts.isEmpty ? nil : "\(parts.joined(separator: ", "))"
     }
+}
 
-    extension StallReport.ProcessName {
-        fileprivate var text: String { name.map { "\(pid) (\($0))" } ?? "\(pid)" }
+extension StallReport.SystemCall {
+    /// `fd=5, count=4096`; as registers where the call is not known.
+    var argumentText: String {
+        guard let decoded else { return arguments.prefix(6).map(\.description).joined(separator: ", ") }
+        return decoded.map { "\($0.name)=\($0.value)" }.joined(separator: ", ")
     }
+}
 
-    extension Double {
-        /// Without a fraction that is none.
-        fileprivate var formatted: String {
-            self == rounded() && abs(self) < 1e9 ? "\(Int(self))" : "\((self * 10).rounded() / 10)"
-        }
+extension StallReport.Descriptor {
+    /// `5: socket tcp 10.0.0.3:40112 → 10.0.0.7:5432, established`
+    fileprivate var text: String {
+        var parts = ["\(number): \(kind)\(socket == nil ? target.map { " \($0)" } ?? "" : "")"]
+        if isDeleted == true { parts.append("deleted") }
+        if let fileSystem { parts.append((isRemote == true ? "network file system " : "") + fileSystem) }
+        if let holder { parts.append("locked by process \(holder.text)") }
+        if let socket { parts += socket.parts }
+        if let note { parts.append(note) }
+        return parts.joined(separator: ", ")
     }
-#endif
+}
+
+extension StallReport.Socket {
+    fileprivate var parts: [String] {
+        var parts = ["\(family) \([local ?? "-", peer ?? "-"].joined(separator: " → "))"]
+        if let state { parts.append(state) }
+        if let silentNs { parts.append("nothing received for \(DurationText(nanoseconds: silentNs).short)") }
+        if let retransmits, retransmits > 0 { parts.append("\(retransmits) retransmits unanswered") }
+        if let unacknowledged, unacknowledged > 0 { parts.append("\(unacknowledged) segments unacknowledged") }
+        if let peerProcess { parts.append("peer process \(peerProcess.text)") }
+        return parts
+    }
+}
+
+extension StallReport.ProcessName {
+    fileprivate var text: String { name.map { "\(pid) (\($0))" } ?? "\(pid)" }
+}
+
+extension Double {
+    /// Without a fraction that is none.
+    fileprivate var formatted: String {
+        self == rounded() && abs(self) < 1e9 ? "\(Int(self))" : "\((self * 10).rounded() / 10)"
+    }
+}

@@ -1,149 +1,147 @@
-#if Command
-    import StallReports
+import StallReports
 
-    /// The named facts of a stall, in the order in which one asks for them.
-    struct StallFacts {
-        let report: StallReport
-        /// Stalls like it that came after it and were only counted.
-        var repeats: StallReport.Repeats?
+/// The named facts of a stall, in the order in which one asks for them.
+struct StallFacts {
+    let report: StallReport
+    /// Stalls like it that came after it and were only counted.
+    var repeats: StallReport.Repeats?
 
-        var rows: [(name: String, value: StyledText)] {
-            let rows: [(String, StyledText?)] = [
-                ("culprit", culprit), ("verdict", verdict), ("lock", lock), ("circle", circle), ("evidence", evidence),
-                ("waited on", waitedOn), ("processors", processors), ("lasted", duration), ("busy", busy),
-                ("turns", turns), ("ended", processEnd),
-                ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
-                ("service", service), ("process", process), ("host", host), ("trace", trace),
-                ("fingerprint", fingerprint), ("repeats", repeats.map { "\($0.whole)" }),
-                ("metadata", metadata), ("run", report.run.map { "\($0)" }),
-            ]
-            return rows.compactMap { name, value in value.map { (name, $0) } }
+    var rows: [(name: String, value: StyledText)] {
+        let rows: [(String, StyledText?)] = [
+            ("culprit", culprit), ("verdict", verdict), ("lock", lock), ("circle", circle), ("evidence", evidence),
+            ("waited on", waitedOn), ("processors", processors), ("lasted", duration), ("busy", busy),
+            ("turns", turns), ("ended", processEnd),
+            ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
+            ("service", service), ("process", process), ("host", host), ("trace", trace),
+            ("fingerprint", fingerprint), ("repeats", repeats.map { "\($0.whole)" }),
+            ("metadata", metadata), ("run", report.run.map { "\($0)" }),
+        ]
+        return rows.compactMap { name, value in value.map { (name, $0) } }
+    }
+
+    private var culprit: StyledText {
+        let module = report.culprit?.module.map { " (\($0))" } ?? ""
+        let place = report.culprit?.place.map { " at \($0)" } ?? ""
+        return "\(report.culpritText, .bold)\(place)\(module)"
+    }
+
+    private var verdict: StyledText {
+        guard let call = report.cause.systemCall else { return "\(report.cause.verdict)" }
+        let arguments = call.argumentText
+        return "\(report.cause.verdict) in system call \(call.name ?? "number \(call.number)")(\(arguments))"
+    }
+
+    private var evidence: StyledText? {
+        guard let evidence = report.cause.evidence else { return nil }
+        let times = [("on a processor", evidence.cpuNs), ("waiting for one", evidence.runDelayNs)]
+            .compactMap { name, value in value.map { "\(DurationText(nanoseconds: $0).short) \(name)" } }
+        var parts = times
+        if let user = evidence.userNs, let system = evidence.systemNs {
+            let split = [user, system].map { DurationText(nanoseconds: $0).short }
+            parts[0] += " (\(split[0]) in the program, \(split[1]) in the kernel)"
         }
-
-        private var culprit: StyledText {
-            let module = report.culprit?.module.map { " (\($0))" } ?? ""
-            let place = report.culprit?.place.map { " at \($0)" } ?? ""
-            return "\(report.culpritText, .bold)\(place)\(module)"
+        if let window = evidence.windowNs, !times.isEmpty {
+            parts[parts.count - 1] += ", in a window of \(DurationText(nanoseconds: window).short)"
         }
+        parts += evidence.majorFaults.map { ["\($0) major faults"] } ?? []
+        parts += evidence.blockIONs.map { ["\(DurationText(nanoseconds: $0).short) for block devices"] } ?? []
+        parts += evidence.waitChannel.map { ["sleeping in the kernel's \($0)"] } ?? []
+        return parts.isEmpty ? nil : "\(parts.joined(separator: ", "))"
+    }
 
-        private var verdict: StyledText {
-            guard let call = report.cause.systemCall else { return "\(report.cause.verdict)" }
-            let arguments = call.argumentText
-            return "\(report.cause.verdict) in system call \(call.name ?? "number \(call.number)")(\(arguments))"
-        }
-
-        private var evidence: StyledText? {
-            guard let evidence = report.cause.evidence else { return nil }
-            let times = [("on a processor", evidence.cpuNs), ("waiting for one", evidence.runDelayNs)]
-                .compactMap { name, value in value.map { "\(DurationText(nanoseconds: $0).short) \(name)" } }
-            var parts = times
-            if let user = evidence.userNs, let system = evidence.systemNs {
-                let split = [user, system].map { DurationText(nanoseconds: $0).short }
-                parts[0] += " (\(split[0]) in the program, \(split[1]) in the kernel)"
+    private var duration: StyledText {
+        let length = DurationText(nanoseconds: report.durationNs).description
+        let range = [("at least", report.durationMinNs), ("at most", report.durationMaxNs)]
+            .compactMap { word, value in value.map { "\(word) \(DurationText(nanoseconds: $0).short)" } }
+        let end: String =
+            switch report.state {
+            case .ongoing: "so far"
+            case .terminated: "until the process died"
+            case .abandoned: "until the monitor stopped looking"
+            default: ""
             }
-            if let window = evidence.windowNs, !times.isEmpty {
-                parts[parts.count - 1] += ", in a window of \(DurationText(nanoseconds: window).short)"
-            }
-            parts += evidence.majorFaults.map { ["\($0) major faults"] } ?? []
-            parts += evidence.blockIONs.map { ["\(DurationText(nanoseconds: $0).short) for block devices"] } ?? []
-            parts += evidence.waitChannel.map { ["sleeping in the kernel's \($0)"] } ?? []
-            return parts.isEmpty ? nil : "\(parts.joined(separator: ", "))"
+        let excluded = report.excludedNs.map {
+            ["without \(DurationText(nanoseconds: $0).short) that do not count"]
         }
+        let notes = (end.isEmpty ? [] : [end]) + range + (excluded ?? [])
+        return notes.isEmpty ? "\(length)" : "\(length) (\(notes.joined(separator: ", ")))"
+    }
 
-        private var duration: StyledText {
-            let length = DurationText(nanoseconds: report.durationNs).description
-            let range = [("at least", report.durationMinNs), ("at most", report.durationMaxNs)]
-                .compactMap { word, value in value.map { "\(word) \(DurationText(nanoseconds: $0).short)" } }
-            let end: String =
-                switch report.state {
-                case .ongoing: "so far"
-                case .terminated: "until the process died"
-                case .abandoned: "until the monitor stopped looking"
-                default: ""
-                }
-            let excluded = report.excludedNs.map {
-                ["without \(DurationText(nanoseconds: $0).short) that do not count"]
-            }
-            let notes = (end.isEmpty ? [] : [end]) + range + (excluded ?? [])
-            return notes.isEmpty ? "\(length)" : "\(length) (\(notes.joined(separator: ", ")))"
-        }
+    /// What a stall of several turns or callouts is made of.
+    private var busy: StyledText? {
+        guard let busy = report.busy else { return nil }
+        let (total, longest) = (DurationText(nanoseconds: busy.totalNs), DurationText(nanoseconds: busy.longestNs))
+        let callouts = busy.callouts.map { ", \($0) callouts" } ?? ""
+        let turns = busy.turns == 1 ? "1 turn" : "\(busy.turns) turns, the longest \(longest.short)"
+        return "\(total.short) in \(turns)\(callouts)"
+    }
 
-        /// What a stall of several turns or callouts is made of.
-        private var busy: StyledText? {
-            guard let busy = report.busy else { return nil }
-            let (total, longest) = (DurationText(nanoseconds: busy.totalNs), DurationText(nanoseconds: busy.longestNs))
-            let callouts = busy.callouts.map { ", \($0) callouts" } ?? ""
-            let turns = busy.turns == 1 ? "1 turn" : "\(busy.turns) turns, the longest \(longest.short)"
-            return "\(total.short) in \(turns)\(callouts)"
-        }
+    /// How long the loop's turns took otherwise.
+    private var turns: StyledText? {
+        guard let turns = report.watched.turnDurations else { return nil }
+        let lengths = [("p50", turns.p50Ns), ("p99", turns.p99Ns), ("max", turns.maxNs)]
+            .map { "\($0.0) \(DurationText(nanoseconds: $0.1).short)" }
+        return "\(lengths.joined(separator: ", ")) of \(turns.count)"
+    }
 
-        /// How long the loop's turns took otherwise.
-        private var turns: StyledText? {
-            guard let turns = report.watched.turnDurations else { return nil }
-            let lengths = [("p50", turns.p50Ns), ("p99", turns.p99Ns), ("max", turns.maxNs)]
-                .map { "\($0.0) \(DurationText(nanoseconds: $0.1).short)" }
-            return "\(lengths.joined(separator: ", ")) of \(turns.count)"
-        }
+    private var processEnd: StyledText? {
+        guard let end = report.processEnd else { return nil }
+        let seen = end.lastSeenAt.map { " Last sign of life \($0.toMilliseconds)." } ?? ""
+        return "\(end.cause): \(end.summary)\(seen)"
+    }
 
-        private var processEnd: StyledText? {
-            guard let end = report.processEnd else { return nil }
-            let seen = end.lastSeenAt.map { " Last sign of life \($0.toMilliseconds)." } ?? ""
-            return "\(end.cause): \(end.summary)\(seen)"
-        }
+    private var detected: StyledText {
+        let after = DurationText(nanoseconds: report.detectedAt.nanoseconds(since: report.startedAt)).short
+        let tick = DurationText(nanoseconds: report.rule.tickNs)
+        let rule = report.rule
+        let ticks = "\(rule.ticks) \(rule.ticks == 1 ? "tick" : "ticks") of \(tick)"
+        let threshold = rule.turns.map { "\($0) turns in a row longer than \(ticks)" } ?? ticks
+        return "\(after) later, by the rule \(rule.name): \(threshold)"
+    }
 
-        private var detected: StyledText {
-            let after = DurationText(nanoseconds: report.detectedAt.nanoseconds(since: report.startedAt)).short
-            let tick = DurationText(nanoseconds: report.rule.tickNs)
-            let rule = report.rule
-            let ticks = "\(rule.ticks) \(rule.ticks == 1 ? "tick" : "ticks") of \(tick)"
-            let threshold = rule.turns.map { "\($0) turns in a row longer than \(ticks)" } ?? ticks
-            return "\(after) later, by the rule \(rule.name): \(threshold)"
-        }
+    private var watched: StyledText {
+        let watched = report.watched
+        let details = [
+            watched.mode.map { "mode \($0)" }, watched.activity.map { "last seen at \($0)" },
+            watched.turn.map { "turn \($0)" },
+        ].compactMap { $0 }
+        return "\(watched.label, .bold) (\(([watched.type.rawValue] + details).joined(separator: ", ")))"
+    }
 
-        private var watched: StyledText {
-            let watched = report.watched
-            let details = [
-                watched.mode.map { "mode \($0)" }, watched.activity.map { "last seen at \($0)" },
-                watched.turn.map { "turn \($0)" },
-            ].compactMap { $0 }
-            return "\(watched.label, .bold) (\(([watched.type.rawValue] + details).joined(separator: ", ")))"
-        }
+    private var thread: StyledText {
+        let state = report.thread.state.map { ", state \($0)" } ?? ""
+        return "\(report.thread.numberAndName)\(state)"
+    }
 
-        private var thread: StyledText {
-            let state = report.thread.state.map { ", state \($0)" } ?? ""
-            return "\(report.thread.numberAndName)\(state)"
-        }
-
-        private var service: StyledText? {
-            report.service.map { service in
-                "\(([service.name] + [service.version, service.instance].compactMap { $0 }).joined(separator: " "))"
-            }
-        }
-
-        private var process: StyledText {
-            let started = report.process.startedAt.map { ", started \($0.toSeconds)" } ?? ""
-            return "\(report.process.pid)\(report.process.executable.map { " " + $0 } ?? "")\(started)"
-        }
-
-        private var host: StyledText {
-            let host = report.host
-            let details = [host.kernel.map { "kernel \($0)" }, host.cpus.map { "\($0) processors" }].compactMap { $0 }
-            return details.isEmpty ? "\(host.name)" : "\(host.name) (\(details.joined(separator: ", ")))"
-        }
-
-        private var trace: StyledText? {
-            report.trace.map { "\($0.traceID)\($0.spanID.map { " span \($0)" } ?? "")" }
-        }
-
-        private var fingerprint: StyledText {
-            guard report.suppressed > 0 else { return "\(report.fingerprint)" }
-            let before = report.repeats.map { " before it: \($0.whole)" } ?? ""
-            return "\(report.fingerprint), \(report.suppressed) more like it were counted only\(before)"
-        }
-
-        private var metadata: StyledText? {
-            let pairs = report.metadata.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
-            return pairs.isEmpty ? nil : "\(pairs.joined(separator: " "))"
+    private var service: StyledText? {
+        report.service.map { service in
+            "\(([service.name] + [service.version, service.instance].compactMap { $0 }).joined(separator: " "))"
         }
     }
-#endif
+
+    private var process: StyledText {
+        let started = report.process.startedAt.map { ", started \($0.toSeconds)" } ?? ""
+        return "\(report.process.pid)\(report.process.executable.map { " " + $0 } ?? "")\(started)"
+    }
+
+    private var host: StyledText {
+        let host = report.host
+        let details = [host.kernel.map { "kernel \($0)" }, host.cpus.map { "\($0) processors" }].compactMap { $0 }
+        return details.isEmpty ? "\(host.name)" : "\(host.name) (\(details.joined(separator: ", ")))"
+    }
+
+    private var trace: StyledText? {
+        report.trace.map { "\($0.traceID)\($0.spanID.map { " span \($0)" } ?? "")" }
+    }
+
+    private var fingerprint: StyledText {
+        guard report.suppressed > 0 else { return "\(report.fingerprint)" }
+        let before = report.repeats.map { " before it: \($0.whole)" } ?? ""
+        return "\(report.fingerprint), \(report.suppressed) more like it were counted only\(before)"
+    }
+
+    private var metadata: StyledText? {
+        let pairs = report.metadata.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+        return pairs.isEmpty ? nil : "\(pairs.joined(separator: " "))"
+    }
+}

@@ -1,26 +1,24 @@
-#if Command
-    import StallReports
+import StallReports
 
-    /// A stall as `tail` tells it: one line for each change of its state, and the cause once.
-    enum StallLine {
-        static func lines(_ report: StallReport, isFirst: Bool) -> [StyledText] {
-            let moment = isFirst && report.state == .ongoing ? report.detectedAt : report.lastKnownMoment
-            let line: StyledText = """
-                \(moment.toMilliseconds, .dim)  \(report.styledState.padded(to: 10))  \
-                \(StyledText(report.durationText).padded(to: 7))  \
-                \(StyledText(report.cause.verdict.rawValue, limit: 40).padded(to: 8))  \
-                \(StyledText(report.watched.label, .bold, limit: 80))  \(report.culpritText)  \(report.id, .dim)
-                """
-            let summary = report.cause.summary
-            return isFirst && !summary.isEmpty ? [line, "    \(summary, .dim)"] : [line]
-        }
-
-        /// One that lasts, as it grows.
-        static func growth(of report: StallReport) -> StyledText {
+/// A stall as `tail` tells it: one line for each change of its state, and the cause once.
+enum StallLine {
+    static func lines(_ report: StallReport, isFirst: Bool) -> [StyledText] {
+        let moment = isFirst && report.state == .ongoing ? report.detectedAt : report.lastKnownMoment
+        let line: StyledText = """
+            \(moment.toMilliseconds, .dim)  \(report.styledState.padded(to: 10))  \
+            \(StyledText(report.durationText).padded(to: 7))  \
+            \(StyledText(report.cause.verdict.rawValue, limit: 40).padded(to: 8))  \
+            \(StyledText(report.watched.label, .bold, limit: 80))  \(report.culpritText)  \(report.id, .dim)
             """
-            \(report.styledState) for \(DurationText(nanoseconds: report.durationNs).short, .bold)  \
-            \(StyledText(report.watched.label, limit: 80))  \(report.culpritText)
-            """
-        }
+        let summary = report.cause.summary
+        return isFirst && !summary.isEmpty ? [line, "    \(summary, .dim)"] : [line]
     }
-#endif
+
+    /// One that lasts, as it grows.
+    static func growth(of report: StallReport) -> StyledText {
+        """
+        \(report.styledState) for \(DurationText(nanoseconds: report.durationNs).short, .bold)  \
+        \(StyledText(report.watched.label, limit: 80))  \(report.culpritText)
+        """
+    }
+}

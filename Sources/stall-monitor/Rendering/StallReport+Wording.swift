@@ -1,55 +1,53 @@
-#if Command
-    import StallReports
+import StallReports
 
-    // The words that list, tail and show share.
+// The words that list, tail and show share.
 
-    extension StallReport {
-        var styledState: StyledText {
-            let style: StyledText.Style? =
-                switch state {
-                case .ongoing: .yellow
-                case .recovered: .green
-                case .terminated: .red
-                case .abandoned: .yellow
-                default: nil
-                }
-            return StyledText(state.rawValue, style, limit: 40)
-        }
-
-        /// `612ms`; with a plus while it lasts, or when nobody saw its end.
-        var durationText: String {
-            DurationText(nanoseconds: durationNs).short + (state == .recovered ? "" : "+")
-        }
-
-        /// The function to look at, or why there is none.
-        var culpritText: String {
-            if let name = culprit?.function ?? culprit?.symbol { return name }
-            if let reason = stacks.first?.error { return "no stack: \(reason)" }
-            return culprit?.module ?? "unknown"
-        }
+extension StallReport {
+    var styledState: StyledText {
+        let style: StyledText.Style? =
+            switch state {
+            case .ongoing: .yellow
+            case .recovered: .green
+            case .terminated: .red
+            case .abandoned: .yellow
+            default: nil
+            }
+        return StyledText(state.rawValue, style, limit: 40)
     }
 
-    extension StallReport.Culprit {
-        /// `Stalls.swift:17`, nil without a line.
-        var place: String? {
-            guard let file, let line else { return nil }
-            return "\(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
-        }
+    /// `612ms`; with a plus while it lasts, or when nobody saw its end.
+    var durationText: String {
+        DurationText(nanoseconds: durationNs).short + (state == .recovered ? "" : "+")
     }
 
-    extension StallReport.Thread {
-        /// `4711 main`
-        var numberAndName: String { ["\(id)", name].compactMap { $0 }.joined(separator: " ") }
+    /// The function to look at, or why there is none.
+    var culpritText: String {
+        if let name = culprit?.function ?? culprit?.symbol { return name }
+        if let reason = stacks.first?.error { return "no stack: \(reason)" }
+        return culprit?.module ?? "unknown"
     }
+}
 
-    extension Timestamp {
-        /// `2026-01-31T12:00:00Z`
-        var toSeconds: String { String(description.prefix(19)) + "Z" }
-
-        /// `01-31 12:00:00`, where there is little room.
-        var withoutYear: String { String(toSeconds.dropFirst(5).dropLast()).replacing("T", with: " ") }
-
-        /// `2026-01-31T12:00:00.000Z`
-        var toMilliseconds: String { String(description.prefix(23)) + "Z" }
+extension StallReport.Culprit {
+    /// `Stalls.swift:17`, nil without a line.
+    var place: String? {
+        guard let file, let line else { return nil }
+        return "\(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
     }
-#endif
+}
+
+extension StallReport.Thread {
+    /// `4711 main`
+    var numberAndName: String { ["\(id)", name].compactMap { $0 }.joined(separator: " ") }
+}
+
+extension Timestamp {
+    /// `2026-01-31T12:00:00Z`
+    var toSeconds: String { String(description.prefix(19)) + "Z" }
+
+    /// `01-31 12:00:00`, where there is little room.
+    var withoutYear: String { String(toSeconds.dropFirst(5).dropLast()).replacing("T", with: " ") }
+
+    /// `2026-01-31T12:00:00.000Z`
+    var toMilliseconds: String { String(description.prefix(23)) + "Z" }
+}

@@ -1,104 +1,102 @@
-#if Command
-    import StallReports
+import StallReports
 
-    /// A sample as text.
-    struct SamplePage {
-        let document: SampleDocument
+/// A sample as text.
+struct SamplePage {
+    let document: SampleDocument
 
-        /// Most stacks printed.
-        private static let limit = 200
-        /// Most threads named of one stack.
-        private static let threadLimit = 8
+    /// Most stacks printed.
+    private static let limit = 200
+    /// Most threads named of one stack.
+    private static let threadLimit = 8
 
-        var lines: [StyledText] {
-            title + [""] + document.stacks.prefix(Self.limit).flatMap(lines) + rest + failures + [cost]
-        }
-
-        private var isCounted: Bool { document.intervalNs != nil }
-
-        private var title: [StyledText] {
-            let process = document.process
-            let name = [process.name, process.executable].compactMap { $0 }.joined(separator: "  ")
-            let head: StyledText = "\("Process", .bold) \(process.id, .bold)  \(name)"
-            guard let interval = document.intervalNs else { return [head] }
-            let times = [interval, document.durationNs].map { DurationText(nanoseconds: $0).short }
-            let missed = document.missed > 0 ? ", \(document.missed) more were due and missed" : ""
-            let ending: String =
-                switch document.ended {
-                case .complete: ""
-                case .interrupted: "; interrupted"
-                case .processEnded: "; then the process ended"
-                }
-            return [
-                head,
-                "\(document.samples) sample\(document.samples == 1 ? "" : "s"), one every \(times[0]), in \(times[1])\(missed)\(ending)",
-            ]
-        }
-
-        private func lines(of stack: SampleDocument.Stack) -> [StyledText] {
-            let shown = StallReport.Stack(
-                thread: stack.threads[0].thread,
-                capturedAt: document.startedAt,
-                complete: stack.complete,
-                frames: stack.frames,
-                leftOut: stack.leftOut,
-                error: stack.error,
-                async: stack.async
-            )
-            return [heading(of: stack)]
-                + StackListing(stack: shown, modules: document.modules, showsAllFrames: true).frameLines + [""]
-        }
-
-        private func heading(of stack: SampleDocument.Stack) -> StyledText {
-            let all = stack.threads.map(\.thread)
-            let names = all.prefix(Self.threadLimit).map(\.numberAndName).joined(separator: ", ")
-            let more = all.count > Self.threadLimit ? ", …" : ""
-            let who: StyledText = all.count == 1 ? "\("Thread", .bold)" : "\("\(all.count) threads:", .bold)"
-            let seen: StyledText = isCounted ? "\("\(stack.count)×", .bold)  " : ""
-            return "\(seen)\(who) \(names)\(more), \(Self.doing(stack)), \(Self.method(stack))"
-        }
-
-        private static func doing(_ stack: SampleDocument.Stack) -> String {
-            if stack.method != "quiet" { return "running" }
-            let isStopped = ["T", "t"].contains(stack.threads[0].thread.state)
-            if let call = stack.systemCall {
-                return "\(isStopped ? "stopped" : "asleep") in \(call.name ?? "system call \(call.number)")"
-            }
-            return isStopped ? "stopped" : "asleep outside a system call"
-        }
-
-        private static func method(_ stack: SampleDocument.Stack) -> String {
-            guard stack.method == "stopped" else { return "\(stack.method) capture" }
-            let pause = DurationText(nanoseconds: stack.heldNs / Int64(max(1, stack.count))).short
-            return stack.count == 1 ? "paused for \(pause)" : "paused for \(pause) on average"
-        }
-
-        private var rest: [StyledText] {
-            let count = document.stacks.count - Self.limit
-            return count > 0 ? ["… \(count) more stacks (--format json shows them)", ""] : []
-        }
-
-        private var failures: [StyledText] {
-            guard !document.failures.isEmpty else { return [] }
-            return document.failures.map { failure -> StyledText in
-                let count = failure.count > 1 ? " (\(failure.count) times)" : ""
-                return "\("No stack", .yellow) of thread \(failure.thread.numberAndName)\(count): \(failure.message)"
-            } + [""]
-        }
-
-        private var cost: StyledText {
-            let cost = document.cost
-            guard cost.stops + cost.stopsGivenUp > 0 else {
-                return "\("Cost to the process: none. No thread was stopped.", .dim)"
-            }
-            let times = [cost.heldNs, cost.longestHeldNs].map { DurationText(nanoseconds: $0).short }
-            let restarted = cost.callsRestarted > 0 ? ", \(cost.callsRestarted) system calls started again" : ""
-            let givenUp = cost.stopsGivenUp > 0 ? ", \(cost.stopsGivenUp) stops given up" : ""
-            let stops =
-                cost.stops == 1
-                ? "1 stop of \(times[0])" : "\(cost.stops) stops, \(times[0]) together, the longest \(times[1])"
-            let text = "\(stops)\(restarted)\(givenUp)"
-            return "\("Cost to the process: \(text)", .dim)"
-        }
+    var lines: [StyledText] {
+        title + [""] + document.stacks.prefix(Self.limit).flatMap(lines) + rest + failures + [cost]
     }
-#endif
+
+    private var isCounted: Bool { document.intervalNs != nil }
+
+    private var title: [StyledText] {
+        let process = document.process
+        let name = [process.name, process.executable].compactMap { $0 }.joined(separator: "  ")
+        let head: StyledText = "\("Process", .bold) \(process.id, .bold)  \(name)"
+        guard let interval = document.intervalNs else { return [head] }
+        let times = [interval, document.durationNs].map { DurationText(nanoseconds: $0).short }
+        let missed = document.missed > 0 ? ", \(document.missed) more were due and missed" : ""
+        let ending: String =
+            switch document.ended {
+            case .complete: ""
+            case .interrupted: "; interrupted"
+            case .processEnded: "; then the process ended"
+            }
+        return [
+            head,
+            "\(document.samples) sample\(document.samples == 1 ? "" : "s"), one every \(times[0]), in \(times[1])\(missed)\(ending)",
+        ]
+    }
+
+    private func lines(of stack: SampleDocument.Stack) -> [StyledText] {
+        let shown = StallReport.Stack(
+            thread: stack.threads[0].thread,
+            capturedAt: document.startedAt,
+            complete: stack.complete,
+            frames: stack.frames,
+            leftOut: stack.leftOut,
+            error: stack.error,
+            async: stack.async
+        )
+        return [heading(of: stack)]
+            + StackListing(stack: shown, modules: document.modules, showsAllFrames: true).frameLines + [""]
+    }
+
+    private func heading(of stack: SampleDocument.Stack) -> StyledText {
+        let all = stack.threads.map(\.thread)
+        let names = all.prefix(Self.threadLimit).map(\.numberAndName).joined(separator: ", ")
+        let more = all.count > Self.threadLimit ? ", …" : ""
+        let who: StyledText = all.count == 1 ? "\("Thread", .bold)" : "\("\(all.count) threads:", .bold)"
+        let seen: StyledText = isCounted ? "\("\(stack.count)×", .bold)  " : ""
+        return "\(seen)\(who) \(names)\(more), \(Self.doing(stack)), \(Self.method(stack))"
+    }
+
+    private static func doing(_ stack: SampleDocument.Stack) -> String {
+        if stack.method != "quiet" { return "running" }
+        let isStopped = ["T", "t"].contains(stack.threads[0].thread.state)
+        if let call = stack.systemCall {
+            return "\(isStopped ? "stopped" : "asleep") in \(call.name ?? "system call \(call.number)")"
+        }
+        return isStopped ? "stopped" : "asleep outside a system call"
+    }
+
+    private static func method(_ stack: SampleDocument.Stack) -> String {
+        guard stack.method == "stopped" else { return "\(stack.method) capture" }
+        let pause = DurationText(nanoseconds: stack.heldNs / Int64(max(1, stack.count))).short
+        return stack.count == 1 ? "paused for \(pause)" : "paused for \(pause) on average"
+    }
+
+    private var rest: [StyledText] {
+        let count = document.stacks.count - Self.limit
+        return count > 0 ? ["… \(count) more stacks (--format json shows them)", ""] : []
+    }
+
+    private var failures: [StyledText] {
+        guard !document.failures.isEmpty else { return [] }
+        return document.failures.map { failure -> StyledText in
+            let count = failure.count > 1 ? " (\(failure.count) times)" : ""
+            return "\("No stack", .yellow) of thread \(failure.thread.numberAndName)\(count): \(failure.message)"
+        } + [""]
+    }
+
+    private var cost: StyledText {
+        let cost = document.cost
+        guard cost.stops + cost.stopsGivenUp > 0 else {
+            return "\("Cost to the process: none. No thread was stopped.", .dim)"
+        }
+        let times = [cost.heldNs, cost.longestHeldNs].map { DurationText(nanoseconds: $0).short }
+        let restarted = cost.callsRestarted > 0 ? ", \(cost.callsRestarted) system calls started again" : ""
+        let givenUp = cost.stopsGivenUp > 0 ? ", \(cost.stopsGivenUp) stops given up" : ""
+        let stops =
+            cost.stops == 1
+            ? "1 stop of \(times[0])" : "\(cost.stops) stops, \(times[0]) together, the longest \(times[1])"
+        let text = "\(stops)\(restarted)\(givenUp)"
+        return "\("Cost to the process: \(text)", .dim)"
+    }
+}

@@ -1,42 +1,40 @@
-#if Command
-    import Glibc
-    import StallReports
+import Glibc
+import StallReports
 
-    /// Standard output and error, unbuffered, whole records at a time.
-    enum Output {
-        /// Data. A reader that has gone (`| head`) ends the process quietly, as SIGPIPE does where it is not ignored.
-        static func write(_ text: String) throws(CommandFailure) {
-            switch writeAll(text, to: STDOUT_FILENO) {
-            case 0: return
-            case EPIPE: exit(128 + SIGPIPE)
-            case let number:
-                throw CommandFailure("cannot write to standard output: \(ReportError(.io, errorNumber: number))")
-            }
-        }
-
-        static func write(_ lines: [StyledText], on terminal: Terminal) throws(CommandFailure) {
-            try write(lines.map { terminal.show($0) + "\n" }.joined())
-        }
-
-        /// Everything that is not data.
-        static func note(_ text: String) {
-            _ = writeAll("stall-monitor: \(VisibleText.of(text, limit: 2000))\n", to: STDERR_FILENO)
-        }
-
-        static func note(_ error: ReportError) { note(CommandFailure(error).message) }
-
-        /// Zero, or the errno of the write that failed.
-        private static func writeAll(_ text: String, to descriptor: Int32) -> Int32 {
-            var rest = Array(text.utf8)[...]
-            while !rest.isEmpty {
-                let count = unsafe rest.withUnsafeBytes { unsafe Glibc.write(descriptor, $0.baseAddress, $0.count) }
-                if count >= 0 {
-                    rest = rest.dropFirst(count)
-                } else if errno != EINTR {
-                    return errno
-                }
-            }
-            return 0
+/// Standard output and error, unbuffered, whole records at a time.
+enum Output {
+    /// Data. A reader that has gone (`| head`) ends the process quietly, as SIGPIPE does where it is not ignored.
+    static func write(_ text: String) throws(CommandFailure) {
+        switch writeAll(text, to: STDOUT_FILENO) {
+        case 0: return
+        case EPIPE: exit(128 + SIGPIPE)
+        case let number:
+            throw CommandFailure("cannot write to standard output: \(ReportError(.io, errorNumber: number))")
         }
     }
-#endif
+
+    static func write(_ lines: [StyledText], on terminal: Terminal) throws(CommandFailure) {
+        try write(lines.map { terminal.show($0) + "\n" }.joined())
+    }
+
+    /// Everything that is not data.
+    static func note(_ text: String) {
+        _ = writeAll("stall-monitor: \(VisibleText.of(text, limit: 2000))\n", to: STDERR_FILENO)
+    }
+
+    static func note(_ error: ReportError) { note(CommandFailure(error).message) }
+
+    /// Zero, or the errno of the write that failed.
+    private static func writeAll(_ text: String, to descriptor: Int32) -> Int32 {
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            let count = unsafe rest.withUnsafeBytes { unsafe Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            if count >= 0 {
+                rest = rest.dropFirst(count)
+            } else if errno != EINTR {
+                return errno
+            }
+        }
+        return 0
+    }
+}

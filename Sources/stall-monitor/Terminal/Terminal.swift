@@ -1,44 +1,42 @@
-#if Command
-    import Glibc
+import Glibc
 
-    /// What standard output, or another descriptor, is connected to.
-    struct Terminal: Hashable {
-        /// Columns to fit text into; nil where nothing needs to fit.
-        var width: Int?
-        /// Lines that are seen at once; nil for what is no terminal.
-        var height: Int?
-        var hasColours = false
-        /// Whether what was written can be written over.
-        var movesCursor = false
+/// What standard output, or another descriptor, is connected to.
+struct Terminal: Hashable {
+    /// Columns to fit text into; nil where nothing needs to fit.
+    var width: Int?
+    /// Lines that are seen at once; nil for what is no terminal.
+    var height: Int?
+    var hasColours = false
+    /// Whether what was written can be written over.
+    var movesCursor = false
 
-        static let plain = Terminal()
+    static let plain = Terminal()
 
-        /// As the process finds it. Call it before threads that change the environment.
-        static func current(_ descriptor: Int32 = STDOUT_FILENO) -> Terminal {
-            guard isatty(descriptor) == 1 else { return .plain }
-            let isDumb = environment("TERM") == "dumb"
-            let (columns, lines) = windowSize(descriptor)
-            return Terminal(
-                width: columns,
-                height: lines,
-                hasColours: environment("NO_COLOR") == nil && !isDumb,
-                movesCursor: !isDumb
-            )
-        }
-
-        func show(_ text: StyledText) -> String { hasColours ? text.coloured : text.plain }
-
-        private static func windowSize(_ descriptor: Int32) -> (columns: Int, lines: Int) {
-            var size = winsize()
-            _ = unsafe ioctl(descriptor, UInt(TIOCGWINSZ), &size)
-            return (size.ws_col > 0 ? Int(size.ws_col) : 80, size.ws_row > 0 ? Int(size.ws_row) : 24)
-        }
-
-        /// Nil when unset or empty.
-        private static func environment(_ name: String) -> String? {
-            guard let value = unsafe getenv(name) else { return nil }
-            let text = unsafe String(cString: value)
-            return text.isEmpty ? nil : text
-        }
+    /// As the process finds it. Call it before threads that change the environment.
+    static func current(_ descriptor: Int32 = STDOUT_FILENO) -> Terminal {
+        guard isatty(descriptor) == 1 else { return .plain }
+        let isDumb = environment("TERM") == "dumb"
+        let (columns, lines) = windowSize(descriptor)
+        return Terminal(
+            width: columns,
+            height: lines,
+            hasColours: environment("NO_COLOR") == nil && !isDumb,
+            movesCursor: !isDumb
+        )
     }
-#endif
+
+    func show(_ text: StyledText) -> String { hasColours ? text.coloured : text.plain }
+
+    private static func windowSize(_ descriptor: Int32) -> (columns: Int, lines: Int) {
+        var size = winsize()
+        _ = unsafe ioctl(descriptor, UInt(TIOCGWINSZ), &size)
+        return (size.ws_col > 0 ? Int(size.ws_col) : 80, size.ws_row > 0 ? Int(size.ws_row) : 24)
+    }
+
+    /// Nil when unset or empty.
+    private static func environment(_ name: String) -> String? {
+        guard let value = unsafe getenv(name) else { return nil }
+        let text = unsafe String(cString: value)
+        return text.isEmpty ? nil : text
+    }
+}

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "CFaults.h"
 
 #include <errno.h>

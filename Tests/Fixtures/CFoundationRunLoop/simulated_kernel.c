@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "simulated_kernel.h"
 
 #include <dlfcn.h>

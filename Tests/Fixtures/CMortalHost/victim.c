@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "CMortalHost.h"
 
 #include <sys/syscall.h>

@@ -8,7 +8,8 @@ enum Main {
     private static let usage = """
         usage: stall-corpus [--format text|json] [--only NAME,…] [--part PART,…] [--load THREADS] [--quota PERCENT]
                             [--retries COUNT] [--keep DIRECTORY] | --soak TIME | --list
-        Exits 0 if all goals are met, 1 if not, 64 for wrong usage.
+               stall-corpus --host DIRECTORY
+        With --host it stalls as its input says, under watch. Otherwise it exits 0 if all goals are met, 1 if not, 64 for wrong usage.
 
         """
 
@@ -22,6 +23,10 @@ enum Main {
     }
 
     private static func run(_ options: Options) async -> Int32 {
+        if let directory = options.hostDirectory {
+            await StallHost(directory: directory).run()
+            return 0
+        }
         if options.lists {
             for scenario in options.scenarios {
                 print("\(scenario.isStall ? "stall     " : "look-alike") \(scenario.part.rawValue) \(scenario.name)")

@@ -11,6 +11,7 @@ struct Options {
     var soakSeconds: Int?
     var retries = 0
     var directory: String?
+    var hostDirectory: String?
 
     /// Nil for wrong usage.
     init?(_ arguments: some Collection<String>) {
@@ -36,6 +37,7 @@ struct Options {
         case "--quota": quota = Int(value) ?? -1
         case "--retries": retries = Int(value) ?? -1
         case "--keep": directory = value
+        case "--host": hostDirectory = value
         case "--soak": soakSeconds = DurationText(value).map { Int($0.nanoseconds / 1_000_000_000) } ?? -1
         default: return false
         }

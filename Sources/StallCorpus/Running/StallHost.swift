@@ -1,0 +1,95 @@
+import Dispatch
+import Foundation
+import Glibc
+import RunLoopKit
+import StallMonitor
+
+/// A watched process that stalls when it is asked to, for tests that look at it from outside.
+///
+/// It says `ready` on standard output once it is watched, then takes a request a line from standard input: a fault's name and for how
+/// many milliseconds, such as `sleep 1500`. It ends in order with its input or on SIGTERM.
+package struct StallHost: Sendable {
+    /// What the main actor can be made to do.
+    package enum Fault: String, CaseIterable, Sendable {
+        case json, lock, pipe, sleep, fsync, loop
+
+        /// The function that stands still.
+        package var culprit: String {
+            switch self {
+            case .json: "decodeDocument"
+            case .lock: "waitForSwiftMutex"
+            case .pipe: "readFromPipe"
+            case .sleep: "sleepInHandler"
+            case .fsync: "syncFile"
+            case .loop: "transformTable"
+            }
+        }
+    }
+
+    private let directory: String
+
+    package init(directory: String) { self.directory = directory }
+
+    /// Returns when the process is to end.
+    package func run() async {
+        let monitor = StallMonitor.start(.init(directory: directory, repeats: .everyStall))
+        defer { monitor.stop() }
+        // Let through where it is blocked, as in what a test starts.
+        signal(SIGTERM, SIG_IGN)
+        let end = DispatchSource.makeSignalSource(signal: SIGTERM, queue: .global())
+        await withTaskGroup { group in
+            let (requests, continuation) = AsyncStream<(Fault, Int)>.makeStream()
+            end.setEventHandler { continuation.finish() }
+            end.resume()
+            startThread(named: "requests") {
+                while let line = readLine() {
+                    let words = line.split(separator: " ")
+                    guard words.count == 2, let fault = Fault(rawValue: String(words[0])), let length = Int(words[1])
+                    else { continue }
+                    continuation.yield((fault, length))
+                }
+                continuation.finish()
+            }
+            print("ready")
+            unsafe fflush(stdout)
+            for await (fault, milliseconds) in requests {
+                group.addTask { try? await perform(fault, milliseconds) }
+            }
+        }
+    }
+
+    private func perform(_ fault: Fault, _ milliseconds: Int) async throws {
+        let length = Duration.milliseconds(milliseconds)
+        switch fault {
+        case .json:
+            let document = try JSONEncoder().encode(Row.table(5_000).map(\.scores))
+            await stall { decodeDocument(document, until: .now.advanced(by: length)) }
+        case .lock:
+            let (lock, isHeld) = (SharedCount(), Gate())
+            startThread(named: "holder") {
+                lock.value.withLock { _ in
+                    isHeld.open()
+                    sleepFor(length)
+                }
+            }
+            isHeld.wait()
+            await stall { waitForSwiftMutex(lock) }
+        case .pipe:
+            let pipe = try Descriptors.pipe()
+            startThread(named: "writer") {
+                sleepFor(length)
+                pipe.writeByte()
+            }
+            await stall { readFromPipe(pipe.first) }
+        case .sleep: await stall { sleepInHandler(length) }
+        case .fsync:
+            let file = try ScratchFile()
+            await stall { syncFile(file, until: .now.advanced(by: length)) }
+        case .loop: await stall { transformTable(until: .now.advanced(by: length)) }
+        }
+    }
+
+    private func stall(_ body: @MainActor @Sendable () -> Int) async {
+        await MainActor.run { keep(body()) }
+    }
+}

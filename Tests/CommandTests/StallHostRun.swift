@@ -1,0 +1,47 @@
+import Foundation
+import StallReports
+import Testing
+
+/// A watched process (`stall-corpus --host`) that is stalled from outside.
+final class StallHostRun {
+    let pid: Int32
+    let directory: String
+    private let command: RunningCommand
+
+    init(directory: String) throws {
+        self.directory = directory
+        let program = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus")
+        command = try RunningCommand("--host", directory, executable: program)
+        pid = command.pid
+        #expect(try command.line() == "ready")
+    }
+
+    /// Asks for a stall, and does not wait for its end.
+    func stall(_ fault: String, milliseconds: Int) throws {
+        try command.send("\(fault) \(milliseconds)\n")
+    }
+
+    /// Waits until a report is told for which the condition holds, in 30 s.
+    func report(where condition: (StallReport) -> Bool) throws -> StallReport {
+        var follower = try ReportFollower(path: directory)
+        let deadline = ContinuousClock.now + .seconds(30)
+        while case .some(let event) = try follower.next(timeout: deadline - .now) {
+            if case .report(let report) = event, condition(report) { return report }
+        }
+        throw CocoaError(.fileReadUnknown)
+    }
+
+    func send(_ signal: Int32) { command.send(signal) }
+
+    func status() -> Int32 { command.status() }
+
+    /// The ids of the process's threads, by name.
+    func threadID(named name: String) throws -> Int32 {
+        let tasks = "/proc/\(pid)/task"
+        for entry in try FileManager.default.contentsOfDirectory(atPath: tasks) {
+            let comm = try String(contentsOfFile: "\(tasks)/\(entry)/comm", encoding: .utf8)
+            if comm.trimmingCharacters(in: .whitespacesAndNewlines) == name { return try #require(Int32(entry)) }
+        }
+        throw CocoaError(.fileNoSuchFile)
+    }
+}

@@ -1,0 +1,60 @@
+import Foundation
+import Testing
+
+@testable import StallReports
+
+@Suite("A watched process, seen from outside", .serialized, .timeLimit(.minutes(3)))
+struct WatchedProcessTests {
+    private let fixture: ReportsFixture
+
+    init() throws { fixture = try ReportsFixture() }
+
+    @Test("After a kill -9 in mid-stall the report is there; readers and the next start show it as terminated")
+    func killed() throws {
+        let host = try StallHostRun(directory: fixture.path)
+        try host.stall("sleep", milliseconds: 30000)
+        let report = try host.report { $0.state == .ongoing }
+        host.send(SIGKILL)
+        #expect(host.status() == 128 + SIGKILL)
+
+        let list = try CommandRun("list", fixture.path, "--format", "json")
+        #expect(list.output.contains("\"terminated\"") && !list.output.contains("\"ongoing\""))
+        #expect(try ReportReader(path: fixture.path, liveness: .blind).report(report.id).state == .ongoing)
+
+        let next = try StallHostRun(directory: fixture.path)
+        let closed = try next.report { $0.id == report.id && $0.state == .terminated }
+        #expect(closed.culprit == report.culprit && closed.durationNs >= report.durationNs)
+        next.send(SIGTERM)
+        #expect(next.status() == 0)
+        #expect(try ReportReader(path: fixture.path, liveness: .blind).report(report.id).state == .terminated)
+    }
+
+    @Test("A stall that is captured still lasts its full time: nothing is cut short")
+    func cutsNothingShort() throws {
+        let host = try StallHostRun(directory: fixture.path)
+        try host.stall("sleep", milliseconds: 1500)
+        let report = try host.report { $0.state == .recovered }
+        #expect(report.durationNs >= 1_500_000_000)
+        #expect(report.stacks.allSatisfy { $0.method == .quiet })
+        host.send(SIGTERM)
+        #expect(host.status() == 0)
+    }
+
+    @Test("Idle, neither the watchdog nor the reporter makes a system call")
+    func idle() throws {
+        let host = try StallHostRun(directory: fixture.path)
+        try host.stall("sleep", milliseconds: 400)
+        _ = try host.report { $0.state == .recovered }
+        for name in ["stall-watchdog", "stall-reporter"] {
+            let trace = try CommandRun(
+                tool: "/usr/bin/timeout",
+                ["--signal=KILL", "5", "/usr/bin/strace", "-p", "\(try host.threadID(named: name))"]
+            )
+            // The one line is the wait that strace found the thread in.
+            let calls = trace.errors.split(separator: "\n").filter { $0.contains("(") }
+            #expect(calls.count <= 1 && trace.errors.contains("attached"), "\(name): \(trace.errors)")
+        }
+        host.send(SIGTERM)
+        #expect(host.status() == 0)
+    }
+}

@@ -1,0 +1,100 @@
+import FoundationEssentials
+import StallReports
+
+/// What the demo set out to see, and saw.
+struct DemoResult: Codable, Sendable {
+    struct Row: Codable, Sendable {
+        var stall: DemoStall
+        /// The function that stalled.
+        var function: String
+        /// How long it did, by its own clock.
+        var injectedNs: Int64
+        /// How many reports came of it: one is right.
+        var reports: Int
+        /// From the stall's beginning to the report's.
+        var detectionNs: Int64?
+        var durationNs: Int64?
+        var culprit: String?
+        var verdict: String?
+        var reportID: String?
+
+        var passed: Bool { reports == 1 && culprit?.contains("\(function)(") == true }
+    }
+
+    struct Control: Codable, Sendable {
+        var durationNs: Int64
+        var requests: Int
+        /// None is right.
+        var reports: Int
+
+        var passed: Bool { reports == 0 && requests > 0 }
+    }
+
+    var control: Control
+    var stalls: [Row]
+    /// Reports of nothing that was injected.
+    var unexpected: Int
+    var directory: String
+
+    var passed: Bool {
+        control.passed && unexpected == 0 && stalls.count == DemoStall.allCases.count && stalls.allSatisfy(\.passed)
+    }
+
+    func json() throws -> String {
+        struct Document: Encodable {
+            var passed: Bool
+            var control: Control
+            var stalls: [Row]
+            var unexpected: Int
+            var directory: String
+        }
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        let document = Document(
+            passed: passed,
+            control: control,
+            stalls: stalls,
+            unexpected: unexpected,
+            directory: directory
+        )
+        return String(decoding: try encoder.encode(document), as: UTF8.self)
+    }
+}
+
+extension DemoResult {
+    /// Compares what was injected with every report that the directory holds in the end.
+    init(_ injected: [StallReceipt], control: Control, reports: [StallReport], directory: String) {
+        var unclaimed = reports
+        stalls = injected.map { receipt in
+            let own = unclaimed.filter { $0.overlaps(receipt) }
+            unclaimed.removeAll { $0.overlaps(receipt) }
+            return Row(receipt, own)
+        }
+        self.control = control
+        unexpected = unclaimed.count - control.reports
+        self.directory = directory
+    }
+}
+
+extension DemoResult.Row {
+    init(_ receipt: StallReceipt, _ reports: [StallReport]) {
+        let report = reports.first
+        stall = receipt.stall
+        function = receipt.stall.culprit
+        injectedNs = receipt.endedAt.nanoseconds(since: receipt.startedAt)
+        self.reports = reports.count
+        detectionNs = report?.detectedAt.nanoseconds(since: receipt.startedAt)
+        durationNs = report?.durationNs
+        culprit = report?.culprit?.function
+        verdict = report?.cause.verdict.rawValue
+        reportID = report.map { "\($0.id)" }
+    }
+}
+
+extension StallReport {
+    fileprivate func overlaps(_ receipt: StallReceipt) -> Bool {
+        let end = endedAt ?? startedAt.advanced(byNanoseconds: durationNs)
+        return startedAt < receipt.endedAt && receipt.startedAt < end
+    }
+}

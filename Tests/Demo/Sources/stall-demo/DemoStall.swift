@@ -1,0 +1,90 @@
+import RunLoopKit
+import StallReports
+
+/// The ways in which the demo's server can be made to stall.
+enum DemoStall: String, CaseIterable, Codable, Sendable {
+    case json, lock, pipe, sleep, fsync, loop
+
+    /// The function that must be named as the culprit.
+    var culprit: String {
+        switch self {
+        case .json: "decodeHugeDocument"
+        case .lock: "waitForLock"
+        case .pipe: "readFromPipe"
+        case .sleep: "sleepOnMainActor"
+        case .fsync: "syncLargeFile"
+        case .loop: "spinInClosure"
+        }
+    }
+
+    /// What the server does, for people.
+    var title: String {
+        switch self {
+        case .json: "decode a huge JSON document"
+        case .lock: "wait for a lock held by another thread"
+        case .pipe: "read from a silent pipe"
+        case .sleep: "sleep"
+        case .fsync: "fsync a large file"
+        case .loop: "spin in a generic closure, three awaits deep"
+        }
+    }
+
+    /// Stalls the main actor for about so long, 1 to 60,000 ms. Returns when it stood still, by the stalled code's own clock.
+    func perform(milliseconds: Int) async throws -> StallReceipt {
+        switch self {
+        case .json:
+            let document = HugeDocument(lasting: milliseconds)
+            return await onMainActor {
+                decodeHugeDocument(document, until: .now.advanced(by: .milliseconds(milliseconds)))
+            }
+        case .lock:
+            let holder = LockHolder(holding: milliseconds)
+            return await onMainActor { waitForLock(holder) }
+        case .pipe:
+            let pipe = try SlowPipe(writingAfter: milliseconds)
+            return await onMainActor { readFromPipe(pipe) }
+        case .sleep:
+            return await onMainActor { sleepOnMainActor(milliseconds) }
+        case .fsync:
+            let file = try LargeFile()
+            return await onMainActor { syncLargeFile(file, until: .now.advanced(by: .milliseconds(milliseconds))) }
+        case .loop:
+            return await spin(milliseconds)
+        }
+    }
+
+    private func onMainActor(_ stall: @MainActor @Sendable () -> Int) async -> StallReceipt {
+        await MainActor.run {
+            let start = Timestamp.now()
+            let result = stall()
+            return StallReceipt(self, from: start, result: UInt64(bitPattern: Int64(result)))
+        }
+    }
+
+    @MainActor
+    private func spin(_ milliseconds: Int) async -> StallReceipt {
+        let start = Timestamp.now()
+        let result = await spinInClosure(until: .now.advanced(by: .milliseconds(milliseconds)))
+        return StallReceipt(self, from: start, result: result)
+    }
+}
+
+/// What the server says of a stall it has been through.
+struct StallReceipt: Codable, Hashable, Sendable {
+    var stall: DemoStall
+    var startedAt: Timestamp
+    var endedAt: Timestamp
+    /// What the stalled function computed, so that it had to.
+    var result: UInt64
+
+    private enum CodingKeys: String, CodingKey {
+        case stall
+        case startedAt = "started_at"
+        case endedAt = "ended_at"
+        case result
+    }
+
+    init(_ stall: DemoStall, from start: Timestamp, result: UInt64) {
+        (self.stall, startedAt, endedAt, self.result) = (stall, start, .now(), result)
+    }
+}

@@ -1,0 +1,75 @@
+import Foundation
+import StallReports
+import Synchronization
+
+/// Follows the demo's report directory on a thread of its own, until it is let go.
+final class ReportFeed: Sendable {
+    private let directory: String
+    private let cancellation: Cancellation
+    /// Reports of an earlier time.
+    private let old: Set<ULID>
+    private let ended = Mutex<Set<ULID>>([])
+    private let changes: AsyncStream<Void>
+
+    /// - Parameter show: called for each report as it appears, and again when it has ended.
+    init(directory: String, show: @escaping @Sendable (StallReport, _ isFirst: Bool) -> Void) throws {
+        self.directory = directory
+        old = Set((try? ReportReader(path: directory).contents().reports.map(\.id)) ?? [])
+        let (changes, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
+        self.changes = changes
+        let start = try FollowerStart(directory)
+        cancellation = start.cancellation
+        Thread { [self] in
+            var shown: Set<ULID> = []
+            start.follow { [old] report in
+                guard !old.contains(report.id) else { return }
+                let isFirst = shown.insert(report.id).inserted
+                if isFirst || report.state != .ongoing { show(report, isFirst) }
+                guard report.state != .ongoing else { return }
+                ended.withLock { _ = $0.insert(report.id) }
+                continuation.yield()
+            }
+        }.start()
+    }
+
+    /// Waits until so many stalls have come to their end, 10 s at most.
+    func settle(count: Int) async {
+        await withTaskGroup { group in
+            group.addTask { [self] in
+                for await _ in changes where ended.withLock({ $0.count >= count }) { return }
+            }
+            group.addTask { try? await Task.sleep(for: .seconds(10)) }
+            await group.next()
+            group.cancelAll()
+        }
+    }
+
+    /// The reports that have come since.
+    func reports() throws -> [StallReport] {
+        try ReportReader(path: directory).contents().reports.filter { !old.contains($0.id) }
+    }
+
+    func stop() {
+        cancellation.cancel()
+    }
+}
+
+/// Carries a follower, which belongs to one thread, to the thread it is to belong to.
+private final class FollowerStart: Sendable {
+    let cancellation: Cancellation
+    private let follower: Mutex<ReportFollower?>
+
+    init(_ directory: String) throws(ReportError) {
+        let follower = try ReportFollower(path: directory)
+        cancellation = follower.cancellation
+        self.follower = Mutex(follower)
+    }
+
+    /// Calls `body` with each report until it is cancelled.
+    func follow(_ body: (StallReport) -> Void) {
+        guard var follower = follower.withLock({ $0.take() }) else { return }
+        while let event = try? follower.next() {
+            if case .report(let report) = event { body(report) }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+import FoundationEssentials
+import Glibc
+import RunLoopKit
+import Synchronization
+
+// What the demo's server does wrong on the main actor: six handlers, each of which keeps it from turning, each in a function
+// of its own that the report must name. Each ends with work after its long call: a tail call would take it off the stack.
+
+/// Parses a document that is far too large for the thread that serves everybody.
+@MainActor @inline(never)
+func decodeHugeDocument(_ document: HugeDocument, until end: MonotonicInstant) -> Int {
+    var rows = 0
+    // The document's size was estimated: decoded anew while there is time left.
+    repeat {
+        rows += (try? JSONDecoder().decode([HugeDocument.Row].self, from: document.json))?.count ?? 0
+    } while MonotonicInstant.now < end
+    return rows
+}
+
+/// Waits for a lock that another thread holds.
+@MainActor @inline(never)
+func waitForLock(_ holder: LockHolder) -> Int {
+    holder.lock.withLock { visits in
+        visits += 1
+        return visits
+    }
+}
+
+/// Reads from a pipe that nobody has written to yet.
+@MainActor @inline(never)
+func readFromPipe(_ pipe: SlowPipe) -> Int {
+    var byte: UInt8 = 0
+    let count = unsafe read(pipe.input, &byte, 1)
+    return count + Int(byte)
+}
+
+/// Sleeps, as retries do that were written in a hurry.
+@MainActor @inline(never)
+func sleepOnMainActor(_ milliseconds: Int) -> Int {
+    let result = usleep(UInt32(milliseconds) * 1_000)
+    return milliseconds + Int(result)
+}
+
+/// Makes sure, again and again, that a large file is on the disk.
+@MainActor @inline(never)
+func syncLargeFile(_ file: LargeFile, until end: MonotonicInstant) -> Int {
+    var rounds = 0
+    repeat {
+        file.dirty(round: rounds)
+        fsync(file.descriptor)
+        rounds += 1
+    } while MonotonicInstant.now < end
+    return rounds
+}
+
+/// Computes in a closure that a generic function calls, three awaits below the handler.
+@MainActor @inline(never)
+func spinInClosure(until end: MonotonicInstant) async -> UInt64 {
+    let digest = await renderPage(seed: 1 as UInt64) { value in
+        var value = value
+        while MonotonicInstant.now < end {
+            for step in 0..<50_000 as Range<UInt64> { value = value &* 6_364_136_223_846_793_005 &+ step }
+        }
+        return value
+    }
+    return digest ^ 1
+}
+
+@MainActor @inline(never)
+private func renderPage<Value: Sendable>(seed: Value, _ transform: (Value) -> Value) async -> Value {
+    await Task.yield()
+    return await fillTable(seed: seed, transform)
+}
+
+@MainActor @inline(never)
+private func fillTable<Value: Sendable>(seed: Value, _ transform: (Value) -> Value) async -> Value {
+    await Task.yield()
+    return apply(transform, to: seed)
+}
+
+@MainActor @inline(never)
+private func apply<Value>(_ transform: (Value) -> Value, to value: Value) -> Value {
+    let result = transform(value)
+    return withExtendedLifetime(result) { result }
+}
