@@ -135,6 +135,7 @@ let package = Package(
         fixture("LoopChurn", ["CFaults", "RunLoopKit"]),
         fixture("PortsFixture", ["RunLoopKit", "CRunLoopShims"]),
         fixture("PortsExample", ["RunLoopKit"]),
+        fixture("doc-examples", ["RunLoopKit", "StallMonitor", "StallReports"], settings: client),
         fixture("capture-host", ["CStalls", "StackCapture", "Symbolication"]),
         fixture("coexistence-host", ["CCoexistence", "StackCapture"]),
         fixture("capture-trials", ["CTrials", "StackCapture", "Symbolication"], exclude: ["compare_stacks.py"]),

@@ -66,7 +66,9 @@ private final class DemoServerProcess {
             }
         }
         process.waitUntilExit()
-        throw DemoFailure("the server ended before it listened (status \(process.terminationStatus)); its errors stand above")
+        throw DemoFailure(
+            "the server ended before it listened (status \(process.terminationStatus)); its errors stand above"
+        )
     }
 
     func end() {

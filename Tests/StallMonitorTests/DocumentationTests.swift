@@ -1,0 +1,53 @@
+import Foundation
+import Testing
+
+@Suite("Documentation")
+struct DocumentationTests {
+    private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent()
+
+    /// Programs that the documents quote, each of which is compiled.
+    private static let programs = [
+        "Tests/Fixtures/doc-examples/Main.swift", "Tests/Embedding/Sources/Shop/Server.swift",
+    ]
+        "Tests/Fixtures/doc-examples/Main.swift", "Tests/Embedding/Sources/Shop/Server.swift",
+    ]
+
+    private static let documents: [String] =
+        ["README.md"]
+        + (FileManager.default.enumerator(atPath: root.appending(path: "Sources").path)?
+            .compactMap { $0 as? String }.filter { $0.hasSuffix(".md") }.map { "Sources/\($0)" } ?? [])
+
+    @Test("Code in a document stands in a program that is compiled", arguments: documents)
+    func codeCompiles(_ document: String) throws {
+        let programs = try Self.programs.map { Self.flat(try Self.text($0)) }
+        for block in Self.blocks(of: "swift", in: try Self.text(document)) {
+            // What is said of a line at its end is for the document's reader alone.
+            let code = Self.flat(block.replacing(#/ +// .*/#, with: ""))
+            #expect(programs.contains { $0.contains(code) }, "\(document) has code that no program has:\n\(block)")
+        }
+    }
+
+    @Test("A link to a file of the repository leads to one", arguments: documents)
+    func linksLead(_ document: String) throws {
+        let folder = Self.root.appending(path: document).deletingLastPathComponent()
+        for link in try Self.text(document).matches(of: /\]\(([^)#:]+)\)/) {
+            let target = folder.appending(path: String(link.1)).standardizedFileURL.path
+            #expect(FileManager.default.fileExists(atPath: target), "\(document) links to \(link.1)")
+        }
+    }
+
+    private static func text(_ path: String) throws -> String {
+        try String(contentsOf: root.appending(path: path), encoding: .utf8)
+    }
+
+    private static func blocks(of language: String, in text: String) -> [String] {
+        text.components(separatedBy: "```\(language)\n").dropFirst().map { $0.components(separatedBy: "```")[0] }
+    }
+
+    /// Without indentation and empty lines.
+    private static func flat(_ code: String) -> String {
+        code.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
+            .joined(separator: "\n")
+    }
+}
