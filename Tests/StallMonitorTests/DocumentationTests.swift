@@ -10,8 +10,6 @@ struct DocumentationTests {
     private static let programs = [
         "Tests/Fixtures/doc-examples/Main.swift", "Tests/Embedding/Sources/Shop/Server.swift",
     ]
-        "Tests/Fixtures/doc-examples/Main.swift", "Tests/Embedding/Sources/Shop/Server.swift",
-    ]
 
     private static let documents: [String] =
         ["README.md"]
