@@ -51,7 +51,7 @@ package struct StallHost: Sendable {
                 continuation.finish()
             }
             print("ready")
-            unsafe fflush(stdout)
+            fflush(nil)
             for await (fault, milliseconds) in requests {
                 group.addTask { try? await perform(fault, milliseconds) }
             }

@@ -61,7 +61,7 @@ struct DemoCommand: AsyncParsableCommand {
         if untilInputEnds { InputWatch.exitAtEnd() }
         try await DemoServer(port: port, directory: directory).run { port in
             print(DemoAnnouncement(port: port, directory: directory).text(forPeople: !untilInputEnds), terminator: "")
-            unsafe fflush(stdout)
+            fflush(nil)
         }
     }
 

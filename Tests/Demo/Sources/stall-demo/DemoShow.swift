@@ -19,7 +19,9 @@ struct DemoShow {
 
     private func play(_ driver: DemoDriver) async throws -> DemoResult {
         let feed = try ReportFeed(directory: directory) { [showsReports] report, isFirst in
-            if showsReports { print(DemoTable.line(report, isFirst: isFirst)) }
+            guard showsReports else { return }
+            print(DemoTable.line(report, isFirst: isFirst))
+            fflush(nil)
         }
         defer { feed.stop() }
         note("Control: \(Self.controlTime) of requests, and no stall")

@@ -5,8 +5,10 @@ import StallReports
 struct DemoTable {
     let result: DemoResult
 
-    private static let hasColours =
-        unsafe isatty(STDOUT_FILENO) == 1 && getenv("NO_COLOR") == nil && getenv("TERM").map { strcmp($0, "dumb") } != 0
+    private static let hasColours: Bool = {
+        let environment = ProcessInfo.processInfo.environment
+        return isatty(STDOUT_FILENO) == 1 && environment["NO_COLOR"] == nil && environment["TERM"] != "dumb"
+    }()
 
     /// A report as it appears, and again when its stall has ended.
     static func line(_ report: StallReport, isFirst: Bool) -> String {
