@@ -118,7 +118,7 @@ import Glibc
 
     private func isComputing(_ now: stackcap_progress, since before: stackcap_progress?) -> Bool {
         guard let before, before.sleeps == now.sleeps else { return false }
-        return unsafe now.cpu_ns >= before.cpu_ns + Self.leastWork
+        return unsafe now.cpu_ns >= before.cpu_ns && now.cpu_ns - before.cpu_ns >= Self.leastWork
     }
 
     private func bounds(at stackPointer: UInt64) -> (low: UInt64, high: UInt64)? {

@@ -29,7 +29,7 @@ extension ProcessThread {
         let stat = ProcessFile("\(directory)/task/\(threadID)/stat")?.text ?? ""
         // The name stands in brackets, and may hold some itself.
         let name = stat.firstIndex(of: "(").flatMap { start in
-            stat.lastIndex(of: ")").map { String(stat[stat.index(after: start)..<$0]) }
+            stat[start...].lastIndex(of: ")").map { String(stat[stat.index(after: start)..<$0]) }
         }
         let state = stat.lastIndex(of: ")").flatMap { stat[$0...].dropFirst(2).first }
         self.init(threadID: threadID, name: name, state: state)

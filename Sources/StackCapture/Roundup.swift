@@ -140,7 +140,7 @@ import Glibc
         }
         var groups = threads.indices.map { unsafe group($0, threads[$0]) }
         groups.sort { $0.threads.count > $1.threads.count }
-        let duration = unsafe Duration.nanoseconds(stackcap_now_ns() - began)
+        let duration = unsafe Duration.nanoseconds(stackcap_now_ns() &- began)
         return ThreadStacks(groups: groups, missing: missing, duration: duration)
     }
 

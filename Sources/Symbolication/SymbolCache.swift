@@ -86,7 +86,8 @@ struct SymbolCache {
     ) -> ModuleSymbols? {
         let key = Key(path: mapping.path, firstPage: image.firstPage)
         if let known = modules[key] { return known.symbols }
-        guard let bytes = memory.read(mapping.range.lowerBound, count: mapping.range.count),
+        let size = min(mapping.range.upperBound - mapping.range.lowerBound, 1 << 20)
+        guard let bytes = memory.read(mapping.range.lowerBound, count: Int(size)),
             let file = FileImage(bytes: bytes, name: mapping.path),
             let symbols = ModuleSymbols(image: file, allowance)
         else { return nil }

@@ -77,6 +77,36 @@ struct HostileFileTests {
         #expect(!result.problems.contains { $0.isOfBudget })
     }
 
+    @Test("Sections that claim to be as large as a number can say, once inflated: a matter of the budget")
+    func inflatedSizes() throws {
+        let workshop = try Workshop()
+        try workshop.makeProgram(flags: ["-g", "-O2", "-gz=zlib"])
+        let file = try ELFFile(path: workshop.path("program"), Allowance(.tool))
+        let compressed = file.sections.filter { $0.name.hasPrefix(".debug") && $0.isCompressed }
+        try #require(compressed.count > 1)
+        var bytes = try Data(contentsOf: URL(filePath: workshop.path("program")))
+        for section in compressed {
+            // elf(5): the size stands behind the type and four unused bytes.
+            let place = section.range.lowerBound + 8
+            bytes.replaceSubrange(place..<place + 8, with: [UInt8](repeating: 0xff, count: 7) + [0x7f])
+        }
+        try bytes.write(to: URL(filePath: workshop.path("mutant")))
+        let place = try workshop.innermostPlace(of: "program")
+        let result = try workshop.resolve("mutant", [place], buildID: file.buildID, budget: .tool)
+        #expect(result.frames.count == 1)
+        #expect(result.problems.contains { $0.isOfBudget }, "\(result.problems)")
+    }
+
+    @Test("Changed at a time that nanoseconds have no number for")
+    func modifiedInCenturies() throws {
+        let workshop = try Workshop()
+        try workshop.makeProgram()
+        try workshop.run("touch", ["-d", "@9300000000", "program"])
+        let place = try workshop.innermostPlace(of: "program")
+        let result = try workshop.resolve("program", [place], buildID: try workshop.buildID(of: "program"))
+        #expect(result.frames[0].callNames == ["innermost", "middle", "outer"])
+    }
+
     @Test("Cut off anywhere")
     func truncated() throws {
         let workshop = try Workshop()

@@ -40,7 +40,7 @@ extension MonotonicInstant: InstantProtocol {
 func readClock(_ clock: clockid_t) -> UInt64 {
     var time = timespec()
     unsafe clock_gettime(clock, &time)
-    return UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec)
+    return UInt64(clamping: time.tv_sec) &* 1_000_000_000 &+ UInt64(clamping: time.tv_nsec)
 }
 
 /// Nanoseconds on some clock.

@@ -36,7 +36,9 @@ extension Diagnosis {
     /// `, CPU pressure 88 %, in its cgroup 40 %`
     private static func pressure(_ window: EvidenceWindow?) -> String {
         guard let window, window.length > .zero, let supply = window.supply else { return "" }
-        func percent(_ pressure: Duration) -> Int { Int((100 * min(1, pressure / window.length)).rounded()) }
+        func percent(_ pressure: Duration) -> Int {
+            Int(saturating: (100 * min(1, pressure / window.length)).rounded())
+        }
         var text = supply.systemPressure.map { ", CPU pressure \(percent($0)) %" } ?? ""
         if let own = supply.cgroupPressure { text += ", in its cgroup \(percent(own)) %" }
         return text
@@ -44,7 +46,7 @@ extension Diagnosis {
 
     static func share(_ window: EvidenceWindow?, _ part: (EvidenceWindow) -> Duration) -> String {
         guard let window, window.length > .zero else { return "some time" }
-        let percent = Int((100 * (part(window) / window.length)).rounded())
+        let percent = Int(saturating: (100 * (part(window) / window.length)).rounded())
         return "\(min(percent, 100)) % of \(milliseconds(window.length))"
     }
 

@@ -59,7 +59,7 @@ extension Diagnosis {
         guard let window, let supply = window.supply else { return .unknown }
         let delay = max(window.runDelay, window.waited)
         if let quota = supply.throttling, quota.throttledPeriods > 0,
-            quota.throttledPeriods * 2 >= quota.periods
+            quota.throttledPeriods.multipliedSaturated(by: 2) >= quota.periods
                 || Duration.nanoseconds(Int64(clamping: quota.nanoseconds)) * 3 >= delay
         {
             return .quota(percent: quota.quotaPercent, throttled: quota.throttledPeriods, periods: quota.periods)

@@ -1,18 +1,22 @@
+import StallReports
+
 extension EvidenceWindow {
     /// The time on a CPU, parted by what the kernel's ticks say of program and kernel. Nil when it had no tick to say it with.
     var cpuParts: (user: Duration, system: Duration)? {
         guard let user = Self.grown(before.userTicks, after.userTicks),
-            let system = Self.grown(before.systemTicks, after.systemTicks), user + system > 0
+            let system = Self.grown(before.systemTicks, after.systemTicks), user > 0 || system > 0
         else { return nil }
         // In whole nanoseconds, as a report has them: the two add up.
-        let userTime = Duration.nanoseconds((cpu * (Double(user) / Double(user + system))).nanoseconds)
+        let userTime = Duration.nanoseconds((cpu * (Double(user) / (Double(user) + Double(system)))).nanoseconds)
         return (userTime, cpu - userTime)
     }
 
     /// Time waited for block devices. Nil where the kernel does not count it, or the thread has never waited for one.
     var blockIO: Duration? {
         guard after.blockIOTicks != 0 else { return nil }
-        return Self.grown(before.blockIOTicks, after.blockIOTicks).map { .milliseconds(10 * Int64(clamping: $0)) }
+        return Self.grown(before.blockIOTicks, after.blockIOTicks).map {
+            .nanoseconds(Int64(clamping: $0.multipliedSaturated(by: 10_000_000)))
+        }
     }
 
     /// What is neither time on a CPU nor in the queue for one.

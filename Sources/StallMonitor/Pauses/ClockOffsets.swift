@@ -1,6 +1,7 @@
 import CMonitorShims
 import Glibc
 import RunLoopKit
+import StallReports
 
 /// How the system's clocks lie to one another. Boot time gains on monotonic time while the machine is suspended
 /// (clock_gettime(2)); the wall clock gains or loses on boot time when it is set.
@@ -18,28 +19,33 @@ struct ClockOffsets: Hashable, Sendable {
             let before = clock(CLOCK_MONOTONIC)
             let (boot, wall) = (clock(CLOCK_BOOTTIME), clock(CLOCK_REALTIME))
             let after = clock(CLOCK_MONOTONIC)
-            guard after - before < 1_000_000 else { continue }
-            return ClockOffsets(monotonic: before, suspended: boot - before, wall: wall - boot)
+            guard (0..<1_000_000).contains(after.subtractingSaturated(before)) else { continue }
+            return ClockOffsets(
+                monotonic: before,
+                suspended: boot.subtractingSaturated(before),
+                wall: wall.subtractingSaturated(boot)
+            )
         }
         return nil
     }
 
     /// How long the machine was suspended since `earlier`. Under 10 ms it is an inexact reading.
     func suspension(since earlier: ClockOffsets) -> Duration? {
-        let length = suspended - earlier.suspended
+        let length = suspended.subtractingSaturated(earlier.suspended)
         return length >= 10_000_000 ? .nanoseconds(length) : nil
     }
 
     /// By how much the wall clock was set since `earlier`. A clock that is slewed gains or loses 0.5 ms a second at most
     /// (adjtimex(2)), which is no step.
     func step(since earlier: ClockOffsets) -> Duration? {
-        let (length, drift) = (wall - earlier.wall, (monotonic - earlier.monotonic) / 1000)
+        let length = wall.subtractingSaturated(earlier.wall)
+        let drift = monotonic.subtractingSaturated(earlier.monotonic) / 1000
         return length.magnitude > 50_000_000 + drift.magnitude ? .nanoseconds(length) : nil
     }
 
     private static func clock(_ id: clockid_t) -> Int64 {
         var time = timespec()
         unsafe clock_gettime(id, &time)
-        return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
+        return Int64(time.tv_sec).multipliedSaturated(by: 1_000_000_000).addingSaturated(Int64(time.tv_nsec))
     }
 }

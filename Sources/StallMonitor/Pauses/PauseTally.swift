@@ -12,19 +12,25 @@ struct PauseTally: Hashable, Sendable {
     }
 
     mutating func add(_ pause: RunRecord.Pause) {
-        totals[pause.kind, default: .init()].count += 1
-        totals[pause.kind, default: .init()].durationNs += pause.durationNs
+        totals[pause.kind, default: .init()].add(pause.durationNs)
         if latest.count == RunRecord.PauseLog.recordLimit { latest.removeFirst() }
         latest.append(pause)
     }
 
     /// One more of a kind that is only summed.
     mutating func sum(_ kind: PauseKind, lasting length: Duration) {
-        totals[kind, default: .init()].count += 1
-        totals[kind, default: .init()].durationNs += length.nanoseconds
+        totals[kind, default: .init()].add(length.nanoseconds)
     }
 
     var log: RunRecord.PauseLog {
         .init(latest: latest, totals: Dictionary(uniqueKeysWithValues: totals.map { ($0.rawValue, $1) }))
+    }
+}
+
+extension RunRecord.PauseTotal {
+    /// Saturated: a clock that is set to and fro adds up to more than there is room for.
+    fileprivate mutating func add(_ length: Int64) {
+        count = count.addingSaturated(1)
+        durationNs = durationNs.addingSaturated(length)
     }
 }

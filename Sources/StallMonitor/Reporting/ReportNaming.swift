@@ -139,7 +139,7 @@ extension StallReport {
         var counts: [String: Int] = [:]
         for stack in stacks where stack.role == .stalled {
             for symbol in Set(stack.suspects.compactMap { stack.frame($0).symbol }) {
-                counts[symbol, default: 0] += stack.count
+                counts[symbol] = (counts[symbol] ?? 0).addingSaturated(stack.count)
             }
         }
         guard let most = counts.values.max() else { return nil }

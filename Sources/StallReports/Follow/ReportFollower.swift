@@ -116,6 +116,7 @@ extension Duration {
     /// Rounded up, and never negative.
     fileprivate var milliseconds: Int64 {
         let (seconds, attoseconds) = components
-        return max(0, seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
+        let rest = (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000
+        return max(0, seconds.multipliedSaturated(by: 1000).addingSaturated(rest))
     }
 }

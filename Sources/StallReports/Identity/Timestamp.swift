@@ -12,8 +12,7 @@ public struct Timestamp: Hashable, Sendable {
     /// Surplus nanoseconds are carried into the seconds; a moment outside the years 0 to 9999 becomes the nearest inside.
     public init(seconds: Int64, nanoseconds: Int64 = 0) {
         let (carry, rest) = nanoseconds.dividedFloor(by: 1_000_000_000)
-        let (sum, overflow) = seconds.addingReportingOverflow(carry)
-        let whole = overflow ? (seconds < 0 ? Int64.min : .max) : sum
+        let whole = seconds.addingSaturated(carry)
         self.seconds = min(max(whole, Self.secondsRange.lowerBound), Self.secondsRange.upperBound)
         self.nanoseconds = Int32(rest)
     }

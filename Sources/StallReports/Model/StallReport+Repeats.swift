@@ -30,11 +30,11 @@ extension StallReport {
         /// Both together, as repeats of the later one's report.
         public func joined(by later: Repeats) -> Repeats {
             Repeats(
-                count: count &+ later.count,
+                count: count.addingSaturated(later.count),
                 report: later.report ?? report,
                 firstAt: min(firstAt, later.firstAt),
                 lastAt: max(lastAt, later.lastAt),
-                totalNs: totalNs.addingReportingOverflow(later.totalNs).overflow ? .max : totalNs + later.totalNs,
+                totalNs: totalNs.addingSaturated(later.totalNs),
                 longestNs: max(longestNs, later.longestNs)
             )
         }

@@ -24,9 +24,10 @@ extension ProcessIdentity {
         let perSecond = Int64(sysconf(Int32(_SC_CLK_TCK)))
         var uptime = timespec()
         guard perSecond > 0, unsafe clock_gettime(CLOCK_BOOTTIME, &uptime) == 0 else { return nil }
+        let ticks = Int64(clamping: ticks)
         let start = Timestamp(
-            seconds: Int64(ticks) / perSecond,
-            nanoseconds: Int64(ticks) % perSecond * (1_000_000_000 / perSecond)
+            seconds: ticks / perSecond,
+            nanoseconds: (ticks % perSecond).multipliedSaturated(by: 1_000_000_000 / perSecond)
         )
         let now = Timestamp(seconds: Int64(uptime.tv_sec), nanoseconds: Int64(uptime.tv_nsec))
         return Timestamp.now().advanced(byNanoseconds: start.nanoseconds(since: now))

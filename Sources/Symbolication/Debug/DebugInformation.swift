@@ -176,14 +176,16 @@ private struct Sections {
         for section in file.sections where Self.name(section, isIn: Self.whole + Self.piecewise) {
             if section.isCompressed {
                 guard allowance.inflates else { throw SymbolProblem(.compressed, path: file.image.path) }
-                inflated += try Self.inflatedSize(section, file, allowance)
+                let size = try Self.inflatedSize(section, file, allowance)
+                // Each by itself: what several claim together may have no room in a number.
+                try allowance.spend(size)
+                inflated += size
             } else if Self.name(section, isIn: Self.piecewise) {
                 continue
             }
             // libdw passes over a compressed section that it cannot inflate: those that are not loaded.
             try file.image.load(section.range, allowance)
         }
-        try allowance.spend(inflated)
         self.inflated = inflated
         let plain = { (name: String) in file.section(name).flatMap { $0.isCompressed ? nil : $0.range } }
         (info, line, ranges) = (plain(".debug_info"), plain(".debug_line"), plain(".debug_ranges"))

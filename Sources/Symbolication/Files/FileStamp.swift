@@ -5,6 +5,8 @@ struct FileStamp: Hashable, Sendable {
     var device: UInt64
     var inode: UInt64
     var size: Int64
+    /// Apart from its nanoseconds: together they have no room for every time that a file can carry.
+    var modifiedSeconds: Int64
     var modifiedNanoseconds: Int64
     var isRegular: Bool
 
@@ -25,7 +27,7 @@ struct FileStamp: Hashable, Sendable {
         device = UInt64(status.st_dev)
         inode = UInt64(status.st_ino)
         size = Int64(status.st_size)
-        modifiedNanoseconds = Int64(status.st_mtim.tv_sec) * 1_000_000_000 + Int64(status.st_mtim.tv_nsec)
+        (modifiedSeconds, modifiedNanoseconds) = (Int64(status.st_mtim.tv_sec), Int64(status.st_mtim.tv_nsec))
         isRegular = status.st_mode & S_IFMT == S_IFREG
     }
 }

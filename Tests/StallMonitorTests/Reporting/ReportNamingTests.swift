@@ -102,6 +102,14 @@ struct ReportNamingTests {
         #expect(naming.findings(for: old).amendment.applied(to: old).culprit?.function == "outer")
     }
 
+    @Test("blames what most samples show, however many a report claims")
+    func countlessSamples() {
+        var old = report(hasCulprit: false)
+        old.stacks[0].count = .max
+        old.stacks.append(old.stacks[0])
+        #expect(naming.findings(for: old).amendment.applied(to: old).culprit?.function == "outer")
+    }
+
     @Test("is the same after a second time")
     func twice() {
         let once = naming.findings(for: report()).amendment.applied(to: report())

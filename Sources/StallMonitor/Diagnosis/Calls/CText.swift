@@ -13,7 +13,7 @@ enum CText {
             guard let bytes = read(next, count) else { return nil }
             if let end = bytes.firstIndex(of: 0) { return String(decoding: text + bytes[..<end], as: UTF8.self) }
             text += bytes
-            next += UInt(count)
+            next &+= UInt(count)
         }
         return String(decoding: text, as: UTF8.self) + "…"
     }

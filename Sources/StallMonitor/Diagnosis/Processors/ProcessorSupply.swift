@@ -1,3 +1,5 @@
+import StallReports
+
 /// What the kernel has counted of the processors until one moment. All but the load only grows. Pure.
 struct ProcessorSupply: Hashable, Sendable {
     /// Of each limited cgroup, in the files' order.
@@ -97,7 +99,7 @@ struct SupplyWindow: Hashable, Sendable {
 
     private static func grown(_ before: UInt64?, _ after: UInt64?, _ unit: UInt64) -> Duration? {
         zip(before, after).map {
-            .nanoseconds(Int64(clamping: $1.grown(since: $0).multipliedReportingOverflow(by: unit).0))
+            .nanoseconds(Int64(clamping: $1.grown(since: $0).multipliedSaturated(by: unit)))
         }
     }
 }

@@ -1,3 +1,5 @@
+import StallReports
+
 /// Where the kernel counts what this process's cgroup gets of the processors: cgroups(7), both versions, also in a container.
 struct SupplyFiles: Hashable, Sendable {
     /// The process's cgroup and those around it that have a limit, the innermost first.
@@ -78,8 +80,8 @@ struct SupplyFiles: Hashable, Sendable {
     /// `20000 100000`, microseconds of each period; `max` for no limit.
     private static func quota(_ text: String) -> Quota? {
         let numbers = text.split(whereSeparator: \.isWhitespace).compactMap { Double($0) }
-        guard numbers.count == 2, numbers[0] > 0, numbers[1] > 0 else { return nil }
-        return (100 * numbers[0] / numbers[1], .microseconds(numbers[1]))
+        guard numbers.count == 2, numbers[0] > 0, numbers[1] >= 1, numbers.allSatisfy({ $0 < 1e15 }) else { return nil }
+        return (100 * (numbers[0] / numbers[1]), .microseconds(Int64(saturating: numbers[1])))
     }
 
     private static func quotaOfVersion1(in directory: String, _ read: (String) -> String?) -> Quota? {

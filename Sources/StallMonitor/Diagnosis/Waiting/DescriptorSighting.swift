@@ -90,6 +90,6 @@ struct DescriptorInfo: Hashable, Sendable {
     private static func time(_ text: Substring) -> Int64? {
         let numbers = text.split { !$0.isNumber }.compactMap { Int64($0) }
         guard numbers.count == 2, numbers[0] < 1 << 32 else { return nil }
-        return numbers[0] * 1_000_000_000 + numbers[1]
+        return numbers[0].multipliedSaturated(by: 1_000_000_000).addingSaturated(numbers[1])
     }
 }
