@@ -64,7 +64,7 @@ struct ProcessFile {
 
     /// Nil if it cannot be read. What is no UTF-8 is replaced.
     init?(_ path: String) {
-        let file = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
         guard file >= 0 else { return nil }
         defer { close(file) }
         var bytes = [UInt8](repeating: 0, count: 16_384)

@@ -49,7 +49,7 @@ struct ProcessDirectory: Sendable, Hashable {
 
 /// - Returns: the whole of a file whose size is not known beforehand, or nil. Retries EINTR.
 func readWholeFile(_ path: String) -> [UInt8]? {
-    let file = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     guard file >= 0 else { return nil }
     defer { close(file) }
     var whole: [UInt8] = []

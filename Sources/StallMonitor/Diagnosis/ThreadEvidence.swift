@@ -74,7 +74,7 @@ func readSmallFile(_ path: String) -> String? {
 
 /// The text of a file of at most `limit` bytes. Nil when it cannot be read, or is longer. Not the watchdog's thread.
 func readFile(_ path: String, limit: Int) -> String? {
-    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
     var bytes: [UInt8] = []
@@ -90,7 +90,7 @@ func readFile(_ path: String, limit: Int) -> String? {
 }
 
 private func readStart(of path: String) -> String? {
-    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
     return unsafe withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in

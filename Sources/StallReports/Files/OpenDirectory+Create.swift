@@ -10,6 +10,14 @@ extension OpenDirectory {
         guard try make(path) else { throw ReportError(.missingDirectory, path: path) }
     }
 
+    /// Whose the files are that we make here. Not always ours: a file server can take root for nobody.
+    func ownerOfNewFiles() throws(ReportError) -> UInt32 {
+        let draft = Self.newDraftName()
+        let file = try createFile(draft)
+        defer { try? remove(draft) }
+        return try file.status().owner
+    }
+
     /// The path without its last component: `a/b/` is in `a`, `a` in `.`. Nil for `/` and `.`.
     static func parent(of path: String) -> String? {
         var rest = Substring(path)

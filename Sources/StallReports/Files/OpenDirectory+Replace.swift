@@ -5,7 +5,7 @@ extension OpenDirectory {
     ///
     /// - Parameter owner: whose the file is to be, if not ours: an operator's command must not take a server's files away from it.
     func replaceFile(_ name: String, with bytes: [UInt8], ownedAs owner: FileStatus? = nil) throws(ReportError) {
-        let draft = Draft.newName()
+        let draft = Self.newDraftName()
         let file = try createFile(draft)
         do throws(ReportError) {
             _ = file.tryLock()
@@ -22,16 +22,16 @@ extension OpenDirectory {
 
     /// Removes the drafts of writers that died. A living writer holds its draft's lock.
     func removeAbandonedDrafts() throws(ReportError) {
-        for name in try names() where Draft.isDraft(name) {
+        for name in try names() where Self.isDraft(name) {
             guard let file = try? openFile(name), file.tryLock() else { continue }
             try? remove(name)
         }
     }
 }
 
-/// Names of files that are being written.
-private enum Draft {
-    static func newName() -> String { ".draft-\(ULID.make())" }
+// Names of files that are being written.
+extension OpenDirectory {
+    static func newDraftName() -> String { ".draft-\(ULID.make())" }
 
     static func isDraft(_ name: String) -> Bool { name.hasPrefix(".draft-") && ULID(String(name.dropFirst(7))) != nil }
 }

@@ -39,15 +39,22 @@ struct OpenDirectory: ~Copyable {
     }
 
     /// Nil when there is no such name. A link is described, not followed.
-    func status(of name: String) -> FileStatus? {
+    func status(of name: String) -> FileStatus? { described(name).map { FileStatus($0) } }
+
+    /// As the system says it: `status(of:)` without what changes by itself.
+    func described(_ name: String) -> stat? {
         var raw = stat()
-        guard unsafe fstatat(file.descriptor, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 else { return nil }
-        return FileStatus(raw)
+        return unsafe fstatat(file.descriptor, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 ? raw : nil
     }
 
-    /// Opens a regular file to read. `O_NONBLOCK` keeps a planted pipe from holding us.
+    /// The directory itself.
+    func status() throws(ReportError) -> FileStatus { try file.status() }
+
+    /// Opens a regular file to read, without waiting for anything: a pipe's other end, a terminal, another's lease on the file.
     func openFile(_ name: String) throws(ReportError) -> OpenFile {
-        let opened = try open(name, flags: O_RDONLY | O_NONBLOCK)
+        // Looked at first: to open a device can do something to it.
+        if let status = status(of: name), !status.isRegular { throw ReportError(.notAFile, path: filePath(name)) }
+        let opened = try open(name, flags: O_RDONLY | O_NONBLOCK | O_NOCTTY)
         guard try opened.status().isRegular else { throw ReportError(.notAFile, path: opened.path) }
         return opened
     }

@@ -32,7 +32,7 @@ package struct LiveRecordFile: ~Copyable {
     ) throws(ReportError) {
         try OpenDirectory.create(path: directory)
         let open = try OpenDirectory(path: directory)
-        let (name, draft) = (LiveRecordName(run: run).description, ".draft-\(ULID.make())")
+        let (name, draft) = (LiveRecordName(run: run).description, OpenDirectory.newDraftName())
         let file = try open.createFile(draft)
         var writer = writer
         writer.isLocked = file.tryLock()

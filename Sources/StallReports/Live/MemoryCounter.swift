@@ -12,17 +12,31 @@ public struct MemoryCounter: Codable, Hashable, Sendable {
     package static func current() -> MemoryCounter? {
         let text = readProcFile("/proc/self/cgroup") ?? ""
         for path in paths(of: text) {
-            if let inode = inode(of: path), count(in: readProcFile(path) ?? "") != nil {
-                return MemoryCounter(path: path, inode: inode)
-            }
+            guard let inode = inode(of: path) else { continue }
+            let counter = MemoryCounter(path: path, inode: inode)
+            if counter.read() != nil { return counter }
         }
         return nil
     }
 
-    /// Nil when the cgroup is gone, or cannot be seen from here.
+    /// Nil when the cgroup is gone, or cannot be seen from here. The path may be anything: it is what a file says. So only a counter of a
+    /// control group is opened, and nothing is waited for.
     package func read() -> UInt64? {
-        guard Self.inode(of: path) == inode, let text = readProcFile(path) else { return nil }
-        return Self.count(in: text)
+        guard Self.isCounter(path), let file = try? OpenFile(kernelFile: path, inode: inode),
+            let bytes = try? file.readAll(limit: 64 << 10)
+        else { return nil }
+        return Self.count(in: String(decoding: bytes, as: UTF8.self))
+    }
+
+    private static let root = "/sys/fs/cgroup"
+
+    /// Whether the path leads to such a file by its text, and nowhere else.
+    static func isCounter(_ path: String) -> Bool {
+        let names = path.split(separator: "/", omittingEmptySubsequences: false)
+        guard path.hasPrefix(root + "/"), !path.utf8.contains(0), !names.contains(".."), let name = names.last else {
+            return false
+        }
+        return name == "memory.events" || name == "memory.oom_control"
     }
 
     /// Where the file may be, by the lines of `/proc/PID/cgroup` (cgroups(7)): `0::/a`, `4:memory:/a`. A container without a namespace
@@ -33,9 +47,9 @@ public struct MemoryCounter: Codable, Hashable, Sendable {
             guard fields.count == 3, fields[2].hasPrefix("/") else { return [] }
             let path = fields[2] == "/" ? "" : String(fields[2])
             if fields[1].split(separator: ",").contains("memory") {
-                return [path, ""].map { "/sys/fs/cgroup/memory\($0)/memory.oom_control" }
+                return [path, ""].map { "\(root)/memory\($0)/memory.oom_control" }
             }
-            return fields[1].isEmpty ? [path, ""].map { "/sys/fs/cgroup\($0)/memory.events" } : []
+            return fields[1].isEmpty ? [path, ""].map { "\(root)\($0)/memory.events" } : []
         }
     }
 
@@ -52,5 +66,27 @@ public struct MemoryCounter: Codable, Hashable, Sendable {
         var raw = stat()
         guard unsafe stat(path, &raw) == 0 else { return nil }
         return UInt64(raw.st_ino)
+    }
+}
+
+extension OpenFile {
+    /// Opens a regular file of the kernel's by its full path, if it is the one with this inode. It is looked at before it is opened to be
+    /// read: to open a device can do something to it, and a pipe waits for its other end.
+    fileprivate init(kernelFile path: String, inode: UInt64) throws(ReportError) {
+        // O_PATH of open(2), which the module of the C library leaves out.
+        let pathOnly: Int32 = 0o10_000_000
+        let look = OpenFile(
+            owning: try systemCall(path: path) { unsafe open(path, pathOnly | O_NOFOLLOW | O_CLOEXEC) },
+            path: path
+        )
+        let status = try look.status()
+        guard status.isRegular, status.inode == inode else { throw ReportError(.notAFile, path: path) }
+        let number = look.descriptor
+        self.init(
+            owning: try systemCall(path: path) {
+                unsafe open("/proc/self/fd/\(number)", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+            },
+            path: path
+        )
     }
 }

@@ -2,7 +2,12 @@ internal import Glibc
 
 /// The text of a small file of /proc, without its last line feed; nil when it cannot be read.
 func readProcFile(_ path: String) -> String? {
-    guard let descriptor = try? systemCall(path: path, { unsafe open(path, O_RDONLY | O_CLOEXEC) }) else { return nil }
+    guard
+        let descriptor = try? systemCall(
+            path: path,
+            { unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) }
+        )
+    else { return nil }
     let file = OpenFile(owning: descriptor, path: path)
     guard var bytes = try? file.readAll(limit: 64 << 10) else { return nil }
     if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }

@@ -1,0 +1,128 @@
+import Foundation
+import Testing
+
+@testable import StallReports
+
+/// Files that are opened because another file says so.
+@Suite("Files named by live records", .timeLimit(.minutes(3)))
+struct NamedFileTests {
+    private let directory = TemporaryDirectory()
+
+    @Test("only a counter of a control group is one, and only below where these are")
+    func counters() {
+        let good = [
+            "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/a/b/memory.events",
+            "/sys/fs/cgroup/memory/a/memory.oom_control",
+        ]
+        let bad = [
+            "/sys/fs/cgroup/../../../etc/memory.events", "/sys/fs/cgroup/a/../../memory.events", "memory.events", "",
+            "/tmp/memory.events", "/sys/fs/cgroup2/memory.events", "/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/",
+            "/sys/fs/cgroup/memory.events\0", "/sys/fs/cgroup/memory.events/",
+        ]
+        #expect(good.allSatisfy(MemoryCounter.isCounter) && !bad.contains(where: MemoryCounter.isCounter))
+    }
+
+    @Test(
+        "the calling process's own counter is read, and only by its inode",
+        .enabled(if: MemoryCounter.current() != nil)
+    )
+    func ownCounter() throws {
+        var counter = try #require(MemoryCounter.current())
+        #expect(counter.read() != nil)
+        counter.inode += 1
+        #expect(counter.read() == nil)
+    }
+
+    @Test(
+        "what a live record names as its memory counter holds up no reader and no writer",
+        arguments: ["fifo", "link"]
+    )
+    func namedPipe(kind: String) async throws {
+        try directory.store.prepare()
+        let pipe = directory.root + "/fifo"
+        try #require(unsafe mkfifo(pipe, 0o600) == 0)
+        let named = kind == "link" ? directory.root + "/memory.events" : pipe
+        if kind == "link" { try #require(unsafe symlink(pipe, named) == 0) }
+        var status = stat()
+        try #require(unsafe stat(pipe, &status) == 0)
+        try leaveRecord(.init(path: named, inode: UInt64(status.st_ino)))
+        let path = directory.path
+        let finished = DispatchSemaphore(value: 0)
+        let work = Thread {
+            let causes = try? ReportReader(path: path).contents().reports.map(\.processEnd?.cause)
+            let closed = try? ReportDirectory(path: path).closeTerminated().count
+            #expect(causes == [.killedOrCrashed] && closed == 1)
+            finished.signal()
+        }
+        work.start()
+        let isDone = await Task.detached { finished.wait(timeout: .now() + 60) == .success }.value
+        #expect(isDone, "somebody waits for the pipe's other end")
+        guard !isDone else { return }
+        // Whoever waits is let go: again and again, for each opens it anew.
+        await Task.detached {
+            while finished.wait(timeout: .now() + 0.05) != .success {
+                let end = unsafe open(pipe, O_WRONLY | O_NONBLOCK)
+                if end >= 0 { close(end) }
+            }
+        }
+        .value
+    }
+
+    @Test(
+        "what another user left behind is shown, and neither closed nor removed: it must not become ours",
+        .enabled(if: geteuid() == 0)
+    )
+    func otherUsers() throws {
+        let child = try ChildProcess()
+        let report = Sample.ongoing(process: try child.identity())
+        try directory.store.write(report)
+        try leaveRecord(nil)
+        child.killLeavingZombie()
+        try give(to: 65534)
+        let before = directory.names
+        #expect(try directory.reader.contents().reports.map(\.state) == [.terminated, .terminated])
+        #expect(try directory.store.closeTerminated().isEmpty)
+        #expect(directory.names == before && before.count == 2)
+        #expect(try ReportReader(path: directory.path, liveness: .blind).report(report.id).state == .ongoing)
+        try give(to: geteuid())
+        #expect(try directory.store.closeTerminated().count == 2)
+    }
+
+    private func give(to user: uid_t) throws {
+        for name in directory.names { try #require(unsafe chown("\(directory.path)/\(name)", user, user) == 0) }
+    }
+
+    /// The live record of a process that died in the middle of a stall.
+    private func leaveRecord(_ counter: MemoryCounter?) throws {
+        let child = try ChildProcess()
+        let writer = LiveRecord.Writer(
+            host: .current(),
+            service: nil,
+            process: try child.identity(),
+            startedAt: Sample.start,
+            monitorVersion: "0.1.0",
+            memory: counter
+        )
+        let file = try LiveRecordFile(
+            in: directory.path,
+            run: .make(),
+            writer: writer,
+            status: .init(updatedAt: Sample.start, memoryKills: 0)
+        )
+        let stall = LiveStall(
+            report: .make(),
+            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
+            watched: .init(label: "main", turn: 1),
+            watch: 1,
+            startedAt: Sample.start,
+            startedMonotonicNs: 1,
+            detectedAt: Sample.start,
+            lastSeenAt: Sample.start,
+            lastSeenMonotonicNs: .max,
+            durationNs: .max,
+            durationMinNs: .max,
+            durationMaxNs: .max
+        )
+        try file.write(stall, to: 0)
+    }
+}
