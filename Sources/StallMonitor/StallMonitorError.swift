@@ -18,6 +18,10 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         public static let forked = Code(name: "forked")
         /// The report directory's disk does not answer. What waits is kept in memory.
         public static let reportDirectoryHangs = Code(name: "reportDirectoryHangs")
+        /// Others can write to the report directory, or it is a symbolic link. It is written all the same.
+        public static let reportDirectoryExposed = Code(name: "reportDirectoryExposed")
+        /// What this run may not remove fills the report directory, so its limits do not hold. It is written all the same.
+        public static let reportDirectoryFilled = Code(name: "reportDirectoryFilled")
         /// Reports were dropped: too many waited for the disk, or the monitor was stopped while some did.
         public static let reportsLost = Code(name: "reportsLost")
         /// The monitor has used up its budget: stalls are still detected, and reported without stacks, until the cost has fallen.
@@ -61,6 +65,10 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
             "The report directory could not be written. \(detail ?? "")"
         case .reportDirectoryHangs:
             "The disk of the report directory does not answer. \(detail ?? "")"
+        case .reportDirectoryExposed:
+            "The report directory is not safe from others. \(detail ?? "")"
+        case .reportDirectoryFilled:
+            "The report directory is full of what is not this server's. \(detail ?? "")"
         case .reportsLost:
             "Stall reports are lost. \(detail ?? "")"
         case .capturesStopped:

@@ -15,5 +15,11 @@ final class MountedDisk {
         }
     }
 
+    /// Whether this process may mount: root may, but not in every container.
+    static let isPermitted: Bool = {
+        let directory = TemporaryDirectory()
+        return (try? MountedDisk(at: directory.root + "/try", options: "size=64k")) != nil
+    }()
+
     deinit { unsafe umount2(path, Int32(MNT_DETACH)) }
 }

@@ -233,7 +233,8 @@ enum Sample {
             problem: "full",
             peakBytes: 5,
             dropped: ["stalls": 6],
-            noticePeakBytes: 7
+            noticePeakBytes: 7,
+            concerns: ["filled", "link"]
         )
         record.budget = .init(
             state: "stopped",

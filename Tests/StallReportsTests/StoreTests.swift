@@ -96,9 +96,12 @@ struct StoreTests {
     @Test("over the bytes, the oldest finished go, unreadable ones too, never the one just written")
     func keepsBytes() throws {
         let size = try Sample.recovered().json().count
-        let store = ReportDirectory(path: directory.path, limits: .init(maxBytes: size * 5 / 2))
-        try store.prepare()
-        directory.plant(repeatElement(0, count: size), as: ReportFileName(.stall, .make()).description)
+        try directory.store.prepare()
+        let garbage = ReportFileName(.stall, .make())
+        directory.plant(repeatElement(0, count: size), as: garbage.description)
+        var status = stat()
+        try #require(unsafe stat(directory.file(garbage), &status) == 0)
+        let store = ReportDirectory(path: directory.path, limits: .init(maxBytes: Int(status.st_blocks) * 512 * 5 / 2))
         let reports = (0..<3).map { _ in Sample.recovered() }
         for report in reports { try store.write(report) }
         #expect(try directory.reader.contents().reports.map(\.id) == reports.suffix(2).map(\.id))

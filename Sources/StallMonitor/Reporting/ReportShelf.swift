@@ -32,7 +32,8 @@ struct ReportShelf {
             failures: Int64(status.failures),
             longestNs: status.longestWrite.nanoseconds,
             problem: status.problem?.code.name,
-            peakBytes: Int64(status.peakBytes)
+            peakBytes: Int64(status.peakBytes),
+            concerns: status.concerns.isEmpty ? nil : status.concerns.map(\.rawValue).sorted()
         )
     }
 
@@ -112,9 +113,23 @@ struct ReportShelf {
         } else {
             bell.mended(.reportNotWritten)
         }
+        tell(status.concerns, [.link, .openToOthers], as: .reportDirectoryExposed)
+        tell(status.concerns, [.filled], as: .reportDirectoryFilled)
         if lost(status) > 0, !isSettled {
             bell.ring(StallMonitorError(.reportsLost, Self.losses(lost(status), status.problem)))
         }
+    }
+
+    /// What is wrong with the directory is told once, and once that it is no longer.
+    private mutating func tell(
+        _ concerns: Set<ReportDirectory.Concern>,
+        _ kinds: [ReportDirectory.Concern],
+        as code: StallMonitorError.Code
+    ) {
+        let found = kinds.filter(concerns.contains)
+        guard !found.isEmpty else { return bell.mended(code) }
+        let path = writer.directory.path
+        bell.ring(StallMonitorError(code, found.map { $0.advice(for: path) }.joined(separator: " Also: ")))
     }
 
     private func lost(_ status: ReportWriter.Status) -> Int64 {

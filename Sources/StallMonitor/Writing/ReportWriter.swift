@@ -8,6 +8,8 @@ final class ReportWriter: Sendable {
     /// What the others may know of it.
     struct Status: Sendable {
         var problem: ReportError?
+        /// What is wrong with the directory, as of the last time it could be written.
+        var concerns: Set<ReportDirectory.Concern> = []
         /// Since when the step at hand lasts, and for how long it may.
         var busy: (since: MonotonicInstant, patience: Duration)?
         var waitingReports = 0
@@ -100,6 +102,8 @@ final class ReportWriter: Sendable {
 
     /// The thread's life. Returns after the queue was closed, and all that is in it was tried once more.
     func run() {
+        // What this run has in the directory.
+        var own: Set<ReportFileName> = []
         while true {
             let now = MonotonicInstant.now
             let step = state.withLock { state in
@@ -108,7 +112,7 @@ final class ReportWriter: Sendable {
                 return step
             }
             switch step {
-            case .tidy, .write: carryOut(step)
+            case .tidy, .write: carryOut(step, own: &own)
             case .wait(let deadline): park(until: deadline)
             case .end: return answer(didChange: false)
             }
@@ -120,9 +124,9 @@ final class ReportWriter: Sendable {
         if let deadline { _ = orders.wait(until: deadline) } else { orders.wait() }
     }
 
-    private func carryOut(_ step: WriteQueue.Step) {
+    private func carryOut(_ step: WriteQueue.Step, own: inout Set<ReportFileName>) {
         let start = MonotonicInstant.now
-        let result = result(of: step)
+        let result = result(of: step, own: &own)
         let end = MonotonicInstant.now
         meter.spent(.writing)
         let didChange = state.withLock { state in
@@ -132,23 +136,31 @@ final class ReportWriter: Sendable {
             state.status.adopt(state.queue)
             state.status.longestWrite = max(before.longestWrite, end - start)
             state.status.lastStep = end - start
-            if case .success(let bytes) = result { state.status.bytesWritten += Int64(bytes) }
+            if case .success(let written) = result {
+                state.status.bytesWritten += Int64(written.bytes)
+                state.status.concerns = written.concerns
+            }
             return before.hangs(at: end) || (before.problem == nil) != (state.status.problem == nil)
         }
         answer(didChange: didChange)
     }
 
-    /// Bytes written.
-    private func result(of step: WriteQueue.Step) -> Result<Int, ReportError> {
+    private func result(
+        of step: WriteQueue.Step,
+        own: inout Set<ReportFileName>
+    ) -> Result<ReportDirectory.Written, ReportError> {
         do throws(ReportError) {
             switch step {
             case .tidy(let closing):
                 try directory.prepare()
                 if closing { try directory.closeTerminated() }
-            case .write(let document): return .success(try directory.write(document.bytes, as: document.name))
+            case .write(let document):
+                return .success(try directory.write(document.bytes, as: document.name, own: &own))
             case .wait, .end: break
             }
-            return .success(0)
+            // Whether it is filled was seen at the last write.
+            let known = status.concerns.intersection([.filled])
+            return .success(.init(bytes: 0, concerns: directory.exposures.union(known)))
         } catch {
             return .failure(error)
         }
@@ -179,7 +191,11 @@ extension WriteQueue.Step {
 }
 
 extension WriteQueue {
-    fileprivate mutating func note(_ result: Result<Int, ReportError>, of step: Step, at now: MonotonicInstant) {
+    fileprivate mutating func note<Written>(
+        _ result: Result<Written, ReportError>,
+        of step: Step,
+        at now: MonotonicInstant
+    ) {
         switch (step, result) {
         case (.tidy, .success): tidied()
         case (.tidy, .failure(let error)): tidyFailed(error, at: now)

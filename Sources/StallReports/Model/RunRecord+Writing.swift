@@ -19,6 +19,10 @@ extension RunRecord {
         /// The most that ever waited for the reporter.
         public var noticePeakBytes: Int64
 
+        /// What is wrong with the report directory: `link` (it is a symbolic link), `open_to_others` (others can write there), `filled` (by
+        /// what the run may not remove). Nil when nothing is.
+        public var concerns: [String]?
+
         /// Nothing waits and nothing failed, unless given.
         public init(
             waiting: Int64 = 0,
@@ -28,11 +32,12 @@ extension RunRecord {
             problem: String? = nil,
             peakBytes: Int64 = 0,
             dropped: [String: Int64] = [:],
-            noticePeakBytes: Int64 = 0
+            noticePeakBytes: Int64 = 0,
+            concerns: [String]? = nil
         ) {
             (self.waiting, self.waitingBytes, self.failures) = (waiting, waitingBytes, failures)
             (self.longestNs, self.problem, self.peakBytes) = (longestNs, problem, peakBytes)
-            (self.dropped, self.noticePeakBytes) = (dropped, noticePeakBytes)
+            (self.dropped, self.noticePeakBytes, self.concerns) = (dropped, noticePeakBytes, concerns)
         }
 
         private enum CodingKeys: String, CodingKey {
@@ -44,6 +49,7 @@ extension RunRecord {
             case peakBytes = "peak_bytes"
             case dropped
             case noticePeakBytes = "notice_peak_bytes"
+            case concerns
         }
     }
 }

@@ -9,13 +9,17 @@ public struct ReportDirectory: Hashable, Sendable {
     public let limits: Limits
 
     /// How much the directory may hold. What is over goes at the next write, the oldest first; stalls that last and runs that
-    /// live never go.
+    /// live never go. Of a monitor's own run nothing goes as long as it is within the limits itself: others' go first.
+    ///
+    /// Only what monitors wrote counts: regular files with their names, of the user who writes, up to
+    /// ``ReportReader/maximumFileSize``. Nothing else is ever removed, and each user of a shared directory has limits of its own. Files
+    /// named by a time that has not come are the first to go.
     public struct Limits: Hashable, Sendable {
         /// Stall reports; at least 1.
         public var maxReports: Int
         /// Run records; at least 1.
         public var maxRuns: Int
-        /// Reports and run records together, in bytes.
+        /// Reports and run records together, in bytes of the disk that they take.
         public var maxBytes: Int
 
         /// 1000 reports, 100 runs and 256 MiB unless given. Traps on a limit below 1.
@@ -49,18 +53,8 @@ public struct ReportDirectory: Hashable, Sendable {
         try write(run.json(), as: ReportFileName(.run, run.id))
     }
 
-    /// Writes a document that was encoded elsewhere.
-    package func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) -> Int {
-        // What no reader would open again is not written either.
-        guard bytes.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
-        do throws(ReportError) {
-            try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
-        } catch let error where [.missingDirectory, .missingFile].contains(error.code) {
-            // Somebody tidied up: the directory, or the draft between its creation and its lock.
-            try OpenDirectory.create(path: path)
-            try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
-        }
-        keepLimits(sparing: name)
-        return bytes.count
+    private func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) -> Int {
+        var own: Set<ReportFileName> = []
+        return try write(bytes, as: name, own: &own).bytes
     }
 }

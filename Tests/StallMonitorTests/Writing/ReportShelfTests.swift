@@ -1,3 +1,4 @@
+import Glibc
 import RunLoopKit
 import StallReports
 import Testing
@@ -51,5 +52,63 @@ struct ReportShelfTests {
         bell.ring(StallMonitorError(.reportNotWritten))
         #expect(log.faults.map(\.code) == [.reportNotWritten, .reportDirectoryHangs, .reportNotWritten])
         #expect(log.mended == [.reportNotWritten])
+    }
+
+    @Test(
+        "A directory that is a link and open to others is told once, with what to do; so is its end; the run record says which"
+    )
+    func exposed() throws {
+        let (parent, log) = (TemporaryDirectory(), EventLog())
+        let (target, link) = (parent.path + "/target", parent.path + "/link")
+        try #require(unsafe mkdir(target, 0o700) == 0 && chmod(target, 0o777) == 0 && symlink(target, link) == 0)
+        let writer = ReportWriter(directory: .init(path: link), limits: .init(), meter: CostMeter(), changed: {})
+        let thread = try MonitorThread(name: "stall-writer") { writer.run() }
+        var shelf = ReportShelf(writer: writer, bell: FaultBell(log.handler))
+        shelf.tidy()
+        writeThrice(&shelf, writer)
+        let told = log.faults.filter { $0.code == .reportDirectoryExposed }
+        #expect(told.count == 1 && !log.mended.contains(.reportDirectoryExposed))
+        let message = try #require(told.first?.message)
+        #expect(message.contains("is a symbolic link") && message.contains("chmod go-w"), "\(message)")
+        #expect(shelf.record.concerns == ["link", "open_to_others"])
+        try #require(unsafe unlink(link) == 0 && rename(target, link) == 0 && chmod(link, 0o700) == 0)
+        writeThrice(&shelf, writer)
+        #expect(log.faults.count { $0.code == .reportDirectoryExposed } == 1)
+        #expect(log.mended.count { $0 == .reportDirectoryExposed } == 1)
+        #expect(shelf.record.concerns == nil && shelf.lostWrites == 0)
+        shelf.close()
+        #expect(thread.join(by: .now + .seconds(60)))
+    }
+
+    @Test("A directory full of others' files is told once, and written; so is its end")
+    func filled() throws {
+        let (directory, log) = (TemporaryDirectory(), EventLog())
+        try #require(unsafe chmod(directory.path, 0o700) == 0)
+        for number in 0..<3 { try #require(unsafe mkdir("\(directory.path)/\(number)", 0o700) == 0) }
+        let store = ReportDirectory(path: directory.path, limits: .init(maxReports: 2))
+        let writer = ReportWriter(directory: store, limits: .init(), meter: CostMeter(), changed: {})
+        let thread = try MonitorThread(name: "stall-writer") { writer.run() }
+        var shelf = ReportShelf(writer: writer, bell: FaultBell(log.handler))
+        shelf.tidy()
+        #expect(!log.faults.contains { $0.code == .reportDirectoryFilled })
+        writeThrice(&shelf, writer)
+        shelf.tidy()
+        #expect(log.faults.count { $0.code == .reportDirectoryFilled } == 1 && shelf.record.concerns == ["filled"])
+        try #require(unsafe rmdir(directory.path + "/0") == 0)
+        writeThrice(&shelf, writer)
+        #expect(log.mended.count { $0 == .reportDirectoryFilled } == 1 && shelf.record.concerns == nil)
+        shelf.close()
+        #expect(thread.join(by: .now + .seconds(60)))
+    }
+
+    /// The shelf waits for no more than a disk that works would need, and a busy machine may need longer.
+    private func writeThrice(_ shelf: inout ReportShelf, _ writer: ReportWriter) {
+        for _ in 0..<3 {
+            let now = Timestamp.now()
+            shelf.put(
+                RunRecord(startedAt: now, updatedAt: now, host: .current(), process: .current(), monitorVersion: "1")
+            )
+            #expect(writer.wait(until: .now + .seconds(60)))
+        }
     }
 }
