@@ -159,6 +159,7 @@ typedef struct stackcap_unwinder {
     struct stackcap_sleeper sleeper;      ///< … this one.
     struct stackcap_rows rows;
     struct stackcap_registers resumed;    ///< Where it went on behind code without an unwind table.
+    stackcap_found found_behind_gap;      ///< How the frame behind the last code without a table was found.
     stackcap_found return_found;  ///< How the second frame was found, if that is known better than by the walk; else 0.
     size_t scanned[MAX_SCANS];    ///< The frames that were found by a search of the stack.
     size_t scanned_count;
@@ -416,6 +417,9 @@ uint64_t stackcap_function_start(stackcap_unwinder *unwinder, uint64_t address);
 /// Whether an unwind table has a function that starts here, or has none around here where one may start.
 bool stackcap_may_start_function(stackcap_unwinder *unwinder, uint64_t address);
 
+/// The part of a module around the address that belongs to none of its table's functions: [low, high). \returns false for none.
+bool stackcap_gap_around(stackcap_unwinder *unwinder, uint64_t address, uint64_t *low, uint64_t *high);
+
 /// Whether the address lies in a module.
 bool stackcap_in_module(stackcap_unwinder *unwinder, uint64_t address);
 
@@ -502,8 +506,37 @@ int stackcap_call_before(stackcap_unwinder *unwinder, uint64_t return_address, u
 
 /// Whether a signal's handler returns to this address: the frame further out was interrupted, it did not call.
 bool stackcap_is_signal_return(stackcap_unwinder *unwinder, uint64_t address);
-/// One step of the cursor to the caller: unw_step, and where that has no unwind table, the frame pointer. \returns as unw_step does.
+/// One step of the cursor to the caller: unw_step, and where that has no unwind table, by what the code does, or by the frame pointer.
+/// \returns as unw_step does; found_behind_gap is set without a table.
 int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor);
+
+// way_out_x86_64.c
+
+/// An address: a register, as it is now, and a constant. Register 0 for none: no address is counted from that one.
+struct stackcap_sum {
+    int base;
+    int64_t offset;
+};
+
+/// How a function without an unwind table comes back to its caller.
+struct stackcap_way_out {
+    struct stackcap_sum return_address;
+    struct stackcap_sum saved[KEPT_REGISTERS];  ///< Where the caller's lie; none for those that still are what they were.
+    bool is_sure;  ///< The way is the function's own up to a return, for all that can be told.
+};
+
+/// Reads the function's instructions from the address on. A call is expected to have been made there if that is where it returns to.
+/// \returns false where no way leads out.
+bool stackcap_find_way_out(stackcap_unwinder *unwinder, uint64_t address, bool is_return, struct stackcap_way_out *way);
+
+enum { STACKCAP_STARTS = 4 };
+
+/// Where functions without an unwind table may start, in the same gap between tables' functions, up to the address: the last STACKCAP_STARTS
+/// of them, each at its number % STACKCAP_STARTS. \returns how many there are in all.
+size_t stackcap_find_starts(stackcap_unwinder *unwinder, uint64_t address, uint64_t starts[_Nonnull STACKCAP_STARTS]);
+
+/// The same as stackcap_find_way_out by the instructions from the function's start to the address: for a function that never returns.
+bool stackcap_find_way_in(stackcap_unwinder *unwinder, uint64_t start, uint64_t address, struct stackcap_way_out *way);
 
 /// Finds out where the innermost function returns to, where that is in a register that is unknown: a frame record leads to the
 /// caller's caller, the call there to the caller, and the calls in the caller to the place. Unwinds from the registers it found.

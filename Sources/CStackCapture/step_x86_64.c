@@ -1,89 +1,165 @@
-/// The step where there is no unwind table. libunwind goes by the frame pointer there; in a function's first and last instructions
-/// that is still, or again, its caller's, and leads past the caller.
+/// The step where there is no unwind table: by the function's own instructions, up to its return. Where these do not tell, the nearest
+/// word on the stack that a call of this code has left, and at last the frame pointer: that may still, or again, be the caller's, or an
+/// outer function's, and then leads past callers.
 #if defined(__x86_64__)
 
 #include "internal.h"
 
 #include <string.h>
 
-/// How far the return address lies above the stack pointer, −1 unless the instructions around tell.
-static int return_address_distance(uint8_t before, const uint8_t *next) {
-    static const uint8_t start[4] = {0x55, 0x48, 0x89, 0xe5};  // push %rbp; mov %rsp, %rbp
-    static const uint8_t landing_pad[4] = {0xf3, 0x0f, 0x1e, 0xfa};  // endbr64
-    enum { PUSH_FRAME_POINTER = 0x55, POP_FRAME_POINTER = 0x5d, RETURN = 0xc3, JUMP = 0xe9, JUMP_SHORT = 0xeb };
-    bool at_start = memcmp(next, start, sizeof start) == 0 || memcmp(next, landing_pad, sizeof landing_pad) == 0;
-    if (at_start || next[0] == RETURN)
-        return 0;
-    if (before == PUSH_FRAME_POINTER && memcmp(next, start + 1, sizeof start - 1) == 0)
-        return 8;
-    bool jumps = next[0] == JUMP || next[0] == JUMP_SHORT || (next[0] == 0xff && (next[1] >> 3 & 7) == 4);
-    return before == POP_FRAME_POINTER && jumps ? 0 : -1;  // a tail call
+enum { SEARCH_BYTES = 4096 };
+
+/// Whether the thread stands at this very instruction: not at a return address, behind a call.
+static bool is_at_instruction(stackcap_unwinder *unwinder) {
+    size_t count = unwinder->frame_count;
+    bool is_asleep = unwinder->registers_are_guessed && unwinder->sleeper.seen.state == STACKCAP_STATE_CALLING;
+    return count == 1 ? !is_asleep : stackcap_is_signal_return(unwinder, stackcap_frame_at(unwinder, count - 2)->address);
 }
 
-/// Takes the registers to the caller. \returns false where the instructions do not show the way.
-static bool leave(stackcap_unwinder *unwinder, struct stackcap_registers *registers) {
-    uint8_t code[5];
-    uint64_t saved[2], *value = registers->value;
-    stackcap_peek_code(unwinder, value[REGISTER_PROGRAM_COUNTER] - 1, code, sizeof code);
-    int distance = return_address_distance(code[0], code + 1);
-    size_t length = distance < 0 ? 0 : (size_t)distance + sizeof saved[0];
-    if (length == 0 || !stackcap_peek(unwinder, value[REGISTER_STACK_POINTER], saved, length))
+/// Whether the word may be what a call has left, or the kernel for a signal's handler.
+static bool is_return_address(stackcap_unwinder *unwinder, uint64_t word) {
+    return stackcap_call_before(unwinder, word, 0) != CALL_NONE || stackcap_is_signal_return(unwinder, word);
+}
+
+static bool place_in(stackcap_unwinder *unwinder, const struct stackcap_registers *registers, struct stackcap_sum place,
+                     uint64_t *address) {
+    uint64_t base = registers->value[place.base];
+    *address = base + (uint64_t)place.offset;
+    unwinder->met_unknown |= stackcap_is_unknown(base);
+    return !stackcap_is_unknown(base) && *address >= registers->value[REGISTER_STACK_POINTER] - RED_ZONE;
+}
+
+/// Stands behind the call then.
+static void return_to(struct stackcap_registers *registers, uint64_t return_address, uint64_t at) {
+    registers->value[REGISTER_PROGRAM_COUNTER] = return_address - 1;  // libunwind cannot be told that it is a return address
+    registers->value[REGISTER_STACK_POINTER] = at + RETURN_ADDRESS_BYTES;
+}
+
+/// The caller's registers by a way, and where the return address was.
+struct arrival {
+    struct stackcap_registers registers;
+    uint64_t at;
+};
+
+/// \returns false for a way that leads nowhere.
+static bool follow_way(stackcap_unwinder *unwinder, const struct stackcap_registers *registers, const struct stackcap_way_out *way,
+                       struct arrival *arrival) {
+    uint64_t return_address;
+    arrival->registers = *registers;
+    if (!place_in(unwinder, registers, way->return_address, &arrival->at) ||
+        !stackcap_read_word(unwinder, arrival->at, &return_address) || !is_return_address(unwinder, return_address))
         return false;
-    uint64_t return_address = saved[distance / 8];
-    if (stackcap_call_before(unwinder, return_address, 0) == CALL_NONE)
-        return false;
-    if (distance > 0)
-        value[REGISTER_FRAME_POINTER] = saved[0];
-    value[REGISTER_PROGRAM_COUNTER] = return_address - 1;  // in the call: libunwind cannot be told that it is a return address
-    value[REGISTER_STACK_POINTER] += length;
+    for (int i = 0; i < KEPT_REGISTERS; i++) {
+        uint64_t saved;
+        if (way->saved[i].base != 0 &&
+            !(place_in(unwinder, registers, way->saved[i], &saved) &&
+              stackcap_read_word(unwinder, saved, &arrival->registers.value[stackcap_kept_registers[i]])))
+            return false;
+    }
+    return_to(&arrival->registers, return_address, arrival->at);
     return true;
 }
 
-/// Whether the cursor stands where a signal struck, with all registers known: not at a return address.
-static bool is_interrupted(stackcap_unwinder *unwinder) {
-    size_t count = unwinder->frame_count;
-    return count == 1 ? !unwinder->registers_are_guessed
-                      : stackcap_is_signal_return(unwinder, stackcap_frame_at(unwinder, count - 2)->address);
+/// Of the functions that may start before the address the nearest that leads to a return address; \param confirmed if that is not 0, to this
+/// one.
+static bool follow_start(stackcap_unwinder *unwinder, const struct stackcap_registers *registers, uint64_t address, bool is_return,
+                         uint64_t confirmed, struct arrival *arrival) {
+    struct stackcap_way_out way;
+    uint64_t starts[STACKCAP_STARTS];
+    size_t count = stackcap_find_starts(unwinder, is_return ? address - 1 : address, starts);
+    for (size_t i = 0; i < STACKCAP_STARTS && i < count; i++)
+        if (stackcap_find_way_in(unwinder, starts[(count - 1 - i) % STACKCAP_STARTS], address, &way) &&
+            follow_way(unwinder, registers, &way, arrival) && (confirmed == 0 || confirmed == arrival->at))
+            return true;
+    return false;
+}
+
+/// Takes the registers to the caller by the way that the function's instructions go. \returns false where they show none.
+static bool go_way_out(stackcap_unwinder *unwinder, uint64_t address, bool is_return, struct stackcap_registers *registers) {
+    struct stackcap_way_out way;
+    struct arrival out, in;
+    bool leads_out = stackcap_find_way_out(unwinder, address, is_return, &way) && follow_way(unwinder, registers, &way, &out);
+    bool is_sure = leads_out && way.is_sure;
+    bool leads_in = !is_sure && follow_start(unwinder, registers, address, is_return, leads_out ? out.at : 0, &in);
+    if (!leads_out && !leads_in)
+        return false;
+    *registers = leads_out ? out.registers : in.registers;
+    unwinder->found_behind_gap = is_sure || (leads_out && leads_in) ? STACKCAP_FOUND_CODE : STACKCAP_FOUND_SCAN;
+    return true;
+}
+
+/// Where the call in front of a return address goes, if it says; else 0.
+static uint64_t called_by(stackcap_unwinder *unwinder, uint64_t return_address) {
+    uint8_t code[5];
+    int32_t distance;
+    stackcap_peek_code(unwinder, return_address - sizeof code, code, sizeof code);
+    memcpy(&distance, code + 1, sizeof distance);
+    return code[0] == 0xe8 ? return_address + (uint64_t)(int64_t)distance : 0;
+}
+
+/// Takes the registers to the nearest word on the stack that follows a call of code between the last table's function and the address.
+/// What earlier calls have left, it cannot tell from what this one has.
+static bool search_stack(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_registers *registers) {
+    uint64_t low, high, start = registers->value[REGISTER_STACK_POINTER];
+    if (!stackcap_gap_around(unwinder, address, &low, &high))
+        return false;
+    for (uint64_t at = start; at < start + SEARCH_BYTES; at += 8) {
+        uint64_t word;
+        if (!stackcap_in_copy(unwinder, at, sizeof word) || !stackcap_peek(unwinder, at, &word, sizeof word))
+            return false;
+        uint64_t target = stackcap_in_module(unwinder, word) ? called_by(unwinder, word) : 0;
+        if (target == 0 || target < low || target > address)
+            continue;
+        return_to(registers, word, at);
+        unwinder->found_behind_gap = STACKCAP_FOUND_SCAN;
+        return true;
+    }
+    return false;
 }
 
 /// Takes the registers to the caller by the frame pointer. libunwind does so too, but counts the stack pointer from the callee's: a caller
 /// whose row needs it would be left by a wrong one. \returns false where it does not point to what a call has left.
 static bool follow_frame_pointer(stackcap_unwinder *unwinder, struct stackcap_registers *registers) {
     uint64_t *value = registers->value, record[2], frame_pointer = value[REGISTER_FRAME_POINTER];
+    unwinder->met_unknown |= stackcap_is_unknown(frame_pointer);
     if (stackcap_is_unknown(frame_pointer) || frame_pointer % 8 != 0 || frame_pointer < value[REGISTER_STACK_POINTER] ||
-        !stackcap_peek(unwinder, frame_pointer, record, sizeof record) || stackcap_call_before(unwinder, record[1], 0) == CALL_NONE)
+        !stackcap_peek(unwinder, frame_pointer, record, sizeof record) || !is_return_address(unwinder, record[1]))
         return false;
     value[REGISTER_FRAME_POINTER] = record[0];
-    value[REGISTER_PROGRAM_COUNTER] = record[1] - 1;  // as above
-    value[REGISTER_STACK_POINTER] = frame_pointer + sizeof record;
+    return_to(registers, record[1], frame_pointer + 8);
+    unwinder->found_behind_gap = STACKCAP_FOUND_FRAME_POINTER;
     return true;
 }
 
-/// Where the frame's code has no table.
-static bool resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
+/// Where the frame's code has no table. \returns as stackcap_step does; 0 for code that has one.
+static int resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     struct stackcap_registers registers;
     uint64_t address = stackcap_frame_at(unwinder, unwinder->frame_count - 1)->address;
-    bool was_interrupted = is_interrupted(unwinder);
-    if (stackcap_function_start(unwinder, was_interrupted ? address : address - 1) != 0)
-        return false;
+    bool is_return = !is_at_instruction(unwinder);
+    if (stackcap_function_start(unwinder, is_return ? address - 1 : address) != 0)
+        return 0;
     stackcap_registers_unknown(&registers, 0, 0);
     for (int i = 0; i < REGISTER_COUNT; i++) {
         unw_word_t value;
         if (unw_get_reg(cursor, i, &value) == 0)
             registers.value[i] = value;
     }
-    if (!(was_interrupted && leave(unwinder, &registers)) && !follow_frame_pointer(unwinder, &registers))
-        return false;
+    bool found = go_way_out(unwinder, address, is_return, &registers) ||
+                 search_stack(unwinder, is_return ? address - 1 : address, &registers) ||
+                 follow_frame_pointer(unwinder, &registers);
+    if (!found)
+        return -UNW_ENOINFO;
     unwinder->resumed = registers;
     unwinder->current = &unwinder->resumed;
     unwinder->address_bias = 1;
-    return unw_init_remote(cursor, unwinder->space, unwinder) >= 0;
+    return unw_init_remote(cursor, unwinder->space, unwinder) >= 0 ? 1 : -UNW_ENOINFO;
 }
 
 int stackcap_step(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
-    if (resume_at_caller(unwinder, cursor)) {
+    int resumed = resume_at_caller(unwinder, cursor);
+    if (resumed != 0) {
         unwinder->lacked_table = true;
-        return 1;
+        return resumed;
     }
     unwinder->lacked_table = unwinder->left_copy = false;
     unwinder->address_bias = 0;

@@ -116,6 +116,28 @@ bool stackcap_may_start_function(stackcap_unwinder *unwinder, uint64_t address) 
     return is_inside && address % 16 == 0 && stackcap_function_start(unwinder, address) == 0;
 }
 
+/// Where a row's function starts, or what is given for a row that there is not.
+static uint64_t start_of_row(stackcap_unwinder *unwinder, const unw_dyn_info_t *table, uint64_t index, uint64_t otherwise) {
+    struct table_row row;
+    bool found = index < table->u.rti.table_len &&
+                 stackcap_peek(unwinder, table->u.rti.table_data + index * sizeof row, &row, sizeof row);
+    return found ? table->u.rti.segbase + (uint64_t)(int64_t)row.start : otherwise;
+}
+
+bool stackcap_gap_around(stackcap_unwinder *unwinder, uint64_t address, uint64_t *low, uint64_t *high) {
+    unw_dyn_info_t table;
+    unw_proc_info_t procedure;
+    bool is_start;
+    if (!find_table(unwinder, address, &table))
+        return false;
+    uint64_t count = count_starts(unwinder, &table, address, &is_start);
+    *low = start_of_row(unwinder, &table, count - 1, table.start_ip);
+    *high = start_of_row(unwinder, &table, count, table.end_ip);
+    if (count > 0 && stackcap_find_procedure(unwinder, *low, &procedure, 0) == 0)
+        *low = procedure.end_ip;
+    return *low <= address && address < *high;
+}
+
 bool stackcap_in_module(stackcap_unwinder *unwinder, uint64_t address) {
     struct stackcap_module module;
     return find_module(unwinder, address, &module);

@@ -122,7 +122,7 @@ static bool was_scanned(const stackcap_unwinder *unwinder, size_t frame) {
 
 static void add_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
     stackcap_found found = unwinder->frame_count == 0 ? STACKCAP_FOUND_REGISTER
-                           : unwinder->lacked_table   ? STACKCAP_FOUND_FRAME_POINTER
+                           : unwinder->lacked_table   ? unwinder->found_behind_gap
                                                      : STACKCAP_FOUND_TABLE;
     if (unwinder->frame_count == 1 && unwinder->return_found)
         found = unwinder->return_found;
@@ -252,6 +252,7 @@ static struct stackcap_walk begin(stackcap_unwinder *unwinder) {
     unwinder->read_middle = false;
     unwinder->ended_at_zero = false;
     unwinder->address_bias = 0;
+    unwinder->found_behind_gap = STACKCAP_FOUND_FRAME_POINTER;
     unwinder->trail = 0;
     uint64_t address = unwinder->registers.value[REGISTER_PROGRAM_COUNTER];
     return (struct stackcap_walk){

@@ -18,9 +18,11 @@ public struct CapturedStack: Sendable {
             case register
             /// The module's unwind table led here.
             case unwindTable
-            /// The frame pointer led here, past code without an unwind table. Frames in between may be missing.
+            /// The instructions of the code before led here: it has no unwind table, and this is what it returns to.
+            case instructions
+            /// The frame pointer led here, past code without an unwind table that cannot be read. Frames in between may be missing.
             case framePointer
-            /// A search of the stack led here: the thread slept, and its frame pointer was unknown.
+            /// A guess led here: a search of the stack, for a thread that slept, or for the caller of code without an unwind table.
             case scan
         }
 

@@ -82,6 +82,7 @@ extension CapturedStack.Frame.Found {
     fileprivate init(_ found: stackcap_found) {
         switch found {
         case STACKCAP_FOUND_REGISTER: self = .register
+        case STACKCAP_FOUND_CODE: self = .instructions
         case STACKCAP_FOUND_FRAME_POINTER: self = .framePointer
         case STACKCAP_FOUND_SCAN: self = .scan
         default: self = .unwindTable

@@ -78,7 +78,7 @@ extension CaptureTests {
             #expect(try another.capture(stall).get().method == .signal)
         }
 
-        @Test("below code without an unwind table is followed by frame pointers, and only those frames say so")
+        @Test("below code without an unwind table is found by its instructions, and only those frames say so")
         func frameSources() throws {
             for (kind, leaf) in [(STALL_BARE_SPIN, "stall_in_spin"), (STALL_BARE_READ, "stall_in_read")] {
                 let stall = Stall(kind, depth: 2)
@@ -88,8 +88,8 @@ extension CaptureTests {
                 #expect(stack.isComplete)
                 let at = try #require(names.firstIndex(of: leaf))
                 #expect(names[(at + 1)...].starts(with: ["?", "call_through_bare_code"]), "\(names)")
-                #expect(stack.frames[at + 2].found == .framePointer)
-                #expect(stack.frames.count { $0.found == .framePointer } == 1)
+                #expect(stack.frames[at + 2].found == .instructions)
+                #expect(stack.frames.count { $0.found == .instructions } == 1)
                 #expect(stack.frames[(at + 3)...].allSatisfy { $0.found == .unwindTable })
                 #expect(names.count { $0 == "stall_descend" } == 3)
             }

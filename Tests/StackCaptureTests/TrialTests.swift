@@ -29,6 +29,11 @@ struct TrialTests {
         try await expectMet(Trial.program, "steps", "--short")
     }
 
+    @Test("find the caller of Swift's own functions without an unwind table, at each of their instructions")
+    func untabled() async throws {
+        try await expectMet(Trial.program, "untabled", "--short")
+    }
+
     @Test(
         "of a thread that computes and calls a hundred thousand times a second cut none of the calls short"
     )

@@ -144,7 +144,8 @@ typedef enum stackcap_found {
     STACKCAP_FOUND_REGISTER = 0,   ///< The program counter itself.
     STACKCAP_FOUND_TABLE,          ///< By the module's unwind table.
     STACKCAP_FOUND_FRAME_POINTER,  ///< By the frame pointer: the code below it has no unwind table.
-    STACKCAP_FOUND_SCAN,           ///< By a search for the frame record, the frame pointer being unknown.
+    STACKCAP_FOUND_SCAN,           ///< By a search of the stack: for a frame record, the frame pointer being unknown, or a return address.
+    STACKCAP_FOUND_CODE,           ///< By the instructions of the code below it, which has no unwind table.
 } stackcap_found;
 
 typedef struct stackcap_frame {

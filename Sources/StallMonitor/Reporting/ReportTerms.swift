@@ -47,6 +47,7 @@ extension CapturedStack.Frame.Found {
         switch self {
         case .register: .programCounter
         case .unwindTable: .unwindTable
+        case .instructions: .instructions
         case .framePointer: .framePointer
         case .scan: .stackScan
         }

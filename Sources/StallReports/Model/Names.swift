@@ -119,7 +119,9 @@ public struct FrameOrigin: OpenName {
     public static let programCounter = FrameOrigin(rawValue: "program_counter")
     /// The module's unwind table.
     public static let unwindTable = FrameOrigin(rawValue: "unwind_table")
-    /// A frame record (saved frame pointer and return address).
+    /// The instructions of the code before it, up to its return: that code has no unwind table.
+    public static let instructions = FrameOrigin(rawValue: "instructions")
+    /// A frame record (saved frame pointer and return address). Callers before it may be missing.
     public static let framePointer = FrameOrigin(rawValue: "frame_pointer")
     /// A search of the stack for a return address.
     public static let stackScan = FrameOrigin(rawValue: "stack_scan")

@@ -21,6 +21,7 @@ struct CaptureTrials {
         case .cost: Cost(part).run(&findings)
         case .storm: Storm(part).run(&findings)
         case .steps: Steps(part).run(&findings)
+        case .untabled: Untabled(part).run(&findings)
         case .exact: break
         case .stand: Stand.run()
         }
@@ -31,7 +32,7 @@ struct CaptureTrials {
 /// Which part to run, and how much of it.
 struct Part {
     enum Name: String, CaseIterable {
-        case invisible, race, pause, cost, storm, steps, exact
+        case invisible, race, pause, cost, storm, steps, untabled, exact
         /// Only to be looked at.
         case stand
     }

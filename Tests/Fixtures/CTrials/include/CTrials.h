@@ -200,6 +200,27 @@ bool trial_step_through(void (*run)(void *_Nullable context), void *_Nullable co
 /// What was found, and what should have been. Until the next run.
 const char *trial_first_wrong_step(void);
 
+// Functions without an unwind table (untabled.c)
+
+typedef struct trial_untabled_tally {
+    uint64_t walks;
+    uint64_t wrong;   ///< And not marked so.
+    uint64_t marked;  ///< Not right, and marked so: a frame found by the frame pointer or by a search, or the stack's end.
+    uint64_t unsure;  ///< Right, but marked as if it might not be.
+} trial_untabled_tally;
+
+typedef struct trial_untabled {
+    uint64_t functions, instructions, calls;
+    trial_untabled_tally running, asleep;
+    uint64_t children_lost;  ///< Processes that did not survive the function that they stepped through.
+} trial_untabled;
+
+/// Steps through one in `every` of the functions in a loaded library that have no unwind table and call another, and walks the stack at each
+/// instruction and in each call. \returns false where the library or the means are missing.
+bool trial_untabled_step_through(const char *library, size_t every, trial_untabled *result);
+/// Until the next call.
+const char *trial_untabled_first_wrong(void);
+
 // What a running thread can be in the middle of (exact_*.c, exact.cpp). Each returns soon.
 
 typedef struct trial_scene {

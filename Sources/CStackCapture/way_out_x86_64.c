@@ -1,0 +1,277 @@
+/// The way out of a function without an unwind table: its own instructions, followed from where the thread stands up to its return, say
+/// where the return address lies and where what it has saved. That needs neither the function's start nor a frame pointer. A function that
+/// never returns is followed from its start to where the thread stands.
+///
+/// Calls come back with the stack as it was. Of a branch both ways are gone. A way that ends in a trap says nothing; nor does one on which
+/// the stack pointer is computed from what is not known, until it is taken from the frame pointer again.
+#if defined(__x86_64__)
+
+#include "internal.h"
+
+#include "code_x86_64.h"
+
+#include <string.h>
+
+enum { MOST_INSTRUCTIONS = 4096, MOST_BRANCHES = 64, MOST_GAP_BYTES = 64 * 1024 };
+
+/// What is known at one place on the way, counted from the registers at its beginning.
+struct position {
+    uint64_t address;
+    struct stackcap_sum stack_pointer, frame_pointer;
+    struct stackcap_sum saved[KEPT_REGISTERS];
+    bool is_doubtful;  ///< The function's end may lie behind: a call that does not come back was its last instruction.
+    bool has_released;  ///< The last that was done to the stack was to give some of it back, as before a return.
+};
+
+struct search {
+    stackcap_unwinder *unwinder;
+    uint64_t low, high;  ///< The part of the module that belongs to no function of its table.
+    struct position branches[MOST_BRANCHES];  ///< Also those that were gone already: nobody goes a way twice.
+    size_t branch_count;
+    int instructions_left;
+    uint64_t goal;  ///< Where the thread stands, on a way in; else 0.
+    struct stackcap_way_out *way;
+};
+
+enum progress { GOES_ON, ENDS_NOWHERE, ARRIVES };
+
+static int kept_index(int number) {
+    for (int i = 0; i < KEPT_REGISTERS; i++)
+        if (stackcap_kept_registers[i] == number)
+            return i;
+    return -1;
+}
+
+/// Notes that the register is read from the stack. Below the beginning's stack pointer lies what was pushed on this way: it comes back as
+/// it was.
+static void restore(struct position *now, int number, struct stackcap_sum from) {
+    int kept = kept_index(number);
+    if (kept < 0)
+        return;
+    bool is_older = from.base == REGISTER_FRAME_POINTER || (from.base == REGISTER_STACK_POINTER && from.offset >= 0);
+    now->saved[kept] = is_older ? from : (struct stackcap_sum){0, 0};
+    if (number == REGISTER_FRAME_POINTER)
+        now->frame_pointer = (struct stackcap_sum){is_older ? 0 : REGISTER_FRAME_POINTER, 0};
+}
+
+static void pop(struct position *now, int number) {
+    restore(now, number, now->stack_pointer);
+    now->stack_pointer.offset += 8;
+    now->has_released = true;
+}
+
+static void push(const struct search *search, struct position *now, int number) {
+    int kept = kept_index(number);
+    now->stack_pointer.offset -= 8;
+    now->has_released = false;
+    if (search->goal != 0 && kept >= 0 && now->saved[kept].base == 0)
+        now->saved[kept] = now->stack_pointer;
+}
+
+static struct stackcap_sum sum_of(const struct position *now, const struct stackcap_instruction *code) {
+    struct stackcap_sum from = code->from == REGISTER_STACK_POINTER   ? now->stack_pointer
+                                 : code->from == REGISTER_FRAME_POINTER ? now->frame_pointer
+                                                                        : (struct stackcap_sum){0, 0};
+    from.offset += code->amount;
+    return from;
+}
+
+/// Keeps the way if the return address lies at the position's stack pointer.
+static enum progress arrive(struct search *search, const struct position *now, bool is_sure) {
+    struct stackcap_way_out *way = search->way;
+    if (search->goal != 0)
+        return ENDS_NOWHERE;
+    bool is_known = now->stack_pointer.base != 0;
+    bool is_below = now->stack_pointer.base == REGISTER_STACK_POINTER && now->stack_pointer.offset < 0;
+    if (!is_known || is_below || (way->return_address.base != 0 && !is_sure))
+        return ENDS_NOWHERE;
+    way->return_address = now->stack_pointer;
+    memcpy(way->saved, now->saved, sizeof way->saved);
+    way->is_sure = is_sure && !now->is_doubtful;
+    return way->is_sure ? ARRIVES : ENDS_NOWHERE;
+}
+
+static struct stackcap_sum seen_from(struct stackcap_sum place, int base, int64_t offset) {
+    return place.base == 0 ? place : (struct stackcap_sum){base, place.offset - offset};
+}
+
+/// Counts from where the thread stands what was counted from the function's start.
+static enum progress arrive_inside(struct search *search, const struct position *now) {
+    bool by_stack = now->stack_pointer.base == REGISTER_STACK_POINTER;
+    if (!by_stack && now->frame_pointer.base != REGISTER_STACK_POINTER)
+        return ENDS_NOWHERE;
+    int base = by_stack ? REGISTER_STACK_POINTER : REGISTER_FRAME_POINTER;
+    int64_t offset = by_stack ? now->stack_pointer.offset : now->frame_pointer.offset;
+    search->way->return_address = (struct stackcap_sum){base, -offset};
+    for (int i = 0; i < KEPT_REGISTERS; i++)
+        search->way->saved[i] = seen_from(now->saved[i], base, offset);
+    return ARRIVES;
+}
+
+static void branch(struct search *search, const struct position *now, uint64_t target) {
+    for (size_t i = 0; i < search->branch_count; i++)
+        if (search->branches[i].address == target)
+            return;
+    if (search->branch_count == MOST_BRANCHES)
+        return;
+    search->branches[search->branch_count] = *now;
+    search->branches[search->branch_count++].address = target;
+}
+
+/// A jump to where a function starts is its last instruction: that one returns in its place.
+static enum progress jump(struct search *search, struct position *now, uint64_t target) {
+    bool is_outside = target - search->low >= search->high - search->low;
+    if (is_outside && stackcap_function_start(search->unwinder, target) == target)
+        return arrive(search, now, true);
+    branch(search, now, target);
+    return ENDS_NOWHERE;
+}
+
+static void move_stack(struct position *now, struct stackcap_sum to) {
+    bool is_same_base = to.base == now->stack_pointer.base;
+    now->has_released = is_same_base ? to.offset > now->stack_pointer.offset : to.base == REGISTER_FRAME_POINTER;
+    now->stack_pointer = to;
+}
+
+/// \returns whether the way goes on behind the instruction.
+static enum progress take(struct search *search, struct position *now, const struct stackcap_instruction *code) {
+    switch (code->kind) {
+    case CODE_TRAP:
+        return ENDS_NOWHERE;
+    case CODE_RETURN:
+        return arrive(search, now, true);
+    case CODE_JUMP:
+        return jump(search, now, code->target);
+    case CODE_JUMP_IF:
+        branch(search, now, code->target);
+        break;
+    case CODE_JUMP_SLOT:
+        return arrive(search, now, true);
+    case CODE_JUMP_AWAY:  // a function's last instruction, or a switch, whose cases are likely to follow
+        if (arrive(search, now, now->has_released) == ARRIVES)
+            return ARRIVES;
+        now->is_doubtful = true;
+        break;
+    case CODE_CALL:
+        now->has_released = false;
+        break;
+    case CODE_PUSH:
+        push(search, now, code->from);
+        break;
+    case CODE_POP:
+        pop(now, code->to);
+        break;
+    case CODE_LEAVE:
+        now->stack_pointer = now->frame_pointer;
+        pop(now, REGISTER_FRAME_POINTER);
+        break;
+    case CODE_ADDRESS:
+        if (code->to == REGISTER_STACK_POINTER)
+            move_stack(now, sum_of(now, code));
+        else if (code->to == REGISTER_FRAME_POINTER && code->from == REGISTER_STACK_POINTER)
+            now->frame_pointer = sum_of(now, code);
+        break;
+    case CODE_LOAD:
+        restore(now, code->to, sum_of(now, code));
+        break;
+    case CODE_LOSE_STACK:
+        now->stack_pointer.base = 0;
+        break;
+    default:
+        break;
+    }
+    return GOES_ON;
+}
+
+/// A call that does not come back may be a function's last instruction; then comes padding, or another function.
+static void doubt_end(struct position *now, int before, const struct stackcap_instruction *code) {
+    now->is_doubtful |= before == CODE_CALL && (code->kind == CODE_PADDING || (now->address % 16 == 0 && code->kind == CODE_PUSH));
+}
+
+static bool read_instruction(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_instruction *code) {
+    uint8_t bytes[LONGEST_INSTRUCTION];
+    if (!stackcap_peek(unwinder, address, bytes, 1))
+        return false;
+    stackcap_peek_code(unwinder, address, bytes, sizeof bytes);
+    *code = stackcap_decode(bytes, address);
+    return code->length > 0;
+}
+
+/// Follows the instructions from the position to where they branch off for good.
+/// \param before What kind of instruction was carried out last.
+static enum progress follow(struct search *search, struct position now, int before) {
+    enum progress progress = GOES_ON;
+    while (progress == GOES_ON && search->instructions_left-- > 0) {
+        if (search->goal != 0 && now.address == search->goal)
+            return arrive_inside(search, &now);
+        struct stackcap_instruction code;
+        if (now.address == search->high || !read_instruction(search->unwinder, now.address, &code))
+            return ENDS_NOWHERE;
+        doubt_end(&now, before, &code);
+        progress = take(search, &now, &code);
+        before = code.kind;
+        now.address += code.length;
+    }
+    return progress;
+}
+
+/// Goes all ways from the address on. \returns whether one arrived for sure.
+static bool go_all_ways(struct search *search, uint64_t address, bool is_return) {
+    struct position start = {
+        .address = address,
+        .stack_pointer = {REGISTER_STACK_POINTER, 0},
+        .frame_pointer = {REGISTER_FRAME_POINTER, 0},
+    };
+    memset(search->way, 0, sizeof *search->way);
+    branch(search, &start, address);
+    for (size_t i = 0; i < search->branch_count; i++)
+        if (follow(search, search->branches[i], i == 0 && is_return ? CODE_CALL : CODE_OTHER) == ARRIVES)
+            return true;
+    return false;
+}
+
+bool stackcap_find_way_out(stackcap_unwinder *unwinder, uint64_t address, bool is_return, struct stackcap_way_out *way) {
+    struct search search = {.unwinder = unwinder, .instructions_left = MOST_INSTRUCTIONS, .way = way};
+    uint8_t byte;
+    if (!stackcap_gap_around(unwinder, is_return ? address - 1 : address, &search.low, &search.high))
+        search.low = 0, search.high = UINT64_MAX;
+    if (go_all_ways(&search, address, is_return))
+        return true;
+    // A call of what is no code has left its return address on top of the stack.
+    if (!is_return && !stackcap_peek(unwinder, address, &byte, sizeof byte))
+        way->return_address = (struct stackcap_sum){REGISTER_STACK_POINTER, 0};
+    return way->return_address.base != 0;
+}
+
+bool stackcap_find_way_in(stackcap_unwinder *unwinder, uint64_t start, uint64_t address, struct stackcap_way_out *way) {
+    struct search search = {.unwinder = unwinder, .instructions_left = MOST_INSTRUCTIONS, .way = way, .goal = address};
+    return stackcap_gap_around(unwinder, start, &search.low, &search.high) && go_all_ways(&search, start, false);
+}
+
+size_t stackcap_find_starts(stackcap_unwinder *unwinder, uint64_t address, uint64_t starts[STACKCAP_STARTS]) {
+    uint64_t low, high;
+    size_t count = 0;
+    if (!stackcap_gap_around(unwinder, address, &low, &high) || address - low > MOST_GAP_BYTES)
+        return 0;
+    int before = CODE_RETURN;
+    bool is_padded = false;
+    while (low <= address) {
+        struct stackcap_instruction code;
+        if (!read_instruction(unwinder, low, &code))
+            return count;
+        bool is_ended = before == CODE_RETURN || before == CODE_JUMP || before == CODE_JUMP_SLOT || before == CODE_JUMP_AWAY ||
+                        before == CODE_TRAP || (before == CODE_CALL && is_padded);
+        if (code.kind == CODE_PADDING)
+            is_padded = true;
+        else {
+            if (is_ended && low % 16 == 0)
+                starts[count++ % STACKCAP_STARTS] = low;
+            before = code.kind;
+            is_padded = false;
+        }
+        low += code.length;
+    }
+    return count;
+}
+
+#endif
