@@ -60,7 +60,8 @@ let package = Package(
         .target(name: "RunLoopKit", dependencies: ["CRunLoopShims"], exclude: ["README.md"], swiftSettings: swift),
 
         // A thread's stack, and names for it.
-        .target(name: "CStackCapture", exclude: ["README.md"], cSettings: gnu),
+        // zlib for unwind tables that are compressed.
+        .target(name: "CStackCapture", exclude: ["README.md"], cSettings: gnu, linkerSettings: [.linkedLibrary("z")]),
         .target(name: "StackCapture", dependencies: ["CStackCapture"], swiftSettings: swift),
         .systemLibrary(name: "CElfUtils", providers: [.apt(["libdw-dev", "zlib1g-dev"])]),
         .target(

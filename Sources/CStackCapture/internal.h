@@ -34,6 +34,7 @@ struct stackcap_copy {
     bool is_foreign;  ///< The thread was on a stack not its own: an alternate signal stack, a coroutine's.
     uint64_t home_low;  ///< Where its own begins then.
     uint64_t held_ns;  ///< What the thread was held for it.
+    uint64_t made_ns;  ///< When at the latest. Of another process.
 };
 
 /// Direct-mapped, one capture old at most: a module that is replaced at the same address must not leave its tables behind. What came
@@ -200,19 +201,22 @@ stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pi
 
 // modules.c
 
-/// Where a module lies, and its .eh_frame_hdr; 0 if it has none.
+/// Where a module lies, and its .eh_frame_hdr; 0 if it has none. The base is to be added to what its headers say.
 struct stackcap_module {
-    uint64_t start, end, table;
+    uint64_t start, end, table, base;
 };
+
+struct stackcap_index;
 
 /// What is mapped in another process, as /proc/PID/maps said when it was last read.
 struct stackcap_modules {
-    int directory;  ///< /proc/PID.
+    int directory;  ///< /proc/PID, or /proc/PID/task/TID.
     char *_Nullable text;
     size_t length, capacity;
     struct stackcap_mapping *_Nullable mappings;  ///< By address.
     size_t count, mapping_capacity;
     uint64_t read_at_ns, read_cost_ns;
+    struct stackcap_index *_Nullable indexes;
 };
 
 /// Reads the maps. Allocates. \returns 0 or an error number: ESRCH for a process that has ended.
@@ -225,13 +229,73 @@ int stackcap_modules_keep_up(struct stackcap_modules *modules);
 /// Finds the module around the address, by the headers that stand in its memory.
 bool stackcap_modules_find(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_module *module);
 
-/// The bounds of the mapping around the address. \returns false for none.
 /// The first address that is mapped, 0 if none is.
 uint64_t stackcap_modules_start(const struct stackcap_modules *modules);
 
+/// The bounds of the mapping around the address. \returns false for none.
 bool stackcap_modules_bounds(const struct stackcap_modules *modules, uint64_t address, uint64_t *low, uint64_t *high);
 
+/// The file behind a module.
+struct stackcap_origin {
+    uint64_t at, end;        ///< The mapping with its ELF header.
+    uint64_t base;           ///< To be added to what the headers say.
+    uint64_t low, high;      ///< All of the module.
+    uint64_t device, inode;  ///< As the maps have them.
+    const char *path;        ///< Good until the maps are read again.
+};
+
+/// Says where the module around the address comes from. \returns false for none.
+/// \param has_table whether it has a search table for its unwind rows.
+bool stackcap_modules_origin(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_origin *origin, bool *has_table);
+
+/// Whether the address is one that may be executed. Reads the maps again if it is not, and they are older than the last copy.
+bool stackcap_modules_is_code(stackcap_unwinder *unwinder, uint64_t address);
+
+// sections.c
+
+enum { STACKCAP_MAX_SECTION = 64 * 1024 * 1024 };
+
+/// Unwind rows as the file has them: .eh_frame, which is loaded, and .debug_frame, which is for debuggers only.
+struct stackcap_sections {
+    uint8_t *_Nullable loaded, *_Nullable debug;
+    size_t loaded_length, debug_length;
+    uint64_t loaded_at;  ///< Before the base is added.
+};
+
+/// Reads them from the module's file, if that can be opened and is the one that is mapped. Allocates; free it in any case.
+void stackcap_sections_read(stackcap_unwinder *unwinder, const struct stackcap_origin *origin, struct stackcap_sections *sections);
+void stackcap_sections_free(struct stackcap_sections *sections);
+
+// index.c
+
+struct stackcap_indexed_row {
+    uint64_t start, end;   ///< The function.
+    uint64_t description;  ///< Its row's address, for libunwind.
+};
+
+enum stackcap_indexed {
+    INDEXED_NOT,
+    INDEXED_BETWEEN,  ///< Between two functions: the row is that of the one before.
+    INDEXED_FOUND,
+};
+
+/// Finds the row of an address of another process by an index of our own. Makes it on first need: allocates, and reads a file.
+enum stackcap_indexed stackcap_index_find(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_indexed_row *row);
+
+/// The address of a search table of one entry, which fits every address and leads to where the table's base is.
+uint64_t stackcap_index_table(void);
+
+/// Reads from that table, and from rows that are not in the target's memory. \returns false for another address.
+bool stackcap_index_read(const struct stackcap_modules *modules, uint64_t address, void *to, size_t length);
+
+void stackcap_indexes_free(struct stackcap_modules *modules);
+
 // process.c, stop.c
+
+/// What a thread has waited for processors in its life.
+struct stackcap_waits {
+    uint64_t waited_ns, turns;
+};
 
 /// The one thread that may stop threads of the other process. The kernel ties a stopped thread to the thread that stopped it, and
 /// lets it go when that one ends: however a stop goes wrong, ending the thread sets it right.
@@ -245,12 +309,16 @@ struct stackcap_tracer {
     pid_t thread;
     uint64_t deadline_ns;
     stackcap_outcome outcome;
+    bool has_let_go;  ///< A thread was stopped and let go for this answer, at this moment; it had waited so long until then.
+    uint64_t let_go_ns;
+    struct stackcap_waits waits;
 };
 
 struct stackcap_process {
     pid_t process;
     int directory;  ///< /proc/PID: stays this process's, whoever gets its number later.
     int tasks;      ///< /proc/PID/task.
+    int living;     ///< /proc/PID/task/TID of another thread, once the first one has ended; else −1.
     int memory;     ///< /proc/PID/mem. Stays the program's that ran when it was opened: reads nothing once another one does.
     bool read_through_file;
     stackcap_unwinder unwinder;
@@ -261,6 +329,8 @@ struct stackcap_process {
 
 /// Stops, copies and lets go, on the tracer's thread. See stackcap_process_copy_stopped.
 stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, uint64_t deadline_ns);
+/// Counts what the thread that was let go has waited for a processor since then. Once, and not much later: it waits for its own reasons, too.
+void stackcap_tracer_count_wait(stackcap_process *process);
 void stackcap_tracer_prepare(struct stackcap_tracer *tracer);
 void stackcap_tracer_finish(struct stackcap_tracer *tracer);
 

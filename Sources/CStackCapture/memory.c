@@ -113,6 +113,8 @@ static bool peek_live(stackcap_unwinder *unwinder, uint64_t address, uint8_t *ou
 }
 
 bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length) {
+    if (unwinder->modules && stackcap_index_read(unwinder->modules, address, to, length))
+        return true;
     switch (stackcap_copy_read(unwinder, address, to, length)) {
     case PLACE_COPIED:
         return true;

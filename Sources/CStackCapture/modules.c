@@ -12,7 +12,8 @@ enum { MAX_PROGRAM_HEADERS = 64 };
 
 struct stackcap_mapping {
     uint64_t start, end, offset, device, inode;
-    bool is_module;
+    const char *path;
+    bool is_module, is_code;
     /// Of the mapping with the ELF header: what that says, once it has been asked for.
     bool is_known;
     struct stackcap_module module;
@@ -62,12 +63,14 @@ static bool parse_line(const char *line, struct stackcap_mapping *mapping) {
     mapping->end = strtoull(at + 1, &at, 16);
     if (*at != ' ' || strlen(at) < 6)
         return false;
+    mapping->is_code = at[3] == 'x';
     mapping->offset = strtoull(at + 6, &at, 16);
     mapping->device = strtoull(at, &at, 16) << 32;
     if (*at == ':')
         mapping->device |= strtoull(at + 1, &at, 16);
     mapping->inode = strtoull(at, &at, 10);
     at += strspn(at, " ");
+    mapping->path = at;
     mapping->is_module = *at == '/' || strncmp(at, "[vdso]", 6) == 0;
     return mapping->start < mapping->end;
 }
@@ -110,6 +113,7 @@ int stackcap_modules_keep_up(struct stackcap_modules *modules) {
 }
 
 void stackcap_modules_finish(struct stackcap_modules *modules) {
+    stackcap_indexes_free(modules);
     free(modules->text);
     free(modules->mappings);
     memset(modules, 0, sizeof *modules);
@@ -156,7 +160,7 @@ static struct stackcap_mapping *_Nullable header_of(const struct stackcap_module
 static void read_headers(stackcap_unwinder *unwinder, uint64_t at, struct stackcap_module *module) {
     Elf64_Ehdr header;
     Elf64_Phdr parts[MAX_PROGRAM_HEADERS];
-    *module = (struct stackcap_module){0, 0, 0};
+    *module = (struct stackcap_module){0, 0, 0, 0};
     if (!stackcap_peek(unwinder, at, &header, sizeof header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
         header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof *parts || header.e_phnum > MAX_PROGRAM_HEADERS ||
         !stackcap_peek(unwinder, at + header.e_phoff, parts, header.e_phnum * sizeof *parts))
@@ -174,18 +178,48 @@ static void read_headers(stackcap_unwinder *unwinder, uint64_t at, struct stackc
         high = part->p_vaddr + part->p_memsz > high ? part->p_vaddr + part->p_memsz : high;
     }
     if (low < high)
-        *module = (struct stackcap_module){base + low, base + high, table ? base + table : 0};
+        *module = (struct stackcap_module){base + low, base + high, table ? base + table : 0, base};
 }
 
-bool stackcap_modules_find(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_module *module) {
+/// What the header's mapping says of its module, read on first need. \returns NULL where there is none.
+static struct stackcap_mapping *_Nullable find_header(stackcap_unwinder *unwinder, uint64_t address) {
     struct stackcap_mapping *mapping = mapping_around(unwinder->modules, address);
     struct stackcap_mapping *header = mapping ? header_of(unwinder->modules, mapping) : NULL;
     if (!header)
-        return false;
+        return NULL;
     if (!header->is_known) {
         read_headers(unwinder, header->start, &header->module);
         header->is_known = header->module.end != 0;
     }
-    *module = header->module;
-    return address >= module->start && address < module->end;
+    return address >= header->module.start && address < header->module.end ? header : NULL;
+}
+
+bool stackcap_modules_find(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_module *module) {
+    const struct stackcap_mapping *header = find_header(unwinder, address);
+    if (header)
+        *module = header->module;
+    return header != NULL;
+}
+
+bool stackcap_modules_origin(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_origin *origin, bool *has_table) {
+    const struct stackcap_mapping *header = find_header(unwinder, address);
+    if (!header || header->inode == 0)
+        return false;
+    const struct stackcap_module *module = &header->module;
+    *has_table = module->table != 0;
+    *origin = (struct stackcap_origin){
+        .at = header->start, .end = header->end, .base = module->base, .low = module->start, .high = module->end,
+        .device = header->device, .inode = header->inode, .path = header->path,
+    };
+    return true;
+}
+
+bool stackcap_modules_is_code(stackcap_unwinder *unwinder, uint64_t address) {
+    const struct stackcap_mapping *mapping = mapping_around(unwinder->modules, address);
+    if (mapping && mapping->is_code)
+        return true;
+    if (unwinder->modules->read_at_ns >= unwinder->copy.made_ns || stackcap_modules_read(unwinder->modules) != 0)
+        return false;
+    mapping = mapping_around(unwinder->modules, address);
+    return mapping && mapping->is_code;
 }

@@ -1,6 +1,7 @@
 /// Another process, seen through its files in /proc.
 #include "internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,11 +36,58 @@ static int open_in(int directory, const char *name, int flags, int *file) {
     return *file < 0 ? errno : 0;
 }
 
+// A process's first thread may end before the others. Its files then show a process without memory; those of the others still have it.
+
+static bool has_memory(int thread) {
+    char byte;
+    int file;
+    if (open_in(thread, "maps", O_RDONLY, &file) != 0)
+        return false;
+    ssize_t count = read(file, &byte, 1);
+    close(file);
+    return count == 1;
+}
+
+/// Opens the files of any other thread that lives. \returns −1 for none.
+static int open_living(const stackcap_process *process) {
+    int file, thread = -1;
+    if (open_in(process->directory, "task", O_RDONLY | O_DIRECTORY, &file) != 0)
+        return -1;
+    DIR *list = fdopendir(file);
+    if (!list)
+        close(file);
+    for (struct dirent *entry; list && thread < 0 && (entry = readdir(list));) {
+        if (atoi(entry->d_name) <= 0 || open_in(process->tasks, entry->d_name, O_PATH | O_DIRECTORY, &thread) != 0 ||
+            has_memory(thread))
+            continue;
+        close(thread);
+        thread = -1;
+    }
+    if (list)
+        closedir(list);
+    return thread;
+}
+
+/// Makes the process's memory be read by the files of its first thread, or, where that one has ended, of another. \returns 0 or ESRCH.
+static int choose_thread(stackcap_process *process) {
+    if (process->living >= 0)
+        close(process->living);
+    process->living = has_memory(process->directory) ? -1 : open_living(process);
+    process->modules.directory = process->living < 0 ? process->directory : process->living;
+    return process->living >= 0 || has_memory(process->directory) ? 0 : ESRCH;
+}
+
+static int read_modules(stackcap_process *process, int (*read)(struct stackcap_modules *)) {
+    int error = read(&process->modules);
+    bool may_live = error == ESRCH || error == ENOENT;
+    return may_live && choose_thread(process) == 0 ? read(&process->modules) : error;
+}
+
 /// Whether the program is one for this processor, in our word length.
 static stackcap_outcome check_program(const stackcap_process *process) {
     Elf64_Ehdr header;
     int file;
-    int error = open_in(process->directory, "exe", O_RDONLY, &file);
+    int error = open_in(process->modules.directory, "exe", O_RDONLY, &file);
     if (error)
         return outcome_of(error);
     ssize_t count = pread(file, &header, sizeof header, 0);
@@ -48,18 +96,26 @@ static stackcap_outcome check_program(const stackcap_process *process) {
     return fits ? ok() : (stackcap_outcome){STACKCAP_OTHER_ARCHITECTURE, 0};
 }
 
+/// By the process's number while its first thread lives, or else by the open file.
+static int prepare_reader(stackcap_process *process) {
+    return stackcap_reader_prepare_other(&process->unwinder.reader, process->process, process->memory, process->read_through_file,
+                                         stackcap_modules_start(&process->modules));
+}
+
 /// Opens the memory of the program that runs now, and reads what is mapped in it.
 static stackcap_outcome take_program(stackcap_process *process) {
     if (process->memory >= 0)
         close(process->memory);
-    int error = open_in(process->directory, "mem", O_RDONLY, &process->memory);
+    process->memory = -1;
+    choose_thread(process);  // if there is none, what follows says it
+    int error = open_in(process->modules.directory, "mem", O_RDONLY, &process->memory);
     if (!error)
-        error = stackcap_modules_read(&process->modules);
+        error = read_modules(process, stackcap_modules_read);
     if (!error)
-        error = stackcap_reader_prepare_other(&process->unwinder.reader, process->process, process->memory, process->read_through_file,
-                                              stackcap_modules_start(&process->modules));
+        error = prepare_reader(process);
     if (error)
         return outcome_of(error);
+    stackcap_indexes_free(&process->modules);
     process->counters.programs++;
     return check_program(process);
 }
@@ -72,7 +128,6 @@ static stackcap_outcome open_files(stackcap_process *process) {
         error = open_in(process->directory, "task", O_PATH | O_DIRECTORY, &process->tasks);
     if (error)
         return outcome_of(error);
-    process->modules.directory = process->directory;
     return take_program(process);
 }
 
@@ -82,7 +137,7 @@ stackcap_outcome stackcap_process_open(pid_t pid, bool read_through_file, stackc
     if (!process)
         return outcome_of(ENOMEM);
     process->process = pid;
-    process->directory = process->tasks = process->memory = -1;
+    process->directory = process->tasks = process->memory = process->living = -1;
     process->read_through_file = read_through_file;
     stackcap_tracer_prepare(&process->tracer);
     stackcap_outcome outcome = outcome_of(stackcap_unwinder_prepare(&process->unwinder));
@@ -101,7 +156,7 @@ void stackcap_process_close(stackcap_process *process) {
     stackcap_tracer_finish(&process->tracer);
     stackcap_unwinder_finish(&process->unwinder);
     stackcap_modules_finish(&process->modules);
-    int files[] = {process->directory, process->tasks, process->memory};
+    int files[] = {process->directory, process->tasks, process->memory, process->living};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (files[i] >= 0)
             close(files[i]);
@@ -121,10 +176,18 @@ static bool is_same_program(const stackcap_process *process) {
     return process->memory >= 0 && pread(process->memory, &byte, 1, 0) != 0;
 }
 
+/// Whether memory can still be read by the process's number: not when its first thread has ended.
+static bool reads(const stackcap_process *process) {
+    char byte;
+    const struct stackcap_reader *reader = &process->unwinder.reader;
+    return reader->file >= 0 || stackcap_read_live(reader, stackcap_modules_start(&process->modules), &byte, 1) == 1;
+}
+
 stackcap_outcome stackcap_process_refresh(stackcap_process *process) {
     if (!is_same_program(process))
         return take_program(process);
-    return outcome_of(stackcap_modules_keep_up(&process->modules));
+    int error = read_modules(process, stackcap_modules_keep_up);
+    return outcome_of(error || reads(process) ? error : prepare_reader(process));
 }
 
 // Capturing.
@@ -141,7 +204,8 @@ stackcap_outcome stackcap_process_count_sleeps(stackcap_process *process, pid_t 
 static bool find_stack(stackcap_process *process, uint64_t stack_pointer, uint64_t *low, uint64_t *high) {
     if (stackcap_modules_bounds(&process->modules, stack_pointer, low, high))
         return true;
-    return stackcap_modules_read(&process->modules) == 0 && stackcap_modules_bounds(&process->modules, stack_pointer, low, high);
+    return read_modules(process, stackcap_modules_read) == 0 &&
+           stackcap_modules_bounds(&process->modules, stack_pointer, low, high);
 }
 
 stackcap_outcome stackcap_process_copy_blocked(stackcap_process *process, pid_t thread, const stackcap_look *seen) {
@@ -153,13 +217,15 @@ stackcap_outcome stackcap_process_copy_blocked(stackcap_process *process, pid_t 
 
 stackcap_outcome stackcap_process_copy_stopped(stackcap_process *process, pid_t thread, uint64_t deadline_ns) {
     stackcap_outcome outcome = stackcap_tracer_copy(process, thread, deadline_ns);
-    if (outcome.status != STACKCAP_OUT_OF_BOUNDS || stackcap_modules_read(&process->modules) != 0)
+    if (outcome.status != STACKCAP_OUT_OF_BOUNDS || read_modules(process, stackcap_modules_read) != 0)
         return outcome;  // else: a stack may be new, or have grown
     return stackcap_tracer_copy(process, thread, deadline_ns);
 }
 
 stackcap_outcome stackcap_process_unwind(stackcap_process *process, stackcap_unwound *unwound) {
+    process->unwinder.copy.made_ns = stackcap_now_ns();
     stackcap_outcome outcome = stackcap_unwind_copy(&process->unwinder, unwound);
+    stackcap_tracer_count_wait(process);
     return is_same_program(process) ? outcome : (stackcap_outcome){STACKCAP_REPLACED, 0};
 }
 

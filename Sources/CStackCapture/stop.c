@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -22,13 +23,18 @@
 #include <time.h>
 #include <unistd.h>
 
+/// The thread's own files in /proc, open so that a look takes no longer than it must.
+struct stackcap_thread_files {
+    int call, schedule;
+};
+
 static stackcap_outcome status_only(stackcap_status status) {
     return (stackcap_outcome){status, 0};
 }
 
 // The tracer's side.
 
-/// \param file the thread's /proc/PID/task/TID/syscall, open so that the look takes no longer than it must.
+/// \param file the thread's /proc/PID/task/TID/syscall.
 static bool is_running(int file) {
     static const char running[] = "running";
     char text[sizeof running];
@@ -44,23 +50,29 @@ static int peek_state(pid_t thread, siginfo_t *info) {
     return waitid(P_PID, (id_t)thread, info, options) == 0 || errno == EINTR ? 0 : errno;
 }
 
+/// Between two looks, so that a thread does not stand for longer than a small part of what it made us wait.
+static void rest_after(uint64_t waited_ns) {
+    enum { SHORTEST_NS = 10000, LONGEST_NS = 320000 };
+    uint64_t wanted = waited_ns / 32 < LONGEST_NS ? waited_ns / 32 : LONGEST_NS;
+    struct timespec rest = {0, wanted > SHORTEST_NS ? (long)wanted : SHORTEST_NS};
+    nanosleep(&rest, NULL);
+}
+
 /// Polls, at first without rest: the thread stands until the stop is noticed.
-static stackcap_status wait_for_stop(pid_t thread, uint64_t deadline_ns, siginfo_t *info) {
+/// \param running_ns is set to the last moment at which it did not stand yet.
+static stackcap_status wait_for_stop(pid_t thread, uint64_t deadline_ns, siginfo_t *info, uint64_t *running_ns) {
     uint64_t began = stackcap_now_ns();
-    for (long rest_ns = 10000;;) {
+    for (uint64_t now = began;; *running_ns = now) {
+        now = stackcap_now_ns();
         // An error: it has become its process's only thread by execve(2), under another number.
         if (peek_state(thread, info) != 0)
             return STACKCAP_GONE;
         if (info->si_pid == thread)
             return info->si_code == CLD_TRAPPED ? STACKCAP_OK : STACKCAP_GONE;
-        uint64_t now = stackcap_now_ns();
         if (now >= deadline_ns)
             return STACKCAP_NOT_STOPPED;
-        if (now - began < 30000)
-            continue;
-        struct timespec rest = {0, rest_ns};
-        nanosleep(&rest, NULL);
-        rest_ns = rest_ns < 320000 ? rest_ns * 2 : rest_ns;
+        if (now - began >= 30000)
+            rest_after(now - began);
     }
 }
 
@@ -86,6 +98,34 @@ static stackcap_outcome copy_stopped(stackcap_process *process, pid_t thread) {
     return (stackcap_outcome){error ? STACKCAP_UNREADABLE : STACKCAP_OK, error};
 }
 
+/// What the thread has waited for processors so far, and how often it got one; 0 where the kernel does not count it.
+static struct stackcap_waits read_waits(int file) {
+    char text[96] = "", *at = text;
+    ssize_t count = pread(file, text, sizeof text - 1, 0);
+    if (count > 0)
+        strtoull(text, &at, 10);
+    struct stackcap_waits waits = {.waited_ns = strtoull(at, &at, 10)};
+    waits.turns = strtoull(at, &at, 10);
+    return waits;
+}
+
+static uint64_t lesser(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+void stackcap_tracer_count_wait(stackcap_process *process) {
+    struct stackcap_tracer *tracer = &process->tracer;
+    stackcap_look look;
+    if (!tracer->has_let_go)
+        return;
+    tracer->has_let_go = false;
+    if (stackcap_look_in(process->tasks, tracer->thread, &look).status != STACKCAP_OK)
+        return;
+    uint64_t since = stackcap_now_ns() - tracer->let_go_ns, waited = look.schedule[1] - tracer->waits.waited_ns;
+    bool waits_still = look.schedule[2] != 0 && look.schedule[2] == tracer->waits.turns;
+    process->counters.waited_ns += waits_still ? since : lesser(waited, since);
+}
+
 static void count_stop(stackcap_process *process, uint64_t held_ns) {
     stackcap_process_counters *counters = &process->counters;
     process->unwinder.copy.held_ns = held_ns;
@@ -94,43 +134,58 @@ static void count_stop(stackcap_process *process, uint64_t held_ns) {
     counters->longest_held_ns = held_ns > counters->longest_held_ns ? held_ns : counters->longest_held_ns;
 }
 
+/// The thread stands, at the latest, from when it was seen to do so, and at the earliest from the last time that it was seen not to: this is
+/// what counts as held. Before that it ran, or waited for a processor, which it would have done without us.
 /// \returns whether the thread is free; if not, the end of the tracer's thread frees it.
-static bool stop_and_copy(stackcap_process *process, pid_t thread, uint64_t deadline_ns, stackcap_outcome *outcome) {
-    uint64_t began = stackcap_now_ns();
+static bool stop_and_copy(stackcap_process *process, struct stackcap_thread_files files, stackcap_outcome *outcome) {
+    struct stackcap_tracer *tracer = &process->tracer;
+    struct stackcap_waits before = read_waits(files.schedule);
+    uint64_t began = stackcap_now_ns(), running = began;
     siginfo_t info;
     *outcome = status_only(STACKCAP_GONE);
-    if (ptrace(PTRACE_INTERRUPT, thread, 0, 0) != 0)
+    if (ptrace(PTRACE_INTERRUPT, tracer->thread, 0, 0) != 0)
         return false;
-    outcome->status = wait_for_stop(thread, deadline_ns, &info);
+    outcome->status = wait_for_stop(tracer->thread, tracer->deadline_ns, &info, &running);
     process->counters.given_up += outcome->status == STACKCAP_NOT_STOPPED;
     if (outcome->status != STACKCAP_OK)
         return false;
-    *outcome = copy_stopped(process, thread);
+    *outcome = copy_stopped(process, tracer->thread);
+    tracer->waits = read_waits(files.schedule);
     // A signal on its way to the thread may have stopped it, instead of our event: then it has to go on there.
     long signal = info.si_status >> 8 == 0 ? info.si_status : 0;
-    bool is_free = ptrace(PTRACE_DETACH, thread, 0, signal) == 0;
-    count_stop(process, stackcap_now_ns() - began);
+    bool is_free = ptrace(PTRACE_DETACH, tracer->thread, 0, signal) == 0;
+    tracer->let_go_ns = stackcap_now_ns();
+    tracer->has_let_go = is_free;
+    count_stop(process, tracer->let_go_ns - running);
+    process->counters.waited_ns += lesser(tracer->waits.waited_ns - before.waited_ns, running - began);
     return is_free;
+}
+
+static int open_of(const stackcap_process *process, const char *name) {
+    char path[48];
+    snprintf(path, sizeof path, "%d/%s", process->tracer.thread, name);
+    return openat(process->tasks, path, O_RDONLY | O_CLOEXEC);
 }
 
 static bool serve(stackcap_process *process) {
     struct stackcap_tracer *tracer = &process->tracer;
-    char path[48];
-    snprintf(path, sizeof path, "%d/syscall", tracer->thread);
-    int file = openat(process->tasks, path, O_RDONLY | O_CLOEXEC);
+    struct stackcap_thread_files files = {open_of(process, "syscall"), open_of(process, "schedstat")};
     bool is_free = true;
-    if (file < 0)
+    tracer->has_let_go = false;
+    if (files.call < 0)
         tracer->outcome = status_only(STACKCAP_GONE);
     else if (ptrace(PTRACE_SEIZE, tracer->thread, 0, 0) != 0)
         tracer->outcome = (stackcap_outcome){errno == ESRCH ? STACKCAP_GONE : STACKCAP_REFUSED, errno};
-    else if (is_running(file))
-        is_free = stop_and_copy(process, tracer->thread, tracer->deadline_ns, &tracer->outcome);
+    else if (is_running(files.call))
+        is_free = stop_and_copy(process, files, &tracer->outcome);
     else {
         tracer->outcome = status_only(STACKCAP_MOVED);
         is_free = false;
     }
-    if (file >= 0)
-        close(file);
+    if (files.call >= 0)
+        close(files.call);
+    if (files.schedule >= 0)
+        close(files.schedule);
     return is_free;
 }
 

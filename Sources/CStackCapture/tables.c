@@ -63,11 +63,28 @@ static bool find_table(stackcap_unwinder *unwinder, unw_word_t address, unw_dyn_
     return true;
 }
 
+/// By an index of our own, for modules without a search table, or where it has nothing.
+static bool find_indexed(stackcap_unwinder *unwinder, unw_word_t address, unw_dyn_info_t *table) {
+    struct stackcap_indexed_row row;
+    if (!unwinder->modules || stackcap_index_find(unwinder, address, &row) != INDEXED_FOUND)
+        return false;
+    memset(table, 0, sizeof *table);
+    table->format = UNW_INFO_FORMAT_REMOTE_TABLE;
+    table->start_ip = row.start;
+    table->end_ip = row.end;
+    table->u.rti.segbase = row.description;
+    table->u.rti.table_data = stackcap_index_table();
+    table->u.rti.table_len = 1;
+    return true;
+}
+
 int stackcap_find_procedure(stackcap_unwinder *unwinder, unw_word_t address, unw_proc_info_t *procedure, int needs_info) {
     unw_dyn_info_t table;
     memset(procedure, 0, sizeof *procedure);
     int result = -UNW_ENOINFO;
     if (find_table(unwinder, address, &table))
+        result = search_table(unwinder->space, address, &table, procedure, needs_info, unwinder);
+    if (result < 0 && find_indexed(unwinder, address, &table))
         result = search_table(unwinder->space, address, &table, procedure, needs_info, unwinder);
     if (result < 0)
         unwinder->lacked_table = true;
@@ -105,14 +122,19 @@ static uint64_t count_starts(stackcap_unwinder *unwinder, const unw_dyn_info_t *
 
 bool stackcap_may_start_function(stackcap_unwinder *unwinder, uint64_t address) {
     unw_dyn_info_t table;
-    bool is_start;
-    if (!find_table(unwinder, address, &table))
-        return false;
-    uint64_t count = count_starts(unwinder, &table, address, &is_start);
+    struct stackcap_indexed_row row;
+    bool is_start = false, is_inside = false;
+    if (find_table(unwinder, address, &table)) {
+        uint64_t count = count_starts(unwinder, &table, address, &is_start);
+        is_inside = count > 0 && count < table.u.rti.table_len;
+    } else {
+        enum stackcap_indexed found = stackcap_index_find(unwinder, address, &row);
+        is_start = found == INDEXED_FOUND && row.start == address;
+        is_inside = found == INDEXED_BETWEEN;
+    }
     if (is_start)
         return true;
     // In the Swift runtime's own libraries some functions have no entry. They lie between others that have one.
-    bool is_inside = count > 0 && count < table.u.rti.table_len;
     return is_inside && address % 16 == 0 && stackcap_function_start(unwinder, address) == 0;
 }
 

@@ -154,6 +154,11 @@ static bool is_late(const stackcap_unwinder *unwinder) {
     return unwinder->frame_count % 256 == 255 && own_time_ns() > unwinder->walk_until_ns;
 }
 
+/// What cannot be executed was not returned to. Known of another process alone, whose maps are read: generated code lies anywhere.
+static bool is_code(stackcap_unwinder *unwinder, uint64_t address) {
+    return !unwinder->modules || stackcap_modules_is_code(unwinder, address);
+}
+
 /// Takes the frame that the walk stands on. \returns false, with the reason in unwinder->end, where the stack stops here.
 static bool take_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
     if (walk->address == 0) {
@@ -162,7 +167,7 @@ static bool take_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *
     } else if (stackcap_is_unknown(walk->address)) {
         unwinder->met_unknown = true;
         unwinder->end = STACKCAP_END_BAD_FRAME;
-    } else if (!makes_sense(unwinder, walk))
+    } else if (!makes_sense(unwinder, walk) || !is_code(unwinder, walk->address))
         unwinder->end = STACKCAP_END_BAD_FRAME;
     else if (stackcap_is_off_stack(unwinder, walk->stack_pointer))
         unwinder->end = STACKCAP_END_COPY_LIMIT;
@@ -313,7 +318,8 @@ static bool walk(stackcap_unwinder *unwinder) {
     if (!found || !unwinder->read_middle)
         return found;
     bool is_quiet = unwinder->registers_are_guessed;
-    if (unwinder->end == STACKCAP_END_COMPLETE && (is_quiet ? stackcap_sleeps_on(unwinder) : is_still_there(unwinder)))
+    // Of a thread that has not run since, nothing has changed, wherever its stack leads.
+    if (is_quiet ? stackcap_sleeps_on(unwinder) : unwinder->end == STACKCAP_END_COMPLETE && is_still_there(unwinder))
         return true;
     return walk_once(unwinder, false);
 }

@@ -43,7 +43,8 @@ public struct CapturedStack: Sendable {
     public enum Truncation: Sendable, Hashable {
         /// There are so many frames that walking them took a fifth of a second.
         case timeLimit
-        /// The frames take up more than 512 KiB and changed meanwhile, or the rest of the stack could not be read.
+        /// The frames lead out of what was copied, and the rest could not be read as it was then: of a thread that ran on, or on a stack that
+        /// nothing is known of.
         case copyLimit
         /// Code without an unwind table, and no usable frame pointer there.
         case noUnwindTable
@@ -68,7 +69,7 @@ public struct CapturedStack: Sendable {
     /// What the capture cost.
     public struct Cost: Sendable, Hashable {
         /// How long the thread was kept in the signal handler; the kernel's delivery comes on top, about 7 µs. 0 if it got no
-        /// signal. For `stopped` how long it stood, seen from outside.
+        /// signal. For `stopped` how long it stood at most, seen from outside.
         public var heldNanoseconds: UInt64
         /// How long the capturing thread spent on unwinding. The target runs on meanwhile.
         public var unwindNanoseconds: UInt64

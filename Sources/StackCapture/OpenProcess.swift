@@ -59,6 +59,7 @@ import Glibc
             stops: counters.stops,
             heldNanoseconds: counters.held_ns,
             longestHeldNanoseconds: counters.longest_held_ns,
+            waitedNanoseconds: counters.waited_ns,
             callsRestarted: counters.calls_mended,
             stopsGivenUp: counters.given_up
         )

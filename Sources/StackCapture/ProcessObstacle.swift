@@ -10,7 +10,9 @@ struct ProcessObstacle {
         if processID == getpid() { return .ownProcess }
         guard processID > 0, let status = ProcessFile("/proc/\(processID)/status") else { return withoutFiles() }
         if status.number(of: "Tgid") != Int(processID) { return .notAProcess }
-        if let state = status.words(of: "State").first, state == "Z" || state == "X" { return .zombie }
+        // A first thread that has ended is one, too, while others of the process live.
+        let isAlone = status.number(of: "Threads").map { $0 <= 1 } ?? true
+        if let state = status.words(of: "State").first, state == "Z" || state == "X", isAlone { return .zombie }
         return isKernelThread ? .kernelProcess : nil
     }
 

@@ -4,7 +4,7 @@ import Synchronization
 /// Takes the stacks of any other process's threads: monitored or not, Swift or not, with nothing installed in it.
 ///
 /// A thread that sleeps in the kernel is copied from outside and notices nothing. A thread that runs is stopped for the time that it
-/// takes to copy its registers and stack, about 30 µs, and unwound after it has been let go. If this process ends in the middle, the
+/// takes to copy its registers and stack, some tens of microseconds, and unwound after it has been let go. If this process ends in the middle, the
 /// kernel lets the target go on.
 ///
 /// Not for a process in which some thread waits for any child at all (`waitpid(-1)`): it may take away the notice of a stop.
@@ -17,7 +17,8 @@ public final class ProcessSampler: Sendable {
 
     /// Opens the process's files. It does not notice.
     ///
-    /// - Parameter deadline: the longest that one capture waits for its target. That of a healthy one takes under a millisecond.
+    /// - Parameter deadline: the longest that one capture waits for its target, and tries again. That of a thread that gets a processor takes
+    ///   under a millisecond; one of low priority on a busy machine can wait for seconds.
     /// - Throws: ``CaptureError`` with what is in the way: no such process, a zombie, a kernel thread, another architecture, or which
     ///   permission is missing.
     public convenience init(processID: Int32, deadline: Duration = .milliseconds(20)) throws(CaptureError) {
@@ -31,7 +32,7 @@ public final class ProcessSampler: Sendable {
         process = Mutex(try OpenProcess(processID: processID, readsThroughFile: readsThroughFile))
     }
 
-    /// The threads there are now, the process's first one first.
+    /// The threads there are now, the process's first one first. That one may have ended before the others: then it has the state `Z`.
     ///
     /// - Throws: `noSuchProcess` if it has ended.
     public func threads() throws(CaptureError) -> [ProcessThread] {
@@ -88,10 +89,13 @@ public struct ThreadCapture: Sendable {
 public struct SamplingCost: Sendable, Hashable {
     /// Times that one of its threads was stopped.
     public var stops: UInt64
-    /// How long its threads stood, together: from the request to stop to the moment they were let go, seen from outside.
+    /// How long its threads stood at most, together: from the last moment at which each was seen not to stand yet until it was let go.
     public var heldNanoseconds: UInt64
     /// The longest of these times.
     public var longestHeldNanoseconds: UInt64
+    /// How long they waited for a processor besides: before they could stop, which they would have done unsampled, and until they ran on,
+    /// as far as that was when the stack had been unwound. 0 where the kernel does not count it.
+    public var waitedNanoseconds: UInt64
     /// System calls that a stop would have cut short, and that were made to start again instead, with their whole timeout.
     public var callsRestarted: UInt64
     /// Stops that did not come within the deadline, and were given up.
@@ -102,12 +106,14 @@ public struct SamplingCost: Sendable, Hashable {
         stops: UInt64,
         heldNanoseconds: UInt64,
         longestHeldNanoseconds: UInt64,
+        waitedNanoseconds: UInt64,
         callsRestarted: UInt64,
         stopsGivenUp: UInt64
     ) {
         self.stops = stops
         self.heldNanoseconds = heldNanoseconds
         self.longestHeldNanoseconds = longestHeldNanoseconds
+        self.waitedNanoseconds = waitedNanoseconds
         self.callsRestarted = callsRestarted
         self.stopsGivenUp = stopsGivenUp
     }

@@ -25,13 +25,40 @@ struct ProcessMemory: ~Copyable {
 
 /// Where `/proc` shows a process.
 struct ProcessDirectory: Sendable, Hashable {
-    let path: String
+    private let processID: Int32?
 
-    static let own = ProcessDirectory(path: "/proc/self")
+    static let own = ProcessDirectory(processID: nil)
 
-    init(processID: Int32) { self.init(path: "/proc/\(processID)") }
+    init(processID: Int32) { self.init(processID: Optional(processID)) }
 
-    private init(path: String) { self.path = path }
+    private init(processID: Int32?) { self.processID = processID }
+
+    /// Of a process whose first thread has ended, the directory of another: the first one's files show a process without memory.
+    var path: String {
+        guard let processID else { return "/proc/self" }
+        let whole = "/proc/\(processID)"
+        if Self.hasMemory(whole) { return whole }
+        return Self.threads(of: whole).first(where: Self.hasMemory) ?? whole
+    }
+
+    /// What has memory runs some program.
+    private static func hasMemory(_ path: String) -> Bool {
+        var byte: CChar = 0
+        return unsafe readlink(path + "/exe", &byte, 1) > 0
+    }
+
+    private static func threads(of path: String) -> [String] {
+        guard let list = unsafe opendir(path + "/task") else { return [] }
+        defer { unsafe _ = closedir(list) }
+        var paths: [String] = []
+        while let entry = unsafe readdir(list) {
+            let name = unsafe withUnsafePointer(to: entry.pointee.d_name) {
+                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+            }
+            if Int32(name) != nil { paths.append("\(path)/task/\(name)") }
+        }
+        return paths
+    }
 
     /// The same file as the process itself sees it: it may live in another mount namespace or below another root directory.
     func file(_ path: String) -> String { self == .own ? path : "\(self.path)/root\(path)" }

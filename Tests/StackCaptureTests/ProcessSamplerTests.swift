@@ -75,6 +75,7 @@ enum ProcessTests {
                         stops: 0,
                         heldNanoseconds: 0,
                         longestHeldNanoseconds: 0,
+                        waitedNanoseconds: 0,
                         callsRestarted: 0,
                         stopsGivenUp: 0
                     )
@@ -104,6 +105,41 @@ enum ProcessTests {
             #expect(target.state == "T")
             target.send(SIGCONT)
             #expect(target.finish().hasPrefix("ROUNDS"))
+        }
+
+        @Test("live on when the first one has ended, before they are looked at or meanwhile", arguments: [true, false])
+        func withoutFirst(_ isEarly: Bool) throws {
+            let target = try TargetProcess("headless")
+            let early = isEarly ? nil : try ProcessSampler(processID: target.processID, deadline: .seconds(60))
+            if let early { #expect(try early.captureAll().count == 3) }
+            try target.proceed()
+            while target.state != "Z" { usleep(1000) }
+            let sampler = try early ?? ProcessSampler(processID: target.processID, deadline: .seconds(60))
+            #expect(try sampler.threads().first?.state == "Z")
+            let captures = try sampler.captureAll()
+            #expect(captures.map(\.thread.name).sorted { ($0 ?? "") < ($1 ?? "") } == ["computer", "waiter"])
+            for capture in captures {
+                let stack = try capture.result.get()
+                let names = sampler.names(of: stack)
+                #expect(stack.isComplete)
+                #expect(names.contains(capture.thread.name == "waiter" ? "wait_forever" : "compute_on"), "\(names)")
+            }
+        }
+
+        @Test("are held for no longer than they stand, apart from what they wait for a processor")
+        func waiting() throws {
+            let target = try TargetProcess("compute", "3", onProcessor: 0, isIdle: true)
+            let rival = try TargetProcess("compute", "3", onProcessor: 0)
+            defer { _ = rival.finish() }
+            let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(60))
+            let began = ContinuousClock.now
+            for _ in 0..<20 { _ = try sampler.capture().get() }
+            let elapsed = (ContinuousClock.now - began).nanoseconds
+            let cost = sampler.cost
+            print("stopped beside a rival: \(cost), \(elapsed) ns in all")
+            #expect(cost.waitedNanoseconds > 0)
+            #expect(cost.heldNanoseconds + cost.waitedNanoseconds <= elapsed)
+            #expect(cost.longestHeldNanoseconds <= cost.heldNanoseconds)
         }
 
         @Test("have gdb's stacks", .enabled(if: Debugger.isInstalled, "gdb is not installed"))

@@ -17,6 +17,15 @@ package final class TargetProcess {
         try self.init(arguments: arguments, executable: executable)
     }
 
+    /// - Parameter isIdle: it runs only when nothing else wants its processor.
+    package convenience init(_ arguments: String..., onProcessor processor: Int, isIdle: Bool = false) throws {
+        let idle = isIdle ? ["/usr/bin/chrt", "--idle", "0"] : []
+        try self.init(
+            arguments: ["-c", "\(processor)"] + idle + [Self.executable.path] + arguments,
+            executable: URL(filePath: "/usr/bin/taskset")
+        )
+    }
+
     package init(arguments: [String], executable: URL) throws {
         process.executableURL = executable
         process.arguments = arguments

@@ -57,8 +57,11 @@ stackcap_outcome stackcap_process_unwind(stackcap_process *process, stackcap_unw
 /// What the target has noticed so far. They only grow.
 typedef struct stackcap_process_counters {
     uint64_t stops;
-    uint64_t held_ns;          ///< From the request to stop until the thread was let go, all together.
+    /// How long threads stood at most, all together: from the last moment at which each was seen not to stand yet until it was let go.
+    uint64_t held_ns;
     uint64_t longest_held_ns;
+    /// What they waited for a processor besides, before they could stop and after they were let go; 0 where the kernel does not count it.
+    uint64_t waited_ns;
     uint64_t calls_mended;     ///< System calls that a stop would have cut short; they were made to start again.
     uint64_t given_up;         ///< Stops that did not come in time.
     uint64_t programs;         ///< Programs that it has run: 1, and one more for each execve(2) noticed.

@@ -71,7 +71,7 @@ extension CapturedStack.Truncation {
     package var sentence: String {
         switch self {
         case .timeLimit: "The stack has too many frames to follow them all: the outer ones are missing."
-        case .copyLimit: "The stack is larger than what is copied, and changed meanwhile: the outer frames are missing."
+        case .copyLimit: "The stack leads out of what could be copied of it: the outer frames are missing."
         case .noUnwindTable: "The outer frames are missing: code without an unwind table is in the way."
         case .badFrame: "The outer frames are missing: the next one makes no sense."
         }

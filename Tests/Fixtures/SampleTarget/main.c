@@ -107,6 +107,21 @@ static int keep_threads(int number) {
     return 0;
 }
 
+static void *compute_on(void *argument) {
+    (void)argument;
+    prctl(PR_SET_NAME, "computer");
+    exit(compute(3));
+}
+
+/// Ends the first thread once there is something on the input; the others live on.
+static int end_first_thread(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, wait_forever, NULL);
+    pthread_create(&thread, NULL, compute_on, NULL);
+    getchar();
+    pthread_exit(NULL);
+}
+
 static int churn_threads(void) {
     ready();
     while (!is_ended) {
@@ -229,6 +244,8 @@ int main(int count_of_arguments, char **arguments) {
         return compute(atoi(more));
     if (strcmp(what, "threads") == 0)
         return keep_threads(atoi(more));
+    if (strcmp(what, "headless") == 0)
+        return end_first_thread();
     if (strcmp(what, "churn") == 0)
         return churn_threads();
     if (strcmp(what, "exec") == 0)

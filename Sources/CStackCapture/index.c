@@ -1,0 +1,359 @@
+/// Indexes of another process's unwind rows, where the linker has left none: GNU ld gives no .eh_frame_hdr to static programs, Go's
+/// linker only a .debug_frame. Made from the file, once for each module, by a process that only looks at others: they allocate.
+///
+/// libunwind looks a row up in a table that lies in the target's memory. Ours lies in addresses that no program has: there it finds one
+/// entry that fits everything, and behind it the row that we have looked up.
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/// The description of one function, and where it lies.
+struct entry {
+    uint64_t start, end;
+    uint64_t description;
+};
+
+/// A CIE, what several descriptions have in common.
+struct common {
+    size_t at;
+    size_t shown;  ///< Where it begins once it has been made one that libunwind reads.
+    uint8_t encoding;
+};
+
+struct stackcap_index {
+    struct stackcap_index *_Nullable next;
+    struct stackcap_origin origin;
+    struct entry *_Nullable entries;  ///< By start.
+    size_t count, capacity;
+    uint8_t *_Nullable bytes;  ///< A .debug_frame in the form of an .eh_frame,
+    size_t length;
+    uint64_t shown_at;  ///< … and the address that libunwind sees it at.
+};
+
+enum { MAX_ENTRIES = 1 << 20, MAX_INDEXES = 512 };
+
+/// In the kernel's half, where no program has anything.
+static const uint64_t shown_base = 0xffff910000000000, shown_stride = 0x100000000;
+
+// Reading a section.
+
+struct section {
+    uint8_t *bytes;
+    size_t length;
+    uint64_t address;  ///< Where bytes lie for the target, or for libunwind.
+    uint64_t bias;     ///< To be added to addresses that are absolute.
+    bool is_debug;
+    struct common *_Nullable commons;
+    size_t common_count, common_capacity;
+    size_t *_Nullable descriptions;
+    size_t description_count, description_capacity;
+};
+
+struct place {
+    const struct section *section;
+    size_t at, end;
+    bool failed;
+};
+
+static uint64_t take(struct place *place, size_t size) {
+    uint64_t value = 0;
+    if (place->failed || place->end - place->at < size) {
+        place->failed = true;
+        return 0;
+    }
+    memcpy(&value, place->section->bytes + place->at, size);
+    place->at += size;
+    return value;
+}
+
+static uint64_t take_leb(struct place *place) {
+    uint64_t value = 0, byte = 0x80;
+    for (unsigned shift = 0; byte & 0x80; shift += 7) {
+        byte = take(place, 1);
+        value |= shift < 64 ? (byte & 0x7f) << shift : 0;
+    }
+    return value;
+}
+
+/// DW_EH_PE_*: Linux Standard Base, Core, 10.5. What compilers emit for code.
+static uint64_t take_pointer(struct place *place, uint8_t encoding) {
+    enum { FORMAT = 0x0f, FOUR = 0x03, FOUR_SIGNED = 0x0b, RELATIVE = 0x70, TO_PLACE = 0x10 };
+    uint64_t here = place->section->address + place->at, value = 0;
+    switch (encoding & FORMAT) {
+    case 0x00: case 0x04: case 0x0c:
+        value = take(place, 8);
+        break;
+    case FOUR:
+        value = take(place, 4);
+        break;
+    case FOUR_SIGNED:
+        value = (uint64_t)(int64_t)(int32_t)take(place, 4);
+        break;
+    default:
+        place->failed = true;
+    }
+    place->failed |= (encoding & RELATIVE) != 0 && (encoding & RELATIVE) != TO_PLACE;
+    return value + ((encoding & RELATIVE) == TO_PLACE ? here : place->section->bias);
+}
+
+/// Makes room for one more. \returns whether there is.
+static bool make_room(void *_Nullable *_Nonnull array, size_t *capacity, size_t count, size_t size) {
+    if (count < *capacity)
+        return true;
+    size_t wanted = *capacity < 64 ? 64 : *capacity * 2;
+    void *larger = count < MAX_ENTRIES ? realloc(*array, wanted * size) : NULL;
+    if (!larger)
+        return false;
+    *array = larger;
+    *capacity = wanted;
+    return true;
+}
+
+/// Of an .eh_frame: what the augmentation says of the code's addresses. \returns false for one that is not understood.
+static bool take_augmentation(struct place *place, const char *letters, uint8_t *encoding) {
+    *encoding = 0;
+    if (letters[0] == 0)
+        return true;
+    if (letters[0] != 'z')
+        return false;
+    take_leb(place);
+    for (const char *letter = letters + 1; *letter; letter++) {
+        if (*letter == 'R')
+            *encoding = (uint8_t)take(place, 1);
+        else if (*letter == 'P')
+            take_pointer(place, (uint8_t)take(place, 1) & 0x0f);
+        else if (*letter == 'L')
+            take(place, 1);
+        else
+            return *letter == 'S' || *letter == 'B';
+    }
+    return true;
+}
+
+/// A .debug_frame's gets the number of an .eh_frame's, 0, and a version without the sizes of addresses, which are left out.
+/// \param header the bytes in front of these sizes.
+static void convert(const struct section *section, struct common *common, size_t end, size_t header, bool has_sizes) {
+    uint32_t length = (uint32_t)(end - common->at - 4);
+    memset(section->bytes + common->at + 4, 0, 4);
+    if (has_sizes) {
+        common->shown = common->at + 2;
+        length -= 2;
+        memmove(section->bytes + common->shown, section->bytes + common->at, header);
+        section->bytes[common->shown + 8] = 3;
+    }
+    memcpy(section->bytes + common->shown, &length, sizeof length);
+}
+
+/// \returns how long the name of the augmentation is, of which `letters` holds the beginning.
+static size_t take_letters(struct place *place, char letters[_Nonnull 8]) {
+    size_t count = 0;
+    memset(letters, 0, 8);
+    for (char letter; (letter = (char)take(place, 1)) != 0 && !place->failed; count++)
+        if (count < 7)
+            letters[count] = letter;
+    return count;
+}
+
+static void add_common(struct section *section, struct place place, size_t at) {
+    struct common common = {.at = at, .shown = at};
+    char letters[8];
+    uint64_t version = take(&place, 1);
+    bool is_short = take_letters(&place, letters) < sizeof letters, has_sizes = section->is_debug && version == 4;
+    size_t header = place.at - at;
+    uint64_t address_size = has_sizes ? take(&place, 1) : 8, selector_size = has_sizes ? take(&place, 1) : 0;
+    take_leb(&place), take_leb(&place);  // what addresses and offsets are multiples of
+    version == 1 ? take(&place, 1) : take_leb(&place);  // the return address's register
+    bool is_known = (version == 1 || version == 3 || has_sizes) && address_size == 8 && selector_size == 0 && is_short;
+    bool fits = section->is_debug ? letters[0] == 0 : take_augmentation(&place, letters, &common.encoding);
+    if (place.failed || !is_known || !fits ||
+        !make_room((void **)&section->commons, &section->common_capacity, section->common_count, sizeof common))
+        return;
+    if (section->is_debug)
+        convert(section, &common, place.end, header, has_sizes);
+    section->commons[section->common_count++] = common;
+}
+
+/// Finds out what begins where. The longer form of lengths, for sections of more than 4 GiB, is passed over.
+static void survey(struct section *section) {
+    for (size_t at = 0; section->length - at >= 8;) {
+        struct place place = {section, at, section->length, false};
+        uint64_t length = take(&place, 4);
+        bool is_long = length == UINT32_MAX;
+        if (is_long)
+            length = take(&place, 8);
+        if (place.failed || length > section->length - place.at)
+            return;
+        size_t next = place.at + length;
+        if (length >= 4 && !is_long) {
+            place.end = next;
+            uint32_t number = (uint32_t)take(&place, 4);
+            if (number == (section->is_debug ? UINT32_MAX : 0))
+                add_common(section, place, at);
+            else if (make_room((void **)&section->descriptions, &section->description_capacity, section->description_count,
+                               sizeof *section->descriptions))
+                section->descriptions[section->description_count++] = at;
+        }
+        at = next;
+    }
+}
+
+static const struct common *_Nullable common_at(const struct section *section, uint64_t at) {
+    size_t low = 0, high = section->common_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (section->commons[middle].at < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < section->common_count && section->commons[low].at == at ? &section->commons[low] : NULL;
+}
+
+/// Where the description's code is. \returns false if that is not understood, or not in the module.
+static bool take_range(const struct stackcap_index *index, struct place *place, uint8_t encoding, struct entry *entry) {
+    entry->start = take_pointer(place, encoding);
+    entry->end = entry->start + take_pointer(place, encoding & 0x0f) - place->section->bias;  // a length has no base
+    return !place->failed && entry->start >= index->origin.low && entry->end <= index->origin.high && entry->start < entry->end;
+}
+
+static void add_description(struct stackcap_index *index, const struct section *section, size_t at) {
+    struct place place = {section, at, section->length, false};
+    place.end = at + 4 + take(&place, 4);
+    size_t link = place.at;
+    uint64_t distance = take(&place, 4);
+    const struct common *common = common_at(section, section->is_debug ? distance : link - distance);
+    struct entry entry = {.description = section->address + at};
+    size_t address_at = place.at;
+    if (!common || !take_range(index, &place, common->encoding, &entry) ||
+        !make_room((void **)&index->entries, &index->capacity, index->count, sizeof *index->entries))
+        return;
+    if (section->is_debug) {
+        uint32_t back = (uint32_t)(link - common->shown);
+        memcpy(section->bytes + link, &back, sizeof back);
+        memcpy(section->bytes + address_at, &entry.start, sizeof entry.start);
+    }
+    index->entries[index->count++] = entry;
+}
+
+static void add_section(struct stackcap_index *index, struct section *section) {
+    survey(section);
+    for (size_t i = 0; i < section->description_count; i++)
+        add_description(index, section, section->descriptions[i]);
+    free(section->commons);
+    free(section->descriptions);
+}
+
+static int by_start(const void *one, const void *other) {
+    const struct entry *a = one, *b = other;
+    return (a->start > b->start) - (a->start < b->start);
+}
+
+/// An .eh_frame is read where the target has it, so that what is relative to its place is right.
+static void fill(stackcap_unwinder *unwinder, struct stackcap_index *index, bool has_table) {
+    struct stackcap_sections sections;
+    stackcap_sections_read(unwinder, &index->origin, &sections);
+    if (sections.loaded && !has_table) {
+        uint64_t address = index->origin.base + sections.loaded_at;
+        struct section loaded = {.bytes = sections.loaded, .length = sections.loaded_length, .address = address};
+        loaded.bias = index->origin.base;
+        add_section(index, &loaded);
+    }
+    if (sections.debug) {
+        index->bytes = sections.debug;
+        index->length = sections.debug_length;
+        sections.debug = NULL;
+        struct section debug = {.bytes = index->bytes, .length = index->length, .address = index->shown_at, .is_debug = true};
+        debug.bias = index->origin.base;
+        add_section(index, &debug);
+    }
+    stackcap_sections_free(&sections);
+    if (index->count > 1)
+        qsort(index->entries, index->count, sizeof *index->entries, by_start);
+}
+
+// Keeping and finding them.
+
+/// \returns the module's index, which may be empty, or NULL if there are too many.
+static const struct stackcap_index *_Nullable index_of(stackcap_unwinder *unwinder, const struct stackcap_origin *origin,
+                                                       bool has_table) {
+    size_t count = 0;
+    for (struct stackcap_index *index = unwinder->modules->indexes; index; index = index->next, count++)
+        if (index->origin.at == origin->at && index->origin.inode == origin->inode && index->origin.device == origin->device)
+            return index;
+    struct stackcap_index *index = count < MAX_INDEXES ? calloc(1, sizeof *index) : NULL;
+    if (!index)
+        return NULL;
+    index->origin = *origin;
+    index->shown_at = shown_base + shown_stride * (count + 1);
+    fill(unwinder, index, has_table);
+    index->origin.path = "";  // goes with the maps
+    index->next = unwinder->modules->indexes;
+    unwinder->modules->indexes = index;
+    return index;
+}
+
+void stackcap_indexes_free(struct stackcap_modules *modules) {
+    while (modules->indexes) {
+        struct stackcap_index *index = modules->indexes;
+        modules->indexes = index->next;
+        free(index->entries);
+        free(index->bytes);
+        free(index);
+    }
+}
+
+/// \returns the last entry that starts at the address or before it.
+static const struct entry *_Nullable entry_before(const struct stackcap_index *index, uint64_t address) {
+    size_t low = 0, high = index->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (index->entries[middle].start <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 ? &index->entries[low - 1] : NULL;
+}
+
+enum stackcap_indexed stackcap_index_find(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_indexed_row *row) {
+    struct stackcap_origin origin;
+    bool has_table;
+    if (!unwinder->modules || !stackcap_modules_origin(unwinder, address, &origin, &has_table))
+        return INDEXED_NOT;
+    const struct stackcap_index *index = index_of(unwinder, &origin, has_table);
+    const struct entry *entry = index ? entry_before(index, address) : NULL;
+    if (!entry)
+        return INDEXED_NOT;
+    *row = (struct stackcap_indexed_row){entry->start, entry->end, entry->description};
+    if (address < entry->end)
+        return INDEXED_FOUND;
+    return entry < index->entries + index->count - 1 ? INDEXED_BETWEEN : INDEXED_NOT;
+}
+
+uint64_t stackcap_index_table(void) {
+    return shown_base;
+}
+
+bool stackcap_index_read(const struct stackcap_modules *modules, uint64_t address, void *to, size_t length) {
+    static const struct {
+        int32_t start, entry;
+    } table = {INT32_MIN, 0};
+    if (address < shown_base)
+        return false;
+    if (address - shown_base <= sizeof table - length && length <= sizeof table) {
+        memcpy(to, (const uint8_t *)&table + (address - shown_base), length);
+        return true;
+    }
+    for (const struct stackcap_index *index = modules->indexes; index; index = index->next) {
+        uint64_t offset = address - index->shown_at;
+        if (offset >= index->length)
+            continue;
+        // libunwind reads whole words, the last of which may not be all there.
+        size_t there = index->length - offset < length ? index->length - offset : length;
+        memset(to, 0, length);
+        memcpy(to, index->bytes + offset, there);
+        return true;
+    }
+    return false;
+}
