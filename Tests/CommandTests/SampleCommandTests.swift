@@ -1,4 +1,5 @@
 import Foundation
+import RegexBuilder
 import TestSupport
 import Testing
 
@@ -16,7 +17,9 @@ struct SampleCommandTests {
         #expect(run.errors == "")
         #expect(run.output.contains("Thread \(target.processID) sample-target, asleep in pause, quiet capture"))
         #expect(run.output.contains("  keep_threads"))
-        #expect(run.output.hasSuffix("Cost to the process: none. No thread was stopped.\n"))
+        #expect(run.output.contains("\nCost to the process: none. No thread was stopped.\n"))
+        let last = try #require(run.output.split(separator: "\n").last)
+        #expect(last.wholeMatch(of: /Cost of stall-monitor itself: \S+ of a processor\./) != nil, "\(last)")
         #expect(!run.output.contains("\u{1B}"))
     }
 
@@ -66,12 +69,49 @@ struct SampleCommandTests {
         let target = try TargetProcess("compute", "4")
         let run = try sample(target, "--every", "10ms", "--for", "300ms")
         #expect(run.output.contains("×  Thread \(target.processID) sample-target, running, paused for "))
-        let last = try #require(run.output.split(separator: "\n").last)
-        #expect(
-            last.wholeMatch(of: /Cost to the process: (1 stop of \S+|\d+ stops, \S+ together, the longest \S+)/)
-                != nil,
-            "\(last)"
-        )
+        let cost = try #require(run.output.split(separator: "\n").first { $0.hasPrefix("Cost to the process: ") })
+        let stops = /(1 stop of \S+|\d+ stops, \S+ together, the longest \S+)(, \d+ .*)?/
+        let whole = Regex {
+            "Cost to the process: "; stops; Optionally { /; besides, \S+ in the queue for a processor/ }
+        }
+        #expect(cost.wholeMatch(of: whole) != nil, "\(cost)")
+    }
+
+    @Test(
+        "gives up a thread that does not stop in time: told once, with what to do",
+        arguments: ["text", "json", "collapsed"]
+    )
+    func deadline(_ format: String) throws {
+        let target = try TargetProcess("compute", "4", onProcessor: 0, isIdle: true)
+        let rival = try TargetProcess("compute", "4", onProcessor: 0)
+        defer { _ = rival.finish() }
+        // It may have the processor just then, and stop in time.
+        var run = try sample(target, "--deadline", "1ms", "--format", format)
+        for _ in 0..<200 where run.status == 0 { run = try sample(target, "--deadline", "1ms", "--format", format) }
+        #expect(run.status == 1)
+        let told = run.output + run.errors
+        #expect(told.components(separatedBy: "not_stopped: ").count == 2, "\(told)")
+        #expect(told.contains("(it had 1ms; --deadline gives it more)"))
+        #expect(run.errors.isEmpty == (format != "collapsed"))
+        let patient = try sample(target, "--deadline", "1m", "--format", format)
+        #expect(patient.status == 0)
+        #expect(patient.output.contains("spin"), "\(patient.output)")
+    }
+
+    @Test("of a process whose first thread has ended shows the others, and says so", arguments: [[], ["--all"]])
+    func withoutFirst(_ options: [String]) throws {
+        let target = try TargetProcess("headless")
+        try target.proceed()
+        while target.state != "Z" { usleep(1000) }
+        let run = try CommandRun(arguments: ["sample", "\(target.processID)", "--deadline", "1m"] + options)
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(run.errors == "")
+        #expect(run.output.contains("Its first thread has ended; the others live on, and these are shown."))
+        #expect(run.output.contains(" waiter, asleep in pause"))
+        #expect(run.output.contains(" computer, running"))
+        #expect(run.output.contains("  compute_on"))
+        let json = try CommandRun(arguments: ["sample", "\(target.processID)", "--deadline", "1m", "--format", "json"])
+        #expect(json.output.contains(#""first_thread_ended":true"#))
     }
 
     @Test("ended by Ctrl-C shows what there is")
@@ -117,6 +157,10 @@ struct SampleCommandTests {
         #expect(run.status == 0)
         #expect(run.output.contains(#""ended":"process_ended""#))
         #expect(run.errors.contains("ended after"))
+        // It lasted at least until the look that found it ended was due.
+        let object = try JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [String: Any]
+        let numbers = try ["samples", "missed", "interval_ns", "duration_ns"].map { try #require(object?[$0] as? Int) }
+        #expect((numbers[0] + numbers[1]) * numbers[2] <= numbers[3], "\(numbers)")
     }
 
     @Test(
@@ -134,7 +178,9 @@ struct SampleCommandTests {
 
     @Test(
         "needs sensible numbers",
-        arguments: [["0"], ["4711", "--every", "1us"], ["4711", "--for", "0s"], ["x"], []]
+        arguments: [
+            ["0"], ["4711", "--every", "1us"], ["4711", "--for", "0s"], ["4711", "--deadline", "1us"], ["x"], [],
+        ]
     )
     func usage(_ arguments: [String]) throws {
         #expect(try CommandRun(arguments: ["sample"] + arguments).status == 64)

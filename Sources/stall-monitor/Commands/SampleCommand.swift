@@ -15,8 +15,11 @@ struct SampleCommand: ParsableCommand {
               stall-monitor sample 4711 --all --format json | jq '.stacks[].frames[0].function'
 
             A thread that sleeps is read without its noticing. A thread that runs is stopped for as long as it takes to copy \
-            its stack, some tens of microseconds; the last line says how often and how long. Ctrl-C ends early and shows what \
-            there is.
+            its stack: some tens of microseconds, some hundreds on a busy machine. The last lines say how often and for how \
+            long at most, and what this command took itself. A thread can stop only when it has a processor; what it waits for \
+            one is no time held, and told apart. While a thread stands, this command has the lowest real-time priority, so as \
+            not to wait for a processor itself; where it may not have that, a thread can stand for milliseconds. \
+            Ctrl-C ends early and shows what there is.
 
             It takes the same user and an open ptrace_scope, or root, or CAP_SYS_PTRACE.
 
@@ -41,6 +44,14 @@ struct SampleCommand: ParsableCommand {
     @Option(name: .customLong("for"), help: "How long to sample: 5s, 2m. (default with --every: 5s)")
     var length: DurationText?
 
+    @Option(
+        help: ArgumentHelp(
+            "The longest to wait for the stack of one thread that runs: on a busy machine a thread of low priority stops late. (default: 2s)",
+            valueName: "length"
+        )
+    )
+    var deadline: DurationText?
+
     @Option(help: "For people, for programs, or for flame graphs.")
     var format: Format = .text
 
@@ -50,12 +61,19 @@ struct SampleCommand: ParsableCommand {
             throw ValidationError("--every is from 1ms to 1h")
         }
         if let length, length.nanoseconds == 0 { throw ValidationError("--for is longer than nothing") }
+        if let deadline, !(1_000_000...3_600_000_000_000).contains(deadline.nanoseconds) {
+            throw ValidationError("--deadline is from 1ms to 1h")
+        }
     }
 
     func run() throws {
         let pause = SamplePause()
         do {
-            var run = try SampleRun(processID: processID, showsAll: all)
+            var run = try SampleRun(
+                processID: processID,
+                showsAll: all,
+                deadlineNs: deadline?.nanoseconds ?? 2_000_000_000
+            )
             let ending = try run.sample(schedule, pause)
             try show(run.document(ending))
             try finish(run, ending)
@@ -82,7 +100,10 @@ struct SampleCommand: ParsableCommand {
 
     private func finish(_ run: SampleRun, _ ending: SampleDocument.Ending) throws {
         if ending == .interrupted { throw ExitCode(130) }
-        if let failure = run.failure { throw CommandFailure("not all of it: \(failure)") }
+        // Text and JSON have said it.
+        if let failure = run.failure {
+            throw format == .collapsed ? CommandFailure("not all of it: \(failure)") : ExitCode.failure
+        }
         if ending == .processEnded { Output.note("process \(processID) ended after \(run.rounds) samples") }
     }
 }

@@ -6,7 +6,7 @@ struct SampleDocument: Encodable {
     let schema = "stall-sample/1"
     var process: Process
     var startedAt: Timestamp
-    /// From the first look to the last.
+    /// From the first look to the last, or to when the process was found to have ended.
     var durationNs: Int64
     /// As asked for. Nil for a single look.
     var intervalNs: Int64?
@@ -26,6 +26,13 @@ struct SampleDocument: Encodable {
         /// As the process calls itself: `comm` in proc(5).
         var name: String?
         var executable: String?
+        /// Its other threads live on. Nil if it lives, too.
+        var firstThreadEnded: Bool?
+
+        private enum CodingKeys: String, CodingKey {
+            case id, name, executable
+            case firstThreadEnded = "first_thread_ended"
+        }
     }
 
     enum Ending: String, Encodable {
@@ -82,23 +89,30 @@ struct SampleDocument: Encodable {
         var count: Int
     }
 
-    /// What the process has noticed.
+    /// What the process has noticed, and what the command took itself.
     struct Cost: Encodable {
         /// Times that one of its threads was stopped.
         var stops: Int64
+        /// How long they stood at most.
         var heldNs: Int64
         var longestHeldNs: Int64
+        /// How long they waited for a processor besides, before they could stop and until they ran on.
+        var waitedNs: Int64
         /// System calls that a stop came upon, and that were started again with their whole timeout.
         var callsRestarted: Int64
         /// Stops that did not come in time and were given up.
         var stopsGivenUp: Int64
+        /// Processor time of the command itself, from its start, with that for finding names.
+        var samplerCPUNs: Int64
 
         private enum CodingKeys: String, CodingKey {
             case stops
             case heldNs = "held_ns"
             case longestHeldNs = "longest_held_ns"
+            case waitedNs = "waited_ns"
             case callsRestarted = "calls_restarted"
             case stopsGivenUp = "stops_given_up"
+            case samplerCPUNs = "sampler_cpu_ns"
         }
     }
 

@@ -10,7 +10,7 @@ struct SamplePage {
     private static let threadLimit = 8
 
     var lines: [StyledText] {
-        title + [""] + document.stacks.prefix(Self.limit).flatMap(lines) + rest + failures + [cost]
+        title + [""] + document.stacks.prefix(Self.limit).flatMap(lines) + rest + failures + cost
     }
 
     private var isCounted: Bool { document.intervalNs != nil }
@@ -19,19 +19,27 @@ struct SamplePage {
         let process = document.process
         let name = [process.name, process.executable].compactMap { $0 }.joined(separator: "  ")
         let head: StyledText = "\("Process", .bold) \(process.id, .bold)  \(name)"
-        guard let interval = document.intervalNs else { return [head] }
+        return [head] + firstThread + counts
+    }
+
+    private var firstThread: [StyledText] {
+        guard document.process.firstThreadEnded == true else { return [] }
+        return ["Its first thread has ended; the others live on, and these are shown."]
+    }
+
+    private var counts: [StyledText] {
+        guard let interval = document.intervalNs else { return [] }
         let times = [interval, document.durationNs].map { DurationText(nanoseconds: $0).short }
-        let missed = document.missed > 0 ? ", \(document.missed) more were due and missed" : ""
+        let due = document.samples + document.missed
+        let missed = document.missed > 0 ? " of \(due) that were due" : ""
         let ending: String =
             switch document.ended {
             case .complete: ""
             case .interrupted: "; interrupted"
             case .processEnded: "; then the process ended"
             }
-        return [
-            head,
-            "\(document.samples) sample\(document.samples == 1 ? "" : "s"), one every \(times[0]), in \(times[1])\(missed)\(ending)",
-        ]
+        let samples = "\(document.samples) sample\(due == 1 ? "" : "s")\(missed)"
+        return ["\(samples), one every \(times[0]), in \(times[1])\(ending)"]
     }
 
     private func lines(of stack: SampleDocument.Stack) -> [StyledText] {
@@ -85,18 +93,32 @@ struct SamplePage {
         } + [""]
     }
 
-    private var cost: StyledText {
+    private var cost: [StyledText] {
+        let own = DurationText(nanoseconds: document.cost.samplerCPUNs).short
+        return [
+            "\("Cost to the process: \(costToProcess)", .dim)",
+            "\("Cost of stall-monitor itself: \(own) of a processor.", .dim)",
+        ]
+    }
+
+    private var costToProcess: String {
         let cost = document.cost
-        guard cost.stops + cost.stopsGivenUp > 0 else {
-            return "\("Cost to the process: none. No thread was stopped.", .dim)"
-        }
-        let times = [cost.heldNs, cost.longestHeldNs].map { DurationText(nanoseconds: $0).short }
-        let restarted = cost.callsRestarted > 0 ? ", \(cost.callsRestarted) system calls started again" : ""
-        let givenUp = cost.stopsGivenUp > 0 ? ", \(cost.stopsGivenUp) stops given up" : ""
+        guard cost.stops + cost.stopsGivenUp > 0 else { return "none. No thread was stopped." }
+        let times = [cost.heldNs, cost.longestHeldNs, cost.waitedNs].map { DurationText(nanoseconds: $0).short }
         let stops =
-            cost.stops == 1
-            ? "1 stop of \(times[0])" : "\(cost.stops) stops, \(times[0]) together, the longest \(times[1])"
-        let text = "\(stops)\(restarted)\(givenUp)"
-        return "\("Cost to the process: \(text)", .dim)"
+            switch cost.stops {
+            case 0: "no stop"
+            case 1: "1 stop of \(times[0])"
+            default: "\(cost.stops) stops, \(times[0]) together, the longest \(times[1])"
+            }
+        let restarted =
+            cost.callsRestarted > 0 ? ", \(Self.count(cost.callsRestarted, "system call")) started again" : ""
+        let givenUp = cost.stopsGivenUp > 0 ? ", \(Self.count(cost.stopsGivenUp, "stop")) given up" : ""
+        let waited = cost.waitedNs > 0 ? "; besides, \(times[2]) in the queue for a processor" : ""
+        return stops + restarted + givenUp + waited
+    }
+
+    private static func count(_ number: Int64, _ thing: String) -> String {
+        "\(number) \(thing)\(number == 1 ? "" : "s")"
     }
 }

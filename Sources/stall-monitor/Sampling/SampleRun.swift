@@ -13,24 +13,26 @@ struct SampleRun {
     private let processID: Int32
     private let showsAll: Bool
     private let sampler: ProcessSampler
+    private let deadlineNs: Int64
     private var names: SampleNames
     private var tally = SampleTally()
     private var programs: UInt64 = 1
-    private let identity: SampleDocument.Process
+    private var identity: SampleDocument.Process
     private let startedAt = Timestamp.now()
     private let started = SamplePause.now
     private var lastLook = SamplePause.now
     private var intervalNs: Int64?
     private var missed = 0
     private(set) var rounds = 0
-    /// In words: of a single look that gave less than was asked for, or of many that gave nothing.
+    /// In words: of a single look that gave less than was asked for, or of many that gave nothing. The document has it, too.
     var failure: String? { intervalNs == nil || captured == 0 ? firstFailure : nil }
     private var firstFailure: String?
     private var captured = 0
 
-    init(processID: Int32, showsAll: Bool) throws(CaptureError) {
-        (self.processID, self.showsAll) = (processID, showsAll)
-        sampler = try ProcessSampler(processID: processID)
+    /// - Parameter deadlineNs: the longest that one thread's stack is waited for.
+    init(processID: Int32, showsAll: Bool, deadlineNs: Int64) throws(CaptureError) {
+        (self.processID, self.showsAll, self.deadlineNs) = (processID, showsAll, deadlineNs)
+        sampler = try ProcessSampler(processID: processID, deadline: .nanoseconds(deadlineNs))
         names = SampleNames(processID: processID)
         identity = SampleDocument.Process(processID)
     }
@@ -71,14 +73,15 @@ struct SampleRun {
             stacks: stacks,
             failures: failures,
             modules: names.modules,
-            cost: .init(sampler.cost)
+            cost: .init(sampler.cost, samplerCPU: Self.ownCPU)
         )
     }
 
     /// - Returns: false if the process has ended.
     private mutating func look() throws(CaptureError) -> Bool {
-        guard let captures = try captures() else { return false }
+        let captures = try captures()
         lastLook = SamplePause.now
+        guard let captures else { return false }
         rounds += 1
         if sampler.programsRun != programs {
             programs = sampler.programsRun
@@ -94,27 +97,61 @@ struct SampleRun {
             tally.add(stack, names.calls(of: stack), of: capture.thread)
             captured += 1
         case .failure(let error):
-            tally.add(error, of: capture.thread)
-            if firstFailure == nil { firstFailure = "thread \(capture.thread.threadID): \(error)" }
+            let message = error.code == .notStopped ? "\(error) (\(remedy))" : error.description
+            tally.add(error, message, of: capture.thread)
+            if firstFailure == nil { firstFailure = "thread \(capture.thread.threadID): \(message)" }
         }
     }
 
+    private var remedy: String {
+        "it had \(DurationText(nanoseconds: deadlineNs).short); --deadline gives it more"
+    }
+
+    /// Nanoseconds that this process has been on processors.
+    private static var ownCPU: Int64 {
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+        return Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
+    }
+
     /// Nil if the process has ended. What no later look can change is thrown.
-    private func captures() throws(CaptureError) -> [ThreadCapture]? {
+    private mutating func captures() throws(CaptureError) -> [ThreadCapture]? {
         do {
-            return showsAll ? try sampler.captureAll() : try firstThread()
+            return showsAll || firstThreadHasEnded ? try living() : try firstThread()
         } catch {
             if error.code == .noSuchProcess || error.code == .zombie { return nil }
             throw error
         }
     }
 
-    private func firstThread() throws(CaptureError) -> [ThreadCapture] {
-        guard let thread = try sampler.threads().first(where: { $0.threadID == processID }) else {
+    private var firstThreadHasEnded: Bool { identity.firstThreadEnded == true }
+
+    /// The first thread of a process can end before the others.
+    private mutating func living() throws(CaptureError) -> [ThreadCapture] {
+        let captures = try sampler.captureAll()
+        let errors = captures.compactMap { capture -> CaptureError? in
+            if case .failure(let error) = capture.result { error } else { nil }
+        }
+        if errors.count == captures.count, let error = errors.first, error.isOfProcess { throw error }
+        if !firstThreadHasEnded, try Self.hasEnded(sampler.threads(), processID) { identity.firstThreadEnded = true }
+        return captures
+    }
+
+    private static func hasEnded(_ threads: [ProcessThread], _ threadID: Int32) -> Bool {
+        threads.contains { $0.threadID == threadID && ["Z", "X"].contains($0.state) }
+    }
+
+    private mutating func firstThread() throws(CaptureError) -> [ThreadCapture] {
+        let threads = try sampler.threads()
+        guard let thread = threads.first(where: { $0.threadID == processID }) else {
             throw CaptureError(.noSuchProcess)
         }
+        if Self.hasEnded(threads, processID) { return try living() }
         let result = sampler.capture(threadID: processID)
-        if case .failure(let error) = result, error.isOfProcess { throw error }
+        if case .failure(let error) = result {
+            if error.isOfProcess { throw error }
+            if error.code == .threadGone { return try living() }
+        }
         return [ThreadCapture(thread: thread, result: result)]
     }
 }

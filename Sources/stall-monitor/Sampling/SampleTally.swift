@@ -50,12 +50,12 @@ struct SampleTally {
         }
     }
 
-    mutating func add(_ error: CaptureError, of thread: ProcessThread) {
+    mutating func add(_ error: CaptureError, _ message: String, of thread: ProcessThread) {
         let key = FailureKey(thread: thread.threadID, code: error.code)
         let first = SampleDocument.Failure(
             thread: StallReport.Thread(thread),
             code: error.code.name,
-            message: error.description,
+            message: message,
             count: 0
         )
         failed[key, default: first].count += 1

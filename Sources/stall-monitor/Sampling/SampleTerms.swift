@@ -27,13 +27,16 @@ extension CapturedStack.Method {
 }
 
 extension SampleDocument.Cost {
-    init(_ cost: SamplingCost) {
+    /// - Parameter samplerCPU: of this process.
+    init(_ cost: SamplingCost, samplerCPU: Int64) {
         self.init(
             stops: Int64(clamping: cost.stops),
             heldNs: Int64(clamping: cost.heldNanoseconds),
             longestHeldNs: Int64(clamping: cost.longestHeldNanoseconds),
+            waitedNs: Int64(clamping: cost.waitedNanoseconds),
             callsRestarted: Int64(clamping: cost.callsRestarted),
-            stopsGivenUp: Int64(clamping: cost.stopsGivenUp)
+            stopsGivenUp: Int64(clamping: cost.stopsGivenUp),
+            samplerCPUNs: samplerCPU
         )
     }
 }
