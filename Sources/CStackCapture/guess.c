@@ -15,15 +15,23 @@ struct candidates {
     size_t count;
 };
 
+/// Whether a search for the record of code in a module, or of code that was made at run time, may take this one. The caller of made code is
+/// likely to be made as well; what it keeps in its record must then lead to another one.
+static bool may_be_found(stackcap_unwinder *unwinder, uint64_t at, const uint64_t record[2], bool is_made) {
+    return stackcap_in_module(unwinder, stackcap_plain_return_address(record[1])) ||
+           (is_made && record[0] > at && stackcap_in_copy(unwinder, record[0], 2 * sizeof *record) &&
+            !stackcap_in_copy(unwinder, record[1], 1));
+}
+
 /// What the call in front of a frame record's return address says, if there may be a record here. Where a search did not find it,
 /// but a function's own code leads to it, the caller need not lie in a module: it may have been generated.
-static int class_of_record(stackcap_unwinder *unwinder, uint64_t at, uint64_t function, bool is_searched) {
+static int class_of_record(stackcap_unwinder *unwinder, uint64_t at, uint64_t function, bool is_searched, bool is_made) {
     uint64_t record[2];
     if (at % 16 != 0 || !stackcap_in_copy(unwinder, at, sizeof record))
         return CALL_NONE;
     stackcap_copy_read(unwinder, at, record, sizeof record);
     uint64_t return_address = stackcap_plain_return_address(record[1]);
-    if (is_searched && !stackcap_in_module(unwinder, return_address))
+    if (is_searched && !may_be_found(unwinder, at, record, is_made))
         return CALL_NONE;
     // No call leads to a signal's handler; it may be any function.
     if (stackcap_is_signal_return(unwinder, return_address))
@@ -36,10 +44,18 @@ static void add(struct candidates *found, uint64_t frame_pointer) {
         found->frame_pointer[found->count++] = frame_pointer;
 }
 
+/// Where made code starts, nobody says: by what it was called tells nothing, so that the innermost record is the best.
+static bool is_wanted(int class, int wanted, bool is_made) {
+    return is_made ? class != CALL_NONE && wanted == CALL_INDIRECT : class == wanted;
+}
+
 /// Adds the records with a call of the given class, innermost first.
-static void collect(stackcap_unwinder *unwinder, uint64_t from, uint64_t function, int wanted, struct candidates *found) {
+static void collect(stackcap_unwinder *unwinder, const stackcap_frame *stuck, uint64_t function, int wanted,
+                    struct candidates *found) {
+    uint64_t from = stuck->stack_pointer;
+    bool is_made = !stackcap_in_module(unwinder, stuck->address);
     for (uint64_t at = (from + 15) & ~UINT64_C(15); at < from + SEARCH_BYTES && stackcap_in_copy(unwinder, at, 16); at += 16)
-        if (class_of_record(unwinder, at, function, true) == wanted)
+        if (is_wanted(class_of_record(unwinder, at, function, true, is_made), wanted, is_made))
             add(found, at);
 }
 
@@ -53,9 +69,9 @@ static void add_candidates(stackcap_unwinder *unwinder, const stackcap_frame *st
                            struct candidates *found) {
     uint64_t distance;
     if (class != BY_PROLOGUE)
-        collect(unwinder, stuck->stack_pointer, function, class, found);
+        collect(unwinder, stuck, function, class, found);
     else if (stackcap_frame_pointer_distance(unwinder, function, &distance) &&
-             class_of_record(unwinder, stuck->stack_pointer + distance, function, false) != CALL_NONE)
+             class_of_record(unwinder, stuck->stack_pointer + distance, function, false, false) != CALL_NONE)
         add(found, stuck->stack_pointer + distance);
 }
 

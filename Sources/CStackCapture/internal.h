@@ -195,6 +195,9 @@ void stackcap_unwinder_finish(stackcap_unwinder *unwinder);
 stackcap_outcome stackcap_look_in(int tasks, pid_t thread, stackcap_look *look);
 stackcap_outcome stackcap_count_sleeps(int tasks, pid_t thread, uint64_t *sleeps);
 
+/// Whether a signal has stopped it: it stands still, where the kernel shows no more of it than two registers.
+bool stackcap_is_stopped(int tasks, pid_t thread);
+
 /// Copies the stack of a thread that sleeps, by an unwinder whose reader is prepared. See stackcap_copy_blocked.
 stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pid_t thread, uint64_t low, uint64_t high,
                                       const stackcap_look *seen);
@@ -307,6 +310,7 @@ struct stackcap_tracer {
     enum { TRACER_RESTS, TRACER_WANTED, TRACER_ANSWERED, TRACER_DISMISSED } turn;
     bool leaves;  ///< With this answer, and lets go of what it still holds.
     pid_t thread;
+    bool wants_halted;
     uint64_t deadline_ns;
     stackcap_outcome outcome;
     bool has_let_go;  ///< A thread was stopped and let go for this answer, at this moment; it had waited so long until then.
@@ -328,7 +332,8 @@ struct stackcap_process {
 };
 
 /// Stops, copies and lets go, on the tracer's thread. See stackcap_process_copy_stopped.
-stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, uint64_t deadline_ns);
+/// \param wants_halted a thread that a signal has stopped outside of system calls, instead of a running one.
+stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, bool wants_halted, uint64_t deadline_ns);
 /// Counts what the thread that was let go has waited for a processor since then. Once, and not much later: it waits for its own reasons, too.
 void stackcap_tracer_count_wait(stackcap_process *process);
 void stackcap_tracer_prepare(struct stackcap_tracer *tracer);

@@ -165,6 +165,11 @@ stackcap_outcome stackcap_count_sleeps(int tasks, pid_t thread, uint64_t *sleeps
     return error ? outcome_of(error) : (stackcap_outcome){STACKCAP_OK, 0};
 }
 
+bool stackcap_is_stopped(int tasks, pid_t thread) {
+    struct status status;
+    return read_status(tasks, thread, &status) == 0 && strstr(status.text, "\nState:\tT ") != NULL;
+}
+
 static bool is_same_place(const stackcap_look *a, const stackcap_look *b) {
     return a->state == b->state && a->call == b->call && a->stack_pointer == b->stack_pointer &&
            a->program_counter == b->program_counter && memcmp(a->arguments, b->arguments, sizeof a->arguments) == 0;

@@ -215,11 +215,21 @@ stackcap_outcome stackcap_process_copy_blocked(stackcap_process *process, pid_t 
     return stackcap_copy_asleep(&process->unwinder, process->tasks, thread, low, high, seen);
 }
 
-stackcap_outcome stackcap_process_copy_stopped(stackcap_process *process, pid_t thread, uint64_t deadline_ns) {
-    stackcap_outcome outcome = stackcap_tracer_copy(process, thread, deadline_ns);
+static stackcap_outcome copy_by_tracer(stackcap_process *process, pid_t thread, bool is_halted, uint64_t deadline_ns) {
+    stackcap_outcome outcome = stackcap_tracer_copy(process, thread, is_halted, deadline_ns);
     if (outcome.status != STACKCAP_OUT_OF_BOUNDS || read_modules(process, stackcap_modules_read) != 0)
         return outcome;  // else: a stack may be new, or have grown
-    return stackcap_tracer_copy(process, thread, deadline_ns);
+    return stackcap_tracer_copy(process, thread, is_halted, deadline_ns);
+}
+
+stackcap_outcome stackcap_process_copy_stopped(stackcap_process *process, pid_t thread, uint64_t deadline_ns) {
+    return copy_by_tracer(process, thread, false, deadline_ns);
+}
+
+stackcap_outcome stackcap_process_copy_halted(stackcap_process *process, pid_t thread, uint64_t deadline_ns) {
+    if (!stackcap_is_stopped(process->tasks, thread))
+        return (stackcap_outcome){STACKCAP_MOVED, 0};
+    return copy_by_tracer(process, thread, true, deadline_ns);
 }
 
 stackcap_outcome stackcap_process_unwind(stackcap_process *process, stackcap_unwound *unwound) {

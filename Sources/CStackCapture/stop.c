@@ -42,6 +42,12 @@ static bool is_running(int file) {
     return count == sizeof running - 1 && memcmp(text, running, sizeof running - 1) == 0;
 }
 
+/// Whether it stands still outside of system calls.
+static bool is_halted(int file) {
+    char text[3];
+    return pread(file, text, sizeof text, 0) == sizeof text && memcmp(text, "-1 ", sizeof text) == 0;
+}
+
 /// Whether the thread has stopped or ended by now. Takes nothing away: the end of a child of ours is its waiter's to collect.
 /// \returns 0 or an error number.
 static int peek_state(pid_t thread, siginfo_t *info) {
@@ -176,7 +182,7 @@ static bool serve(stackcap_process *process) {
         tracer->outcome = status_only(STACKCAP_GONE);
     else if (ptrace(PTRACE_SEIZE, tracer->thread, 0, 0) != 0)
         tracer->outcome = (stackcap_outcome){errno == ESRCH ? STACKCAP_GONE : STACKCAP_REFUSED, errno};
-    else if (is_running(files.call))
+    else if (tracer->wants_halted ? is_halted(files.call) : is_running(files.call))
         is_free = stop_and_copy(process, files, &tracer->outcome);
     else {
         tracer->outcome = status_only(STACKCAP_MOVED);
@@ -249,12 +255,13 @@ static void ask(struct stackcap_tracer *tracer, int turn) {
     tracer->exists = false;
 }
 
-stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, uint64_t deadline_ns) {
+stackcap_outcome stackcap_tracer_copy(stackcap_process *process, pid_t thread, bool wants_halted, uint64_t deadline_ns) {
     struct stackcap_tracer *tracer = &process->tracer;
     int error = start(process);
     if (error)
         return (stackcap_outcome){STACKCAP_FAILED, error};
     tracer->thread = thread;
+    tracer->wants_halted = wants_halted;
     tracer->deadline_ns = deadline_ns;
     ask(tracer, TRACER_WANTED);
     return tracer->outcome;

@@ -27,8 +27,15 @@ import Glibc
         return .failure(CaptureError(look.state == STACKCAP_STATE_RUNNING ? .notStopped : .threadKeptMoving))
     }
 
+    /// One that a signal has stopped outside of a call shows its registers, if we may see them, and stays stopped. A call would not.
+    ///
     /// - Returns: nil if the thread ran meanwhile.
     private func copyBlocked(_ look: stackcap_look) -> Result<Attempt.Copied, CaptureError>? {
+        if look.state == STACKCAP_STATE_HALTED,
+            unsafe stackcap_process_copy_halted(handle, threadID, deadline).status == STACKCAP_OK
+        {
+            return .success(Attempt.Copied(method: .stopped))
+        }
         let outcome = unsafe withUnsafePointer(to: look) { look in
             unsafe stackcap_process_copy_blocked(handle, threadID, look)
         }

@@ -46,6 +46,26 @@ extension CaptureTests {
         }
 
         @Test(
+            "by a function with neither an unwind table nor a frame pointer shows who called that",
+            arguments: WaitingWorker.Wait.allCases
+        )
+        func untabled(_ wait: WaitingWorker.Wait) throws {
+            let worker = WaitingWorker(wait)
+            defer { worker.finish() }
+            var stack = try capturer.capture(threadID: worker.identity.threadID, stack: worker.identity.stack).get()
+            while stack.systemCall?.name != "futex" {
+                stack = try capturer.capture(threadID: worker.identity.threadID, stack: worker.identity.stack).get()
+            }
+            let functions = names(of: stack)
+            let at = try #require(functions.firstIndex { $0.contains("waitLongEnough") }, "\(functions)")
+            #expect(functions[at - 1].hasPrefix("$s8Dispatch"), "\(functions)")
+            #if arch(x86_64)
+                #expect(stack.frames[at].found == .instructions, "\(stack.frames)")
+            #endif
+            #expect(stack.isComplete)
+        }
+
+        @Test(
             "gets no signal: a timed wait that is captured a hundred times lasts its time",
             arguments: waits.prefix(5)
         )

@@ -99,7 +99,7 @@ enum ProcessTests {
             let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
             for _ in 0..<20 {
                 let stack = try sampler.capture().get()
-                #expect(stack.method == .quiet)
+                #expect(stack.method == (stack.systemCall == nil ? .stopped : .quiet))
                 #expect(sampler.names(of: stack).contains("main"))
             }
             #expect(target.state == "T")
@@ -141,6 +141,28 @@ enum ProcessTests {
             #expect(cost.heldNanoseconds + cost.waitedNanoseconds <= elapsed)
             #expect(cost.longestHeldNanoseconds <= cost.heldNanoseconds)
         }
+
+        #if arch(x86_64)
+            @Test(
+                "that stand on a function's first instruction show its caller, running or stopped",
+                arguments: ["first", "made"],
+                [false, true]
+            )
+            func firstInstruction(code: String, isStopped: Bool) throws {
+                let target = try TargetProcess(code)
+                let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
+                let inner = code == "first" ? ["spin_first", "call_first"] : ["?", "?", "?"]
+                while sampler.names(of: try sampler.capture().get()).first != inner[0] {}  // it is on its way there
+                if isStopped { target.send(SIGSTOP) }
+                while isStopped && target.state != "T" { usleep(1000) }
+                let stack = try sampler.capture().get()
+                let names = sampler.names(of: stack)
+                #expect(names.starts(with: inner + ["call_code", "main"]), "\(names)")
+                #expect(stack.isComplete)
+                #expect(stack.frames.allSatisfy { $0.found != .framePointer && $0.found != .scan }, "\(stack.frames)")
+                #expect(!isStopped || target.state == "T")
+            }
+        #endif
 
         @Test("have gdb's stacks", .enabled(if: Debugger.isInstalled, "gdb is not installed"))
         func debugger() throws {

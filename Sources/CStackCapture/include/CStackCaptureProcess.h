@@ -50,6 +50,10 @@ stackcap_outcome stackcap_process_copy_blocked(stackcap_process *process, pid_t 
 /// \returns STACKCAP_MOVED when the thread is no longer running, and was not stopped; STACKCAP_NOT_STOPPED; STACKCAP_REFUSED.
 stackcap_outcome stackcap_process_copy_stopped(stackcap_process *process, pid_t thread, uint64_t deadline_ns);
 
+/// The same for a thread that a signal has stopped outside of system calls: it stays stopped, and all its registers are known.
+/// STACKCAP_MOVED, also for one that stands still for another reason.
+stackcap_outcome stackcap_process_copy_halted(stackcap_process *process, pid_t thread, uint64_t deadline_ns);
+
 /// stackcap_unwind for the last copy. The target plays no part.
 /// \returns STACKCAP_REPLACED when the memory it was read by is another program's by now.
 stackcap_outcome stackcap_process_unwind(stackcap_process *process, stackcap_unwound *unwound);

@@ -215,6 +215,14 @@ struct StackListing {
     private func moduleName(of frame: StallReport.Frame) -> String {
         guard let index = frame.module, modules.indices.contains(index) else { return "" }
         let base = modules[index].path.split(separator: "/").last.map(String.init) ?? ""
-        return frame.foundBy == .stackScan ? base + " (guessed)" : base
+        return base + Self.doubt(of: frame)
+    }
+
+    private static func doubt(of frame: StallReport.Frame) -> String {
+        switch frame.foundBy {
+        case .stackScan: " (guessed)"
+        case .framePointer: " (a caller before it may be missing)"
+        default: ""
+        }
     }
 }

@@ -24,7 +24,7 @@ enum {
 static struct {
     void (*run)(void *);
     void *context;
-    uint64_t most, low, high;
+    uint64_t most, halted_every, low, high;
     stackcap_unwinder unwinder;
     struct call {
         uint64_t slot, return_address;
@@ -102,16 +102,40 @@ static void keep_wrong(void) {
         trace.true_calls[i] = trace.calls[trace.call_count - 1 - i].return_address;
 }
 
-static void judge(void) {
+static bool is_right(void) {
     const stackcap_unwinder *unwinder = &trace.unwinder;
-    if (trace.call_count <= trace.first_count)
-        return;  // In run_stepping, which moves the stack pointer behind the compiler's back.
-    bool is_right = unwinder->frame_count == trace.call_count + 1 && are_calls(1);
-    if (unwinder->end == STACKCAP_END_COMPLETE && (is_right || is_about_to_handle()))
+    bool is_whole = unwinder->frame_count == trace.call_count + 1 && are_calls(1);
+    return unwinder->end == STACKCAP_END_COMPLETE && (is_whole || is_about_to_handle());
+}
+
+static void judge(void) {
+    if (is_right())
         return;
     if (is_without_table())
         trace.steps.without_table++;
     else if (trace.steps.wrong++ == 0)
+        keep_wrong();
+}
+
+/// As of a thread that stands still here without a system call: in a page fault, frozen. The kernel shows two of its registers, and what
+/// was guessed of the others says so.
+static void judge_halted(uint64_t address, uint64_t stack_pointer) {
+    stackcap_unwinder *unwinder = &trace.unwinder;
+    stackcap_registers_unknown(&unwinder->registers, address, stack_pointer);
+    unwinder->start = unwinder->registers;
+    unwinder->registers_are_guessed = true;
+    unwinder->sleeper.seen.state = STACKCAP_STATE_HALTED;
+    unwinder->scanned_count = 0;
+    stackcap_unwind_guessing(unwinder);
+    unwinder->registers_are_guessed = false;
+    if (is_right()) {
+        unwinder->scanned_count = 0;
+        return;
+    }
+    bool is_guessed = unwinder->scanned_count > 0 || is_without_table() || unwinder->end != STACKCAP_END_COMPLETE;
+    unwinder->scanned_count = 0;
+    trace.steps.guessed_wrongly += is_guessed;
+    if (!is_guessed && trace.steps.wrong++ == 0)
         keep_wrong();
 }
 
@@ -130,7 +154,11 @@ static void step(int signal, siginfo_t *info, void *context) {
         learn_calls();
     else {
         note_call(address, stack_pointer);
-        judge();
+        if (trace.call_count > trace.first_count) {  // else in run_stepping, which moves the stack pointer behind the compiler's back
+            judge();
+            if (trace.steps.instructions % trace.halted_every == 0)
+                judge_halted(address, stack_pointer);
+        }
     }
     trace.address = address;
     trace.stack_pointer = stack_pointer;
@@ -160,6 +188,7 @@ bool trial_step_through(void (*run)(void *), void *context, uint64_t most, trial
     trace.run = run;
     trace.context = context;
     trace.most = most;
+    trace.halted_every = most > 10000 ? 50 : 5;  // a search takes much longer than a walk
     trace.call_count = 0;
     trace.steps = (trial_steps){0};
     memset(trace.found, 0, sizeof trace.found);

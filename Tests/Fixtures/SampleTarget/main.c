@@ -242,6 +242,8 @@ int main(int count_of_arguments, char **arguments) {
         return block_in(more, atof(arguments[3]));
     if (strcmp(what, "compute") == 0)
         return compute(atoi(more));
+    if (strcmp(what, "first") == 0 || strcmp(what, "made") == 0)
+        return stand_first(strcmp(what, "made") == 0);
     if (strcmp(what, "threads") == 0)
         return keep_threads(atoi(more));
     if (strcmp(what, "headless") == 0)

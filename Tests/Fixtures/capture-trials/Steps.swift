@@ -25,13 +25,17 @@ struct Steps {
             guard Self.step(through: unit, most, &steps) else { return print("  not offered by this processor") }
             print(
                 "  \(column(scene.name, 26)) \(column(steps.instructions, 8, right: true)) instructions, "
-                    + "\(steps.wrong) wrong, \(steps.without_table) through code without table"
+                    + "\(steps.wrong) wrong, \(steps.without_table) through code without table, \(steps.guessed_wrongly) guessed wrongly"
             )
             findings.expect(steps.wrong == 0, unsafe "\(scene.name): \(String(cString: trial_first_wrong_step()))")
             total.instructions += steps.instructions
             total.without_table += steps.without_table
+            total.guessed_wrongly += steps.guessed_wrongly
         }
-        print("  \(total.instructions) instructions, \(total.without_table) through code without table")
+        print(
+            "  \(total.instructions) instructions, \(total.without_table) through code without table, "
+                + "\(total.guessed_wrongly) guessed wrongly"
+        )
     }
 
     private static func step(through unit: @escaping () -> Void, _ most: UInt64, _ steps: inout trial_steps) -> Bool {

@@ -192,6 +192,7 @@ typedef struct trial_steps {
     uint64_t instructions;
     uint64_t without_table;  ///< Not whole, or not right, by what is marked so: code without an unwind table.
     uint64_t wrong;
+    uint64_t guessed_wrongly;  ///< As of a thread that stands still, with two registers known: not right, and marked as a guess.
 } trial_steps;
 
 /// Runs it twice on a thread of its own, the second time an instruction at a time, `most` of them, and walks the stack at each.
