@@ -182,4 +182,39 @@ struct ListAndShowTests {
         let text = String(decoding: errors.fileHandleForReading.availableData, as: UTF8.self)
         #expect(text.contains("cannot write to standard output"))
     }
+
+    @Test("a pipe that does not block is waited for: everything comes through, however slow its reader")
+    func nonBlockingOutput() throws {
+        var report = Sample.report(id: .make())
+        report.metadata = ["long": String(repeating: "x", count: 1 << 20)]
+        try fixture.store.write(report)
+        let process = CommandRun.process(["list", fixture.path, "--format", "json"])
+        let output = Pipe()
+        let end = output.fileHandleForWriting.fileDescriptor
+        try #require(fcntl(end, F_SETFL, fcntl(end, F_GETFL) | O_NONBLOCK) == 0)
+        process.standardOutput = output
+        try process.runWithSignals()
+        try output.fileHandleForWriting.close()
+        // Read only when the pipe is full, so that the command has met with that.
+        var waiting: Int32 = 0
+        while waiting < 65_536, process.isRunning {
+            try #require(unsafe ioctl(output.fileHandleForReading.fileDescriptor, UInt(FIONREAD), &waiting) == 0)
+            usleep(1000)
+        }
+        let data = try output.fileHandleForReading.readToEnd() ?? Data()
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 0)
+        let array = try JSONSerialization.jsonObject(with: data) as? [[String: Any]]
+        #expect(array?.count == 1)
+    }
+
+    @Test("an empty directory name is wrong usage; of a long path the reason is seen")
+    func odd() throws {
+        for arguments in [["tail", "-f", ""], ["list", ""], ["gate", ""], ["show", "latest", "--reports", ""]] {
+            let run = try CommandRun(arguments: arguments)
+            #expect(run.status == 64 && run.errors.contains("the report directory's name is empty"), "\(arguments)")
+        }
+        let long = try CommandRun("list", "/tmp/" + String(repeating: "a", count: 5000))
+        #expect(long.status == 1 && long.errors.contains("File name too long"))
+    }
 }

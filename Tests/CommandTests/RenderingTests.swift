@@ -92,6 +92,35 @@ struct RenderingTests {
         #expect(page.contains("Stack of the stalled thread 4711 main\n  no stack: refused (EPERM)\n"))
     }
 
+    @Test("show: figures that stand alone: user and system time without their sum, a window without anything in it")
+    func partialEvidence() {
+        func evidence(_ evidence: StallReport.Evidence) -> String? {
+            var report = Sample.report()
+            report.cause.evidence = evidence
+            return StallFacts(report: report).rows.first { $0.name == "evidence" }?.value.plain
+        }
+        #expect(
+            evidence(.init(userNs: 1000, systemNs: 2000)) == "on a processor (1µs in the program, 2µs in the kernel)"
+        )
+        #expect(
+            evidence(.init(runDelayNs: 5, windowNs: 9, userNs: 1, systemNs: 2))
+                == "on a processor (1ns in the program, 2ns in the kernel), 5ns waiting for one, in a window of 9ns"
+        )
+        #expect(evidence(.init(windowNs: 9)) == nil)
+        #expect(evidence(.init(cpuNs: 7, userNs: 1)) == "7ns on a processor")
+    }
+
+    @Test("tail -f: a count as large as there is, again and again")
+    func hugeRepeats() {
+        var (lines, run) = (RepeatLines(), Sample.run())
+        let fault = Sample.report().fingerprint
+        run.repeated = [Int.max, .max, 3, 5, 6].map {
+            .init(fingerprint: fault, repeats: Sample.repeats(of: .make(), count: $0))
+        }
+        let told = lines.lines(run, culprits: [:]).map(\.plain)
+        #expect(told.count == 3 && told[1].contains("×3 ") && told[2].contains("×6 "))
+    }
+
     @Test("stacks: libraries' frames are folded from two on, --full shows all")
     func folding() {
         let stack = Sample.report().stacks[0]
@@ -203,7 +232,7 @@ struct RenderingTests {
         let report = try Sample.hostile()
         let lines =
             StallPage(report: report, showsAllFrames: true).lines + StallLine.lines(report, isFirst: true)
-            + StallList.lines([report], ids: ShortIDs([report.id]), width: 80)
+            + Array(StallList(stalls: [StallOutline(report)], ids: ShortIDs([report.id]), width: 80).lines)
         for line in lines {
             #expect(!line.plain.commandsTerminal && !line.plain.contains("\n"), "\(line.plain)")
         }

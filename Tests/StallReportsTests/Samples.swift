@@ -258,6 +258,7 @@ enum Sample {
             ]
         )
         record.dismissed = ["traced": 1]
+        (record.updatedMonotonicNs, record.watched[0].watching) = (60_000_000_000, 1)
         return record
     }
 }

@@ -35,6 +35,24 @@ enum JSONShape: Hashable {
         self = first == nil || isOpenObject ? .cutOff : .whole
     }
 
+    /// About how many values there are in a JSON text: what the tree of it takes in memory goes by that, and not by its bytes.
+    static func values(in bytes: [UInt8]) -> Int {
+        var (count, inString, escaped) = (1, false, false)
+        for byte in bytes {
+            if inString {
+                inString = escaped || byte != UInt8(ascii: "\"")
+                escaped = !escaped && byte == UInt8(ascii: "\\")
+                continue
+            }
+            switch byte {
+            case UInt8(ascii: "\""): inString = true
+            case UInt8(ascii: "{"), UInt8(ascii: "["), UInt8(ascii: ","): count += 1
+            default: break
+            }
+        }
+        return count
+    }
+
     /// White space, and the zero bytes that a crash can leave where data was not yet on disk.
     private static func isBlank(_ byte: UInt8) -> Bool {
         byte == 0 || byte == UInt8(ascii: " ") || (0x09...0x0d).contains(byte)

@@ -78,6 +78,8 @@ public struct LiveRecord: Codable, Hashable, Sendable {
         public var exitStatus: Int32?
         /// Processes of the cgroup that the kernel killed for want of memory, up to a second before. Nil where it does not tell.
         public var memoryKills: UInt64?
+        /// Reports that the disk refused, and that wait in memory: the live record, whose place on the disk is there, can tell of them.
+        public var waitingReports: Int
 
         /// Nothing watched yet, unless given.
         package init(
@@ -86,11 +88,13 @@ public struct LiveRecord: Codable, Hashable, Sendable {
             watched: Int = 0,
             unplaced: Int = 0,
             exitStatus: Int32? = nil,
-            memoryKills: UInt64? = nil
+            memoryKills: UInt64? = nil,
+            waitingReports: Int = 0
         ) {
             (self.updatedAt, self.lastLookMonotonicNs) = (updatedAt, lastLookMonotonicNs)
             (self.watched, self.unplaced) = (watched, unplaced)
             (self.exitStatus, self.memoryKills) = (exitStatus, memoryKills)
+            self.waitingReports = waitingReports
         }
 
         private enum CodingKeys: String, CodingKey {
@@ -99,6 +103,7 @@ public struct LiveRecord: Codable, Hashable, Sendable {
             case watched, unplaced
             case exitStatus = "exit_status"
             case memoryKills = "memory_kills"
+            case waitingReports = "waiting_reports"
         }
     }
 }

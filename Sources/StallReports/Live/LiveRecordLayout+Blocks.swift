@@ -11,6 +11,7 @@ extension LiveRecordLayout {
         block.set(status.exitStatus ?? 0, at: 28)
         block.set(UInt32(status.memoryKills == nil ? 0 : 1), at: 32)
         block.set(status.memoryKills ?? 0, at: 40)
+        block.set(UInt32(clamping: status.waitingReports), at: 48)
         block.seal(at: 56)
         return block.bytes
     }
@@ -23,7 +24,8 @@ extension LiveRecordLayout {
             watched: Int(block.integer(at: 16, as: UInt32.self)),
             unplaced: Int(block.integer(at: 20, as: UInt32.self)),
             exitStatus: block.integer(at: 24, as: UInt32.self) == 0 ? nil : block.integer(at: 28),
-            memoryKills: block.integer(at: 32, as: UInt32.self) == 0 ? nil : block.integer(at: 40)
+            memoryKills: block.integer(at: 32, as: UInt32.self) == 0 ? nil : block.integer(at: 40),
+            waitingReports: Int(block.integer(at: 48, as: UInt32.self))
         )
     }
 

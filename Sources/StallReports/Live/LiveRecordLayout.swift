@@ -4,7 +4,7 @@
 ///
 ///     0     magic "STALLIVE", version u32, head u32, place u32, places u32, run u128, length of the writer's JSON u32
 ///     64    status: updated i64, last look u64, watched u32, unplaced u32, exiting u32, exit status i32,
-///           memory kills known u32, 0 u32, memory kills u64; checksum at 120
+///           memory kills known u32, 0 u32, memory kills u64, waiting reports u32, 0 u32; checksum at 120
 ///     504   checksum of 0 ..< 64 and of the page from 512 on
 ///     512   the writer, JSON
 ///     4096  places: state u32 (0 free, 1 ongoing, 2 recovered), thread i32, report u128, started u64 (monotonic), started i64,

@@ -2,7 +2,7 @@ internal import FoundationEssentials
 
 extension ReportJSON {
     /// Decodes a value that names no schema, within the limits that hold for documents.
-    static func decode<Value: Decodable>(_ bytes: [UInt8]) throws(ReportError) -> Value {
+    package static func decode<Value: Decodable>(_ bytes: [UInt8]) throws(ReportError) -> Value {
         switch JSONShape(of: bytes, maximumDepth: maximumDepth) {
         case .whole: break
         case .cutOff: throw ReportError(.torn)

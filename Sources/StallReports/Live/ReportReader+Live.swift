@@ -1,3 +1,14 @@
+/// A directory's live records, by their runs: of each report under way one is asked for, and they may be many.
+struct LiveRuns: Sendable {
+    private let processes: [ULID: LiveProcess]
+
+    init(_ processes: [LiveProcess]) {
+        self.processes = Dictionary(processes.map { ($0.record.run, $0) }) { first, _ in first }
+    }
+
+    subscript(run: ULID) -> LiveProcess? { processes[run] }
+}
+
 extension ReportReader {
     /// The live records in the directory: of processes that live, and of those that died and were not tidied up since. Any thread.
     ///
@@ -23,11 +34,15 @@ extension ReportReader {
     /// The document with what its run's live record knows of it, and whether its process is dead and left it so.
     func upToDate<Document: MortalDocument>(
         _ document: Document,
-        in directory: borrowing OpenDirectory
+        in directory: borrowing OpenDirectory,
+        _ runs: LiveRuns? = nil
     ) -> (document: Document, isClosed: Bool) {
-        let live = document.liveRun.flatMap { (try? directory.liveProcess(LiveRecordName(run: $0))) ?? nil }
+        var live: LiveProcess?
+        if let run = document.liveRun {
+            live = if let runs { runs[run] } else { try? directory.liveProcess(LiveRecordName(run: run)) }
+        }
         if let closed = document.closed(by: liveness, live) { return (closed, true) }
-        return (live.map { document.grown(by: $0) } ?? document, false)
+        return (live.map { document.grown(by: $0, liveness) } ?? document, false)
     }
 
     /// A report that was ongoing when it was read, with what is known now: grown, or closed if its process died since. Nil if its

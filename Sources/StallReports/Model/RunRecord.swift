@@ -14,6 +14,8 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var startedAt: Timestamp
     /// When the numbers below were last true.
     public var updatedAt: Timestamp
+    /// `updatedAt` in nanoseconds of `CLOCK_MONOTONIC`: wall clocks step. Nil in records of older monitors.
+    public var updatedMonotonicNs: UInt64?
     /// Nil unless the monitor was stopped in order.
     public var stoppedAt: Timestamp?
     /// With `process`, what tells whether the run can still be alive.
@@ -103,6 +105,7 @@ public struct RunRecord: Codable, Hashable, Sendable {
         case schema, id, state
         case startedAt = "started_at"
         case updatedAt = "updated_at"
+        case updatedMonotonicNs = "updated_monotonic_ns"
         case stoppedAt = "stopped_at"
         case host, service, process
         case monitorVersion = "monitor_version"
@@ -140,8 +143,10 @@ extension RunRecord {
         public var type: WatchedType
         /// The name it was registered under. Two may have the same.
         public var label: String
-        /// How long it was under watch, rest included.
+        /// How long it was under watch, rest included. Of a process that lives, ``ReportReader`` tells it as of now.
         public var watchedNs: Int64
+        /// How many of that name were under watch at `updated_at`, and not paused. Nil: not known.
+        public var watching: Int?
         /// Turns it made; nil where the thing does not count them.
         public var turns: UInt64?
         /// Of all turns that ended under watch. Nil when there was none.
@@ -162,7 +167,7 @@ extension RunRecord {
         private enum CodingKeys: String, CodingKey {
             case type, label
             case watchedNs = "watched_ns"
-            case turns
+            case watching, turns
             case turnDurations = "turn_durations"
         }
     }

@@ -92,6 +92,7 @@ extension ReportDirectory {
 extension ReportAmendment {
     /// The document's text with the amendment, and with all keys that this version does not know.
     fileprivate func bytes(of document: [UInt8], readAs report: StallReport) throws(ReportError) -> [UInt8] {
+        try Self.refuseJunk(in: document, around: report)
         var tree = try JSONTree(document)
         let amended = applied(to: report)
         for (index, frames) in stacks.enumerated() {
@@ -109,6 +110,14 @@ extension ReportAmendment {
         }
         if let culprit { tree["culprit"] = tree["culprit"].merging(try JSONTree(encoding: culprit)) }
         return try ReportJSON.encode(tree)
+    }
+
+    /// What this version does not know is kept, up to as much as it knows and ten thousand values more: a tree of a few megabytes of
+    /// brackets would take gigabytes.
+    private static func refuseJunk(in document: [UInt8], around report: StallReport) throws(ReportError) {
+        let (all, known) = (JSONShape.values(in: document), JSONShape.values(in: try report.json()))
+        guard all - known > known + 10_000 else { return }
+        throw ReportError(.malformed, detail: "\(all - known) values in it are none of a report's")
     }
 
     private static func merged(

@@ -1,15 +1,18 @@
 extension ReportReader {
     /// Reads one file, and says what became of its process.
+    ///
+    /// - Parameter live: the directory's live records, read before; nil to read the one that is asked for.
     func load<Document: MortalDocument>(
         _ name: ReportFileName,
-        in directory: borrowing OpenDirectory
+        in directory: borrowing OpenDirectory,
+        _ live: LiveRuns? = nil
     ) throws(ReportError) -> Document {
         let document: Document = try parse(name, in: directory)
-        let (known, isClosed) = upToDate(document, in: directory)
+        let (known, isClosed) = upToDate(document, in: directory, live)
         guard isClosed else { return known }
         // A process that ended in order has written its last word before: perhaps after we read.
         let again: Document = try parse(name, in: directory)
-        return again == document ? known : upToDate(again, in: directory).document
+        return again == document ? known : upToDate(again, in: directory, live).document
     }
 
     /// As it stands in the file.

@@ -35,23 +35,36 @@ public struct ReportReader: Sendable {
     public func contents() throws(ReportError) -> Contents {
         let directory = try OpenDirectory(path: path)
         var contents = Contents()
-        let names = try names(in: directory)
-        for name in names {
+        (contents.runs, contents.failures) = try runs(in: directory)
+        let catalog = try ReportCatalog(self, in: directory)
+        for id in catalog.stalls {
             do throws(ReportError) {
-                switch name.content {
-                case .stall: contents.reports.append(try load(name, in: directory))
-                case .run: contents.runs.append(try load(name, in: directory))
-                }
+                contents.reports.append(try catalog.report(id, in: directory))
             } catch let error where error.code == .missingFile {
                 // Made room for a newer one after it was listed.
             } catch {
                 contents.failures.append(error)
             }
         }
-        let live = try liveProcesses(in: directory)
-        contents.failures += live.failures
-        contents.reports = (contents.reports + orphans(of: live.processes, besides: names)).sorted { $0.id < $1.id }
+        contents.failures += catalog.failures
         return contents
+    }
+
+    /// All run records. They are read before the reports are listed: what a run has counted as reported is then among them.
+    func runs(
+        in directory: borrowing OpenDirectory
+    ) throws(ReportError) -> (runs: [RunRecord], failures: [ReportError]) {
+        var (runs, failures): ([RunRecord], [ReportError]) = ([], [])
+        for name in try names(in: directory) where name.content == .run {
+            do throws(ReportError) {
+                runs.append(try load(name, in: directory))
+            } catch let error where error.code == .missingFile {
+                // Made room for a newer one after it was listed.
+            } catch {
+                failures.append(error)
+            }
+        }
+        return (runs, failures)
     }
 
     /// The names of the store's files, the oldest first, whatever is in them.

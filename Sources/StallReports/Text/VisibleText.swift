@@ -6,6 +6,8 @@
 public enum VisibleText {
     /// The text made visible, and cut to `limit` characters, of which the last is then "…".
     public static func of(_ text: String, limit: Int = 500) -> String {
+        // Nearly all texts are this, and there are many.
+        if text.utf8.count <= limit, text.utf8.allSatisfy({ (0x20...0x7e).contains($0) }) { return text }
         var visible = ""
         var count = 0
         var marks = 0

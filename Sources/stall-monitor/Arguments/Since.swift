@@ -16,12 +16,9 @@ struct Since: ExpressibleByArgument {
     }
 
     /// Whether the stall lasted until then or later.
-    func includes(_ report: StallReport) -> Bool {
-        report.state == .ongoing || report.lastKnownMoment >= moment
+    func includes(_ stall: StallOutline) -> Bool {
+        stall.state == .ongoing || stall.lastKnownMoment >= moment
     }
-}
 
-extension StallReport {
-    /// Its end, or until when it is known to have lasted.
-    var lastKnownMoment: Timestamp { endedAt ?? startedAt.advanced(byNanoseconds: max(0, durationNs)) }
+    func includes(_ report: StallReport) -> Bool { includes(StallOutline(report)) }
 }

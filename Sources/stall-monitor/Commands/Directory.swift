@@ -5,8 +5,12 @@ import StallReports
 struct Directory {
     let path: String
 
-    func contents() throws(CommandFailure) -> ReportReader.Contents {
-        try CommandFailure.wrapping { () throws(ReportError) in try ReportReader(path: path).contents() }
+    func overview() throws(CommandFailure) -> ReportReader.Overview {
+        try CommandFailure.wrapping { () throws(ReportError) in try ReportReader(path: path).overview() }
+    }
+
+    func catalog() throws(CommandFailure) -> ReportCatalog {
+        try CommandFailure.wrapping { () throws(ReportError) in try ReportReader(path: path).catalog() }
     }
 
     /// Notes each file that could not be read; exit code 1 when there is one.

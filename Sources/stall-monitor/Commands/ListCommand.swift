@@ -28,39 +28,61 @@ struct ListCommand: ParsableCommand {
     var format: OutputFormat = .text
 
     func run() throws {
-        let contents = try Directory(path: reports.path).contents()
-        let shown = contents.reports.filter { since?.includes($0) ?? true }
+        let overview = try Directory(path: reports.path).overview()
+        let shown = overview.stalls.filter { since?.includes($0) ?? true }
         switch format {
-        case .json:
-            let items = try shown.map { try JSONText.of($0) }
-            try Output.write("[" + items.joined(separator: ",\n") + "]\n")
+        case .json: try writeJSON(shown.map(\.id))
         case .text:
             let terminal = Terminal.current()
-            let ids = ShortIDs(contents.reports.map(\.id))
             if shown.isEmpty {
-                Output.note(emptyNote(contents))
+                Output.note(emptyNote(overview))
             } else {
-                try Output.write(
-                    StallList.lines(shown, ids: ids, repeats: contents.repeats, width: terminal.width),
-                    on: terminal
-                )
+                let ids = ShortIDs(overview.stalls.lazy.map(\.id))
+                let list = StallList(stalls: shown, ids: ids, repeats: overview.repeats, width: terminal.width)
+                try Output.write(list.lines, on: terminal)
             }
-            noteCountedOnly(contents)
+            noteCountedOnly(overview)
         }
-        try Directory.report(contents.failures)
+        try Directory.report(overview.failures)
+    }
+
+    /// One array; one report at a time in memory.
+    private func writeJSON(_ ids: [ULID]) throws {
+        let catalog = try Directory(path: reports.path).catalog()
+        var separator = ""
+        try Output.write("[")
+        for id in ids {
+            guard let json = try json(of: id, in: catalog) else { continue }
+            try Output.write(separator + json)
+            separator = ",\n"
+        }
+        try Output.write("]\n")
+    }
+
+    /// Nil for one that made room for a newer one meanwhile.
+    private func json(of id: ULID, in catalog: ReportCatalog) throws(CommandFailure) -> String? {
+        do throws(ReportError) {
+            return try JSONText.of(catalog.report(id))
+        } catch let error where error.code == .missingFile {
+            return nil
+        } catch {
+            throw CommandFailure(error)
+        }
     }
 
     /// "No stalls" and "nobody looked" are different things.
-    private func emptyNote(_ contents: ReportReader.Contents) -> String {
-        if !contents.failures.isEmpty { return "no stalls in what can be read" }
-        if contents.runs.isEmpty { return "no stalls, and no sign that a monitor ran here" }
-        return since == nil ? "no stalls" : "no stalls since then"
+    private func emptyNote(_ overview: ReportReader.Overview) -> String {
+        if !overview.failures.isEmpty { return "no stalls in what can be read" }
+        if overview.runs.isEmpty { return "no stalls, and no sign that a monitor ran here" }
+        let running = overview.runs.filter { $0.state == .running }.map { "\($0.process.pid)" }
+        let note = running.isEmpty ? "" : "; still watching: process \(running.joined(separator: ", "))"
+        return (since == nil ? "no stalls" : "no stalls since then") + note
     }
 
     /// Faults whose report is not here, or was never written: they would be missing from the list in silence.
-    private func noteCountedOnly(_ contents: ReportReader.Contents) {
-        let ids = Set(contents.reports.map(\.id))
-        let faults = contents.runs.flatMap { $0.repeated ?? [] }.filter { fault in
+    private func noteCountedOnly(_ overview: ReportReader.Overview) {
+        let ids = Set(overview.stalls.lazy.map(\.id))
+        let faults = overview.runs.flatMap { $0.repeated ?? [] }.filter { fault in
             fault.repeats.report.map(ids.contains) != true
                 && since.map { fault.repeats.lastAt >= $0.moment } ?? true
         }

@@ -44,6 +44,7 @@ struct ShowCommand: ParsableCommand {
         if reports != nil, directory.directory != nil {
             throw ValidationError("give the directory once: as an argument, or with --reports")
         }
+        try ReportsArgument.refuseEmpty(reports)
         if StallChoice(id) == nil {
             throw ValidationError("'\(CommandFailure(id))' is neither 'latest' nor part of an id")
         }
@@ -51,13 +52,18 @@ struct ShowCommand: ParsableCommand {
 
     func run() throws {
         guard let choice = StallChoice(id) else { throw CommandFailure("no such stall") }
-        let report = try named(load(choice))
+        let catalog = try Directory(path: reports ?? directory.path).catalog()
+        let report = try named(stall(choice.pick(from: catalog.stalls), of: catalog))
         switch format {
         case .json: try Output.write(JSONText.of(report) + "\n")
         case .text:
-            let page = StallPage(report: report, repeats: repeats(of: report), showsAllFrames: full)
+            let page = StallPage(report: report, repeats: catalog.repeats(of: report), showsAllFrames: full)
             try Output.write(page.lines, on: .current())
         }
+    }
+
+    private func stall(_ id: ULID, of catalog: ReportCatalog) throws(CommandFailure) -> StallReport {
+        try CommandFailure.wrapping { () throws(ReportError) in try catalog.report(id) }
     }
 
     /// With names as far as they are to be had now. That a library has no symbols is nothing to note: it is so for most.
@@ -72,20 +78,5 @@ struct ShowCommand: ParsableCommand {
             Output.note(problem.description)
         }
         return findings.amendment.applied(to: report)
-    }
-
-    /// Stalls like it that came after it and were only counted. Nil also where the other files cannot be read.
-    private func repeats(of report: StallReport) -> StallReport.Repeats? {
-        let contents = try? ReportReader(path: reports ?? directory.path).contents()
-        return contents?.repeats[report.id]
-    }
-
-    private func load(_ choice: StallChoice) throws(CommandFailure) -> StallReport {
-        let reader = ReportReader(path: reports ?? directory.path)
-        let ids = try CommandFailure.wrapping { () throws(ReportError) in
-            try reader.names().filter { $0.content == .stall }.map(\.id)
-        }
-        let id = try choice.pick(from: ids)
-        return try CommandFailure.wrapping { () throws(ReportError) in try reader.report(id) }
     }
 }

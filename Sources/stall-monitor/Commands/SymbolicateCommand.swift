@@ -36,6 +36,8 @@ struct SymbolicateCommand: ParsableCommand {
     )
     var prints = false
 
+    func validate() throws { try ReportsArgument.refuseEmpty(path) }
+
     func run() throws {
         let place = ReportPlace(path ?? ReportDirectory.defaultPath)
         let search = try symbolFiles.search(server: DebugInfoServer())

@@ -46,9 +46,10 @@ struct TailCommand: ParsableCommand {
         if follow {
             try view.follow(reports.path)
         } else {
-            let contents = try Directory(path: reports.path).contents()
-            try view.showPast(contents.reports)
-            try Directory.report(contents.failures)
+            let catalog = try Directory(path: reports.path).catalog()
+            var failures = catalog.failures
+            try view.showPast(catalog, &failures)
+            try Directory.report(failures)
         }
     }
 }

@@ -25,10 +25,27 @@ struct TailView {
         (self.since, self.limit, self.format) = (since, limit, format)
     }
 
-    mutating func showPast(_ reports: [StallReport]) throws {
-        let wanted = reports.filter { since?.includes($0) ?? true }
-        for report in wanted.dropLast(limit) { shown[report.id] = Shown(report) }
-        for report in wanted.suffix(limit) { try show(report) }
+    /// The latest stalls, as many as are wanted. Reads no more reports than it takes to find them.
+    mutating func showPast(_ catalog: ReportCatalog, _ failures: inout [ReportError]) throws {
+        var wanted: [ULID] = []
+        for id in catalog.stalls.reversed() where wanted.count < limit {
+            do throws(ReportError) {
+                let stall = try catalog.outline(id)
+                if since?.includes(stall) ?? true { wanted.append(id) }
+            } catch {
+                if error.code != .missingFile { failures.append(error) }
+            }
+        }
+        for id in wanted.reversed() {
+            let report: StallReport
+            do throws(ReportError) {
+                report = try catalog.report(id)
+            } catch {
+                if error.code != .missingFile { failures.append(error) }
+                continue
+            }
+            try show(report)
+        }
     }
 
     /// Never returns: ends by an error, or with the process.

@@ -34,27 +34,27 @@ struct LiveSnapshot: Codable, Hashable {
     /// Reads the directory. Living processes come first, the one with the longest stall before the others; then the dead, as long as
     /// no start has tidied up after them.
     init(_ reader: ReportReader, failures: inout [ReportError]) throws(ReportError) {
-        let live = try reader.liveProcesses()
-        failures += live.failures
+        let catalog = try reader.catalog()
+        failures += catalog.failures
         at = .now()
-        processes = live.processes.map { Row($0, reader) }.sorted { $0.rank > $1.rank }
+        processes = catalog.processes.map { Row($0, catalog, reader.liveness) }.sorted { $0.rank > $1.rank }
     }
 
     private enum CodingKeys: String, CodingKey { case schema, at, processes }
 }
 
 extension LiveSnapshot.Row {
-    init(_ process: LiveProcess, _ reader: ReportReader) {
+    init(_ process: LiveProcess, _ catalog: ReportCatalog, _ liveness: ProcessLiveness) {
         record = process.record
-        let status = process.status(by: reader.liveness)
+        let status = process.status(by: liveness)
         state =
             switch status {
             case .dead: .dead
             case .unknown: .unknown
             case .alive: record.stalls.contains { $0.state == .ongoing } ? .stalled : .watching
             }
-        end = status == .dead ? process.end(by: reader.liveness) : nil
-        stalls = record.stalls.sorted { $0.durationNs > $1.durationNs }.map { LiveSnapshot.Stall($0, reader) }
+        end = status == .dead ? process.end(by: liveness) : nil
+        stalls = record.stalls.sorted { $0.durationNs > $1.durationNs }.map { LiveSnapshot.Stall($0, catalog) }
     }
 
     /// The greater, the higher up.
@@ -65,10 +65,10 @@ extension LiveSnapshot.Row {
 }
 
 extension LiveSnapshot.Stall {
-    init(_ stall: LiveStall, _ reader: ReportReader) {
-        let report = try? reader.report(stall.report)
+    init(_ stall: LiveStall, _ catalog: ReportCatalog) {
+        let report = try? catalog.outline(stall.report)
         live = stall
-        (severity, verdict) = (report?.severity, report?.cause.verdict)
+        (severity, verdict) = (report?.severity, report?.verdict)
         culprit = report?.culprit.flatMap { $0.function ?? $0.symbol }
     }
 }

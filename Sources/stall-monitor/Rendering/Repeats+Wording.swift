@@ -25,7 +25,7 @@ struct RepeatLines {
             let repeats = fault.repeats
             let last = told[fault.fingerprint] ?? 0
             // Fewer than before: they stand in a report by now, and the count has begun anew.
-            guard repeats.count >= last * 2 || repeats.count < last, repeats.count > 0 else { return nil }
+            guard repeats.count / 2 >= last || repeats.count < last, repeats.count > 0 else { return nil }
             told[fault.fingerprint] = repeats.count
             let name = repeats.report.flatMap { culprits[$0] } ?? "\(fault.fingerprint)"
             return """

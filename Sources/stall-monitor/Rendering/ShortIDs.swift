@@ -7,10 +7,14 @@ struct ShortIDs {
     let length: Int
 
     init(_ ids: some Sequence<ULID>) {
-        let sorted = Set(ids).sorted().map { Array($0.description.utf8) }
-        let shared = zip(sorted, sorted.dropFirst()).map { left, right in zip(left, right).prefix { $0 == $1 }.count
-        }
+        let sorted = ids.map(\.rawValue).sorted()
+        let shared = zip(sorted, sorted.dropFirst()).map { $0 == $1 ? 0 : Self.sharedCharacters($0, $1) }
         length = max(8, (shared.max() ?? 0) + 1)
+    }
+
+    /// The first character stands for three bits, each of the other 25 for five.
+    private static func sharedCharacters(_ left: UInt128, _ right: UInt128) -> Int {
+        ((left ^ right).leadingZeroBitCount + 2) / 5
     }
 
     func short(_ id: ULID) -> String { String(id.description.prefix(length)) }

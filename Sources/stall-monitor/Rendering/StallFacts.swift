@@ -33,20 +33,25 @@ struct StallFacts {
 
     private var evidence: StyledText? {
         guard let evidence = report.cause.evidence else { return nil }
-        let times = [("on a processor", evidence.cpuNs), ("waiting for one", evidence.runDelayNs)]
-            .compactMap { name, value in value.map { "\(DurationText(nanoseconds: $0).short) \(name)" } }
+        var times: [String] = []
+        if let time = processorTime(evidence) { times.append(time) }
+        if let delay = evidence.runDelayNs { times.append("\(DurationText(nanoseconds: delay).short) waiting for one") }
+        if let window = evidence.windowNs, let last = times.popLast() {
+            times.append("\(last), in a window of \(DurationText(nanoseconds: window).short)")
+        }
         var parts = times
-        if let user = evidence.userNs, let system = evidence.systemNs {
-            let split = [user, system].map { DurationText(nanoseconds: $0).short }
-            parts[0] += " (\(split[0]) in the program, \(split[1]) in the kernel)"
-        }
-        if let window = evidence.windowNs, !times.isEmpty {
-            parts[parts.count - 1] += ", in a window of \(DurationText(nanoseconds: window).short)"
-        }
         parts += evidence.majorFaults.map { ["\($0) major faults"] } ?? []
         parts += evidence.blockIONs.map { ["\(DurationText(nanoseconds: $0).short) for block devices"] } ?? []
         parts += evidence.waitChannel.map { ["sleeping in the kernel's \($0)"] } ?? []
         return parts.isEmpty ? nil : "\(parts.joined(separator: ", "))"
+    }
+
+    /// Either part may be missing: the sum comes from another file of /proc than what it is made of.
+    private func processorTime(_ evidence: StallReport.Evidence) -> String? {
+        let sum = evidence.cpuNs.map { "\(DurationText(nanoseconds: $0).short) on a processor" }
+        guard let user = evidence.userNs, let system = evidence.systemNs else { return sum }
+        let split = [user, system].map { DurationText(nanoseconds: $0).short }
+        return "\(sum ?? "on a processor") (\(split[0]) in the program, \(split[1]) in the kernel)"
     }
 
     private var duration: StyledText {

@@ -2,7 +2,7 @@ import StallReports
 
 // The words that list, tail and show share.
 
-extension StallReport {
+extension StallOutline {
     var styledState: StyledText {
         let style: StyledText.Style? =
             switch state {
@@ -23,9 +23,19 @@ extension StallReport {
     /// The function to look at, or why there is none.
     var culpritText: String {
         if let name = culprit?.function ?? culprit?.symbol { return name }
-        if let reason = stacks.first?.error { return "no stack: \(reason)" }
+        if let reason = stackError { return "no stack: \(reason)" }
         return culprit?.module ?? "unknown"
     }
+
+    /// Its end, or until when it is known to have lasted.
+    var lastKnownMoment: Timestamp { endedAt ?? startedAt.advanced(byNanoseconds: max(0, durationNs)) }
+}
+
+extension StallReport {
+    var styledState: StyledText { StallOutline(self).styledState }
+    var durationText: String { StallOutline(self).durationText }
+    var culpritText: String { StallOutline(self).culpritText }
+    var lastKnownMoment: Timestamp { StallOutline(self).lastKnownMoment }
 }
 
 extension StallReport.Culprit {

@@ -10,3 +10,10 @@ extension Character {
         }
     }
 }
+
+extension String {
+    /// Columns of all characters. One byte each is one column each: what is ASCII here is printable.
+    var terminalWidth: Int {
+        utf8.allSatisfy { $0 < 0x80 } ? utf8.count : reduce(0) { $0 + $1.terminalWidth }
+    }
+}

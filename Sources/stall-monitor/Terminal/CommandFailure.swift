@@ -6,7 +6,10 @@ struct CommandFailure: Error, Hashable, CustomStringConvertible {
 
     init(_ message: String) { self.message = VisibleText.of(message, limit: 2000) }
 
-    init(_ error: ReportError) { self.init((error.path.map { "\($0): " } ?? "") + error.description) }
+    /// A long path is cut, so that the reason behind it is seen.
+    init(_ error: ReportError) {
+        self.init((error.path.map { VisibleText.of($0, limit: 500) + ": " } ?? "") + error.description)
+    }
 
     /// Does something with a report directory; its error becomes a line for a person.
     static func wrapping<Result: ~Copyable>(

@@ -13,8 +13,16 @@ enum Output {
         }
     }
 
-    static func write(_ lines: [StyledText], on terminal: Terminal) throws(CommandFailure) {
-        try write(lines.map { terminal.show($0) + "\n" }.joined())
+    /// Some lines at a time, however many there are.
+    static func write(_ lines: some Sequence<StyledText>, on terminal: Terminal) throws(CommandFailure) {
+        var text = ""
+        for line in lines {
+            text += terminal.show(line) + "\n"
+            guard text.utf8.count >= 1 << 16 else { continue }
+            try write(text)
+            text = ""
+        }
+        try write(text)
     }
 
     /// Everything that is not data.
@@ -31,10 +39,19 @@ enum Output {
             let count = unsafe rest.withUnsafeBytes { unsafe Glibc.write(descriptor, $0.baseAddress, $0.count) }
             if count >= 0 {
                 rest = rest.dropFirst(count)
+            } else if errno == EAGAIN || errno == EWOULDBLOCK {
+                waitForRoom(descriptor)
             } else if errno != EINTR {
                 return errno
             }
         }
         return 0
+    }
+
+    /// Somebody who shares the pipe or terminal has made it non-blocking. Returns also when the reader has gone, or at a signal: the next
+    /// write tells.
+    private static func waitForRoom(_ descriptor: Int32) {
+        var wanted = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+        _ = unsafe poll(&wanted, 1, -1)
     }
 }

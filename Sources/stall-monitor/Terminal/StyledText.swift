@@ -29,7 +29,7 @@ struct StyledText: Hashable {
     var plain: String { runs.map(\.text).joined() }
 
     /// Columns on a terminal.
-    var width: Int { plain.reduce(0) { $0 + $1.terminalWidth } }
+    var width: Int { runs.reduce(0) { $0 + $1.text.terminalWidth } }
 
     /// With escape sequences, each ended on the spot.
     var coloured: String {

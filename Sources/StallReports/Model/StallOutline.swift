@@ -1,0 +1,69 @@
+/// What lists tell of a stall: its report without stacks, evidence, and what else only its page shows. A fraction of it in memory.
+public struct StallOutline: Hashable, Sendable {
+    /// As in the report, like all that follows.
+    public var id: ULID
+    public var kind: StallKind
+    public var state: StallState
+    public var severity: Severity
+    public var startedAt: Timestamp
+    public var endedAt: Timestamp?
+    public var durationNs: Int64
+    public var run: ULID?
+    /// Of the watched thing.
+    public var label: String
+    public var verdict: Verdict
+    public var culprit: StallReport.Culprit?
+    /// Why the stalled thread's stack is missing or ends early.
+    public var stackError: String?
+    public var fingerprint: Fingerprint
+    public var suppressed: Int
+    public var repeats: StallReport.Repeats?
+
+    /// Of a report that is at hand.
+    public init(_ report: StallReport) {
+        (id, kind, state, severity) = (report.id, report.kind, report.state, report.severity)
+        (startedAt, endedAt, durationNs) = (report.startedAt, report.endedAt, report.durationNs)
+        (run, label, verdict) = (report.run, report.watched.label, report.cause.verdict)
+        (culprit, stackError) = (report.culprit, report.stacks.first?.error)
+        (fingerprint, suppressed, repeats) = (report.fingerprint, report.suppressed, report.repeats)
+    }
+}
+
+extension StallOutline: Decodable {
+    /// Reads a report's JSON, and of that only what it takes: what an outline lacks is not checked.
+    public init(from decoder: any Decoder) throws {
+        let report = try decoder.container(keyedBy: CodingKeys.self)
+        guard try report.decode(String.self, forKey: .schema) == StallReport.currentSchema else {
+            throw DecodingError.dataCorruptedError(forKey: .schema, in: report, debugDescription: "another schema")
+        }
+        id = try report.decode(ULID.self, forKey: .id)
+        kind = try report.decode(StallKind.self, forKey: .kind)
+        state = try report.decode(StallState.self, forKey: .state)
+        severity = try report.decode(Severity.self, forKey: .severity)
+        startedAt = try report.decode(Timestamp.self, forKey: .startedAt)
+        endedAt = try report.decodeIfPresent(Timestamp.self, forKey: .endedAt)
+        durationNs = try report.decode(Int64.self, forKey: .durationNs)
+        run = try report.decodeIfPresent(ULID.self, forKey: .run)
+        label = try report.decode(Watched.self, forKey: .watched).label
+        verdict = try report.decode(Cause.self, forKey: .cause).verdict
+        culprit = try report.decodeIfPresent(StallReport.Culprit.self, forKey: .culprit)
+        var stacks = try report.nestedUnkeyedContainer(forKey: .stacks)
+        // Most have names, and then nobody asks.
+        let hasName = culprit?.function != nil || culprit?.symbol != nil
+        stackError = hasName || stacks.isAtEnd ? nil : try stacks.decode(Stack.self).error
+        fingerprint = try report.decode(Fingerprint.self, forKey: .fingerprint)
+        suppressed = try report.decode(Int.self, forKey: .suppressed)
+        repeats = try report.decodeIfPresent(StallReport.Repeats.self, forKey: .repeats)
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case schema, id, kind, state, severity, run, watched, cause, culprit, stacks, fingerprint, suppressed, repeats
+        case startedAt = "started_at"
+        case endedAt = "ended_at"
+        case durationNs = "duration_ns"
+    }
+
+    private struct Watched: Decodable { let label: String }
+    private struct Cause: Decodable { let verdict: Verdict }
+    private struct Stack: Decodable { let error: String? }
+}

@@ -1,0 +1,140 @@
+/// Which stalls and runs a report directory holds: names, and the live records. The reports themselves are read when they are asked for.
+///
+/// As of the moment it was made; a value without state otherwise. All methods may be called on any thread.
+public struct ReportCatalog: Sendable {
+    /// The oldest first: stalls that have a report, and those that only the live record of a dead process knows.
+    public let stalls: [ULID]
+    /// The run records, the oldest first.
+    public let runs: [ULID]
+    /// The processes that keep, or kept, a live record.
+    public let processes: [LiveProcess]
+    /// One per live record that could not be read.
+    public let failures: [ReportError]
+
+    let reader: ReportReader
+    private let live: LiveRuns
+    /// What only a live record knows.
+    private let unwritten: [ULID: StallReport]
+
+    init(_ reader: ReportReader, in directory: borrowing OpenDirectory) throws(ReportError) {
+        // Before the names: what a start in the directory makes a report of meanwhile is then found twice, and not missed.
+        let (processes, failures) = try reader.liveProcesses(in: directory)
+        let names = try directory.names().compactMap { ReportFileName($0) }
+        let orphans = reader.orphans(of: processes, besides: names)
+        self.reader = reader
+        (self.processes, self.failures) = (processes, failures)
+        live = LiveRuns(processes)
+        // A hostile record may know one twice.
+        unwritten = Dictionary(orphans.map { ($0.id, $0) }) { first, _ in first }
+        let written = names.filter { $0.content == .stall }.map(\.id)
+        stalls = (written + unwritten.keys).sorted()
+        runs = names.filter { $0.content == .run }.map(\.id).sorted()
+    }
+
+    /// One report. Throws `.missingFile` if it made room for a newer one meanwhile.
+    public func report(_ id: ULID) throws(ReportError) -> StallReport {
+        try report(id, in: OpenDirectory(path: reader.path))
+    }
+
+    func report(_ id: ULID, in directory: borrowing OpenDirectory) throws(ReportError) -> StallReport {
+        if let report = unwritten[id] { return report }
+        return try reader.load(ReportFileName(.stall, id), in: directory, live)
+    }
+
+    /// What lists tell of one.
+    public func outline(_ id: ULID) throws(ReportError) -> StallOutline {
+        try outline(id, in: OpenDirectory(path: reader.path))
+    }
+
+    func outline(_ id: ULID, in directory: borrowing OpenDirectory) throws(ReportError) -> StallOutline {
+        if let report = unwritten[id] { return StallOutline(report) }
+        let name = ReportFileName(.stall, id)
+        let bytes = try directory.openFile(name.description).readAll(limit: ReportReader.maximumFileSize)
+        // One that lasts takes what is known of its process; one that is no report takes an error that says why.
+        if let outline: StallOutline = try? ReportJSON.decode(bytes), outline.id == id, outline.durationNs >= 0,
+            outline.state != .ongoing
+        {
+            return outline
+        }
+        return StallOutline(try reader.load(name, in: directory, live) as StallReport)
+    }
+}
+
+extension ReportCatalog {
+    /// So many reports after one are looked at for what they tell of it: as many as a directory holds unless set otherwise.
+    static let repeatReach = 1000
+
+    /// Stalls like it that came after it and were only counted: what its run record says, or else the fault's next report. Nil also where
+    /// these cannot be read.
+    ///
+    /// Reads the run record; the reports that came after it only where that has counted more than it still holds.
+    public func repeats(of report: StallReport) -> StallReport.Repeats? {
+        let run = report.run.flatMap { try? reader.run($0) }
+        let counted = (run?.repeated ?? []).map(\.repeats)
+        if let found = counted.first(where: { $0.report == report.id }) { return found }
+        // All that was counted is in the record still: no report has taken any of it over.
+        if let run, counted.map({ Int64(clamping: $0.count) }).saturatingSum() == run.suppressed { return nil }
+        guard let directory = try? OpenDirectory(path: reader.path) else { return nil }
+        let text = Array(report.id.description.utf8)
+        let later = stalls.suffix(from: stalls.firstIndex { $0 > report.id } ?? stalls.endIndex)
+        for id in later.prefix(Self.repeatReach) where unwritten[id] == nil {
+            let name = ReportFileName(.stall, id).description
+            guard let file = try? directory.openFile(name),
+                let bytes = try? file.readAll(limit: ReportReader.maximumFileSize), bytes.has(text),
+                let repeats = try? outline(id, in: directory).repeats, repeats.report == report.id
+            else { continue }
+            return repeats
+        }
+        return nil
+    }
+}
+
+extension [UInt8] {
+    /// Whether it contains the other, which is not empty.
+    fileprivate func has(_ part: [UInt8]) -> Bool {
+        guard count >= part.count else { return false }
+        return (0...count - part.count).contains { start in
+            self[start] == part[0] && self[start..<start + part.count].elementsEqual(part)
+        }
+    }
+}
+
+extension ReportReader {
+    /// What the directory holds, by name. Throws only when the directory itself cannot be read.
+    public func catalog() throws(ReportError) -> ReportCatalog {
+        try ReportCatalog(self, in: OpenDirectory(path: path))
+    }
+
+    /// What lists tell of everything in the directory.
+    public struct Overview: Sendable {
+        /// The oldest first, by their ids.
+        public var stalls: [StallOutline] = []
+        /// The oldest first, by their ids.
+        public var runs: [RunRecord] = []
+        /// One per file that could not be read, with its path.
+        public var failures: [ReportError] = []
+
+        /// Empty, for callers that fill it themselves.
+        public init() {}
+    }
+
+    /// Like ``contents()``, for many reports: several are read at a time, and only what lists tell of each is kept.
+    public func overview() throws(ReportError) -> Overview {
+        let directory = try OpenDirectory(path: path)
+        var overview = Overview()
+        (overview.runs, overview.failures) = try runs(in: directory)
+        let catalog = try ReportCatalog(self, in: directory)
+        overview.stalls.reserveCapacity(catalog.stalls.count)
+        for id in catalog.stalls {
+            do throws(ReportError) {
+                overview.stalls.append(try catalog.outline(id, in: directory))
+            } catch let error where error.code == .missingFile {
+                // Made room for a newer one after it was listed.
+            } catch {
+                overview.failures.append(error)
+            }
+        }
+        overview.failures += catalog.failures
+        return overview
+    }
+}

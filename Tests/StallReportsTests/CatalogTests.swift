@@ -1,0 +1,191 @@
+import Glibc
+import Testing
+
+@testable import StallReports
+
+@Suite("Report catalog", .timeLimit(.minutes(2)))
+struct CatalogTests {
+    private let directory = TemporaryDirectory()
+
+    private func liveFile(_ run: ULID, waiting: Int = 0) throws -> LiveRecordFile {
+        let writer = LiveRecord.Writer(
+            host: .current(),
+            service: nil,
+            process: .current(),
+            startedAt: Sample.start,
+            monitorVersion: "0.1.0",
+            memory: nil
+        )
+        let status = LiveRecord.Status(updatedAt: Sample.start, waitingReports: waiting)
+        return try LiveRecordFile(in: directory.path, run: run, writer: writer, status: status)
+    }
+
+    private func stall(_ report: ULID) -> LiveStall {
+        LiveStall(
+            report: report,
+            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
+            watched: .init(label: "main"),
+            watch: 1,
+            startedAt: Sample.start,
+            startedMonotonicNs: 1,
+            detectedAt: Sample.start,
+            lastSeenAt: Sample.start,
+            lastSeenMonotonicNs: 2,
+            durationNs: 2_000_000_000,
+            durationMinNs: 2_000_000_000,
+            durationMaxNs: 2_000_000_000
+        )
+    }
+
+    /// A record of this process that is older than it says by so many seconds.
+    private func run(_ id: ULID, age: Int64, watching: Int) -> RunRecord {
+        var run = Sample.run(id: id)
+        run.disarmed = nil
+        run.updatedAt = Timestamp.now().advanced(byNanoseconds: -age * 1_000_000_000)
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+        run.updatedMonotonicNs = UInt64((Int64(time.tv_sec) - age) * 1_000_000_000)
+        run.watched = [.init(label: "main", watchedNs: 5)]
+        run.watched[0].watching = watching
+        return run
+    }
+
+    @Test("it holds what the list shows: reports, and stalls that only the record of a dead process knows")
+    func orphans() throws {
+        let (report, orphan) = (Sample.recovered(), ULID.make())
+        try directory.store.write(report)
+        var file: LiveRecordFile? = try liveFile(.make())
+        try file?.write(stall(orphan), to: 0)
+        #expect(try directory.reader.catalog().stalls == [report.id], "its process may still report it")
+        file = nil
+        let catalog = try directory.reader.catalog()
+        #expect(catalog.stalls == [report.id, orphan])
+        #expect(try catalog.report(orphan).state == .terminated)
+        #expect(try catalog.report(report.id) == report)
+        #expect(try directory.reader.overview().stalls.map(\.id) == [report.id, orphan])
+    }
+
+    @Test("an outline is what the report says, and a report that cannot be read is the same error")
+    func outlines() throws {
+        var unnamed = Sample.recovered()
+        unnamed.culprit = nil
+        let reports = [Sample.recovered(), unnamed, Sample.ongoing()]
+        for report in reports { try directory.store.write(report) }
+        directory.plant(try reports[0].json().dropLast(40), as: ReportFileName(.stall, .make()).description)
+        directory.plant(#"{"schema":"other/1"}"#.utf8, as: ReportFileName(.stall, .make()).description)
+        let (contents, overview) = (try directory.reader.contents(), try directory.reader.overview())
+        var expected = contents.reports.map(StallOutline.init)
+        // Nobody asks for it where there is a name.
+        for index in expected.indices where expected[index].culprit != nil { expected[index].stackError = nil }
+        var found = overview.stalls
+        for index in found.indices where found[index].culprit != nil { found[index].stackError = nil }
+        #expect(found == expected && found.count == 3)
+        #expect(found[0].stackError == "ends early")
+        #expect(overview.failures == contents.failures)
+        #expect(overview.failures.map(\.code) == [.torn, .unsupportedSchema])
+    }
+
+    @Test("what was only counted after a report: as the run record has it, or else the fault's next report")
+    func repeats() throws {
+        var (first, second) = (Sample.recovered(), Sample.recovered())
+        var run = Sample.run(state: .stopped)
+        (first.run, second.run, first.repeats) = (run.id, run.id, nil)
+        second.repeats = Sample.repeats(of: first.id, count: 3)
+        run.repeated?[0].repeats = Sample.repeats(of: second.id, count: 2)
+        run.suppressed = 5
+        for report in [first, second] { try directory.store.write(report) }
+        try directory.store.write(run)
+        let catalog = try directory.reader.catalog()
+        #expect(catalog.repeats(of: first) == second.repeats)
+        #expect(catalog.repeats(of: second) == run.repeated?[0].repeats)
+        #expect(try directory.reader.contents().repeats[first.id] == second.repeats, "as the list says")
+    }
+
+    @Test("where the run record holds all that was counted, no other report is opened")
+    func repeatsReadOne() throws {
+        var (first, second) = (Sample.recovered(), Sample.recovered())
+        var run = Sample.run(state: .stopped)
+        (first.run, second.run) = (run.id, run.id)
+        // A contradiction that nobody sees who does not read the second.
+        second.repeats = Sample.repeats(of: first.id, count: 3)
+        run.suppressed = 3
+        for report in [first, second] { try directory.store.write(report) }
+        try directory.store.write(run)
+        #expect(try directory.reader.catalog().repeats(of: first) == nil)
+    }
+
+    @Test("counts of hostile files are held at their ends")
+    func joined() {
+        let most = StallReport.Repeats(
+            count: .max,
+            report: nil,
+            firstAt: Sample.start,
+            lastAt: Sample.start,
+            totalNs: .max,
+            longestNs: .max
+        )
+        #expect(most.joined(by: most) == most)
+        #expect([Int64.max, .max].saturatingSum() == .max && [Int64.min, .min].saturatingSum() == .min)
+    }
+
+    @Test("a process that rests writes nothing, and has watched until now: as long as it lives, for what it watches")
+    func watchedUntilNow() throws {
+        var file: LiveRecordFile? = try liveFile(ULID(rawValue: 1))
+        let runs = [run(ULID(rawValue: 1), age: 20, watching: 2), run(ULID(rawValue: 2), age: 20, watching: 1)]
+        for run in runs { try directory.store.write(run) }
+        let watched = { () throws -> [Int64] in try directory.reader.contents().runs.map { $0.watched[0].watchedNs } }
+        #expect(try watched()[0] >= 40_000_000_005)
+        #expect(try watched()[1] == 5, "without a live record nobody can tell")
+        try directory.store.write(run(ULID(rawValue: 1), age: 20, watching: 0))
+        #expect(try watched()[0] == 5, "paused")
+        try directory.store.write(run(ULID(rawValue: 1), age: -3600, watching: 1))
+        #expect(try watched()[0] == 5, "the clock was set back")
+        try directory.store.write(run(ULID(rawValue: 1), age: 20, watching: .max))
+        #expect(try watched()[0] == .max)
+        file = nil
+        #expect(try watched()[0] == 5, "dead")
+        _ = file
+    }
+
+    @Test("reports that the disk refuses are told by the live record, also when the process is dead")
+    func waiting() throws {
+        var file: LiveRecordFile? = try liveFile(ULID(rawValue: 1), waiting: 3)
+        try directory.store.write(run(ULID(rawValue: 1), age: 1, watching: 1))
+        #expect(try directory.reader.contents().runs[0].writing?.waiting == 3)
+        file = nil
+        let dead = try #require(try directory.reader.contents().runs.first)
+        #expect(dead.state == .terminated && dead.writing?.waiting == 3)
+        _ = file
+    }
+}
+
+@Suite("Amendment", .timeLimit(.minutes(2)))
+struct AmendmentTests {
+    private let directory = TemporaryDirectory()
+
+    @Test(
+        "what a report holds that this version does not know is kept, unless it is a heap of junk",
+        arguments: [5000, 200_000]
+    )
+    func junk(values: Int) throws {
+        let report = Sample.recovered()
+        let junk = #""zz_later":["# + repeatElement("{}", count: values).joined(separator: ",") + "],"
+        let text = "{" + junk + String(decoding: try report.json().dropFirst(), as: UTF8.self)
+        try directory.store.prepare()
+        directory.plant(text.utf8, as: ReportFileName(.stall, report.id).description)
+        let amend = { (report: StallReport) in
+            var culprit = report.culprit
+            culprit?.line = 7
+            let stacks = report.stacks.map { $0.frames.map { ReportAmendment.Frame(frame: $0) } }
+            return ReportAmendment(stacks: stacks, culprit: culprit)
+        }
+        guard values > 10_000 else {
+            #expect(try directory.store.amend(report.id, by: amend) == .written)
+            #expect(try directory.reader.report(report.id).culprit?.line == 7)
+            return
+        }
+        let error = #expect(throws: ReportError.self) { try directory.store.amend(report.id, by: amend) }
+        #expect(error?.code == .malformed && error?.detail?.contains("values in it are none of a report's") == true)
+        #expect(try directory.reader.report(report.id) == report, "left as it was")
+    }
+}
