@@ -10,10 +10,14 @@ public enum Doubt: Hashable, Sendable {
     case noRun
     /// A monitor ran, and watched for less than a second, as far as it could write down.
     case watchedNothing(run: ULID)
+    /// A monitor runs still, and has not watched for a second yet.
+    case justStarted(run: ULID)
     /// A monitor switched itself off.
     case disarmed(run: ULID)
     /// Reports that a monitor could not write, or that are no longer there.
     case missingReports(run: ULID, count: Int64)
+    /// Stalls that were only counted, and that neither a report nor the run record tells of by their fault.
+    case unaccounted(run: ULID, count: Int64)
     /// A stall that is not over, and may yet become longer than permitted.
     case underWay(ULID)
     /// A prefix to allow that fits several fingerprints.
@@ -25,8 +29,10 @@ public enum Doubt: Hashable, Sendable {
         case .directory(let error), .file(let error): error.code.name
         case .noRun: "no_run"
         case .watchedNothing: "watched_nothing"
+        case .justStarted: "just_started"
         case .disarmed: "disarmed"
         case .missingReports: "missing_reports"
+        case .unaccounted: "unaccounted_stalls"
         case .underWay: "under_way"
         case .ambiguous: "ambiguous_prefix"
         }
@@ -43,10 +49,14 @@ extension Doubt: CustomStringConvertible {
             "no run record: nothing says that a monitor ran; start one in the process under test"
         case .watchedNothing(let run):
             "run \(run): the monitor watched for less than a second; let the process run longer and end in order, watch its loop, or look for a full disk"
+        case .justStarted(let run):
+            "run \(run): it has watched for less than a second, and goes on; judge later, or let it watch its loop"
         case .disarmed(let run):
             "run \(run): the monitor switched itself off; its run record says why"
         case .missingReports(let run, let count):
             "run \(run): \(count) of its reports are missing; look for a full disk or files that cannot be read, or raise the directory's limits"
+        case .unaccounted(let run, let count):
+            "run \(run): \(count) stalls were only counted, and nothing says of which faults, or how long they lasted; report more of them (repeats in the configuration), or mend the faults that are known"
         case .underWay(let stall):
             "stall \(stall): still under way, and not yet as long as is permitted; judge when it is over, or end the process"
         case .ambiguous(let prefix):

@@ -45,21 +45,36 @@ public enum Gate {
 
     private static func doubts(about run: RunRecord, _ reports: [StallReport]) -> [Doubt] {
         var doubts: [Doubt] = []
-        if run.watchedTotalNs < leastWatched { doubts.append(.watchedNothing(run: run.id)) }
+        if run.watchedTotalNs < leastWatched {
+            doubts.append(run.state == .running ? .justStarted(run: run.id) : .watchedNothing(run: run.id))
+        }
         if run.disarmed != nil { doubts.append(.disarmed(run: run.id)) }
         let missing = missingReports(of: run, among: reports)
         if missing > 0 { doubts.append(.missingReports(run: run.id, count: missing)) }
+        let unaccounted = unaccountedStalls(of: run, among: reports)
+        if unaccounted > 0 { doubts.append(.unaccounted(run: run.id, count: unaccounted)) }
         return doubts
     }
 
     /// Stalls the run counted, less the suppressed ones and those whose report is here. While it runs, counts and files may be
-    /// a moment apart, and only writes known to be lost are missing.
+    /// a moment apart, and only writes known to be lost, or refused so far, are missing.
     private static func missingReports(of run: RunRecord, among reports: [StallReport]) -> Int64 {
-        guard run.state != .running else { return run.lostWrites }
+        let waiting = max(0, run.writing?.waiting ?? 0)
+        guard run.state != .running else { return [max(0, run.lostWrites), waiting].saturatingSum() }
         // Those that were dropped before anybody could count them by kind.
         let dropped = max(0, run.writing?.dropped["stalls"] ?? 0)
         let stalls = run.stalls.values.map { max(0, $0) }.saturatingSum()
         let reported = max(0, stalls - max(0, run.suppressed))
-        return [max(0, reported - Int64(reports.count { $0.run == run.id })), dropped].saturatingSum()
+        let missing = max(waiting, reported - Int64(reports.count { $0.run == run.id }))
+        return [max(0, missing), dropped].saturatingSum()
+    }
+
+    /// Stalls that were only counted, less those that a report or the run record tells of by their fault: nobody knows how long these
+    /// lasted, or whether they are allowed. A run keeps the counts of a limited number of faults.
+    private static func unaccountedStalls(of run: RunRecord, among reports: [StallReport]) -> Int64 {
+        guard run.suppressed > 0 else { return 0 }
+        let recorded = (run.repeated ?? []).map { Int64(clamping: max(0, $0.repeats.count)) }
+        let reported = reports.lazy.filter { $0.run == run.id }.map { Int64(clamping: max(0, $0.suppressed)) }
+        return max(0, run.suppressed - reported.saturatingSum(from: recorded.saturatingSum()))
     }
 }

@@ -13,6 +13,7 @@ extension GateResult {
         let stallCount: Int
         let watchedNs: Int64
         let runs: [ULID]
+        let running: [ULID]
         let stalls: [Stall]
         let countedOnly: [Fault]
         let unusedAllowances: [String]
@@ -23,6 +24,7 @@ extension GateResult {
             budget = BudgetPart(result.budget)
             (stallCount, watchedNs) = (result.stallCount, result.watchedNs)
             runs = result.runs.map(\.id)
+            running = result.runs.filter { $0.state == .running }.map(\.id)
             let tooLong = Set(result.tooLong.map(\.id))
             stalls =
                 result.counted.map { Stall($0, tooLong.contains($0.id) ? "too_long" : "counted") }
@@ -37,7 +39,7 @@ extension GateResult {
             case schema, verdict, budget
             case stallCount = "stall_count"
             case watchedNs = "watched_ns"
-            case runs, stalls
+            case runs, running, stalls
             case countedOnly = "counted_only"
             case unusedAllowances = "unused_allowances"
             case doubts

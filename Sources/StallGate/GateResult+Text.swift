@@ -25,7 +25,13 @@ extension GateResult {
             }
         let watched = DurationText(nanoseconds: watchedNs).short
         return "\(word): \(Self.number(stallCount, "stall")), \(allowed.count) exempt, "
-            + "\(watched) watched in \(Self.number(runs.count, "run"))"
+            + "\(watched) watched in \(Self.number(runs.count, "run"))\(stillRunning)"
+    }
+
+    /// What is judged may not be all yet.
+    private var stillRunning: String {
+        let count = runs.count { $0.state == .running }
+        return count == 0 ? "" : count == runs.count ? ", still running" : ", \(count) of them still running"
     }
 
     var tooManyText: String? {

@@ -170,12 +170,64 @@ struct GateTests {
         #expect(result.doubts == [.watchedNothing(run: idle.id), .disarmed(run: disarmed.id)])
     }
 
+    @Test("of a process that runs still it is told that it does, also when it has only just begun")
+    func running() {
+        var run = Sample.run()
+        run.state = .running
+        let result = judge([], runs: [run], Budget())
+        #expect(result.verdict == .within)
+        #expect(result.text == "within budget: 0 stalls, 0 exempt, 59s watched in 1 run, still running\n")
+        #expect(judge([], runs: [run, Sample.run()], Budget()).text.contains("in 2 runs, 1 of them still running"))
+        run.watched = [.init(label: "main", watchedNs: 999_999_999)]
+        let young = judge([], runs: [run], Budget())
+        #expect(young.doubts == [.justStarted(run: run.id)])
+        #expect(young.text.contains("it has watched for less than a second, and goes on; judge later"))
+    }
+
+    @Test("stalls that were only counted, and that no fault accounts for, make it impossible to judge")
+    func unaccounted() throws {
+        var run = Sample.run()
+        (run.stalls, run.suppressed) = (["blocked": 500], 499)
+        var report = Sample.report()
+        report.run = run.id
+        let budgets = [Budget(maxStalls: 1), Budget(maxDurationNs: 1_000_000_000), Budget()]
+        for budget in budgets {
+            #expect(judge([report], runs: [run], budget).doubts == [.unaccounted(run: run.id, count: 499)])
+        }
+        report.suppressed = 400
+        #expect(judge([report], runs: [run], Budget()).doubts == [.unaccounted(run: run.id, count: 99)])
+        let repeats = StallReport.Repeats(
+            count: 99,
+            report: nil,
+            firstAt: Sample.start,
+            lastAt: Sample.start,
+            totalNs: 1,
+            longestNs: 1
+        )
+        run.repeated = [.init(fingerprint: report.fingerprint, repeats: repeats)]
+        #expect(judge([report], runs: [run], Budget()).doubts == [])
+        run.repeated?[0].repeats.count = .max
+        (report.suppressed, run.suppressed) = (.min, .max)
+        #expect(judge([report], runs: [run], Budget()).doubts == [])
+    }
+
+    @Test("reports that wait for the disk are missing, while the process runs and when it is dead")
+    func waitingReports() {
+        var run = Sample.run()
+        (run.state, run.writing) = (.running, .init(waiting: 2))
+        #expect(judge([], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)])
+        run.state = .terminated
+        #expect(judge([], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)])
+        run.stalls = ["blocked": 2]
+        #expect(judge([], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)], "not twice")
+    }
+
     @Test("reports that the run counted and that are not there make it impossible to judge")
     func missingReports() {
         var run = Sample.run()
         run.stalls = ["blocked": 3, "repeated": 2]
         run.suppressed = 1
-        var report = Sample.report()
+        var report = Sample.report(suppressed: 1)
         report.run = run.id
         #expect(judge([report], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 3)])
         run.state = .running

@@ -33,6 +33,8 @@ extension WatchRound {
         } else if pausedSince == nil {
             pausedSince = time
         }
+        // A reader takes what the run record calls watched for watched since.
+        notices.add(.checkpoint)
     }
 
     /// Looks again, and counts from `time` on.

@@ -102,6 +102,7 @@ struct WatchRound: ~Copyable {
         closePause(of: number, at: .now)
         bells.putAway(subjects.remove(at: index).bell)
         live.note(watched: subjects.subjects.count)
+        notices.add(.checkpoint)
     }
 
     mutating func finish() {

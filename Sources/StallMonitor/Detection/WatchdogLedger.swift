@@ -38,7 +38,8 @@ final class WatchdogLedger: Sendable {
             WatchTotal(
                 time: max(.zero, (pausedSince ?? time) - since - paused),
                 turns: (heartbeat.pulse.turn &- firstTurn) & (1 << 40 - 1),
-                lengths: heartbeat.turnHistogram
+                lengths: heartbeat.turnHistogram,
+                underWay: pausedSince == nil ? 1 : 0
             )
         }
     }
@@ -47,9 +48,16 @@ final class WatchdogLedger: Sendable {
         var time = Duration.zero
         var turns: UInt64 = 0
         var lengths = TurnHistogram()
+        /// Watches that are neither over nor paused.
+        var underWay = 0
 
         static func + (a: WatchTotal, b: WatchTotal) -> WatchTotal {
-            WatchTotal(time: a.time + b.time, turns: a.turns &+ b.turns, lengths: a.lengths + b.lengths)
+            WatchTotal(
+                time: a.time + b.time,
+                turns: a.turns &+ b.turns,
+                lengths: a.lengths + b.lengths,
+                underWay: a.underWay + b.underWay
+            )
         }
     }
 
@@ -72,7 +80,9 @@ extension WatchdogLedger.Counts {
         // Names can be new for ever, as those of threads with a number in them.
         let isKnown = past[watch.name] != nil || past.count < Self.nameLimit
         let name = isKnown ? watch.name : WatchName(type: watch.name.type, label: "(others)")
-        past[name, default: .init()] = past[name, default: .init()] + watch.total(at: time)
+        var total = watch.total(at: time)
+        total.underWay = 0
+        past[name, default: .init()] = past[name, default: .init()] + total
     }
 
     /// What was watched until `time`, by name.

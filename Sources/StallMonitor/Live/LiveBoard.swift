@@ -23,6 +23,7 @@ final class LiveBoard: Sendable {
         var released: Set<Int> = []
         var lastLook: MonotonicInstant?
         var watched = 0
+        var waitingReports = 0
         var exitStatus: Int32?
     }
 
@@ -95,6 +96,12 @@ final class LiveBoard: Sendable {
     func refresh() { change { _ in } }
 
     // MARK: The reporter's
+
+    /// So many reports wait for the disk. Wakes the recorder when it is another number.
+    func note(waiting count: Int) {
+        guard contents.withLock({ $0.news.waitingReports != count }) else { return }
+        change { $0.news.waitingReports = count }
+    }
 
     /// The stall's report is finished.
     func release(_ number: Int) {

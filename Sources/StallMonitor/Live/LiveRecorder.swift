@@ -44,6 +44,7 @@ struct LiveRecorder: ~Copyable {
         status.updatedAt = .now()
         status.lastLookMonotonicNs = news.lastLook?.nanoseconds ?? status.lastLookMonotonicNs
         (status.watched, status.exitStatus) = (news.watched, news.exitStatus)
+        status.waitingReports = news.waitingReports
         // The count before the end is to be compared with the one after it: it must not be old.
         let now = MonotonicInstant.now
         if memoryReadAt.map({ now - $0 >= .seconds(1) }) ?? true {

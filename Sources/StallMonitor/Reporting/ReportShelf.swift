@@ -21,6 +21,11 @@ struct ReportShelf {
 
     /// Reports that will not come to the disk, or in an old version only. Once settled, those that wait are among them.
     var lostWrites: Int64 { lost(writer.status) }
+    /// Those that the disk refused, or does not answer for. None while it works: then nobody goes on before it has written.
+    var waitingReports: Int {
+        let status = writer.status
+        return isBehind || status.problem != nil ? status.waitingReports : 0
+    }
     var bytesWritten: Int64 { writer.status.bytesWritten }
 
     /// How writing goes, for the run record.

@@ -62,6 +62,7 @@ struct Reporter: ~Copyable {
             if recordChanges != before || recordPace.deadline.map({ $0 <= .now }) == true {
                 shelf.put(withRepeats(log.entry(shelf)))
                 recordPace.wrote(at: .now)
+                live.note(waiting: shelf.waitingReports)
             }
         }
         shelf.settle()

@@ -43,7 +43,7 @@ struct RunLog {
 
     /// The record as of now.
     func entry(_ shelf: ReportShelf) -> RunRecord {
-        let counts = ledger.snapshot
+        let (counts, now) = (ledger.snapshot, MonotonicInstant.now)
         var record = RunRecord(
             id: run.id,
             startedAt: run.startedAt,
@@ -52,15 +52,7 @@ struct RunLog {
             service: run.service,
             process: run.process,
             monitorVersion: StallMonitor.version,
-            watched: counts.totals(at: .now).sorted { $0.key.label < $1.key.label }.map { name, total in
-                RunRecord.Watched(
-                    type: name.type,
-                    label: name.label,
-                    watchedNs: total.time.nanoseconds,
-                    turns: total.turns,
-                    turnDurations: .init(total.lengths)
-                )
-            },
+            watched: counts.totals(at: now).sorted { $0.key.label < $1.key.label }.map(Self.watched),
             ticks: Int64(counts.looks),
             lateTicks: Int64(counts.lateLooks),
             stalls: stalls,
@@ -69,9 +61,22 @@ struct RunLog {
             lostWrites: shelf.lostWrites,
             cost: .init(captures: Int64(counts.captures), bytesWritten: shelf.bytesWritten)
         )
+        record.updatedMonotonicNs = now.nanoseconds
         addPauses(counts, to: &record)
         addOwnCost(to: &record, shelf, counts)
         return record
+    }
+
+    private static func watched(_ name: WatchName, _ total: WatchdogLedger.WatchTotal) -> RunRecord.Watched {
+        var watched = RunRecord.Watched(
+            type: name.type,
+            label: name.label,
+            watchedNs: total.time.nanoseconds,
+            turns: total.turns,
+            turnDurations: .init(total.lengths)
+        )
+        watched.watching = total.underWay
+        return watched
     }
 
     private func addPauses(_ counts: WatchdogLedger.Counts, to record: inout RunRecord) {

@@ -63,7 +63,7 @@ extension RunRecord: MortalDocument {
         for index in copy.watched.indices {
             let watching = Int64(clamping: copy.watched[index].watching ?? 0)
             let (more, overflow) = age.multipliedReportingOverflow(by: max(0, watching))
-            copy.watched[index].watchedNs = copy.watched[index].watchedNs.addingHeld(overflow ? .max : more)
+            copy.watched[index].watchedNs = copy.watched[index].watchedNs.addingSaturated(overflow ? .max : more)
         }
         return copy
     }
