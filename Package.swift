@@ -143,6 +143,7 @@ let package = Package(
         fixture("SymbolBenchmark", ["Symbolication"]),
         fixture("DiskFixture", ["CDiskFaults", "RunLoopKit", "StallMonitor", "StallReports"]),
         fixture("mortal-host", ["CMortalHost", "RunLoopKit", "StallMonitor", "StallReports"]),
+        fixture("reader-fuzz", ["StallGate", "StallReports", "Symbolication"]),
         fixture("pause-host", ["RunLoopKit", "StallMonitor", "StallReports"]),
         fixture("cause-host", ["RunLoopKit", "StallMonitor", "StallReports"], path: "CauseHost"),
         .executableTarget(name: "sample-target", path: "Tests/Fixtures/SampleTarget", cSettings: gnu),
@@ -206,7 +207,8 @@ let package = Package(
         .testTarget(
             name: "CommandTests",
             dependencies: [
-                "stall-monitor", "stall-corpus", "sample-target", "StallReports", "StallGate", "TestSupport",
+                "stall-monitor", "stall-corpus", "reader-fuzz", "sample-target", "StallReports", "StallGate",
+                "TestSupport",
             ],
             swiftSettings: swift
         ),

@@ -1,0 +1,50 @@
+import Foundation
+import Testing
+
+@Suite("Readers and what is valid", .timeLimit(.minutes(10)))
+struct FuzzTests {
+    private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent().path
+    private static let program = CommandRun.executable.deletingLastPathComponent().appending(path: "reader-fuzz")
+
+    private func fuzz(_ arguments: String...) throws -> CommandRun {
+        try CommandRun(tool: Self.program.path, ["--schemas", Self.root + "/config"] + arguments)
+    }
+
+    @Test("documents that the schemas permit trap no reader and command no terminal", arguments: [1, 1_000_000])
+    func valid(seed: Int) throws {
+        let run = try fuzz("--inputs", "1500", "--seed", "\(seed)")
+        #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
+        #expect(run.output.contains("1500 inputs, 0 problems"))
+    }
+
+    @Test("inputs that once failed", arguments: FuzzTests.failed)
+    func failed(seed: Int) throws {
+        let run = try fuzz("--inputs", "1", "--seed", "\(seed)")
+        #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
+    }
+
+    /// Seeds. What they made changes with the schemas; the cause of each has a test of its own.
+    private static let failed = [1]
+
+    @Test("what the fuzzer makes is valid by the schemas")
+    func schemas() throws {
+        let documents = try fuzz("--inputs", "300", "--seed", "5", "--print")
+        let file = "\(NSTemporaryDirectory())/reader-fuzz-\(UUID().uuidString)"
+        try Data(documents.output.utf8).write(to: URL(filePath: file))
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        let script = """
+            import json, sys, jsonschema
+            kinds = {name: jsonschema.Draft202012Validator(json.load(open(f"{sys.argv[2]}/{name}.schema.json")))
+                     for name in ("stall-report", "stall-run")}
+            count = 0
+            for line in open(sys.argv[1], encoding="utf-8", newline="\\n"):
+                document = json.loads(line)
+                kinds[document["schema"].split("/")[0]].validate(document)
+                count += 1
+            print(count)
+            """
+        let check = try CommandRun(tool: "/usr/bin/python3", ["-c", script, file, Self.root + "/config"])
+        #expect(check.output == "600\n", "\(check.errors.suffix(1000))")
+    }
+}

@@ -1,0 +1,257 @@
+import Foundation
+import StallGate
+import StallReports
+
+/// One input: some reports and run records that speak of each other, and a look at living processes, through every reader.
+struct Trial {
+    private let samplers: Samplers
+    private let seed: UInt64
+    private var dice: Dice
+    /// By reader.
+    private(set) var calls: [String: Int] = [:]
+    private(set) var problems: [String] = []
+
+    init(_ samplers: Samplers, seed: UInt64) {
+        (self.samplers, self.seed, dice) = (samplers, seed, Dice(seed: seed))
+    }
+
+    mutating func run() {
+        let reports = (0...dice.below(3)).compactMap { _ in report() }
+        let runs = (0...dice.below(3)).compactMap { _ in runRecord() }
+        for report in reports { show(report) }
+        list(reports, runs)
+        tail(reports, runs)
+        judge(reports, runs)
+        top()
+        if seed.isMultiple(of: 200) { readDirectory(reports, runs) }
+    }
+
+    // MARK: Documents
+
+    private mutating func report() -> StallReport? {
+        let bytes = samplers.report.document(&dice)
+        do {
+            let report = try StallReport(json: bytes)
+            calls["report", default: 0] += 1
+            return report
+        } catch {
+            // What is valid, and larger than the model's numbers.
+            calls["refused", default: 0] += 1
+            return nil
+        }
+    }
+
+    private mutating func runRecord() -> RunRecord? {
+        guard let run = try? RunRecord(json: samplers.run.document(&dice)) else {
+            calls["refused", default: 0] += 1
+            return nil
+        }
+        calls["run record", default: 0] += 1
+        return run
+    }
+
+    // MARK: Readers
+
+    private mutating func show(_ report: StallReport) {
+        let repeats = dice.happens(1, in: 2) ? report.repeats : nil
+        for showsAllFrames in [false, true] {
+            check("show", StallPage(report: report, repeats: repeats, showsAllFrames: showsAllFrames).lines)
+        }
+        do {
+            let text = try JSONText.of(report)
+            check("show json", text)
+            if try StallReport(json: Array(text.utf8)) != report { problems.append("show json: another report") }
+            let outline: StallOutline = try ReportJSON.decode(Array(text.utf8))
+            var expected = StallOutline(report)
+            if expected.culprit?.function != nil || expected.culprit?.symbol != nil { expected.stackError = nil }
+            if outline != expected { problems.append("list: another outline") }
+        } catch {
+            problems.append("show json: \(error)")
+        }
+        amend(report)
+    }
+
+    /// As `symbolicate` does when it finds a name and an inlined call for each frame.
+    private mutating func amend(_ report: StallReport) {
+        let amended = amendment(of: report).applied(to: report)
+        check("symbolicate", StallPage(report: amended).lines)
+    }
+
+    private func amendment(of report: StallReport) -> ReportAmendment {
+        let named = { (frames: [StallReport.Frame]) in
+            frames.map { frame in
+                var (named, inlined) = (frame, frame)
+                (named.function, named.line) = ("named()", 7)
+                inlined.kind = .inlined
+                return ReportAmendment.Frame(inlined: [inlined], frame: named)
+            }
+        }
+        return ReportAmendment(
+            stacks: report.stacks.map { named($0.frames) },
+            awaiting: report.stacks.map { named($0.async?.frames ?? []) },
+            culprit: report.culprit
+        )
+    }
+
+    private mutating func list(_ reports: [StallReport], _ runs: [RunRecord]) {
+        var overview = ReportReader.Overview()
+        (overview.stalls, overview.runs) = (reports.map(StallOutline.init), runs)
+        for width in [nil, 1 + dice.below(200)] {
+            let list = StallList(
+                stalls: overview.stalls,
+                ids: ShortIDs(overview.stalls.map(\.id)),
+                repeats: overview.repeats,
+                width: width
+            )
+            check("list", list.lines, width: width)
+        }
+        check("list", runs.flatMap { $0.repeated ?? [] }.map { StyledText($0.repeats.whole) })
+    }
+
+    private mutating func tail(_ reports: [StallReport], _ runs: [RunRecord]) {
+        for report in reports {
+            check("tail", StallLine.lines(report, isFirst: dice.happens(1, in: 2)))
+            check("tail", [StallLine.growth(of: report).truncated(to: dice.below(100))])
+        }
+        var lines = RepeatLines()
+        let culprits = Dictionary(reports.map { ($0.id, $0.culpritText) }) { first, _ in first }
+        for run in runs + runs.reversed() { check("tail -f", lines.lines(run, culprits: culprits)) }
+    }
+
+    private mutating func judge(_ reports: [StallReport], _ runs: [RunRecord]) {
+        var contents = ReportReader.Contents()
+        (contents.reports, contents.runs) = (reports, runs)
+        let allowed = ["v2:0000", "0000000000000000", "v999:0000"].compactMap(FingerprintPrefix.init)
+        let budget = Budget(
+            maxStalls: dice.pick([nil, 0, 1, .max]),
+            maxDurationNs: dice.pick([nil, 0, 1_000_000_000, .max]),
+            allowed: Array(allowed.prefix(dice.below(4)))
+        )
+        let result = Gate.judge(.success(contents), by: budget)
+        check("gate", result.text)
+        check("gate junit", result.junit())
+        do {
+            check("gate json", JSONText.escaped(String(decoding: try result.json(), as: UTF8.self)))
+        } catch {
+            problems.append("gate json: \(error)")
+        }
+    }
+
+    private mutating func top() {
+        let document = samplers.snapshot.document(&dice)
+        guard let snapshot = try? JSONDecoder().decode(LiveSnapshot.self, from: Data(document)) else {
+            calls["refused", default: 0] += 1
+            return
+        }
+        for width in [nil, 1 + dice.below(200)] {
+            check("top", LiveTable(snapshot: snapshot, width: width).lines, width: width)
+        }
+    }
+
+    // MARK: Files
+
+    /// The same from files, with live records beside them.
+    private mutating func readDirectory(_ reports: [StallReport], _ runs: [RunRecord]) {
+        let path = "\(NSTemporaryDirectory())/reader-fuzz-\(getpid())"
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        do {
+            let directory = ReportDirectory(path: path)
+            try directory.prepare()
+            for report in reports { try directory.write(report) }
+            for run in runs { try directory.write(run) }
+            if dice.happens(1, in: 2), let first = reports.first {
+                try Data(first.json().dropLast(dice.below(400))).write(
+                    to: URL(filePath: "\(path)/\(ReportFileName(.stall, .make()))")
+                )
+            }
+            let files = try liveRecords(in: path, reports, runs)
+            try read(path)
+            _ = consume files
+            try read(path)
+            try directory.closeTerminated()
+            for id in try ReportReader(path: path).catalog().stalls {
+                _ = try? directory.amend(id) { amendment(of: $0) }
+            }
+            try read(path)
+        } catch {
+            problems.append("directory: \(error)")
+        }
+    }
+
+    /// Held by nobody once they are gone.
+    private mutating func liveRecords(
+        in path: String,
+        _ reports: [StallReport],
+        _ runs: [RunRecord]
+    ) throws -> [LiveFile] {
+        var files: [LiveFile] = []
+        let document = samplers.snapshot.document(&dice)
+        guard let snapshot = try? JSONDecoder().decode(LiveSnapshot.self, from: Data(document)) else { return [] }
+        for (index, row) in snapshot.processes.enumerated() {
+            var record = row.record
+            if dice.happens(2, in: 3) { record.writer.host = .current() }
+            let run = index < runs.count ? runs[index].id : record.run
+            let file = try LiveFile(in: path, run, record)
+            for (place, stall) in zip(LiveRecordFile.places, record.stalls) {
+                var stall = stall
+                if dice.happens(1, in: 2), let report = reports.first { stall.report = report.id }
+                try file.file.write(stall, to: place)
+            }
+            files.append(file)
+        }
+        return files
+    }
+
+    /// By every way there is.
+    private mutating func read(_ path: String) throws {
+        let reader = ReportReader(path: path)
+        let (contents, overview, catalog) = (try reader.contents(), try reader.overview(), try reader.catalog())
+        if contents.reports.map(\.id) != overview.stalls.map(\.id) {
+            problems.append("directory: other stalls in the list")
+        }
+        for id in catalog.stalls {
+            guard let report = try? catalog.report(id) else { continue }
+            check("directory", StallPage(report: report, repeats: catalog.repeats(of: report)).lines)
+        }
+        var failures: [ReportError] = []
+        check("directory", LiveTable(snapshot: try LiveSnapshot(reader, failures: &failures), width: nil).lines)
+        check("directory", Gate.judge(.success(contents), by: Budget()).text)
+        var follower = try ReportFollower(path: path)
+        while let event = try follower.next(timeout: .zero) {
+            if case .report(let report) = event { check("directory", StallLine.lines(report, isFirst: true)) }
+        }
+    }
+
+    // MARK: What must hold
+
+    private mutating func check(_ reader: String, _ lines: some Sequence<StyledText>, width: Int? = nil) {
+        for line in lines {
+            if line.plain.contains("\n") { problems.append("\(reader): a line feed in a line") }
+            if let width, line.width > width { problems.append("\(reader): \(line.width) columns in \(width)") }
+            check(reader, line.plain, isCounted: false)
+            _ = line.coloured
+        }
+        calls[reader, default: 0] += 1
+    }
+
+    /// Nothing in it that a terminal would obey.
+    private mutating func check(_ reader: String, _ text: String, isCounted: Bool = true) {
+        if isCounted { calls[reader, default: 0] += 1 }
+        if text.utf8.allSatisfy({ (0x20...0x7e).contains($0) || $0 == 0x0a }) { return }
+        for scalar in text.unicodeScalars where !scalar.isASCII || !(0x20...0x7e).contains(scalar.value) {
+            guard scalar != "\n", VisibleText.of(String(scalar)) != String(scalar), !scalar.properties.isGraphemeExtend
+            else { continue }
+            problems.append("\(reader): U+\(String(scalar.value, radix: 16)) in its output")
+            return
+        }
+    }
+}
+
+/// A live record that lives as long as this.
+final class LiveFile {
+    let file: LiveRecordFile
+
+    init(in path: String, _ run: ULID, _ record: LiveRecord) throws {
+        file = try LiveRecordFile(in: path, run: run, writer: record.writer, status: record.status)
+    }
+}
