@@ -10,13 +10,15 @@ public struct SourceFunction: Hashable, Sendable {
     public var swiftModule: String?
     /// Whether it stands in nobody's source: a thunk, a witness, an accessor of metadata.
     public var isMadeUp: Bool
+    /// Whether the compiler made one body of this function and others like it: any of them may have been called.
+    public var isMerged: Bool
 
     /// - Parameter symbol: as in the symbol table.
     public init(symbol: String) {
         // What the compiler's back end puts behind the name of a part or a copy: `.part.0`, `.isra.0`, `.constprop.0`, `.cold`, `.llvm.42`.
         let symbol = String(symbol.prefix(1) + symbol.dropFirst().prefix { $0 != "." })
         let demangled = Demangler.demangle(symbol)
-        (enclosing, swiftModule, isMadeUp) = ([], nil, false)
+        (enclosing, swiftModule, isMadeUp, isMerged) = ([], nil, false, false)
         switch Demangler.language(of: symbol) {
         case .c: name = symbol
         case .cPlusPlus: name = Self.templateName(demangled) ?? demangled
@@ -26,6 +28,7 @@ public struct SourceFunction: Hashable, Sendable {
             swiftModule = Demangler.swiftModule(ofDemangled: name)
             isMadeUp = Demangler.sourceEntity(in: demangled) == nil
             enclosing = Demangler.enclosing(function)
+            isMerged = demangled.hasPrefix("merged ") || demangled.contains(" merged ")
         }
     }
 

@@ -14,6 +14,8 @@ struct SymbolCache {
     private let process: ProcessDirectory
     private var modules: [Key: (symbols: ModuleSymbols, lastUse: UInt64)] = [:]
     private var uses: UInt64 = 0
+    /// Builds that modules were of, whether their names were needed or not.
+    private var builds: Set<String> = []
 
     init(search: SymbolSearch, limit: Int, process: ProcessDirectory = .own) {
         (self.search, self.limit, self.process) = (search, limit, process)
@@ -75,6 +77,21 @@ struct SymbolCache {
         } catch {
             problems.append(SymbolProblem(error.code, path: error.path ?? sought.path, detail: error.detail))
             return nil
+        }
+    }
+
+    mutating func note(_ modules: [LoadedModule]) {
+        builds.formUnion(modules.compactMap(\.buildID))
+    }
+
+    func unusedFiles(_ allowance: Allowance) -> [SymbolProblem] {
+        search.directories.filter { FileStamp($0)?.isRegular == true }.compactMap { path in
+            do throws(SymbolProblem) {
+                let id = try ELFFile(path: path, allowance).buildID
+                return id.map(builds.contains) == true ? nil : SymbolProblem(.otherBuild, path: path)
+            } catch {
+                return error
+            }
         }
     }
 

@@ -72,12 +72,16 @@ public struct LoadedModule: Sendable, Hashable {
     /// What was added to the module's own addresses when it was loaded: `address - loadBase` is what its symbol table, `addr2line`
     /// and a debugger on the file understand. 0 for an executable that is not position-independent.
     public var loadBase: UInt
+    /// Whether most of its functions have no name here: it was stripped, or its file cannot be had, and no symbol file was found. The few
+    /// that a stripped module keeps for the loader do not count.
+    public var lacksNames: Bool
 
-    /// Nothing is defaulted or checked.
-    public init(path: String, buildID: String?, loadBase: UInt) {
+    /// With names unless said otherwise. Nothing is checked.
+    public init(path: String, buildID: String?, loadBase: UInt, lacksNames: Bool = false) {
         self.path = path
         self.buildID = buildID
         self.loadBase = loadBase
+        self.lacksNames = lacksNames
     }
 }
 

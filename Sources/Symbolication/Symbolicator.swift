@@ -54,6 +54,8 @@ public final class Symbolicator: Sendable {
         budget: SymbolicationBudget
     ) -> Resolution {
         cache.withLock { cache in
+            var modules = modules
+            cache.note(modules)
             let allowance = Allowance(budget)
             var problems: [SymbolProblem] = []
             var symbols: [Int: ModuleSymbols?] = [:]
@@ -69,12 +71,18 @@ public final class Symbolicator: Sendable {
                 )
                 let known = symbols[place.module] ?? cache.symbols(of: module, allowance, &problems)
                 symbols[place.module] = known
+                modules[place.module].lacksNames = known?.index?.isFull != true
                 known?.name(&frame, place.kind, allowance, &problems)
                 return frame
             }
             cache.trim()
             return Resolution(frames: frames, modules: modules, problems: problems.unique)
         }
+    }
+
+    /// The files given as symbol files that are of no build that any modules so far were of.
+    public func unusedFiles(budget: SymbolicationBudget = .tool) -> [SymbolProblem] {
+        cache.withLock { $0.unusedFiles(Allowance(budget)) }
     }
 }
 
@@ -120,7 +128,14 @@ private struct OwnResolution {
         if let module = known[mapping] { return module }
         guard let image = ModuleImage(at: mapping.range.lowerBound, in: memory) else { return nil }
         let symbols = cache.symbols(of: image, at: mapping, memory, allowance, &problems)
-        modules.append(LoadedModule(path: mapping.plainPath, buildID: image.buildID, loadBase: image.loadBase))
+        modules.append(
+            LoadedModule(
+                path: mapping.plainPath,
+                buildID: image.buildID,
+                loadBase: image.loadBase,
+                lacksNames: symbols?.index?.isFull != true
+            )
+        )
         let module = Module(index: modules.count - 1, image: image, symbols: symbols)
         known[mapping] = module
         return module

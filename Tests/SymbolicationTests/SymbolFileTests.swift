@@ -58,6 +58,42 @@ struct SymbolFileTests {
         }
     }
 
+    @Test("Are found by build id in a directory or below, whatever they are called")
+    func byAnyName() throws {
+        let (workshop, place, id) = try stripped()
+        try FileManager.default.removeItem(atPath: workshop.path("program"))
+        try FileManager.default.createDirectory(
+            atPath: workshop.path("release/42"),
+            withIntermediateDirectories: true
+        )
+        try workshop.run("mv", ["program.debug", "release/42/whatever.bin"])
+        try workshop.write("no ELF file", to: "release/42/another")
+        for directory in ["", "release", "release/42"] {
+            let search = SymbolSearch(directories: [workshop.path(directory)], systemDirectories: [])
+            let result = try workshop.resolve("program", [place], buildID: id, path: "/srv/program", search: search)
+            #expect(result.frames[0].callNames == Self.chain)
+            #expect(result.problems.isEmpty, "\(result.problems)")
+        }
+    }
+
+    @Test("Given for one module are no matter to another; a file that fits none is of another build, and that is said")
+    func givenForAnother() throws {
+        let (workshop, place, id) = try stripped()
+        try workshop.makeProgram("other", flags: ["-g", "-O1"])
+        let files = [workshop.path("program.debug"), workshop.path("other")]
+        let symbolicator = Symbolicator(search: .init(directories: files, systemDirectories: []))
+        let modules = [
+            LoadedModule(path: "/srv/program", buildID: id, loadBase: 0),
+            LoadedModule(path: "/srv/library", buildID: "0123456789abcdef", loadBase: 0),
+        ]
+        let places = [0, 1].map { ModulePlace(module: $0, offset: place, isReturnAddress: false) }
+        let result = symbolicator.resolve(places, in: modules, budget: .tool)
+        #expect(result.frames[0].callNames == Self.chain && result.frames[1].symbol == nil)
+        #expect(result.problems == [SymbolProblem(.missingFile, path: "/srv/library")])
+        #expect(result.modules.map(\.lacksNames) == [false, true])
+        #expect(symbolicator.unusedFiles() == [SymbolProblem(.otherBuild, path: workshop.path("other"))])
+    }
+
     @Test(
         "Are found by .gnu_debuglink: beside the module, in .debug, and below the system's directory",
         arguments: 0..<3

@@ -1,12 +1,13 @@
 /// Where symbol files are looked for. A file is used only if its build id is the module's.
 public struct SymbolSearch: Sendable {
-    /// Directories to look in first. In each: `.build-id/xx/yyyy.debug`, and the module's file name with and without `.debug`. A path of a
-    /// file is taken for a symbol file itself.
+    /// Directories to look in first. In each: `.build-id/xx/yyyy.debug`, the module's file name with and without `.debug`, and then any
+    /// file in it or below of the module's build, whatever it is called. A path of a file is taken for a symbol file itself.
     public var directories: [String]
     /// Where a distribution keeps them: `.build-id/xx/yyyy.debug`, and a module's own path below.
     public var systemDirectories: [String]
     /// Asked last. Nil, as it is unless given: no network.
     public var server: DebugInfoServer?
+    private let folders = SymbolFolders()
 
     /// The system's directories alone unless given.
     public init(
@@ -59,10 +60,16 @@ extension SymbolSearch {
         _ problems: inout [SymbolProblem]
     ) throws(SymbolProblem) -> ELFFile? {
         var seen: Set<String> = [module?.image.path ?? ""]
-        for path in paths(for: sought) where seen.insert(path).inserted {
-            var sought = sought
-            sought.firstPage = nil
-            if let file = try accepted(path, sought, allowance, &problems), file.isSymbolFile { return file }
+        for isByName in [true, false] {
+            let paths = isByName ? paths(for: sought) : try folders.files(of: sought, in: directories, allowance)
+            for path in paths where seen.insert(path).inserted {
+                var sought = sought
+                sought.firstPage = nil
+                guard let file = try accepted(path, sought, allowance, &problems), file.isSymbolFile else { continue }
+                // Others of its name that are of another build are no matter then.
+                problems.removeAll { $0.code == .otherBuild }
+                return file
+            }
         }
         if let link = try module?.debugLink(allowance) {
             for path in paths(of: link, for: sought) where seen.insert(path).inserted {
@@ -103,8 +110,11 @@ extension SymbolSearch {
             return file
         } catch {
             if error.isOfBudget { throw error }
-            // A directory of symbol files is no symbol file.
-            let isPassedOver = error.code == .missingFile || (error.code == .notAFile && directories.contains(path))
+            // A directory of symbol files is no symbol file; and a file that was given may be another module's.
+            let isGiven =
+                directories.contains(path) && !sought.candidates.contains(path)
+                && [.notAFile, .otherBuild, .noBuildID].contains(error.code)
+            let isPassedOver = error.code == .missingFile || isGiven
             if !isPassedOver { problems.append(error) }
             return nil
         }
