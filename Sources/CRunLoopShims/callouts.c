@@ -16,3 +16,26 @@ CALLOUT(event_run_loop_is_calling_out_to_a_timer)
 CALLOUT(event_run_loop_is_calling_out_to_a_perform_request)
 CALLOUT(event_run_loop_is_running_a_task)
 CALLOUT(event_run_loop_is_calling_out_to_a_message_handler)
+
+const char *run_loop_callout_name(uintptr_t function) {
+#define NAMED(name) {(uintptr_t)&name, #name}
+    const struct {
+        uintptr_t start;
+        const char *name;
+    } all[] = {
+        NAMED(event_run_loop_is_calling_out_to_an_observer),
+        NAMED(event_run_loop_is_calling_out_to_a_block),
+        NAMED(event_run_loop_is_calling_out_to_a_source0),
+        NAMED(event_run_loop_is_calling_out_to_a_descriptor_source),
+        NAMED(event_run_loop_is_calling_out_to_a_timer),
+        NAMED(event_run_loop_is_calling_out_to_a_perform_request),
+        NAMED(event_run_loop_is_running_a_task),
+        NAMED(event_run_loop_is_calling_out_to_a_message_handler),
+        NAMED(event_run_loop_is_servicing_the_main_dispatch_queue),
+    };
+#undef NAMED
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].start == function)
+            return all[i].name;
+    return NULL;
+}

@@ -17,6 +17,7 @@ enum {
     REGISTER_PROGRAM_COUNTER = 16,
     ROWS_ARE_LEARNT = 1,  ///< See rows.c.
     KEPT_REGISTERS = 6,  ///< Those that a function hands back as it got them.
+    STEADY_REGISTERS = 4,
     RETURN_ADDRESS_BYTES = 8,  ///< It lies directly within the caller's frame.
     REGISTER_ASYNC_CONTEXT = 14,  ///< Swift's asynchronous functions get their context in it.
     RED_ZONE = 128,  ///< Below the stack pointer, and still the program's (System V ABI for x86-64, 3.2.2).
@@ -30,6 +31,7 @@ enum {
     REGISTER_RETURN_ADDRESS = 30,
     ROWS_ARE_LEARNT = 0,  ///< Not yet: a return address may be in a register.
     KEPT_REGISTERS = 1,
+    STEADY_REGISTERS = 7,
     RETURN_ADDRESS_BYTES = 8,
     REGISTER_STACK_POINTER = 31,
     REGISTER_PROGRAM_COUNTER = 32,
@@ -74,6 +76,9 @@ int stackcap_unknown_origin(uint64_t address, int64_t *offset);
 
 /// The registers that a function hands back as it got them.
 extern const int stackcap_kept_registers[KEPT_REGISTERS];
+
+/// Of these, those that also Swift's functions hand back: not where they leave an error.
+extern const int stackcap_steady_registers[STEADY_REGISTERS];
 
 /// Whether an address was computed from one of the unknown registers.
 bool stackcap_is_unknown(uint64_t address);

@@ -78,6 +78,7 @@ bool stackcap_returned_from_call(const struct stackcap_registers *registers, con
 // For rows that are learnt, which they are not yet on aarch64.
 
 const int stackcap_kept_registers[KEPT_REGISTERS] = {REGISTER_FRAME_POINTER};
+const int stackcap_steady_registers[STEADY_REGISTERS] = {19, 23, 24, 25, 26, 27, 28};
 
 void stackcap_registers_all_unknown(struct stackcap_registers *registers, uint64_t program_counter) {
     stackcap_registers_unknown(registers, program_counter, 0);

@@ -89,6 +89,8 @@ const int stackcap_kept_registers[KEPT_REGISTERS] = {
     UNW_X86_64_RBX, UNW_X86_64_RBP, UNW_X86_64_R12, UNW_X86_64_R13, UNW_X86_64_R14, UNW_X86_64_R15,
 };
 
+const int stackcap_steady_registers[STEADY_REGISTERS] = {UNW_X86_64_RBX, UNW_X86_64_R13, UNW_X86_64_R14, UNW_X86_64_R15};
+
 bool stackcap_is_unknown(uint64_t address) {
     return address >> 48 == unknown_base >> 48;
 }

@@ -120,7 +120,25 @@ static bool was_scanned(const stackcap_unwinder *unwinder, size_t frame) {
     return false;
 }
 
-static void add_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
+/// What the function keeps in registers while it calls another, mixed. Two captures that agree on its place and differ in this: it has run
+/// in between. \returns 0 where it is not known: the thread slept, or what was called has no unwind table to say what it saved.
+static uint64_t state_of(const stackcap_unwinder *unwinder, struct stackcap_walk *walk, stackcap_found found) {
+    const stackcap_frame *callee = unwinder->frame_count ? stackcap_frame_at(unwinder, unwinder->frame_count - 1) : NULL;
+    bool is_by_table = found == STACKCAP_FOUND_REGISTER || found == STACKCAP_FOUND_TABLE;
+    if (unwinder->registers_are_guessed || !is_by_table || (callee && callee->state == 0))
+        return 0;
+    uint64_t state = walk->stack_pointer;
+    for (int i = 0; i < STEADY_REGISTERS; i++) {
+        unw_word_t value = walk->registers.value[stackcap_steady_registers[i]];
+        if (!walk->in_registers && unw_get_reg(&walk->cursor, stackcap_steady_registers[i], &value) != 0)
+            return 0;
+        state = (state ^ value) * 0x9e3779b97f4a7c15;
+        state ^= state >> 29;
+    }
+    return state | 1;
+}
+
+static void add_frame(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
     stackcap_found found = unwinder->frame_count == 0 ? STACKCAP_FOUND_REGISTER
                            : unwinder->lacked_table   ? unwinder->found_behind_gap
                                                      : STACKCAP_FOUND_TABLE;
@@ -129,7 +147,8 @@ static void add_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *w
     if (was_scanned(unwinder, unwinder->frame_count))
         found = STACKCAP_FOUND_SCAN;
     unwinder->trail = (unwinder->trail ^ walk->address) * 0x9e3779b97f4a7c15 ^ walk->stack_pointer;
-    *stackcap_frame_at(unwinder, unwinder->frame_count++) = (stackcap_frame){walk->address, walk->stack_pointer, found};
+    stackcap_frame frame = {walk->address, walk->stack_pointer, state_of(unwinder, walk, found), found};
+    *stackcap_frame_at(unwinder, unwinder->frame_count++) = frame;
 }
 
 /// A caller's frame lies further out, or on the thread's own stack. Some functions have none of their own.
@@ -160,7 +179,7 @@ static bool is_code(stackcap_unwinder *unwinder, uint64_t address) {
 }
 
 /// Takes the frame that the walk stands on. \returns false, with the reason in unwinder->end, where the stack stops here.
-static bool take_frame(stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
+static bool take_frame(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
     if (walk->address == 0) {
         unwinder->end = judge_end(unwinder, 0);
         unwinder->ended_at_zero = true;

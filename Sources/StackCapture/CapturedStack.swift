@@ -31,11 +31,14 @@ public struct CapturedStack: Sendable {
         public var address: UInt
         /// How far to trust `address`. Only the innermost frame has `register`.
         public var found: Found
+        /// What the function keeps in registers while it calls another, as a hash. Where two captures have the same address here and
+        /// another state, the function has run on in between; where both agree, it most likely has not. Nil: not known, as of a thread
+        /// that slept.
+        public var state: UInt64?
 
-        /// Nothing is defaulted or checked.
-        public init(address: UInt, found: Found) {
-            self.address = address
-            self.found = found
+        /// Without a state unless given; nothing is checked.
+        public init(address: UInt, found: Found, state: UInt64? = nil) {
+            (self.address, self.found, self.state) = (address, found, state)
         }
     }
 

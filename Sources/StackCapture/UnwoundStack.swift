@@ -74,7 +74,11 @@ extension CapturedStack.LeftOut {
 
 extension CapturedStack.Frame {
     init(_ frame: stackcap_frame) {
-        self.init(address: UInt(frame.address), found: Found(frame.found))
+        self.init(
+            address: UInt(frame.address),
+            found: Found(frame.found),
+            state: frame.state == 0 ? nil : frame.state
+        )
     }
 }
 

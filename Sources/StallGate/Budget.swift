@@ -15,6 +15,14 @@ public struct Budget: Hashable, Sendable {
     }
 }
 
+extension Budget {
+    /// Whether the fault is allowed, by any of the fingerprints that it is known by.
+    func allows(_ fingerprint: Fingerprint, _ names: FaultNames) -> Bool {
+        let all = names.all(of: fingerprint)
+        return allowed.contains { all.contains(where: $0.matches) }
+    }
+}
+
 /// The beginning of a fingerprint, as git takes beginnings of commits: `v1:3fa0…` or just `3fa0…`.
 public struct FingerprintPrefix: Hashable, Sendable, CustomStringConvertible {
     /// Without the version.

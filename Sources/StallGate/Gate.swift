@@ -9,9 +9,17 @@ public enum Gate {
     ) -> GateResult {
         switch contents {
         case .failure(let error):
-            return GateResult(budget: budget, doubts: [.directory(error)], counted: [], allowed: [], runs: [])
+            return GateResult(
+                budget: budget,
+                doubts: [.directory(error)],
+                counted: [],
+                allowed: [],
+                runs: [],
+                names: .init([])
+            )
         case .success(let contents):
-            let isAllowed = { (report: StallReport) in budget.allowed.contains { $0.matches(report.fingerprint) } }
+            let names = FaultNames(contents.reports)
+            let isAllowed = { (report: StallReport) in budget.allows(report.fingerprint, names) }
             let counted = contents.reports.filter { !isAllowed($0) }
             return GateResult(
                 budget: budget,
@@ -19,7 +27,8 @@ public enum Gate {
                     + counted.filter { isOpen($0, budget) }.map { .underWay($0.id) },
                 counted: counted,
                 allowed: contents.reports.filter(isAllowed),
-                runs: contents.runs
+                runs: contents.runs,
+                names: names
             )
         }
     }

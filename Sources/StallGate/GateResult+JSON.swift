@@ -77,7 +77,7 @@ extension GateResult {
             (id, self.result) = (report.id, result)
             (durationNs, suppressed) = (report.durationNs, report.suppressed)
             (fingerprint, verdict) = (report.fingerprint, report.cause.verdict)
-            (function, label) = (report.culprit?.function, report.watched.label)
+            (function, label) = (report.culpritName, report.watched.label)
         }
 
         private enum CodingKeys: String, CodingKey {

@@ -51,7 +51,7 @@ extension GateResult {
     static func line(_ report: StallReport) -> String {
         let seenToEnd = report.state == .recovered
         let length = "\(DurationText(nanoseconds: report.durationNs))\(seenToEnd ? "" : "+")"
-        let culprit = VisibleText.of(report.culprit?.function ?? report.culprit?.symbol ?? "unknown code", limit: 160)
+        let culprit = VisibleText.of(report.culpritName ?? "unknown code", limit: 160)
         return "\(report.id) \(length) in \(culprit) on \(VisibleText.of(report.watched.label, limit: 80)) "
             + "(\(VisibleText.of(report.cause.verdict.rawValue, limit: 40)), \(report.fingerprint))"
             + (report.repeats.map { ", before it \(counted($0))" } ?? "")

@@ -19,6 +19,8 @@ public struct GateResult: Hashable, Sendable {
     public let allowed: [StallReport]
     /// All that were found, in the order of `ReportReader.Contents`. Empty when the directory could not be read.
     public let runs: [RunRecord]
+    /// What else faults are known by.
+    let names: FaultNames
 
     /// Stalls that count, with those that were not reported one by one.
     public var stallCount: Int {
@@ -29,12 +31,13 @@ public struct GateResult: Hashable, Sendable {
     /// Stalls that count and stand in no report yet, by their faults.
     public var countedOnly: [RunRecord.Repeated] {
         runs.flatMap { $0.repeated ?? [] }
-            .filter { fault in !budget.allowed.contains { $0.matches(fault.fingerprint) } }
+            .filter { fault in !budget.allows(fault.fingerprint, names) }
     }
 
     /// What is allowed and did not happen: mended, or misspelt.
     public var unusedAllowances: [FingerprintPrefix] {
-        let found = Set(allowed.map(\.fingerprint) + runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint))
+        let faults = allowed.map(\.fingerprint) + runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
+        let found = faults.reduce(into: Set()) { $0.formUnion(names.all(of: $1)) }
         return budget.allowed.filter { prefix in !found.contains(where: prefix.matches) }
     }
 

@@ -53,7 +53,7 @@ public struct StallLog: Sendable {
                 "stall.loop": "\(report.watched.label)",
                 "stall.duration_ms": "\(report.durationNs / 1_000_000)",
                 "stall.verdict": "\(report.cause.verdict)",
-                "stall.culprit": "\(report.culprit?.function ?? "unknown")",
+                "stall.culprit": "\(report.culpritName ?? "unknown")",
                 "stall.fingerprint": "\(report.fingerprint)",
             ]
         )

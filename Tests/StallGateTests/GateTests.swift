@@ -64,6 +64,35 @@ struct GateTests {
         #expect(judge([], runs: [run], Budget(allowed: allowed)).unusedAllowances.isEmpty)
     }
 
+    @Test("a fault is allowed by its name and by those that it had before, in reports and where it was only counted")
+    func aliases() throws {
+        let before = try #require(Fingerprint(rawValue: "v2:aaaa000000000000"))
+        var named = Sample.report(fingerprint: "v2:bbbb000000000000")
+        named.aliases = [before]
+        let nameless = Sample.report(fingerprint: before.rawValue)
+        let repeats = StallReport.Repeats(
+            count: 3,
+            report: named.id,
+            firstAt: Sample.start,
+            lastAt: Sample.start,
+            totalNs: 1,
+            longestNs: 1
+        )
+        var run = Sample.run()
+        run.repeated = [.init(fingerprint: before, repeats: repeats)]
+        for text in ["v2:aaaa", "v2:bbbb"] {
+            let result = judge(
+                [named, nameless],
+                runs: [run],
+                Budget(maxStalls: 0, allowed: [try #require(FingerprintPrefix(text))])
+            )
+            #expect(result.verdict == .within && result.allowed.count == 2, "\(text)")
+            #expect(result.unusedAllowances.isEmpty)
+        }
+        let other = [try #require(FingerprintPrefix("v2:cccc"))]
+        #expect(judge([named, nameless], runs: [run], Budget(maxStalls: 4, allowed: other)).stallCount == 5)
+    }
+
     @Test("an allowed fault that did not happen is named: it is mended, or misspelt")
     func unusedAllowances() throws {
         let reports = [Sample.report(fingerprint: "v1:aaaa000000000000")]

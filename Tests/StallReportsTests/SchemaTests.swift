@@ -19,7 +19,9 @@ struct SchemaTests {
         terminated.processEnd = ProcessEnd(.init(exitStatus: 511, lastSeenAt: Sample.start))
         var abandoned = Sample.ongoing()
         abandoned.state = .abandoned
-        let reports = [Sample.recovered(), Sample.ongoing(), bare, novel, terminated, abandoned]
+        var nameless = Sample.recovered()
+        (nameless.isProvisional, nameless.aliases) = (true, [nameless.fingerprint])
+        let reports = [Sample.recovered(), Sample.ongoing(), bare, novel, terminated, abandoned, nameless]
         #expect(try verdicts(schema: "stall-report", reports.map { try $0.json() }) == reports.map { _ in "ok" })
     }
 

@@ -166,4 +166,7 @@ void event_run_loop_is_calling_out_to_a_message_handler(run_loop_callout call, v
 /// ready again. Main thread only. A frame with a name that lasts, like the callouts'.
 void event_run_loop_is_servicing_the_main_dispatch_queue(void);
 
+/// The name of the one of these functions that begins at the address: what is left of it in a program without symbols.
+const char *_Nullable run_loop_callout_name(uintptr_t function);
+
 #pragma clang assume_nonnull end

@@ -151,6 +151,7 @@ typedef enum stackcap_found {
 typedef struct stackcap_frame {
     uint64_t address;  ///< Program counter of the first frame, return address of the others.
     uint64_t stack_pointer;
+    uint64_t state;  ///< Of the registers that are the function's while it calls another, mixed: another one, and it has run on. 0: unknown.
     stackcap_found found;
 } stackcap_frame;
 

@@ -19,6 +19,15 @@ internal import CRunLoopShims
 // The frames are C functions, see callouts.c for why. Each function here puts what is to be called on the stack, and goes through one
 // of them. (A context pointer is good for as long as the call, and is of the type that was put there three lines above.)
 
+/// The frames by their functions' addresses, for a program that was stripped of their names.
+package enum CalloutFrames {
+    /// - Parameter start: where a function of this process begins.
+    /// - Returns: the frame's name; nil for any other function.
+    package static func name(ofFunctionAt start: UInt) -> String? {
+        unsafe run_loop_callout_name(start).map { unsafe String(cString: $0) }
+    }
+}
+
 func callOut(_ callback: LoopObserver.Boxed, observer: LoopObserver, activity: EventRunLoop.Activity) {
     var call = (callback, observer, activity)
     unsafe withUnsafeMutablePointer(to: &call) { context in

@@ -30,6 +30,15 @@ struct Diagnosis: Hashable, Sendable {
         self.summary = Self.sentence(verdict, window, site, site == waits.longestCall ? descriptors : [], hottest)
     }
 
+    /// The sentence with another hottest function, found out later. Any that is not of a thread that computed stays.
+    static func sentence(_ sentence: String, hottest: String?) -> String {
+        guard sentence.hasPrefix("The thread was computing: ") else { return sentence }
+        let figures = sentence.firstRange(of: hottestMark).map { sentence[..<$0.lowerBound] } ?? sentence.dropLast()
+        return "\(figures)\(hottest.map { hottestMark + $0 } ?? "")."
+    }
+
+    private static let hottestMark = ", mostly in "
+
     /// The call that the verdict is about.
     static func site(_ verdict: Verdict, _ waits: WaitProfile, _ isRemote: Bool) -> WaitSite? {
         isRemote ? waits.longestCall : waits.longestCall(forDisk: verdict == .diskWait)
@@ -43,7 +52,7 @@ struct Diagnosis: Hashable, Sendable {
         _ hottest: String?
     ) -> String {
         switch verdict {
-        case .onCPU: "The thread was computing: \(computing(window))\(hottest.map { ", mostly in \($0)" } ?? "")."
+        case .onCPU: "The thread was computing: \(computing(window))\(hottest.map { hottestMark + $0 } ?? "")."
         case .starved: starving(window)
         case .paused: "The thread was stopped by a signal or a debugger."
         case .diskWait:

@@ -7,6 +7,8 @@ import Symbolication
 /// - is C or C++ whose source file lies neither in a package's checkout nor with the system's headers. Without debug information no source
 ///   is known, and C and C++ are libraries'.
 ///
+/// In an executable that was stripped of its symbols everything without a name is own, the libraries too that were linked into it.
+///
 /// A rule wins over that, in this order: `libraries`, `modules`, `symbols`, `sources`, `binaries`.
 public struct OwnCode: Hashable, Sendable {
     /// Swift modules that are own. Not empty: of Swift only these are.
@@ -48,18 +50,28 @@ public struct OwnCode: Hashable, Sendable {
             if let file, sources.contains(where: { Wildcard($0).matches(file) }) { return true }
             return isBeside(executable, module) && !Self.isLibrary(name) && file.map(SourceOrigin.init) != .checkout
         }
-        guard let symbol = frame.symbol, frame.language != .swift else { return false }
+        guard let symbol = frame.symbol else { return module.map { isNameless($0, executable) } ?? false }
+        guard frame.language != .swift else { return false }
         if symbols.contains(where: { Wildcard($0).matches(symbol) }) { return true }
         guard let file else { return false }
         if sources.contains(where: { Wildcard($0).matches(file) }) { return true }
         return isBeside(executable, module) && SourceOrigin(file) == .project
     }
 
+    /// Whether all in it that has no name is to be taken for own, since nothing tells it from the libraries that were linked into it.
+    private func isNameless(_ module: LoadedModule, _ executable: String) -> Bool {
+        module.lacksNames && (module.path == executable || isNamed(module.path, in: binaries))
+    }
+
+    private func isNamed(_ path: String, in binaries: Set<String>) -> Bool {
+        let name = path.split(separator: "/").last.map(String.init) ?? path
+        return binaries.contains { Wildcard($0).matches(path) || Wildcard($0).matches(name) }
+    }
+
     private func isBeside(_ executable: String, _ module: LoadedModule?) -> Bool {
         guard let path = module?.path else { return false }
         if path == executable || path.dropLastComponent == executable.dropLastComponent { return true }
-        let name = path.split(separator: "/").last.map(String.init) ?? path
-        return binaries.contains { Wildcard($0).matches(path) || Wildcard($0).matches(name) }
+        return isNamed(path, in: binaries)
     }
 
     private static func isLibrary(_ name: String) -> Bool {

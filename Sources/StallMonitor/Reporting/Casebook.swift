@@ -51,18 +51,20 @@ struct Casebook {
         let all = samples.weighted.map { sample, span in
             var stack = told(sample.stack, thread, sample.time)
             stack.count = sample.count
-            return TimedStack(stack: stack, span: span)
+            return Blame.Look(stack: stack, span: span, states: sample.stack.frames.map(\.state))
         }
         let others = companions.map { companion in companion.told(clock) { told($0, $1, $2) } }
         var distinct = Self.merged(all)
         culpritFrames = distinct.first?.stack.callers(from: 0) ?? []
-        if let (position, suspect) = Self.culprit(of: distinct) {
+        let order = samples.indices.sorted { samples[$0].time < samples[$1].time }
+        if let blame = Blame(order.map { all[$0] }) {
+            let stack = all[order[blame.look]].stack
+            let position = distinct.firstIndex { $0.stack.identity == stack.identity } ?? 0
             // Kept, however short its stack lasted among the others.
             let place = min(position, Self.stackLimit - 1)
             distinct.swapAt(position, place)
-            let stack = distinct[place].stack
-            culpritFrames = stack.frames(from: suspect)
-            culprit = .init(stack.frame(suspect), stack: place, suspect)
+            culpritFrames = blame.frames
+            culprit = .init(distinct[place].stack.frame(blame.suspect), stack: place, blame.suspect)
         }
         stacks = distinct.prefix(Self.stackLimit).map { timed in
             var stack = timed.stack
@@ -73,8 +75,8 @@ struct Casebook {
     }
 
     /// Equal stacks become one with a count. The detection's stays first, then come those that lasted longest.
-    private static func merged(_ all: [TimedStack]) -> [TimedStack] {
-        var distinct: [TimedStack] = []
+    private static func merged(_ all: [Blame.Look]) -> [Blame.Look] {
+        var distinct: [Blame.Look] = []
         for next in all {
             let identity = next.stack.identity
             if let index = distinct.firstIndex(where: { $0.stack.identity == identity }) {
@@ -86,29 +88,6 @@ struct Casebook {
         }
         return distinct.prefix(1) + distinct.dropFirst().sorted { $0.span > $1.span }
     }
-
-    /// The own function that was on the stack for longest; among equals, the innermost. What a library calls for each of many
-    /// values comes and goes; the function that called the library stays.
-    private static func culprit(of all: [TimedStack]) -> (stack: Int, suspect: Suspect)? {
-        var spans: [String: Duration] = [:]
-        for timed in all {
-            for symbol in Set(timed.stack.suspects.compactMap { timed.stack.frame($0).symbol }) {
-                spans[symbol, default: .zero] += timed.span
-            }
-        }
-        guard let longest = spans.values.max() else { return nil }
-        for (position, timed) in all.enumerated() {
-            let suspect = timed.stack.suspects.first { timed.stack.frame($0).symbol.flatMap { spans[$0] } == longest }
-            if let suspect { return (position, suspect) }
-        }
-        return nil
-    }
-}
-
-/// A stack, and how long it stands for.
-private struct TimedStack {
-    var stack: StallReport.Stack
-    var span: Duration
 }
 
 extension CapturedStack {

@@ -14,6 +14,11 @@ extension StallReport.Stack {
     }
 }
 
+extension StallReport.Frame {
+    /// Own code that is known by its place alone.
+    var isNamelessOwn: Bool { own && symbol == nil && function == nil }
+}
+
 extension Fingerprint {
     /// The fingerprint of a stall whose culprit and its callers are known.
     ///

@@ -59,6 +59,12 @@ struct ReportComposer {
         (report.durationMinNs, report.durationMaxNs) = span.isExact ? (nil, nil) : span.bounds
     }
 
+    /// Brings stacks and culprit of a stall that goes on up to date.
+    func retell(_ report: inout StallReport, of stall: StallObservation, _ findings: CaseFindings) {
+        addStacks(findings, of: stall, to: &report)
+        tellLocks(of: findings.lock, in: &report)
+    }
+
     /// Closes the report of a stall that is over.
     func close(
         _ report: inout StallReport,
@@ -84,7 +90,7 @@ struct ReportComposer {
                 companions: findings.lock?.companions ?? [],
                 thread: report.thread,
                 clock: stall.clock,
-                name: { symbolicator.resolve($0) },
+                name: resolve,
                 isOwn: isOwn
             )
         }
@@ -99,9 +105,24 @@ struct ReportComposer {
         )
         report.monitor = cost(of: samples.map(\.stack.cost) + (findings.lock?.costs ?? []), naming: time)
         if let others = stall.others {
-            report.add(others, at: report.detectedAt, name: { symbolicator.resolve($0) }, isOwn: isOwn)
+            report.add(others, at: report.detectedAt, name: resolve, isOwn: isOwn)
         }
-        report.monitor.symbolicationNote = book.problems.first(where: \.isOfBudget)?.description
+        report.isProvisional = book.culpritFrames.contains(where: \.isNamelessOwn) ? true : nil
+        report.monitor.symbolicationNote =
+            report.missingNames ?? book.problems.first(where: \.isOfBudget)?.description
+    }
+
+    /// With the names that are known without any symbols: the loop's own.
+    private func resolve(_ addresses: [ResolvableAddress]) -> Resolution {
+        var resolution = symbolicator.resolve(addresses)
+        for (index, frame) in resolution.frames.enumerated() where frame.symbol == nil {
+            guard let offset = frame.functionOffset,
+                let name = CalloutFrames.name(ofFunctionAt: frame.address &- offset)
+            else { continue }
+            resolution.frames[index].symbol = name
+            (resolution.frames[index].function, resolution.frames[index].language) = (name, .c)
+        }
+        return resolution
     }
 
     private func isOwn(_ frame: SymbolicatedFrame, _ module: LoadedModule?) -> Bool {

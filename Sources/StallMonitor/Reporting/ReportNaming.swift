@@ -37,10 +37,56 @@ public struct ReportNaming: Sendable {
         let (stacks, awaiting) = (
             Array(amended.prefix(report.stacks.count)), Array(amended.dropFirst(report.stacks.count))
         )
-        let culprit = Self.culprit(of: report, stacks, awaiting)
-        return Findings(
-            amendment: .init(stacks: stacks, awaiting: awaiting, culprit: culprit),
-            problems: resolution.problems
+        var amendment = ReportAmendment(stacks: stacks, awaiting: awaiting, culprit: nil)
+        if Self.namesOwn(report, amendment) {
+            Self.decide(report, &amendment)
+        } else {
+            amendment.culprit = Self.culprit(of: report, stacks, awaiting)
+        }
+        return Findings(amendment: amendment, problems: resolution.problems)
+    }
+
+    /// Symbol files that were given and fit no module of any report so far.
+    public var unusedFiles: [SymbolProblem] { symbolicator.unusedFiles() }
+
+    /// Whether functions get names that could be to blame: then culprit and fingerprint were made for want of them.
+    private static func namesOwn(_ report: StallReport, _ amendment: ReportAmendment) -> Bool {
+        report.stacks.indices.contains { index in
+            guard report.stacks[index].role == .stalled else { return false }
+            let old = report.stacks[index].frames + (report.stacks[index].async?.frames ?? [])
+            let new = amendment.stacks[index] + amendment.awaiting[index]
+            return zip(old, new).contains { frame, found in
+                guard frame.symbol == nil, frame.function == nil, found.frame.symbol != nil else { return false }
+                let module = frame.module.flatMap { report.modules.indices.contains($0) ? report.modules[$0] : nil }
+                return frame.own || found.frame.own || module?.path == report.process.executable
+            }
+        }
+    }
+
+    /// Who is to blame, now that there are names, and what the fault is known by.
+    private static func decide(_ report: StallReport, _ amendment: inout ReportAmendment) {
+        let named = amendment.applied(to: report)
+        let order = named.stacks.indices.filter { named.stacks[$0].role == .stalled }
+            .sorted { named.stacks[$0].capturedAt < named.stacks[$1].capturedAt }
+        let looks = order.map { index in
+            let stack = named.stacks[index]
+            return Blame.Look(stack: stack, span: .nanoseconds(max(1, stack.sampledNs ?? Int64(clamping: stack.count))))
+        }
+        var frames = named.stacks.first?.callers(from: 0) ?? []
+        if let blame = Blame(looks) {
+            let stack = order[blame.look]
+            frames = blame.frames
+            amendment.culprit = .init(named.stacks[stack].frame(blame.suspect), stack: stack, blame.suspect)
+        }
+        amendment.identity = .init(
+            fingerprint: .make(
+                kind: report.kind,
+                fault: frames,
+                modules: report.modules,
+                executable: report.process.executable
+            ),
+            isProvisional: frames.contains(where: \.isNamelessOwn),
+            summary: Diagnosis.sentence(report.cause.summary, hottest: named.hottestFunction)
         )
     }
 
@@ -80,28 +126,28 @@ public struct ReportNaming: Sendable {
         let found = StallReport.Frame(name, own: rule.isOwn(name))
         if frame.symbol == nil, frame.function == nil {
             (frame.symbol, frame.function) = (found.symbol, found.function)
-            (frame.functionOffset, frame.own) = (found.functionOffset, frame.own || found.own)
+            frame.functionOffset = found.functionOffset
+            // Own for want of a name; with one it may be a library's.
+            frame.own = found.symbol == nil ? frame.own : found.own
         }
         if frame.line == nil { (frame.file, frame.line, frame.column) = (found.file, found.line, found.column) }
         let hasInlined = index > 0 && frames[index - 1].kind == .inlined
         return .init(inlined: hasInlined ? [] : frame.inlinedCalls(name, isOwn: rule.isOwn), frame: frame)
     }
 
-    /// The same one, at the place it then has and with what is known of it; or the first one, if there was none.
+    /// The same one, at the place it then has and with what is known of it.
     private static func culprit(
         of report: StallReport,
         _ stacks: [[ReportAmendment.Frame]],
         _ awaiting: [[ReportAmendment.Frame]]
     ) -> StallReport.Culprit? {
         let named = ReportAmendment(stacks: stacks, awaiting: awaiting, culprit: nil).applied(to: report)
-        guard var culprit = report.culprit ?? named.firstSuspect else { return nil }
-        if report.culprit != nil {
-            let lists = culprit.isAwaiting == true ? awaiting : stacks
-            guard lists.indices.contains(culprit.stack), lists[culprit.stack].indices.contains(culprit.frame) else {
-                return culprit
-            }
-            culprit.frame += lists[culprit.stack][...culprit.frame].reduce(0) { $0 + $1.inlined.count }
+        guard var culprit = report.culprit else { return nil }
+        let lists = culprit.isAwaiting == true ? awaiting : stacks
+        guard lists.indices.contains(culprit.stack), lists[culprit.stack].indices.contains(culprit.frame) else {
+            return culprit
         }
+        culprit.frame += lists[culprit.stack][...culprit.frame].reduce(0) { $0 + $1.inlined.count }
         let suspect = Suspect(frame: culprit.frame, isAwaiting: culprit.isAwaiting == true)
         let frame = named.stacks[culprit.stack].frame(suspect)
         culprit.function = culprit.function ?? frame.function
@@ -127,28 +173,7 @@ private struct OwnRule {
     }
 
     func isOwn(_ frame: SymbolicatedFrame) -> Bool {
-        guard let module = frame.swiftModule else { return false }
         let image = frame.moduleIndex.flatMap { loaded.indices.contains($0) ? loaded[$0] : nil }
-        return own.contains(module) || rules.isOwn(frame, module: image, executable: executable)
-    }
-}
-
-extension StallReport {
-    /// The function to blame, where the report was written without any name: what is on most captures, and the innermost of those.
-    fileprivate var firstSuspect: Culprit? {
-        var counts: [String: Int] = [:]
-        for stack in stacks where stack.role == .stalled {
-            for symbol in Set(stack.suspects.compactMap { stack.frame($0).symbol }) {
-                counts[symbol] = (counts[symbol] ?? 0).addingSaturated(stack.count)
-            }
-        }
-        guard let most = counts.values.max() else { return nil }
-        for (index, stack) in stacks.enumerated() where stack.role == .stalled {
-            let suspect = stack.suspects.first { stack.frame($0).symbol.flatMap { counts[$0] } == most }
-            if let suspect {
-                return Culprit(stack: index, frame: suspect.frame, isAwaiting: suspect.isAwaiting ? true : nil)
-            }
-        }
-        return nil
+        return frame.swiftModule.map(own.contains) == true || rules.isOwn(frame, module: image, executable: executable)
     }
 }

@@ -44,11 +44,16 @@ extension StallReport.SampledShares {
 }
 
 extension StallReport {
-    /// The innermost function with a name of the stack that was seen for longest among those of a running thread. Nil where that is the
-    /// culprit itself, or has no name.
+    /// The function that a running thread was found in for longest, over all of its stacks: the innermost with a name. Nil where that is
+    /// not known, because own code without a name is further in.
     var hottestFunction: String? {
-        let running = stacks.filter { $0.role == .stalled && $0.method == .signal }
-        let hottest = running.max { ($0.sampledNs ?? 0) < ($1.sampledNs ?? 0) }
-        return hottest?.frames.first { $0.function != nil }?.function
+        var times: [String?: Int64] = [:]
+        for stack in stacks where stack.role == .stalled && stack.method == .signal {
+            guard let frame = stack.frames.first(where: { $0.function != nil || $0.own }) else { continue }
+            let (sum, isOver) = times[frame.function, default: 0].addingReportingOverflow(stack.sampledNs ?? 0)
+            times[frame.function] = isOver ? .max : sum
+        }
+        let most = times.values.max()
+        return times.filter { $0.value == most }.keys.compactMap { $0 }.min()
     }
 }

@@ -24,6 +24,8 @@ struct Reporter: ~Copyable {
         let observation: StallObservation
         var findings: CaseFindings
         var report: StallReport
+        /// Samples came that the report does not tell of yet.
+        var hasNewSamples = false
         /// At detection.
         let fingerprint: Fingerprint
     }
@@ -81,6 +83,7 @@ struct Reporter: ~Copyable {
         case .began(let observation): begin(observation)
         case .sampled(let number, let sample):
             open[number]?.findings.add(sample, lookup)
+            open[number]?.hasNewSamples = true
             held[number]?.add(sample)
         case .grew(let number, let span): grow(number, span)
         case .counted(let number, let busy):
@@ -133,6 +136,9 @@ struct Reporter: ~Copyable {
             return
         }
         composer.extend(&stall.report, by: span)
+        // A stall without end is told by its samples, too, and not by what was there when it was found.
+        if stall.hasNewSamples { composer.retell(&stall.report, of: stall.observation, stall.findings) }
+        stall.hasNewSamples = false
         open[number] = stall
         throttle.note(span.length, of: stall.fingerprint)
         publish(stall.report, number) { .grew($0) }

@@ -8,6 +8,17 @@ struct Suspect: Hashable, Sendable {
     var isAwaiting = false
 }
 
+/// Which functions may be to blame, the best first.
+enum SuspectKind: CaseIterable {
+    /// Own ones, but for those that a library calls through a protocol of the standard library (a `Decodable`'s `init(from:)`, a
+    /// `Comparable`'s `<`), once for each of its values, and those that the compiler made one of several, which bear the name of any.
+    case sureOwn
+    case own
+    /// Of a library, but not the language's or the system's.
+    case library
+    case named
+}
+
 extension StallReport.Stack {
     func frame(_ suspect: Suspect) -> StallReport.Frame {
         suspect.isAwaiting ? async?.frames[suspect.frame] ?? frames[0] : frames[suspect.frame]
@@ -36,19 +47,34 @@ extension StallReport.Stack {
         return Array(async.frames[suspect.frame...] + frames.dropFirst(async.from + 1))
     }
 
-    /// The calls that may be to blame, innermost first: own ones, but for those that a library calls through a protocol of the
-    /// standard library (a `Decodable`'s `init(from:)`, a `Comparable`'s `<`), once for each of its values. Where nothing is own,
-    /// all on the stack that have a name, but for the language's and the system's that a library calls.
-    var suspects: [Suspect] {
-        let calls = callout
-        let own = calls.filter { frame($0).own }
-        guard !own.isEmpty else {
-            let named = calls.filter { !$0.isAwaiting && frame($0).function != nil }
-            let libraries = named.filter { frame($0).isOfLibrary }
-            return libraries.isEmpty ? named : libraries
+    /// The calls of a kind that may be to blame, innermost first, each with its place among all calls.
+    func suspects(of kind: SuspectKind) -> [(suspect: Suspect, place: Int)] {
+        callout.enumerated().filter { isSuspect($0.element, kind) }.map { ($0.element, $0.offset) }
+    }
+
+    private func isSuspect(_ call: Suspect, _ kind: SuspectKind) -> Bool {
+        let frame = frame(call)
+        switch kind {
+        case .sureOwn:
+            return frame.own && !frame.isMerged && (call.isAwaiting || !isCalledByStandardWitness(call.frame))
+        case .own: return frame.own
+        case .library: return !call.isAwaiting && frame.isOfLibrary
+        case .named: return !call.isAwaiting && frame.function != nil
         }
-        let callers = own.filter { $0.isAwaiting || !isCalledByStandardWitness($0.frame) }
-        return callers.isEmpty ? own : callers
+    }
+
+    /// Where in its calls the frame begins, the calls inlined into it included, that is so many frames from the thread's first one.
+    func start(ofLevel level: Int) -> Int? {
+        var left = level
+        guard
+            var index = frames.indices.last(where: { index in
+                guard frames[index].kind == nil else { return false }
+                left -= 1
+                return left < 0
+            })
+        else { return nil }
+        while index > 0, frames[index - 1].kind == .inlined { index -= 1 }
+        return calls.firstIndex(of: Suspect(frame: index))
     }
 
     /// Where the function begins inside of the witness, and goes on outside of it, it is on the stack twice.
@@ -77,6 +103,9 @@ extension StallReport.Culprit {
 extension StallReport.Frame {
     /// One of the engine's functions that stand between the loop and whatever it calls.
     fileprivate var isCallOfLoop: Bool { symbol?.hasPrefix("event_run_loop_is_") == true }
+
+    /// One body for several functions, under the name of one of them.
+    var isMerged: Bool { symbol.map { $0.contains("Tm") && SourceFunction(symbol: $0).isMerged } ?? false }
 
     /// In a Swift module that is not the language's own.
     fileprivate var isOfLibrary: Bool {

@@ -42,6 +42,13 @@ enum JSONTree: Hashable, Sendable {
         }
     }
 
+    /// Takes the member away, if there is one.
+    mutating func remove(_ key: String) {
+        guard case .object(var members) = self else { return }
+        members[key] = nil
+        self = .object(members)
+    }
+
     /// This object with the other's members, which win.
     func merging(_ other: JSONTree) -> JSONTree {
         guard case .object(let mine) = self, case .object(let others) = other else { return other }

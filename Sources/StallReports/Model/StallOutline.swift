@@ -13,6 +13,8 @@ public struct StallOutline: Hashable, Sendable {
     public var label: String
     public var verdict: Verdict
     public var culprit: StallReport.Culprit?
+    /// ``StallReport/culpritName``
+    public var culpritName: String?
     /// Why the stalled thread's stack is missing or ends early.
     public var stackError: String?
     public var fingerprint: Fingerprint
@@ -24,7 +26,7 @@ public struct StallOutline: Hashable, Sendable {
         (id, kind, state, severity) = (report.id, report.kind, report.state, report.severity)
         (startedAt, endedAt, durationNs) = (report.startedAt, report.endedAt, report.durationNs)
         (run, label, verdict) = (report.run, report.watched.label, report.cause.verdict)
-        (culprit, stackError) = (report.culprit, report.stacks.first?.error)
+        (culprit, culpritName, stackError) = (report.culprit, report.culpritName, report.stacks.first?.error)
         (fingerprint, suppressed, repeats) = (report.fingerprint, report.suppressed, report.repeats)
     }
 }
@@ -47,17 +49,27 @@ extension StallOutline: Decodable {
         label = try report.decode(Watched.self, forKey: .watched).label
         verdict = try report.decode(Cause.self, forKey: .cause).verdict
         culprit = try report.decodeIfPresent(StallReport.Culprit.self, forKey: .culprit)
-        var stacks = try report.nestedUnkeyedContainer(forKey: .stacks)
-        // Most have names, and then nobody asks.
-        let hasName = culprit?.function != nil || culprit?.symbol != nil
-        stackError = hasName || stacks.isAtEnd ? nil : try stacks.decode(Stack.self).error
+        // Most have names; then the stacks are not looked at.
+        culpritName = culprit?.function ?? culprit?.symbol
+        if culpritName == nil {
+            let stacks = try report.decode([Stack].self, forKey: .stacks)
+            stackError = stacks.first?.error
+            culpritName = try culprit.flatMap { culprit in
+                let stack = stacks.indices.contains(culprit.stack) ? stacks[culprit.stack] : nil
+                let frames = (culprit.isAwaiting == true ? stack?.async?.frames : stack?.frames) ?? []
+                guard frames.indices.contains(culprit.frame) else { return culprit.module }
+                let frame = frames[culprit.frame]
+                let modules = try report.decode([Module].self, forKey: .modules)
+                return frame.placeName(in: frame.module.flatMap { modules.indices.contains($0) ? modules[$0].path : nil })
+            }
+        }
         fingerprint = try report.decode(Fingerprint.self, forKey: .fingerprint)
         suppressed = try report.decode(Int.self, forKey: .suppressed)
         repeats = try report.decodeIfPresent(StallReport.Repeats.self, forKey: .repeats)
     }
 
     private enum CodingKeys: String, CodingKey {
-        case schema, id, kind, state, severity, run, watched, cause, culprit, stacks, fingerprint, suppressed, repeats
+        case schema, id, kind, state, severity, run, watched, cause, culprit, stacks, modules, fingerprint, suppressed, repeats
         case startedAt = "started_at"
         case endedAt = "ended_at"
         case durationNs = "duration_ns"
@@ -65,5 +77,10 @@ extension StallOutline: Decodable {
 
     private struct Watched: Decodable { let label: String }
     private struct Cause: Decodable { let verdict: Verdict }
-    private struct Stack: Decodable { let error: String? }
+    private struct Module: Decodable { let path: String }
+    private struct Stack: Decodable {
+        let error: String?
+        let frames: [StallReport.Frame]
+        let async: StallReport.AsyncCallers?
+    }
 }

@@ -58,6 +58,11 @@ public struct StallReport: Codable, Hashable, Sendable {
     public var modules: [Module]
     /// Of `kind` alone without a culprit. Can change at the stall's end, when later samples are taken into account.
     public var fingerprint: Fingerprint
+    /// Whether the fingerprint stands for places of one build, for want of names: equal wherever that build runs, and another one for the
+    /// next. It is replaced when names are found. Nil is no.
+    public var isProvisional: Bool?
+    /// Fingerprints that the report had before its functions had names. Whatever goes by one of these means the same fault.
+    public var aliases: [Fingerprint]?
     /// Stalls with the same fingerprint since its last report that were counted, and not reported.
     public var suppressed: Int
     /// What these add up to. Nil if there are none.
@@ -96,6 +101,8 @@ public struct StallReport: Codable, Hashable, Sendable {
         culprit: Culprit? = nil,
         modules: [Module] = [],
         fingerprint: Fingerprint,
+        isProvisional: Bool? = nil,
+        aliases: [Fingerprint]? = nil,
         suppressed: Int = 0,
         repeats: Repeats? = nil,
         trace: Trace? = nil,
@@ -110,6 +117,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         (self.watched, self.busy, self.thread, self.cause) = (watched, busy, thread, cause)
         (self.stacks, self.culprit, self.modules) = (stacks, culprit, modules)
         (self.fingerprint, self.suppressed, self.trace) = (fingerprint, suppressed, trace)
+        (self.isProvisional, self.aliases) = (isProvisional, aliases)
         self.repeats = repeats
         (self.metadata, self.monitor) = (metadata, monitor)
     }
@@ -124,7 +132,8 @@ public struct StallReport: Codable, Hashable, Sendable {
         case durationMaxNs = "duration_max_ns"
         case excludedNs = "excluded_ns"
         case rule, host, service, process, run, watched, busy, thread, cause, stacks, culprit, modules, fingerprint,
-            suppressed, repeats
+            aliases, suppressed, repeats
+        case isProvisional = "provisional"
         case trace, metadata, monitor
         case processEnd = "process_end"
     }

@@ -1,4 +1,5 @@
-/// What is found out later about a report's frames. Nothing of the report is taken away.
+/// What is found out later about a report's frames, and what follows from that. Nothing is taken away but what was said for want of
+/// names.
 public struct ReportAmendment: Hashable, Sendable {
     /// What becomes of one frame.
     public struct Frame: Hashable, Sendable {
@@ -13,16 +14,38 @@ public struct ReportAmendment: Hashable, Sendable {
         }
     }
 
+    /// What the report is about, decided anew with names.
+    public struct Identity: Hashable, Sendable {
+        /// By the names. The one before becomes an alias.
+        public var fingerprint: Fingerprint
+        /// Whether names are missing still.
+        public var isProvisional: Bool
+        /// The cause in a sentence.
+        public var summary: String
+
+        /// Nothing is checked.
+        public init(fingerprint: Fingerprint, isProvisional: Bool, summary: String) {
+            (self.fingerprint, self.isProvisional, self.summary) = (fingerprint, isProvisional, summary)
+        }
+    }
+
     /// For each of the report's stacks, one per frame.
     public var stacks: [[Frame]]
     /// For each of the report's stacks, one per awaiting function. May be shorter: the rest stays as it is.
     public var awaiting: [[Frame]]
     /// With the place it then has.
     public var culprit: StallReport.Culprit?
+    /// Nil: as it was.
+    public var identity: Identity?
 
     /// That they fit the report is not checked.
-    public init(stacks: [[Frame]], awaiting: [[Frame]] = [], culprit: StallReport.Culprit?) {
-        (self.stacks, self.awaiting, self.culprit) = (stacks, awaiting, culprit)
+    public init(
+        stacks: [[Frame]],
+        awaiting: [[Frame]] = [],
+        culprit: StallReport.Culprit?,
+        identity: Identity? = nil
+    ) {
+        (self.stacks, self.awaiting, self.culprit, self.identity) = (stacks, awaiting, culprit, identity)
     }
 
     /// The report with it.
@@ -41,7 +64,19 @@ public struct ReportAmendment: Hashable, Sendable {
             report.stacks[index].async?.frames = frames.flatMap { $0.inlined + [$0.frame] }
         }
         report.culprit = culprit
+        if let identity { Self.apply(identity, to: &report) }
         return report
+    }
+
+    private static func apply(_ identity: Identity, to report: inout StallReport) {
+        if identity.fingerprint != report.fingerprint {
+            let before = (report.aliases ?? []) + [report.fingerprint]
+            report.aliases = before.filter { $0 != identity.fingerprint }
+        }
+        report.fingerprint = identity.fingerprint
+        report.isProvisional = identity.isProvisional ? true : nil
+        report.cause.summary = identity.summary
+        report.monitor.symbolicationNote = report.missingNames
     }
 
     /// By how much what stands behind a frame moves.
@@ -108,7 +143,11 @@ extension ReportAmendment {
             let old = tree["stacks"][index]["async"]["frames"]
             tree["stacks"][index]["async"]["frames"] = try Self.merged(frames, into: old, of: index)
         }
-        if let culprit { tree["culprit"] = tree["culprit"].merging(try JSONTree(encoding: culprit)) }
+        if let culprit {
+            let told = try JSONTree(encoding: culprit)
+            tree["culprit"] = identity == nil ? tree["culprit"].merging(told) : told
+        }
+        if identity != nil { try Self.tellIdentity(of: amended, in: &tree) }
         return try ReportJSON.encode(tree)
     }
 
@@ -118,6 +157,16 @@ extension ReportAmendment {
         let (all, known) = (JSONShape.values(in: document), JSONShape.values(in: try report.json()))
         guard all - known > known + 10_000 else { return }
         throw ReportError(.malformed, detail: "\(all - known) values in it are none of a report's")
+    }
+
+    private static func tellIdentity(of report: StallReport, in tree: inout JSONTree) throws(ReportError) {
+        tree["fingerprint"] = .text(report.fingerprint.rawValue)
+        tree["cause"]["summary"] = .text(report.cause.summary)
+        tree.remove("provisional")
+        if report.isProvisional == true { tree["provisional"] = .bool(true) }
+        if let aliases = report.aliases { tree["aliases"] = .array(aliases.map { .text($0.rawValue) }) }
+        tree["monitor"].remove("symbolication_note")
+        if let note = report.monitor.symbolicationNote { tree["monitor"]["symbolication_note"] = .text(note) }
     }
 
     private static func merged(

@@ -4,7 +4,10 @@ import Symbolication
 
 struct SymbolFilesOption: ParsableArguments {
     @Option(
-        help: ArgumentHelp("A directory of symbol files, or one such file.", valueName: "dir"),
+        help: ArgumentHelp(
+            "A directory with symbol files or unstripped programs, under any names, or one such file.",
+            valueName: "dir"
+        ),
         completion: .directory
     )
     var symbols: [String] = []

@@ -70,11 +70,10 @@ struct ShowCommand: ParsableCommand {
     private func named(_ report: StallReport) throws(CommandFailure) -> StallReport {
         let search = try symbolFiles.search(server: DebugInfoServer(patience: .seconds(5)))
         let budget = SymbolicationBudget(time: .seconds(10), memory: 1 << 30, inflates: true)
-        let findings = ReportNaming(symbolicator: Symbolicator(search: search)).findings(
-            for: report,
-            budget: budget
-        )
-        for problem in findings.problems where ![.missingFile, .noLines, .noBuildID].contains(problem.code) {
+        let naming = ReportNaming(symbolicator: Symbolicator(search: search))
+        let findings = naming.findings(for: report, budget: budget)
+        for problem in findings.problems + naming.unusedFiles
+        where ![.missingFile, .noLines, .noBuildID].contains(problem.code) {
             Output.note(problem.description)
         }
         return findings.amendment.applied(to: report)

@@ -17,7 +17,10 @@ struct SymbolicateCommand: ParsableCommand {
             Looks in the --symbols directories, in the executables and libraries that the report names, in /usr/lib/debug, and, if \
             $DEBUGINFOD_URLS names servers, there. A file is used only if it has the build id that the report has for it.
 
-            Reports are rewritten whole or not at all; nothing in them is taken away, and a second time changes nothing more. A \
+            Where a report was written without names of own functions, culprit, cause and fingerprint are decided anew; the fingerprint \
+            before stays as an alias, which 'gate --allow' takes as well.
+
+            Reports are rewritten whole or not at all; no frame is taken away, and a second time changes nothing more. A \
             stall that lasts is left to its process. 'stall-monitor show' does the same for what it shows, and writes nothing.
             """
     )
@@ -120,7 +123,9 @@ struct SymbolicationWork {
     /// Each once, however many reports it concerns.
     func noteProblems() {
         var seen: Set<SymbolProblem> = []
-        for problem in problems where seen.insert(problem).inserted { Output.note(problem.description) }
+        for problem in problems + naming.unusedFiles where seen.insert(problem).inserted {
+            Output.note(problem.description)
+        }
     }
 }
 

@@ -8,7 +8,8 @@ struct StallFacts {
 
     var rows: [(name: String, value: StyledText)] {
         let rows: [(String, StyledText?)] = [
-            ("culprit", culprit), ("verdict", verdict), ("lock", lock), ("circle", circle), ("evidence", evidence),
+            ("culprit", culprit), ("no names", report.missingNames.map { "\($0)" }), ("verdict", verdict),
+            ("lock", lock), ("circle", circle), ("evidence", evidence),
             ("waited on", waitedOn), ("processors", processors), ("lasted", duration), ("busy", busy),
             ("turns", turns), ("ended", processEnd),
             ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
@@ -140,9 +141,11 @@ struct StallFacts {
     }
 
     private var fingerprint: StyledText {
-        guard report.suppressed > 0 else { return "\(report.fingerprint)" }
+        let known = report.aliases.map { " (before it had names: \($0.map(\.rawValue).joined(separator: ", ")))" } ?? ""
+        let name = "\(report.fingerprint)\(report.isProvisional == true ? ", provisional" : known)"
+        guard report.suppressed > 0 else { return "\(name)" }
         let before = report.repeats.map { " before it: \($0.whole)" } ?? ""
-        return "\(report.fingerprint), \(report.suppressed) more like it were counted only\(before)"
+        return "\(name), \(report.suppressed) more like it were counted only\(before)"
     }
 
     private var metadata: StyledText? {

@@ -22,9 +22,9 @@ extension StallOutline {
 
     /// The function to look at, or why there is none.
     var culpritText: String {
-        if let name = culprit?.function ?? culprit?.symbol { return name }
+        if let name = culpritName { return name }
         if let reason = stackError { return "no stack: \(reason)" }
-        return culprit?.module ?? "unknown"
+        return "unknown"
     }
 
     /// Its end, or until when it is known to have lasted.

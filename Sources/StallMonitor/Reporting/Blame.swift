@@ -1,0 +1,207 @@
+import StallReports
+import Symbolication
+
+/// Who is to blame for a stall, by what its samples show. Pure: the same samples give the same answer, and few samples of a fault the same
+/// as many.
+///
+/// A function is seen on the stack because it stands there, or because another one that stands there calls it again and again. So the
+/// culprit is the innermost function that
+/// - stays: from the first sample that shows it to the last one all do, and these make up three quarters of the time and half of the
+///   samples. What comes and goes between is a helper; what was there for a short while before or after does not count;
+/// - is not called anew all the time: where the caller has run on between most samples (another call of its own, or another state of its
+///   registers), it is the caller that turns, and what it calls is one of its helpers, seen in all samples or not.
+///
+/// Only functions that may be to blame count, the best kind that makes up a quarter of the time: own ones that are surely there, own ones,
+/// functions of libraries, all with a name. Samples without one of that kind say nothing against it.
+struct Blame {
+    /// One sample, or several equal ones.
+    struct Look {
+        var stack: StallReport.Stack
+        /// How much of the stall it stands for.
+        var span: Duration
+        /// Of each frame that is not inlined, innermost first: see `CapturedStack.Frame.state`. Empty: not known.
+        var states: [UInt64?] = []
+    }
+
+    /// The sample that shows the culprit best, and where.
+    let look: Int
+    let suspect: Suspect
+    /// From the culprit outwards what its fault is known by: without own functions that only some of the samples show.
+    let frames: [StallReport.Frame]
+
+    private static let leastShare = 4
+
+    /// - Parameter looks: in the order of time. Nil if none shows anybody.
+    init?(_ looks: [Look]) {
+        var names = FunctionNames()
+        let group = Self.traces(looks, &names)
+        guard !group.isEmpty else { return nil }
+        let turning = Self.turningLevel(looks)
+        let (seen, staying) = Self.staying(group)
+        let picks = seen.map { trace in
+            trace.pick(staying, outside: turning.flatMap { looks[trace.look].stack.start(ofLevel: $0) })
+        }
+        // Which one, then which way to it: in each case what most of the time shows.
+        let chosen = Self.heaviest(zip(picks, seen).map { ($0.name, $1.span) })
+        let ways = zip(picks, seen).filter { $0.0.name == chosen }.map { pick, trace in
+            (pick, trace, trace.functions.drop { $0.place != pick.place }.map(\.name).filter(staying.contains))
+        }
+        let way = Self.heaviest(ways.map { ($0.2, $0.1.span) })
+        guard let (pick, trace, _) = ways.first(where: { $0.2 == way }) else { return nil }
+        let stack = looks[trace.look].stack
+        (look, suspect) = (trace.look, pick.suspect)
+        let outwards = stack.frames(from: pick.suspect)
+        let passing = Set(seen.flatMap { $0.functions.map(\.name) }).subtracting(staying)
+        frames = outwards.enumerated().filter { index, frame in
+            index == 0 || !frame.own || (!frame.isMerged && !passing.contains(names.name(of: frame)))
+        }.map(\.element)
+    }
+
+    // What a sample shows
+
+    private struct Function {
+        var name: String
+        var suspect: Suspect
+        /// Among the calls of the stack, innermost first.
+        var place: Int
+    }
+
+    private struct Trace {
+        var look: Int
+        var span: Duration
+        var samples: Int
+        /// Those that may be to blame, innermost first.
+        var functions: [Function]
+
+        func shows(_ name: String) -> Bool { functions.contains { $0.name == name } }
+
+        /// The innermost one of those that stay, no deeper than what turns. Where nothing is outside of that, the innermost.
+        func pick(_ staying: Set<String>, outside turning: Int?) -> Function {
+            let all = functions.filter { staying.contains($0.name) }
+            return all.first { $0.place >= turning ?? 0 } ?? all.first ?? functions[0]
+        }
+    }
+
+    /// The samples that show somebody of the best kind.
+    private static func traces(_ looks: [Look], _ names: inout FunctionNames) -> [Trace] {
+        let whole = looks.indices.filter { looks[$0].stack.complete }
+        let total = span(looks, Array(looks.indices))
+        let used = span(looks, whole) * 2 >= total ? whole : Array(looks.indices)
+        for kind in SuspectKind.allCases {
+            var found: [Trace] = []
+            for index in used {
+                let stack = looks[index].stack
+                let functions = stack.suspects(of: kind).map { suspect, place in
+                    Function(name: names.name(of: stack.frame(suspect)), suspect: suspect, place: place)
+                }
+                if !functions.isEmpty {
+                    found.append(
+                        Trace(
+                            look: index,
+                            span: looks[index].span,
+                            samples: min(1_000, max(1, stack.count)),
+                            functions: functions
+                        )
+                    )
+                }
+            }
+            if !found.isEmpty, span(looks, found.map(\.look)) * leastShare >= span(looks, used) { return found }
+        }
+        return []
+    }
+
+    private static func span(_ looks: [Look], _ indices: [Int]) -> Duration {
+        indices.reduce(.zero) { $0 + looks[$1].span }
+    }
+
+    // What stays
+
+    /// The functions that stay, and the samples that show so. Where none does in all samples, those of the one that was seen for longest.
+    private static func staying(_ traces: [Trace]) -> (traces: [Trace], names: Set<String>) {
+        let names = staying(in: traces)
+        guard names.isEmpty else { return (traces.filter { $0.functions.contains { names.contains($0.name) } }, names) }
+        let all = traces.flatMap { trace in Set(trace.functions.map(\.name)).map { ($0, trace.span) } }
+        guard let longest = heaviest(all.sorted { $0.0 < $1.0 }) else { return (traces, []) }
+        let group = traces.filter { $0.shows(longest) }
+        return (group, staying(in: group))
+    }
+
+    private static func staying(in traces: [Trace]) -> Set<String> {
+        var (shown, spans, samples): ([String: [Int]], [Duration], [Int]) = ([:], [.zero], [0])
+        for (index, trace) in traces.enumerated() {
+            for name in Set(trace.functions.map(\.name)) { shown[name, default: []].append(index) }
+            spans.append(spans[index] + trace.span)
+            samples.append(samples[index] + trace.samples)
+        }
+        let (total, number) = (spans[traces.count], samples[traces.count])
+        let names = shown.filter { _, places in
+            let (first, end) = (places[0], places[places.count - 1] + 1)
+            // A single sample may stand for a long time, and is one sample all the same.
+            return end - first == places.count && (spans[end] - spans[first]) * 4 >= total * 3
+                && (samples[end] - samples[first]) * 2 >= number
+        }
+        return Set(names.keys)
+    }
+
+    /// What the most time goes to; of equals the first.
+    private static func heaviest<Value: Hashable>(_ all: [(Value, Duration)]) -> Value? {
+        var spans: [Value: Duration] = [:]
+        for (value, span) in all { spans[value, default: .zero] += span }
+        let most = spans.values.max()
+        return all.first { spans[$0.0] == most }?.0
+    }
+
+    // What turns
+
+    /// The outermost frame that has run on between most samples and the ones after them, counted from the thread's first frame. Nil where
+    /// most pairs of samples show nothing of the kind.
+    private static func turningLevel(_ looks: [Look]) -> Int? {
+        let whole = looks.filter { $0.stack.complete && $0.stack.leftOut == nil }
+        var levels = zip(whole, whole.dropFirst()).map { $0.firstDifference(from: $1) ?? .max }
+        for look in whole { levels += Array(repeating: .max, count: min(64, max(1, look.stack.count) - 1)) }
+        levels.sort()
+        guard levels.count >= 2, levels[levels.count / 2] != .max else { return nil }
+        return levels[levels.count / 2]
+    }
+}
+
+extension Blame.Look {
+    /// Counted from the thread's first frame. Nil: the thread stands in both as it stood in the other.
+    fileprivate func firstDifference(from other: Self) -> Int? {
+        let (frames, others) = (places, other.places)
+        for (level, (one, another)) in zip(frames, others).enumerated() {
+            if one.address != another.address { return level }
+            if let state = one.state, let next = another.state, state != next { return level }
+        }
+        return frames.count == others.count ? nil : min(frames.count, others.count)
+    }
+
+    /// The thread's first frame first.
+    private var places: [(address: Address, state: UInt64?)] {
+        let addresses = stack.frames.lazy.filter { $0.kind == nil }.map(\.address)
+        let known = states.isEmpty ? Array(repeating: nil, count: addresses.count) : states
+        return zip(addresses, known).map { ($0, $1) }.reversed()
+    }
+}
+
+/// Functions by what is the same of them in all samples, however they were compiled. Without a name, by their place.
+private struct FunctionNames {
+    private var known: [String: String] = [:]
+
+    mutating func name(of frame: StallReport.Frame) -> String {
+        guard let symbol = frame.symbol else { return frame.place }
+        if let name = known[symbol] { return name }
+        let name = SourceFunction(symbol: symbol).name
+        known[symbol] = name
+        return name
+    }
+}
+
+extension StallReport.Frame {
+    /// The function's start, or the place itself where that is not known.
+    fileprivate var place: String {
+        let place = offset ?? address
+        let start = functionOffset.map { Address(place.rawValue &- $0.rawValue) } ?? place
+        return "\(module ?? -1)+\(start)"
+    }
+}

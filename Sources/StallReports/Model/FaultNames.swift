@@ -1,0 +1,61 @@
+/// By which fingerprints a fault is known: those that its reports had before its functions had names stand for it, too.
+public struct FaultNames: Hashable, Sendable {
+    private var others: [Fingerprint: Set<Fingerprint>] = [:]
+
+    /// - Parameter reports: all that may have been named.
+    public init(_ reports: some Sequence<StallReport>) {
+        for report in reports {
+            for alias in report.aliases ?? [] where alias != report.fingerprint {
+                others[alias, default: []].insert(report.fingerprint)
+                others[report.fingerprint, default: []].insert(alias)
+            }
+        }
+    }
+
+    /// The fingerprint, and all that mean the same fault.
+    public func all(of fingerprint: Fingerprint) -> Set<Fingerprint> {
+        others[fingerprint, default: []].union([fingerprint])
+    }
+}
+
+extension StallReport {
+    /// What is missing of the names of own functions, and the command that finds them: one sentence. Nil where nothing is missing.
+    public var missingNames: String? {
+        guard isProvisional == true else { return nil }
+        let module = culpritFrame?.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
+        let name = module?.fileName ?? "The program"
+        let build = module?.buildID.map { " (build id \($0))" } ?? ""
+        return "\(name) has no symbols here, so its functions have no names and the culprit is a guess; "
+            + "'stall-monitor symbolicate DIR --symbols FILE' names them, with a FILE of the same build\(build)."
+    }
+
+    /// The frame that the culprit points at.
+    private var culpritFrame: Frame? {
+        guard let culprit, stacks.indices.contains(culprit.stack) else { return nil }
+        let stack = stacks[culprit.stack]
+        let frames = culprit.isAwaiting == true ? stack.async?.frames ?? [] : stack.frames
+        return frames.indices.contains(culprit.frame) ? frames[culprit.frame] : nil
+    }
+
+    /// Who is to blame, for people: the function, or without a name its place: `shop+0x1a2b0 (no symbols)`. Nil without a culprit.
+    public var culpritName: String? {
+        if let name = culprit?.function ?? culprit?.symbol { return name }
+        guard let frame = culpritFrame else { return culprit?.module }
+        return frame.placeName(in: frame.module.flatMap { modules.indices.contains($0) ? modules[$0].path : nil })
+    }
+}
+
+extension StallReport.Frame {
+    /// What stands for a name that there is not. It is the same wherever the module is loaded.
+    func placeName(in path: String?) -> String {
+        guard let path, let offset else { return "code at \(address)" }
+        let start = functionOffset.map { Address(offset.rawValue &- $0.rawValue) } ?? offset
+        return "\(fileName(of: path))+\(start) (no symbols)"
+    }
+}
+
+private func fileName(of path: String) -> String { path.split(separator: "/").last.map(String.init) ?? path }
+
+extension StallReport.Module {
+    fileprivate var fileName: String { StallReports.fileName(of: path) }
+}

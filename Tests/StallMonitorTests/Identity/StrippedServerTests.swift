@@ -1,0 +1,112 @@
+import Foundation
+import StallReports
+import Symbolication
+import Testing
+
+@testable import StallMonitor
+
+/// A small server that stalls by computing or by sleeping, copied, stripped with binutils, and named again from the copy that was not.
+@Suite("A server without symbols", .serialized, .timeLimit(.minutes(10)))
+struct StrippedServerTests {
+    private let folder = TemporaryDirectory()
+
+    private static let host = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+        .appending(path: "cause-host").path
+
+    @discardableResult
+    private static func run(_ tool: String, _ arguments: [String]) throws -> Int32 {
+        let process = Process()
+        process.executableURL = URL(filePath: "/usr/bin/env")
+        process.arguments = [tool] + arguments
+        process.standardOutput = FileHandle.nullDevice
+        try process.run()
+        process.waitUntilExit()
+        return process.terminationStatus
+    }
+
+    /// The path of a copy in a folder of its own.
+    private func copy(_ name: String, strip options: [String]?) throws -> String {
+        let place = "\(folder.path)/\(UUID())"
+        try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
+        try FileManager.default.copyItem(atPath: Self.host, toPath: "\(place)/\(name)")
+        if let options { try #require(try Self.run("strip", options + ["\(place)/\(name)"]) == 0) }
+        return "\(place)/\(name)"
+    }
+
+    /// The longest stall of a run, and where it stands. Once more where the machine did not let a stack be taken.
+    private func stall(_ server: String, _ scenario: String) async throws -> (report: StallReport, reports: String) {
+        for _ in 0..<8 {
+            let reports = "\(folder.path)/reports-\(UUID())"
+            _ = try await onThread { try Self.run(server, [reports, scenario, "900"]) }
+            let found = try ReportReader(path: reports).contents().reports.max { $0.durationNs < $1.durationNs }
+            if let found, found.state == .recovered, found.stacks.contains(where: { !$0.frames.isEmpty }) {
+                return (found, reports)
+            }
+        }
+        throw CocoaError(.fileNoSuchFile)
+    }
+
+    private func isProvisional(_ report: StallReport) throws -> Bool {
+        let culprit = try #require(report.culprit)
+        let stack = report.stacks[culprit.stack]
+        let frame = try #require(
+            culprit.isAwaiting == true ? stack.async?.frames[culprit.frame] : stack.frames[culprit.frame]
+        )
+        #expect(frame.module.map { report.modules[$0].path } == report.process.executable, "\(frame)")
+        #expect(culprit.function == nil && report.culpritName?.hasSuffix("(no symbols)") == true)
+        #expect(report.missingNames?.contains("stall-monitor symbolicate") == true)
+        #expect(report.monitor.symbolicationNote == report.missingNames)
+        #expect(!report.cause.summary.contains("mostly in"))
+        return report.isProvisional == true
+    }
+
+    private func named(_ report: StallReport, _ symbols: String) -> StallReport {
+        let search = SymbolSearch(directories: [symbols], systemDirectories: [])
+        return ReportNaming(symbolicator: Symbolicator(search: search)).findings(for: report).amendment.applied(
+            to: report
+        )
+    }
+
+    @Test("Each fault has an identity of its own, the same on every host; names from any file of that build replace it")
+    func stripped() async throws {
+        let whole = try copy("anything at all", strip: nil)
+        let symbols = URL(filePath: whole).deletingLastPathComponent().path
+        let (one, other) = (try copy("shop", strip: []), try copy("store", strip: ["--strip-all"]))
+        var names: [Fingerprint] = []
+        for scenario in ["compute", "sleep"] {
+            let (first, reports) = try await stall(one, scenario)
+            let (second, _) = try await stall(other, scenario)
+            #expect(try isProvisional(first) && isProvisional(second))
+            #expect(first.fingerprint == second.fingerprint, "\(first.stacks) \(second.stacks)")
+            names.append(first.fingerprint)
+
+            let (expected, _) = try await stall(whole, scenario)
+            #expect(expected.isProvisional == nil && expected.missingNames == nil)
+            let mended = named(first, symbols)
+            #expect(mended.culprit?.function == expected.culprit?.function)
+            #expect(mended.fingerprint == expected.fingerprint, "\(mended.stacks) \(expected.stacks)")
+            #expect(mended.aliases == [first.fingerprint] && mended.isProvisional == nil)
+            #expect(mended.missingNames == nil && mended.monitor.symbolicationNote == nil)
+            if first.cause.verdict == .onCPU { #expect(mended.cause.summary.contains("mostly in ")) }
+            #expect(named(mended, symbols) == mended)
+
+            let directory = ReportDirectory(path: reports)
+            let outcome = try directory.amend(first.id) { report in
+                let search = SymbolSearch(directories: [symbols], systemDirectories: [])
+                return ReportNaming(symbolicator: Symbolicator(search: search)).findings(for: report).amendment
+            }
+            #expect(outcome == .written)
+            #expect(try ReportReader(path: reports).report(first.id) == mended)
+        }
+        #expect(names[0] != names[1])
+    }
+
+    @Test("Without debug information alone, everything keeps its name and its identity")
+    func withoutDebugInformation() async throws {
+        let server = try copy("shop", strip: ["-g"])
+        let (report, _) = try await stall(server, "sleep")
+        let (expected, _) = try await stall(Self.host, "sleep")
+        #expect(report.culprit?.function == expected.culprit?.function && report.culprit?.function != nil)
+        #expect(report.fingerprint == expected.fingerprint && report.isProvisional == nil)
+    }
+}
