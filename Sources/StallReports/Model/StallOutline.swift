@@ -60,7 +60,9 @@ extension StallOutline: Decodable {
                 guard frames.indices.contains(culprit.frame) else { return culprit.module }
                 let frame = frames[culprit.frame]
                 let modules = try report.decode([Module].self, forKey: .modules)
-                return frame.placeName(in: frame.module.flatMap { modules.indices.contains($0) ? modules[$0].path : nil })
+                return frame.placeName(
+                    in: frame.module.flatMap { modules.indices.contains($0) ? modules[$0].path : nil }
+                )
             }
         }
         fingerprint = try report.decode(Fingerprint.self, forKey: .fingerprint)
@@ -69,7 +71,8 @@ extension StallOutline: Decodable {
     }
 
     private enum CodingKeys: String, CodingKey {
-        case schema, id, kind, state, severity, run, watched, cause, culprit, stacks, modules, fingerprint, suppressed, repeats
+        case schema, id, kind, state, severity, run, watched, cause, culprit, stacks, modules, fingerprint, suppressed,
+            repeats
         case startedAt = "started_at"
         case endedAt = "ended_at"
         case durationNs = "duration_ns"
