@@ -3,6 +3,7 @@ import Foundation
 import Glibc
 import RunLoopKit
 import StallMonitor
+import Synchronization
 
 /// A watched process that stalls when it is asked to, for tests that look at it from outside.
 ///
