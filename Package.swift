@@ -163,7 +163,7 @@ let package = Package(
             name: "RunLoopKitTests",
             dependencies: [
                 "RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "ConcurrencyFixture",
-                "ClientFixture", "PortsFixture", "PortsExample",
+                "ClientFixture", "PortsFixture", "PortsExample", "TestSupport",
             ],
             exclude: ["Foreign/README.md"],
             swiftSettings: swift
@@ -178,15 +178,15 @@ let package = Package(
         ),
         .testTarget(
             name: "SymbolicationTests",
-            dependencies: ["Symbolication", "SymbolBenchmark"],
+            dependencies: ["Symbolication", "SymbolBenchmark", "TestSupport"],
             swiftSettings: swift
         ),
         .testTarget(
             name: "StallCorpusTests",
-            dependencies: ["StallCorpus", "StallReports", "stall-corpus"],
+            dependencies: ["StallCorpus", "StallReports", "stall-corpus", "TestSupport"],
             swiftSettings: swift
         ),
-        .testTarget(name: "StallReportsTests", dependencies: ["StallReports"], swiftSettings: swift),
+        .testTarget(name: "StallReportsTests", dependencies: ["StallReports", "TestSupport"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
         .testTarget(
             name: "StallMonitorTests",

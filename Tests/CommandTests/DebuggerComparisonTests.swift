@@ -4,7 +4,7 @@ import Testing
 
 /// gdb as the witness for what stood on the stack. Calls that wait stand still: there every frame must agree. Where the
 /// thread runs, it has moved on below the culprit: from the culprit outwards every frame must agree.
-@Suite("Stacks against gdb", .serialized, .timeLimit(.minutes(5)))
+@Suite("Stacks against gdb", .serialized, .timeLimit(.minutes(10)))
 struct DebuggerComparisonTests {
     private let fixture: ReportsFixture
 

@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-@Suite("gate", .timeLimit(.minutes(2)))
+@Suite("gate", .timeLimit(.minutes(10)))
 struct GateCommandTests {
     private let fixture: ReportsFixture
 

@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-@Suite("list and show", .timeLimit(.minutes(2)))
+@Suite("list and show", .timeLimit(.minutes(10)))
 struct ListAndShowTests {
     private let fixture: ReportsFixture
 

@@ -3,7 +3,7 @@ import RegexBuilder
 import TestSupport
 import Testing
 
-@Suite("sample", .serialized, .timeLimit(.minutes(5)))
+@Suite("sample", .serialized, .timeLimit(.minutes(10)))
 struct SampleCommandTests {
     private func sample(_ target: TargetProcess, _ options: String...) throws -> CommandRun {
         try CommandRun(arguments: ["sample", "\(target.processID)"] + options)

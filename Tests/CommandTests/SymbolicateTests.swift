@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-@Suite("symbolicate", .timeLimit(.minutes(2)))
+@Suite("symbolicate", .timeLimit(.minutes(10)))
 struct SymbolicateTests {
     @Test("tells for each report what it found, and once what is missing; exit code 0")
     func directory() throws {

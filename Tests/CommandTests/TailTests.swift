@@ -2,7 +2,7 @@ import Foundation
 import StallReports
 import Testing
 
-@Suite("tail", .timeLimit(.minutes(2)))
+@Suite("tail", .timeLimit(.minutes(10)))
 struct TailTests {
     private let fixture: ReportsFixture
 

@@ -3,7 +3,7 @@ import StallReports
 import Testing
 
 /// What is drawn on a terminal while a stall lasts. The stall is told by a live record, as a watched process keeps it.
-@Suite("On a terminal", .timeLimit(.minutes(2)))
+@Suite("On a terminal", .timeLimit(.minutes(10)))
 struct TerminalTests {
     private let fixture: ReportsFixture
     private let report: StallReport

@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallReports
 
-@Suite("A watched process, seen from outside", .serialized, .timeLimit(.minutes(3)))
+@Suite("A watched process, seen from outside", .serialized, .timeLimit(.minutes(10)))
 struct WatchedProcessTests {
     private let fixture: ReportsFixture
 

@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// R38 to R40, as an asynchronous sequence.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct ActivitySequenceTests {
     @Test("R38: a sequence tells the activities of one mode in order, and ends with the loop's thread")
     func order() async {

@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// Work that is done once, before the loop sleeps.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct BeforeSleepTests {
     /// Enough turns that sleep to see what is done in them; each is ended by a wake-up.
     private static func runTurns(_ count: Int, of loop: EventRunLoop) {

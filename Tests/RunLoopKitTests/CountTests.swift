@@ -5,7 +5,7 @@ import Testing
 ///
 /// The table is all there is to change when the engine gets better. Counts are for one operation in the steady state, as
 /// Tests/Fixtures/LoopCounts makes them; what happens more seldom than once in twenty operations does not count.
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct CountTests {
     /// At most so many.
     struct Bound: Sendable, CustomTestStringConvertible {

@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// R53.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct DelayedPerformTests {
     private final class Target: Sendable {}
 

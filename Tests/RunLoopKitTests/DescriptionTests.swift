@@ -3,7 +3,7 @@ import RunLoopKit
 import Testing
 
 /// R62.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct DescriptionTests {
     private static func fill(_ loop: EventRunLoop) {
         let source = EventSource(order: 3) { _ in }

@@ -3,7 +3,7 @@ import Testing
 /// The loop against Foundation's: random scripts of loop operations on both, traces compared. The program can play any number:
 /// `LoopDifferential --scripts 100000 --seed 1`; what it prints names the seed of each script that differs, and `--script-seed` plays
 /// that one alone.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct DifferentialTests {
     @Test(
         "R1–R51: random scripts do on this loop what they do on Foundation's, but for what is known",

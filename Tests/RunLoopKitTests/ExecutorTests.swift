@@ -5,7 +5,7 @@ import Synchronization
 import Testing
 
 /// R61, on threads with loops of their own. What needs the main thread is in MainThreadTests.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct ExecutorTests {
     @Test("R61: an actor pinned to a loop runs on its thread, and only there counts as isolated")
     func pinned() async {

@@ -2,7 +2,7 @@ import Glibc
 import Testing
 
 /// What a loop does when its process is ill-treated. Each case is a process of its own: limits, signals and clocks are per process.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct FaultTests {
     private func scenario(_ name: String, environment: String = "") throws -> [String] {
         let run = try Fixture.run("FaultFixture", name, environment: environment)

@@ -1,7 +1,7 @@
 import Testing
 
 /// A process that forks and does not exec. Each scenario is a program of its own.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct ForkTests {
     private func scenario(_ name: String) throws -> [String] {
         let run = try Fixture.run("ForkFixture", name)

@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// R4 to R10: which modes there are, and when one is empty.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct ModeTests {
     @Test("R4: adding to an unknown mode makes it, and it stays")
     func adding() async {

@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// What the differential test has found, each in its smallest form: here the loop once did other than Foundation's, and the rules.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct ParityTests {
     @Test("R22: a stop with no activation running leaves no wake-up behind")
     func ignoredStop() async {

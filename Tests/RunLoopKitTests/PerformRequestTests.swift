@@ -4,7 +4,7 @@ import Synchronization
 import Testing
 
 /// R52.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct PerformRequestTests {
     @Test(
         "R52: all requests of a mode are served in one turn, first in, first out; what one asks for comes in the next turn"

@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// The example program does what it says.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct PortExampleTests {
     @Test(
         "R33, R54: main and worker exchange check-in, commands and goodbye; a command source registers, performs, unregisters"

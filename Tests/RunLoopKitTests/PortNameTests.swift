@@ -3,7 +3,7 @@ import RunLoopKit
 import Testing
 
 /// R55: names.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct PortNameTests {
     @Test("R55: a name has 1 to 64 bytes and cannot leave its directory")
     func validNames() throws {

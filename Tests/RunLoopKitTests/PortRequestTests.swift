@@ -4,7 +4,7 @@ import Testing
 @testable import RunLoopKit
 
 /// R56: requests and replies, and how they end.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct PortRequestTests {
     /// A thread with a loop that serves an anonymous port.
     final class Server: Sendable {

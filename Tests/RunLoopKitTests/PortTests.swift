@@ -3,7 +3,7 @@ import RunLoopKit
 import Testing
 
 /// R54: ports as sources, between threads and between processes.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct PortTests {
     @Test("R54: between threads, a message arrives with id, components and sender, on the loop's thread, in order")
     func betweenThreads() async throws {

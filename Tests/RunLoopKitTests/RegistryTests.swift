@@ -3,7 +3,7 @@ import RunLoopKit
 import Testing
 
 /// R1 to R3.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct RegistryTests {
     @Test("R1: a thread has one loop, always the same, and another thread another")
     func onePerThread() async {

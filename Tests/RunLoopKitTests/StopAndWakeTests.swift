@@ -4,7 +4,7 @@ import Synchronization
 import Testing
 
 /// R22 to R27: what other threads and inner activations may do to a run.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct StopAndWakeTests {
     @Test("R22: a stop with no activation running is not remembered")
     func stopBeforeRun() async {

@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// R17: "stopped (mode)".
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct StopModeTests {
     @Test("R17: a stop of a mode ends its run, also from another thread, and no other")
     func stops() async {

@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// What a timer's callout may do to itself and to others (R23, R41 to R48).
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct TimerCalloutTests {
     @Test("R23, R43: a nested run takes over what is left of the pass, and what has come due since, in order")
     func nestedRun() async {

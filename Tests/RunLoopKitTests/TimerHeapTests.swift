@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import RunLoopKit
@@ -6,7 +7,7 @@ import Testing
 struct TimerHeapTests {
     @Test("R41: any sequence of adding, removing and taking leaves the heap in firing order", arguments: 0..<50)
     func heapMatchesSortedArray(seed: Int) {
-        var random = SmallRandom(seed: UInt64(seed))
+        var random = SplitMix64(seed: UInt64(seed))
         var heap = TimerHeap()
         var model: [TimerKey] = []
         for step in 0..<400 {
@@ -41,7 +42,7 @@ struct TimerHeapTests {
         arguments: 0..<50
     )
     func scheduleMatchesSortedArray(seed: Int) {
-        var random = SmallRandom(seed: UInt64(seed))
+        var random = SplitMix64(seed: UInt64(seed))
         var schedule = TimerSchedule()
         var model: [(key: TimerKey, tolerance: UInt64)] = []
         for step in 0..<300 {
@@ -91,7 +92,7 @@ struct TimerHeapTests {
 }
 
 extension TimerKey {
-    fileprivate static func random(ticket: UInt32, sequence: UInt64, using random: inout SmallRandom) -> TimerKey {
+    fileprivate static func random(ticket: UInt32, sequence: UInt64, using random: inout SplitMix64) -> TimerKey {
         TimerKey(
             date: .random(in: 0..<40, using: &random),
             sequence: sequence,
@@ -114,13 +115,13 @@ private struct QueueRun {
         var dueDate: UInt64?
     }
 
-    private var random: SmallRandom
+    private var random: SplitMix64
     private var queue = TimerQueue()
     private var model: [Member] = []
     private var added = 0
     private var now = ClockReading(monotonic: 10_000, wall: 5_000)
 
-    init(seed: UInt64) { random = SmallRandom(seed: seed) }
+    init(seed: UInt64) { random = SplitMix64(seed: seed) }
 
     mutating func step() {
         now.monotonic += .random(in: 0..<5, using: &random)
@@ -210,20 +211,5 @@ private struct QueueRun {
         #expect(outlook.earliestDeadline(at: now) == (deadlines + [waiting]).min())
         #expect(outlook.hasWallClockTimers == dates.contains { $0.clock == .wall })
         #expect(queue.timers.count == model.count)
-    }
-}
-
-/// Splitmix64: a failing seed can be run again.
-struct SmallRandom: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }

@@ -3,7 +3,7 @@ import RunLoopKit
 import Testing
 
 /// R63.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct TraceTests {
     @Test("R63: a trace records every transition with its mode, its turn and a time that never goes back")
     func records() async {

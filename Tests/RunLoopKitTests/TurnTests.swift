@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// R11 to R21: what one call of `run` does, seen by an observer of everything.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct TurnTests {
     @Test("R11: an empty mode returns finished at once, and nobody sees an entry or an exit")
     func emptyMode() async {

@@ -3,7 +3,7 @@ import RunLoopKit
 import Testing
 
 /// A thread that lives by its loop.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct WorkerThreadTests {
     @Test("A worker has its name and its own loop, and lives while there is nothing to do")
     func start() async throws {

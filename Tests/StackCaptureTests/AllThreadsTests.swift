@@ -64,6 +64,20 @@ extension CaptureTests {
             #expect(spinning.count > 0)
         }
 
+        @Test(
+            "are told apart by their outermost frames, too: two pools whose threads wait in the same function are two stacks"
+        )
+        func outerFrames() throws {
+            let sides = [STALL_LEFT, STALL_RIGHT].map { kind in (0..<4).map { _ in Stall(kind, depth: 100) } }
+            defer { for stall in sides.joined() { stall.finish() } }
+            let alone = try sides.map { try $0.map { try capturer.captureBlocked($0).frames.count } }
+            #expect(Set(alone.joined()).count == 1, "only then do the counts of frames not tell them apart")
+            let result = try capturer.captureAll(within: .seconds(30)).get()
+            for (side, function) in zip(sides, ["stall_from_left", "stall_from_right"]) {
+                #expect(threads(of: result, in: function) == [side.map(\.threadID)])
+            }
+        }
+
         @Test("but the caller's own and those left out")
         func excluded() throws {
             let stalls = (0..<3).map { _ in Stall(STALL_LOCK) }

@@ -2,7 +2,7 @@ import CStackCapture
 import Foundation
 import Testing
 
-@Suite("Awaiting functions", .serialized, .timeLimit(.minutes(3)))
+@Suite("Awaiting functions", .serialized, .timeLimit(.minutes(10)))
 struct AsyncCallersTests {
     /// The fixture knows who awaits whom, and on which line, and judges itself.
     @Test("are found with their lines, in every shape of awaiting, of a thread that computes and of one that sleeps")
@@ -18,7 +18,7 @@ struct AsyncCallersTests {
         [[], ["--deep"], ["--napping"]]
     )
     func churn(mode: String, kind: [String]) async throws {
-        let (status, output) = try await run([mode] + kind + ["500"])
+        let (status, output) = try await run([mode] + kind + ["250"])
         #expect(status == 0, "\(output)")
         #expect(output.contains("WRONG: 0"))
     }

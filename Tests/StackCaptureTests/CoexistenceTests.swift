@@ -1,33 +1,49 @@
 import CStalls
 import Foundation
+import TestSupport
 import Testing
 
 /// A host that does what hosts do to signals, stacks, threads and sandboxes, in a process for each of its scenarios.
-@Suite("A capture gets along with its host", .serialized, .timeLimit(.minutes(5)))
+@Suite(
+    "A capture gets along with its host",
+    .serialized,
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(50))
+)
 struct CoexistenceTests {
     @Test("in every scenario: each capture ends in time, in a right stack or a named reason")
     func everything() async throws {
         try await expectPassed([])
     }
 
-    static let allocators = ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"]
+    private static let (jemalloc, tcmalloc) = (path(of: "libjemalloc.so.2"), path(of: "libtcmalloc_minimal.so.4"))
+    private static let profiler = path(of: "libprofiler.so.0")
 
-    @Test("with another allocator preloaded", arguments: allocators)
-    func allocator(library: String) async throws {
-        guard let path = Self.path(of: library) else { return print("coexistence: \(library) is not installed") }
+    @Test("with jemalloc preloaded", .enabled(if: jemalloc != nil, "libjemalloc.so.2 is not installed"))
+    func preloadedJemalloc() async throws { try await expectPassed(with: #require(Self.jemalloc)) }
+
+    @Test(
+        "with tcmalloc preloaded",
+        .longForm,
+        .enabled(if: tcmalloc != nil, "libtcmalloc_minimal.so.4 is not installed")
+    )
+    func preloadedTcmalloc() async throws { try await expectPassed(with: #require(Self.tcmalloc)) }
+
+    private func expectPassed(with allocator: String) async throws {
         let scenarios = [
             "handler-info", "alternate-stack-running", "vfork", "thread-exits", "fork-child", "seccomp-kill",
             "exceptions-while-captured",
         ]
-        try await expectPassed(scenarios, preloading: path)
+        try await expectPassed(scenarios, preloading: allocator)
     }
 
-    @Test("with gperftools' profiler, which uses the same signal")
-    func profiler() async throws {
-        guard let path = Self.path(of: "libprofiler.so.0") else {
-            return print("coexistence: no libprofiler installed")
-        }
-        let text = try await expectPassed(["gperftools-before", "gperftools-after"], preloading: path)
+    @Test(
+        "with gperftools' profiler, which uses the same signal",
+        .enabled(if: profiler != nil, "libprofiler.so.0 is not installed")
+    )
+    func besideProfiler() async throws {
+        let library = try #require(Self.profiler)
+        let text = try await expectPassed(["gperftools-before", "gperftools-after"], preloading: library)
         #expect(!text.contains("skipped"))
     }
 

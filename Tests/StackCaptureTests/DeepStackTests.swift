@@ -74,7 +74,7 @@ extension CaptureTests {
             defer { stall.finish() }
             var whole = 0
             var cut = 0
-            for _ in 0..<300 {
+            for round in 0..<30_000 where round < 300 || whole == 0 {
                 guard case .success(let stack) = capturer.capture(stall), stack.method == .quiet else { continue }
                 let names = names(of: stack)
                 if stack.isComplete { whole += 1 } else { cut += 1 }

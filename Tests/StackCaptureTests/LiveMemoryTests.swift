@@ -4,7 +4,11 @@ import StackCapture
 import TestSupport
 import Testing
 
-@Suite("Threads of which only the number is known, and memory that may vanish", .captureSignal, .timeLimit(.minutes(2)))
+@Suite(
+    "Threads of which only the number is known, and memory that may vanish",
+    .captureSignal,
+    .timeLimit(.minutes(10))
+)
 struct LiveMemoryTests {
     @Test("A thread's stack is found by its number alone, asleep and running", arguments: [STALL_READ, STALL_SPIN])
     func byNumber(_ kind: stall_kind) throws {

@@ -4,15 +4,14 @@ import Foundation
 final class Plugins: Sendable {
     let folder: String
 
-    /// Nil, with a message, where there is no compiler.
+    static let canBeMade = (try? Plugins()) != nil
+
+    /// Nil where there is no compiler.
     init?() throws {
         folder = NSTemporaryDirectory() + "stall-plugins-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         for number in 0..<4 {
-            guard try Self.compile(number, in: folder) else {
-                print("skipped: no clang to build the plugins with")
-                return nil
-            }
+            guard try Self.compile(number, in: folder) else { return nil }
         }
     }
 

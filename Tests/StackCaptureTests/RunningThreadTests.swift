@@ -78,6 +78,25 @@ extension CaptureTests {
             #expect(try another.capture(stall).get().method == .signal)
         }
 
+        @Test(
+            "whose handler comes after its request was given up copies nothing: the memory is another thread's stack by then"
+        )
+        func withdrawn() throws {
+            let hasty = try StackCapturer(signal: SIGVTALRM, deadline: .zero)
+            let stall = Stall(STALL_SPIN, depth: 3)
+            defer { stall.finish() }
+            var givenUp: UInt64 = 0
+            while givenUp < 50 {
+                let before = hasty.counters
+                guard case .failure(let error) = hasty.capture(stall), error.code == .notDelivered,
+                    hasty.counters.signalsSent > before.signalsSent
+                else { continue }
+                awaitProgress(of: stall.threadID)
+                givenUp += 1
+                #expect(hasty.counters.lateSignals == before.lateSignals + 1)
+            }
+        }
+
         @Test("below code without an unwind table is found by its instructions, and only those frames say so")
         func frameSources() throws {
             for (kind, leaf) in [(STALL_BARE_SPIN, "stall_in_spin"), (STALL_BARE_READ, "stall_in_read")] {
@@ -102,9 +121,12 @@ extension CaptureTests {
             try expectWholeStacks(of: stall, captures: 500)
         }
 
-        @Test("that loads and unloads modules at the same address never meets a stale unwind table")
+        @Test(
+            "that loads and unloads modules at the same address never meets a stale unwind table",
+            .enabled(if: Plugins.canBeMade, "there is no clang to build the modules with")
+        )
         func reloading() throws {
-            guard let plugins = try Plugins() else { return }
+            let plugins = try #require(try Plugins())
             let stall = Stall(STALL_RELOAD, depth: 4, path: plugins.folder)
             defer { stall.finish() }
             try expectWholeStacks(of: stall, captures: 500)
@@ -125,12 +147,14 @@ extension CaptureTests {
         private func expectWholeStacks(of stall: Stall, captures: Int) throws {
             var quiet = 0
             var kept = 0
-            for _ in 0..<captures {
+            var taken = 0
+            for _ in 0..<20 * captures where taken < captures {
                 switch capturer.capture(stall) {
                 case .failure(let error):
                     #expect([.threadKeptMoving, .notDelivered].contains(error.code))
                     kept += 1
                 case .success(let stack):
+                    taken += 1
                     quiet += stack.method == .quiet ? 1 : 0
                     let names = names(of: stack)
                     // The C runtime's own start and end code for modules comes without unwind tables.
@@ -146,7 +170,7 @@ extension CaptureTests {
                 }
             }
             print("storm: \(captures) captures, \(quiet) quiet, \(kept) kept moving, \(stall.rounds) rounds")
-            #expect(kept < captures / 2)
+            #expect(taken == captures)
         }
 
         @Test("is named down to the Swift closure that it spins in")

@@ -5,16 +5,23 @@ import Testing
 
 @Suite("System calls have the kernel's names")
 struct SystemCallNameTests {
+    private static let headerOfX86 = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"
+    private static let genericHeader = "/usr/include/asm-generic/unistd.h"
+
     @Test(
-        "as the kernel's own headers number them",
-        arguments: [
-            (SystemCallNumbering.x86, "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
-            (.aarch64, "/usr/include/asm-generic/unistd.h"),
-        ]
+        "as the kernel's own header for x86-64 numbers them",
+        .enabled(if: FileManager.default.isReadableFile(atPath: headerOfX86), "that header is not installed")
     )
-    func headers(numbering: SystemCallNumbering, path: String) throws {
-        guard let text = try? String(contentsOfFile: path, encoding: .utf8) else { return }
-        let defined = Self.numbers(in: text)
+    func numbersOfX86() throws { try compare(.x86, with: Self.headerOfX86) }
+
+    @Test(
+        "as the kernel's own header for newer architectures numbers them",
+        .enabled(if: FileManager.default.isReadableFile(atPath: genericHeader), "that header is not installed")
+    )
+    func genericNumbers() throws { try compare(.aarch64, with: Self.genericHeader) }
+
+    private func compare(_ numbering: SystemCallNumbering, with path: String) throws {
+        let defined = Self.numbers(in: try String(contentsOfFile: path, encoding: .utf8))
         #expect(defined.count > 250)
         for (number, names) in defined {
             let name = SystemCall.name(of: number, in: numbering)

@@ -1,9 +1,15 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// The trials' short forms; `scripts/trials` runs the long ones. They run in a process of their own: they need the signal, and judge
 /// descriptors, memory and threads of the whole process.
-@Suite("Captures on trial", .serialized, .timeLimit(.minutes(10)))
+@Suite(
+    "Captures on trial",
+    .serialized,
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(50))
+)
 struct TrialTests {
     @Test("leave every kind of blocking call undisturbed")
     func invisible() async throws {
@@ -12,7 +18,7 @@ struct TrialTests {
 
     @Test(
         "under twelve loads neither hang nor leak nor show a frame that is not there",
-        arguments: ["", "1"]
+        arguments: testsAllForms ? ["", "1"] : ["1"]
     )
     func storm(arenas: String) async throws {
         try await expectMet(
@@ -43,6 +49,7 @@ struct TrialTests {
 
     @Test(
         "do not make a sleeping thread run, and are whole at 60 frames",
+        .longForm,
         arguments: ["pause", "cost"]
     )
     func measured(part: String) async throws {
@@ -51,6 +58,7 @@ struct TrialTests {
 
     @Test(
         "are gdb's stacks, in over a hundred places",
+        .longForm,
         .enabled(
             if: FileManager.default.isExecutableFile(atPath: "/usr/bin/gdb"),
             "gdb is not installed"

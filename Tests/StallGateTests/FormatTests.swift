@@ -3,7 +3,7 @@ import StallGate
 import StallReports
 import Testing
 
-@Suite("Gate formats", .timeLimit(.minutes(1)))
+@Suite("Gate formats", .timeLimit(.minutes(10)))
 struct FormatTests {
     private static let id = ULID(rawValue: 5)
 

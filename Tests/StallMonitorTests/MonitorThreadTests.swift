@@ -5,7 +5,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("The monitor's own threads", .timeLimit(.minutes(1)))
+@Suite("The monitor's own threads", .timeLimit(.minutes(10)))
 struct MonitorThreadTests {
     /// A handler of the host's that ran on the watchdog would keep it from its work, and might wait for what it has stalled.
     @Test("take no signals of the host's, but those a thread brings upon itself")

@@ -1,4 +1,5 @@
 import StallReports
+import TestSupport
 import Testing
 
 @Suite("Fingerprint")
@@ -19,8 +20,9 @@ struct FingerprintTests {
     @Test("addresses, offsets, paths, build ids and library frames do not matter")
     func ignoresWhatVaries() {
         var frames = Sample.frames
+        var random = SplitMix64.ofThisRun()
         for index in frames.indices {
-            frames[index].address = Address(.random(in: .min ... .max))
+            frames[index].address = Address(random.next())
             frames[index].offset = nil
             frames[index].functionOffset = 0x99
         }

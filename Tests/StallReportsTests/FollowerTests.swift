@@ -3,7 +3,7 @@ import Glibc
 import StallReports
 import Testing
 
-@Suite("Report follower", .timeLimit(.minutes(2)))
+@Suite("Report follower", .timeLimit(.minutes(10)))
 struct FollowerTests {
     private let directory = TemporaryDirectory()
 

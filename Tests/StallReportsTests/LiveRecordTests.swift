@@ -1,9 +1,10 @@
 import Glibc
+import TestSupport
 import Testing
 
 @testable import StallReports
 
-@Suite("Live record", .timeLimit(.minutes(5)))
+@Suite("Live record", .timeLimit(.minutes(10)))
 struct LiveRecordTests {
     private let directory = TemporaryDirectory()
     private let run = ULID.make()
@@ -209,7 +210,7 @@ struct LiveRecordTests {
         try file.write(stall(), to: 0)
         let whole = try #require(bytes(of: path))
         file.remove()
-        var random = SplitMix(state: 1)
+        var random = SplitMix64(seed: 1)
         for round in 0..<90 {
             var bytes = whole
             if round % 3 == 0 { bytes = Array(bytes.prefix(Int(random.next() % UInt64(whole.count)))) }
@@ -228,6 +229,33 @@ struct LiveRecordTests {
         #expect(try directory.reader.contents().failures.isEmpty, "torn, and nobody writes it")
         try directory.store.closeTerminated()
         #expect(directory.names == [ReportFileName(.stall, report.id).description])
+    }
+
+    @Test(
+        "a stall of which any byte is not as it was written is torn and left out; so is the record with such a status or head"
+    )
+    func tornBlocks() throws {
+        let file = try makeFile()
+        let (first, second) = (stall(), stall())
+        try file.write(first, to: 0)
+        try file.write(second, to: 1)
+        let whole = try #require(bytes(of: path))
+        file.remove()
+        func record(flipping offset: Int) throws -> LiveRecord {
+            var bytes = whole
+            bytes[offset] ^= 1
+            return try LiveRecordLayout.record(from: bytes)
+        }
+        for offset in 0..<LiveRecordLayout.placeSize {
+            let read = try record(flipping: LiveRecordLayout.offset(ofPlace: 0) + offset)
+            #expect(read.tornStalls == 1 && read.stalls == [second], "byte \(offset) of a place")
+        }
+        for offset in LiveRecordLayout.statusRange {
+            #expect(throws: ReportError.self, "byte \(offset)") { try record(flipping: offset) }
+        }
+        for offset in [24, 40, 60, 504, 512, 600, 4095] {
+            #expect(throws: ReportError.self, "byte \(offset)") { try record(flipping: offset) }
+        }
     }
 
     @Test("pipes and links under a live record's name are not opened, and a foreign record is refused")
@@ -298,17 +326,5 @@ struct LiveRecordTests {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         return try? OpenFile(owning: descriptor, path: path).readAll(limit: 1 << 20)
-    }
-}
-
-private struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var z = state
-        z = (z ^ z >> 30) &* 0xbf58_476d_1ce4_e5b9
-        z = (z ^ z >> 27) &* 0x94d0_49bb_1331_11eb
-        return z ^ z >> 31
     }
 }

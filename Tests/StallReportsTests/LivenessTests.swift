@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallReports
 
-@Suite("Process liveness", .timeLimit(.minutes(2)))
+@Suite("Process liveness", .timeLimit(.minutes(10)))
 struct LivenessTests {
     private let here = HostIdentity.current()
     private let me = ProcessIdentity.current()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallReports
 
-@Suite("Report reader", .timeLimit(.minutes(2)))
+@Suite("Report reader", .timeLimit(.minutes(10)))
 struct ReaderTests {
     private let directory = TemporaryDirectory()
 

@@ -2,7 +2,7 @@ import Glibc
 import StallReports
 import Testing
 
-@Suite("Report directory", .timeLimit(.minutes(2)))
+@Suite("Report directory", .timeLimit(.minutes(10)))
 struct StoreTests {
     private let directory = TemporaryDirectory()
 

@@ -1,9 +1,10 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import Symbolication
 
-@Suite("Awaiting functions", .timeLimit(.minutes(4)))
+@Suite("Awaiting functions", .timeLimit(.minutes(10)))
 struct AwaitTests {
     /// Each await on a line of its own, with other work on the lines around: what goes on after it begins on another line.
     private static let source = """
@@ -68,7 +69,10 @@ struct AwaitTests {
         }
     }
 
-    @Test("Are named with the line of the await, optimised or not", arguments: ["-Onone", "-O"])
+    @Test(
+        "Are named with the line of the await, optimised or not",
+        arguments: testsAllForms ? ["-Onone", "-O"] : ["-O"]
+    )
     func lines(optimisation: String) throws {
         let built = try Built([optimisation])
         let frames = built.resolve().frames

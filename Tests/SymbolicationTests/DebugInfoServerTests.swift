@@ -4,7 +4,7 @@ import Testing
 @testable import Symbolication
 
 /// Against Debian's debuginfod on the loopback interface. The benchmark program asks, because the client goes by its environment.
-@Suite("A debuginfod server", .timeLimit(.minutes(3)))
+@Suite("A debuginfod server", .timeLimit(.minutes(10)))
 struct DebugInfoServerTests {
     @Test("Gives functions, lines and inlined calls for a stripped program, by its build id")
     func found() throws {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Symbolication
 
-@Suite("Symbol files", .timeLimit(.minutes(2)))
+@Suite("Symbol files", .timeLimit(.minutes(10)))
 struct SymbolFileTests {
     /// A stripped program `program`, its symbol file `program.debug`, and a place with two inlined calls.
     private func stripped(flags: [String] = ["-g", "-O2"]) throws -> (workshop: Workshop, place: UInt, id: String) {

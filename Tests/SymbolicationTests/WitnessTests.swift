@@ -1,15 +1,17 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import Symbolication
 
 /// Lines and inlined calls, compared with binutils' addr2line, which reads DWARF with code of its own.
-@Suite("Beside addr2line", .timeLimit(.minutes(5)))
+@Suite("Beside addr2line", .timeLimit(.minutes(10)))
 struct WitnessTests {
     @Test(
         "C has the same functions, lines and inlined calls",
         arguments: ["gcc", "clang"],
         [["-g", "-O2"], ["-gdwarf-4", "-O2"], ["-g", "-O0"], ["-g", "-O2", "-no-pie"], ["-g", "-O2", "-gz"]]
+            .prefix(testsAllForms ? 5 : 1)
     )
     func c(compiler: String, flags: [String]) throws {
         let workshop = try Workshop()
@@ -19,7 +21,9 @@ struct WitnessTests {
 
     @Test(
         "C++ has the same",
-        arguments: [["-g", "-O2"], ["-g", "-O1", "-gdwarf-4"], ["-g", "-O2", "-ffunction-sections"]]
+        arguments: [["-g", "-O2"], ["-g", "-O1", "-gdwarf-4"], ["-g", "-O2", "-ffunction-sections"]].prefix(
+            testsAllForms ? 3 : 1
+        )
     )
     func cPlusPlus(flags: [String]) throws {
         let workshop = try Workshop()
@@ -33,7 +37,10 @@ struct WitnessTests {
     }
 
     /// DWARF 4, as the compiler writes it unless told: addr2line 2.40 does not find inlined calls in its DWARF 5.
-    @Test("Swift has the same", arguments: [["-g", "-O"], ["-g", "-Onone"], ["-g", "-O", "-wmo"]])
+    @Test(
+        "Swift has the same",
+        arguments: [["-g", "-O"], ["-g", "-Onone"], ["-g", "-O", "-wmo"]].prefix(testsAllForms ? 3 : 1)
+    )
     func swift(flags: [String]) throws {
         let workshop = try Workshop()
         try workshop.write(Self.shop, to: "shop.swift")

@@ -30,7 +30,7 @@ final class Watchdog: Sendable {
     }
 
     let bells = BellBoard()
-    private let semaphore = TickSemaphore()
+    let semaphore = TickSemaphore()
     private let isParked = Atomic(false)
     private let orders = ForkSafeMutex<[Order]?>([])
     private let generation = ForkGeneration.current
@@ -99,9 +99,12 @@ final class Watchdog: Sendable {
     /// Every loop at rest rings when it leaves. False when one is busy, or has rung already. The flag is up before the bells are
     /// looked at, and a loop rings before it looks at the flag: one that leaves in between is seen here or ends the wait at once.
     private func park(_ round: borrowing WatchRound) -> Bool {
-        guard round.isAtRest else { return false }
+        round.isAtRest && park { bells.hasRung }
+    }
+
+    func park(unless hasRung: () -> Bool) -> Bool {
         isParked.store(true, ordering: .sequentiallyConsistent)
-        if !bells.hasRung { return true }
+        if !hasRung() { return true }
         isParked.store(false, ordering: .sequentiallyConsistent)
         return false
     }

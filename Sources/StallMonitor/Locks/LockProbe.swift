@@ -15,10 +15,11 @@ struct LockProbe {
     /// No new step after that.
     private static let budget: Duration = .milliseconds(100)
 
-    init(capturer: StackCapturer) {
+    /// - Parameter words: reads memory, if it is not to be read as it is: in tests of what changes meanwhile.
+    init(capturer: StackCapturer, words: ((_ address: UInt, _ count: Int) -> [UInt32]?)? = nil) {
         self.capturer = capturer
         var memory = LockMemory(
-            words: { capturer.words(at: $0, count: $1) },
+            words: words ?? { capturer.words(at: $0, count: $1) },
             hasThread: { unsafe access("/proc/self/task/\($0)", F_OK) == 0 }
         )
         memory.threadNumberOffset = GlibcThread.numberOffset(

@@ -84,14 +84,14 @@ static void *hold(void *context) {
 }
 
 /// Returns once the thread has what it is to hold. It frees nothing: what it was told must last.
-static pid_t start(struct holder as, const char *name, pthread_t *handle) {
+static pid_t start(void *(*body)(void *), struct holder as, const char *name, pthread_t *handle) {
     struct holder *holder = malloc(sizeof *holder);
     if (!holder)
         abort();
     *holder = as;
     strncpy(holder->name, name, sizeof holder->name - 1);
     holder->name[sizeof holder->name - 1] = 0;
-    if (pthread_create(handle, NULL, hold, holder) != 0)
+    if (pthread_create(handle, NULL, body, holder) != 0)
         abort();
     struct timespec pause = {0, 1000000};
     while (holder->thread == 0)
@@ -101,7 +101,7 @@ static pid_t start(struct holder as, const char *name, pthread_t *handle) {
 
 static pid_t start_detached(struct holder as, const char *name) {
     pthread_t handle;
-    pid_t thread = start(as, name, &handle);
+    pid_t thread = start(hold, as, name, &handle);
     pthread_detach(handle);
     return thread;
 }
@@ -138,10 +138,26 @@ pid_t lock_abandon(int lock) {
     return holder.thread;
 }
 
+static void *wait_for_lock(void *context) {
+    struct holder *holder = context;
+    int lock = holder->lock;
+    holder->thread = lock_name_thread(holder->name);
+    lock_take(lock);
+    lock_release(lock);
+    return NULL;
+}
+
+pid_t lock_start_waiter(int lock, const char *name) {
+    pthread_t handle;
+    pid_t thread = start(wait_for_lock, (struct holder){.lock = lock}, name, &handle);
+    pthread_detach(handle);
+    return thread;
+}
+
 static pthread_t last_joined;
 
 pid_t lock_start_joined(int gate, const char *name) {
-    return start((struct holder){.lock = -1, .gate = gate}, name, &last_joined);
+    return start(hold, (struct holder){.lock = -1, .gate = gate}, name, &last_joined);
 }
 
 void lock_join_last(void) {

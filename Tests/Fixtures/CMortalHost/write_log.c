@@ -30,6 +30,12 @@ static void record(char letter, int descriptor, int64_t offset, const void *byte
     if (count) syscall(SYS_write, log_descriptor, bytes, count);
 }
 
+void write_log_promise(const char *name) {
+    pthread_mutex_lock(&lock);
+    record('P', 0, 0, name, strlen(name));
+    pthread_mutex_unlock(&lock);
+}
+
 // The order in the log is that of the calls: one at a time.
 #define LOCKED(type, call, ...)              \
     if (log_descriptor < 0) return (type)(call); \

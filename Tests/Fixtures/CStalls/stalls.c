@@ -300,6 +300,7 @@ static int64_t (*const functions[])(stall *) = {
     [STALL_ITERATE] = stall_in_iterate,     [STALL_HOLD_LOADER] = stall_in_loader, [STALL_DOZE] = stall_in_doze,
     [STALL_SWING] = stall_in_swing,         [STALL_BARE_SPIN] = stall_in_bare_spin, [STALL_BARE_READ] = stall_in_bare_read,
     [STALL_HANDLER] = stall_in_handler,
+    [STALL_LEFT] = stall_in_read,           [STALL_RIGHT] = stall_in_read,
 };
 
 __attribute__((noinline)) static int64_t stall_at(stall *s) {
@@ -325,6 +326,24 @@ static void note_identity(stall *s) {
     s->thread = (pid_t)syscall(SYS_gettid);
 }
 
+__attribute__((noinline)) static int64_t stall_from_left(stall *s) {
+    volatile int64_t result = stall_descend(s, s->depth);
+    return result;
+}
+
+__attribute__((noinline)) static int64_t stall_from_right(stall *s) {
+    volatile int64_t result = stall_descend(s, s->depth);
+    return result + 1;
+}
+
+static int64_t stall_from(stall *s) {
+    switch (s->kind) {
+    case STALL_LEFT: return stall_from_left(s);
+    case STALL_RIGHT: return stall_from_right(s);
+    default: return s->depth < 0 ? stall_descend_widely(s, -s->depth) : stall_descend(s, s->depth);
+    }
+}
+
 static void *run(void *context) {
     stall *s = context;
     note_identity(s);
@@ -332,7 +351,7 @@ static void *run(void *context) {
     sigfillset(&all);
     // Not as the starting thread has it: dispatch threads block most signals.
     pthread_sigmask(s->kind == STALL_SPIN_MASKED ? SIG_BLOCK : SIG_UNBLOCK, &all, NULL);
-    s->end.result = s->depth < 0 ? stall_descend_widely(s, -s->depth) : stall_descend(s, s->depth);
+    s->end.result = stall_from(s);
     pthread_sigmask(SIG_UNBLOCK, &all, NULL);  // what is pending arrives here
     return NULL;
 }
@@ -390,7 +409,8 @@ uint64_t stall_dozer_state(const stall *s) { return atomic_load(&s->dozer_state)
 stall_end stall_finish(stall *s) {
     s->released = true;
     pthread_mutex_unlock(&s->lock);
-    if (s->kind == STALL_READ || s->kind == STALL_HOLD_LOADER || s->kind == STALL_BARE_READ || s->kind == STALL_HANDLER)
+    if (functions[s->kind] == stall_in_read || s->kind == STALL_HOLD_LOADER || s->kind == STALL_BARE_READ ||
+        s->kind == STALL_HANDLER)
         require(write(s->pipe[1], "", 1) == 1);
     pthread_join(s->handle, NULL);
     stall_end end = s->end;

@@ -12,8 +12,8 @@ struct PowerCuts {
     func run() {
         guard let bytes = file(log) else { fail("no log") }
         let calls = DiskCall.all(in: bytes)
-        guard calls.contains(where: { $0.letter == "R" }), calls.contains(where: { $0.letter == "W" }) else {
-            fail("the log has no renames or no writes: nothing was recorded")
+        guard "RWP".allSatisfy({ letter in calls.contains { $0.letter == letter } }) else {
+            fail("the log has no renames, no writes or no promises: nothing was recorded")
         }
         let moments = (0..<count).map { _ in Int.random(in: 0...calls.count) }.sorted()
         var disk = ModelDisk()
@@ -88,6 +88,7 @@ struct ModelDisk {
         case "R":
             changes.append((call.names[1], names[call.names[0]] ?? nil))
             changes.append((call.names[0], nil))
+        case "P": promised.formUnion(call.names)
         case "U":
             changes.append((call.names[0], nil))
             promised.remove(call.names[0])
@@ -122,7 +123,6 @@ struct ModelDisk {
         guard directories.contains(descriptor) else { return }
         safeNames = names
         changes = []
-        promised.formUnion(safeNames.keys.filter { ReportFileName($0) != nil })
     }
 
     /// Reports with bytes of which a part may be missing, or that are none, in any of the states that a cut now can leave.

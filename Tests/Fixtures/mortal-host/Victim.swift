@@ -30,7 +30,9 @@ final class Victim: Sendable {
             case .began(let report):
                 tell("began \(report.id)")
                 if CommandLine.arguments.last == "unreported" { while true { pause() } }
-            case .ended(let report): tell("ended \(report.id)")
+            case .ended(let report):
+                tell("ended \(report.id)")
+                if CommandLine.arguments[1] == "log" { writeAgain(report, in: directory) }
             default: break
             }
         }
@@ -121,4 +123,12 @@ final class Victim: Sendable {
         tell("closed")
         waitForOrder()
     }
+}
+
+/// Writes the report under another id, and notes it as promised once that has returned.
+private func writeAgain(_ report: StallReport, in directory: String) {
+    var copy = report
+    copy.id = .make()
+    guard (try? ReportDirectory(path: directory).write(copy)) != nil else { fail("the report was not written") }
+    unsafe write_log_promise(ReportFileName(.stall, copy.id).description)
 }

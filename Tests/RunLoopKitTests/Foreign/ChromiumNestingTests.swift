@@ -3,7 +3,7 @@ import Synchronization
 import Testing
 
 /// More of Chromium's run loop cases: runs after runs and inside runs.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct ChromiumNestingTests {
     @Test(
         "R18: a loop can be polled again and again, with work and without, and run for longer after that",

@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of Chromium's RunLoopTest and RunLoopDelegateTest that have a meaning here.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct ChromiumRunLoopTests {
     @Test(
         "R22: a stop by an observer that finds nothing left to do lets what was posted come to its turn, and no more",

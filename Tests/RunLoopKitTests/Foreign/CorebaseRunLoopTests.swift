@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of GNUstep corebase's CFRunLoop folder, counted in the order of its checks.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct CorebaseRunLoopTests {
     private struct Seen: Sendable {
         let (first, second): (Int, Int)

@@ -3,7 +3,7 @@ import Testing
 
 /// The cases of swift-corelibs-foundation's TestNotificationQueue: what is posted now is a perform that waits, what is posted as soon as
 /// possible or when idle is work before the loop sleeps.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct FoundationNotificationQueueTests {
     @Test(
         "R1: work that is given to one thread's loop is done there, and not by another thread's",

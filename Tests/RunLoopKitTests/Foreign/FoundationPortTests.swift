@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of swift-corelibs-foundation's TestSocketPort.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct FoundationPortTests {
     @Test(
         "R54: a port that was given no address is valid, and is reached all the same",

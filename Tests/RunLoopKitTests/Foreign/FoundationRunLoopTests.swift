@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of swift-corelibs-foundation's TestRunLoop.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct FoundationRunLoopTests {
     @Test(
         "R5, R7: the default mode and the common set have names of their own, and a name is all there is to a mode",

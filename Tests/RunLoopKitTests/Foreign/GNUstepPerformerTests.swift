@@ -3,7 +3,7 @@ import Testing
 
 /// The cases of GNUstep base's NSRunLoop/performers, counted in the order of its checks. A performer with an order is a source here; one
 /// that can be cancelled is a perform after no delay.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct GNUstepPerformerTests {
     @Test(
         "R52: what a loop was asked to perform is performed in the next run, and not again in the one after",

@@ -3,7 +3,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of GNUstep base's NSRunLoop folder, counted in the order of its checks.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct GNUstepRunLoopTests {
     @Test(
         "R58: a worker thread that runs a loop of its own hands the main queue five blocks, and all of them run",

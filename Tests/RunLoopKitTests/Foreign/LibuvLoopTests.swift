@@ -3,7 +3,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of libuv's async, loop, run, active, idle and poll-close tests that have a meaning here.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct LibuvLoopTests {
     @Test(
         "R24: a thread that signals without end has a source performed, which ends itself and so the run",

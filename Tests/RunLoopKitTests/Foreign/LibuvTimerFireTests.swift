@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// More of libuv's test-timer, test-timer-again and test-timer-from-check: when timers fire, and how often.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct LibuvTimerFireTests {
     @Test(
         "R21: each of two runs fires the timer that it was given, and ends with it",

@@ -3,7 +3,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of libuv's test-timer, test-timer-again and test-timer-from-check.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct LibuvTimerTests {
     @Test(
         "R41: ten one-shots in a row, a repeating timer that ends itself and one that was taken away: the run outlasts them all",

@@ -3,7 +3,7 @@ import RunLoopKit
 import Testing
 
 /// More of libuv's loop tests: what a turn calls, and how often.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct LibuvTurnTests {
     @Test(
         "R39: an observer added by another of its kind is first called in the next turn; each is called once a turn",

@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of macios' CFMessagePortTest.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct MaciosMessagePortTests {
     @Test(
         "R55: a port without a name is valid until it is invalidated, and tells of that once",

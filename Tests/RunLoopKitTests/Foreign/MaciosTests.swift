@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of macios' CFRunLoop and NSTimer tests.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct MaciosTests {
     @Test(
         "R5: the main loop lists its modes, has none current before it runs, and can run the first one listed",

@@ -3,7 +3,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of PyObjC's test_cfmessageport.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct PyObjCMessagePortTests {
     @Test(
         "R56: the outcomes of a request can be told apart",

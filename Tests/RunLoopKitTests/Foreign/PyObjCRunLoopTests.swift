@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of PyObjC's test_cfrunloop.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct PyObjCRunLoopTests {
     @Test(
         "R14, R17: results and activities have the platform's numbers",

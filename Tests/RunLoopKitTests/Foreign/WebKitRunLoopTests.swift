@@ -4,7 +4,7 @@ import Synchronization
 import Testing
 
 /// The cases of WebKit's WTF_RunLoop.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct WebKitRunLoopTests {
     @Test(
         "R51: what a block holds may enqueue another when it is let go of: no lock is held then",

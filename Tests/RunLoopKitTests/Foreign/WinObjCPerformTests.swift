@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of WinObjC's NSObject_CancelPreviousPerformRequests and NSRunLoop suites.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct WinObjCPerformTests {
     @Test(
         "R53: what is to be performed after a delay is performed by the loop's thread, not sooner",

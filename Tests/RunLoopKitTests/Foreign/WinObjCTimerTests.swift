@@ -2,7 +2,7 @@ import RunLoopKit
 import Testing
 
 /// The cases of WinObjC's NSTimer suite.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(10)))
 struct WinObjCTimerTests {
     @Test(
         "R42: an interval is never negative, whatever was asked for",

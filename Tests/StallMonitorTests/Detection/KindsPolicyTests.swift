@@ -1,4 +1,5 @@
 import RunLoopKit
+import TestSupport
 import Testing
 
 @testable import StallMonitor
@@ -164,7 +165,7 @@ struct KindsPolicyTests {
 
     @Test("Over random lives no two stalls overlap, each begins and ends once", arguments: 1...60)
     func randomLives(_ seed: Int) {
-        var random = SeededGenerator(seed: UInt64(seed))
+        var random = SplitMix64(seed: UInt64(seed))
         var steps: [KindsRun.Step] = []
         for _ in 0..<80 {
             let callouts = (0..<Int.random(in: 1...30, using: &random)).map { _ in

@@ -9,7 +9,7 @@ extension Int: QueuedMessage {
     var lightened: Int? { nil }
 }
 
-@Suite("The way from the watchdog to the reporter", .timeLimit(.minutes(1)))
+@Suite("The way from the watchdog to the reporter", .timeLimit(.minutes(10)))
 struct MailboxTests {
     @Test("Messages come in order, all that are there at once")
     func order() {

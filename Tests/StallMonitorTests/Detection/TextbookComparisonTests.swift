@@ -1,14 +1,15 @@
 import RunLoopKit
+import TestSupport
 import Testing
 
 @testable import StallMonitor
 
-@Suite("Against the textbook algorithm on random traces", .timeLimit(.minutes(5)))
+@Suite("Against the textbook algorithm on random traces", .timeLimit(.minutes(10)))
 struct TextbookComparisonTests {
     static let seeds = 1...250
 
     static func trace(seed: Int) -> Trace {
-        var random = SeededGenerator(seed: UInt64(seed))
+        var random = SplitMix64(seed: UInt64(seed))
         return .random(turns: 120, using: &random)
     }
 

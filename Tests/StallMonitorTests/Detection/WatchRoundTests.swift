@@ -1,11 +1,16 @@
 import RunLoopKit
 import StallReports
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import StallMonitor
 
-@Suite("A round over many loops", .timeLimit(.minutes(2)))
+@Suite(
+    "A round over many loops",
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(50))
+)
 struct WatchRoundTests {
     @Test("Of 10,000 loops those are looked at that have left their rest, and no other")
     func onlyAwake() {
@@ -256,6 +261,30 @@ struct WatchRoundTests {
         #expect(pauses?.count == 1 && (pauses?.durationNs ?? 0) >= 2_900_000_000)
     }
 
+    @Test(
+        "A loop that leaves its rest just before the watchdog looks for bells keeps it awake, just after ends its wait"
+    )
+    func departureWhileParking() {
+        let watchdog = Watchdog()
+        let bell = watchdog.bells.makeBell(for: watchdog)
+        let afterwards = watchdog.park {
+            defer { bell.loopDidLeaveRest() }
+            return watchdog.bells.hasRung
+        }
+        #expect(afterwards && watchdog.semaphore.wait(until: .now), "nothing else would wake it")
+        #expect(watchdog.bells.takeRung() == [bell.place])
+        let before = watchdog.park {
+            bell.loopDidLeaveRest()
+            return watchdog.bells.hasRung
+        }
+        #expect(!before && watchdog.bells.takeRung() == [bell.place])
+        // What that departure posted is no departure's any more: the next one ends the next wait.
+        while watchdog.semaphore.wait(until: .now) {}
+        #expect(watchdog.park { watchdog.bells.hasRung })
+        bell.loopDidLeaveRest()
+        #expect(watchdog.semaphore.wait(until: .now) && !watchdog.semaphore.wait(until: .now))
+    }
+
     @Test("No departure is lost between a loop that rings and a watchdog that parks")
     func noLostBell() throws {
         let (watchdog, notices, ledger) = (Watchdog(), Mailbox<StallNotice>(capacity: 10_000), WatchdogLedger())
@@ -273,7 +302,7 @@ struct WatchRoundTests {
             watchdog.give(.watch(identity, loop, rule, bell, []))
         }
         // Each departure lasts until it is told of as a stall: one that is lost lasts for ever.
-        var random = SeededGenerator(seed: 7)
+        var random = SplitMix64(seed: 7)
         var told = 0
         for _ in 0..<150 {
             let loop = loops[Int.random(in: 0..<3, using: &random)]

@@ -51,7 +51,7 @@ struct DescriptorTests {
         #expect(DescriptorSighting.read(99_999).link == nil)
     }
 
-    @Test("A loop's own descriptors: of an eventfd the count is told, an epoll is not asked", .timeLimit(.minutes(1)))
+    @Test("A loop's own descriptors: of an eventfd the count is told, an epoll is not asked", .timeLimit(.minutes(10)))
     func loopsOwn() throws {
         let worker = StallingLoop()
         defer { worker.end() }

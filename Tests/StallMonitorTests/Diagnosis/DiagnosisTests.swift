@@ -60,6 +60,15 @@ struct DiagnosisTests {
         #expect(diagnose(window(cpu: 60, delay: 180), state: "R").verdict == .starved)
     }
 
+    @Test(
+        "A thread that waited for most of the time is not starved, however short its turns were beside the queue for them"
+    )
+    func briefQueue() {
+        #expect(diagnose(window(cpu: 1, delay: 5), state: "S", call: call(0)).verdict == .blocked)
+        #expect(diagnose(window(cpu: 1, delay: 124), state: "S", call: call(74)).verdict == .diskWait)
+        #expect(diagnose(window(cpu: 1, delay: 125), state: "S", call: call(0)).verdict == .starved)
+    }
+
     @Test("Waiting in a system call is blocked, and says on what")
     func blocked() {
         let diagnosis = diagnose(window(cpu: 1), call: call(0), target: "pipe:[77]")

@@ -1,9 +1,15 @@
 import Foundation
 import StallReports
+import TestSupport
 import Testing
 
 /// Processes that end in the middle of a stall.
-@Suite("A stall that its process does not survive", .serialized, .timeLimit(.minutes(10)))
+@Suite(
+    "A stall that its process does not survive",
+    .serialized,
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(50))
+)
 struct DeathTests {
     /// What was told is on the disk, unless that hangs.
     private let directory = TemporaryDirectory(inMemory: true)
@@ -159,7 +165,7 @@ struct DeathTests {
 
     @Test("killed at random moments, it leaves no torn report and no stall that was told and is not there")
     func randomKills() async throws {
-        let output = try await run("kills", path, "6")
+        let output = try await run("kills", path, testsAllForms ? "20" : "3")
         #expect(output.contains("missing 0, torn 0, wrong 0, not closed by the next start 0"), "\(output)")
     }
 

@@ -7,7 +7,13 @@ import Testing
 @testable import StallMonitor
 
 /// One monitor at a time: the capture signal belongs to the process.
-@Suite("The kinds of stalls on a real loop", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+@Suite(
+    "The kinds of stalls on a real loop",
+    .serialized,
+    .captureSignal,
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(50))
+)
 struct KindsTests {
     private let directory = TemporaryDirectory()
     private let log = EventLog()

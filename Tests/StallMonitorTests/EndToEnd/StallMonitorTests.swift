@@ -9,7 +9,13 @@ import Testing
 @testable import StallMonitor
 
 /// One monitor at a time: the capture signal belongs to the process.
-@Suite("A monitor on a real loop", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+@Suite(
+    "A monitor on a real loop",
+    .serialized,
+    .captureSignal,
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(50))
+)
 struct StallMonitorTests {
     private let directory = TemporaryDirectory()
     private let log = EventLog()

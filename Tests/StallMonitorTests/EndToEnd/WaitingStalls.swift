@@ -107,6 +107,8 @@ final class FrozenDisk: Sendable {
     let file: String
     private let mountPoint: String
 
+    static var canBeMade: Bool { FrozenDisk(in: TemporaryDirectory().path) != nil }
+
     /// Nil where the machine has no loop devices or the tests no right to mount.
     init?(in directory: String) {
         mountPoint = directory + "/disk"
@@ -116,7 +118,6 @@ final class FrozenDisk: Sendable {
         guard Self.run("/usr/bin/truncate", "-s", "8M", image), Self.run("/sbin/mkfs.ext4", "-q", image),
             Self.run("/usr/bin/mount", "-o", "loop", image, mountPoint)
         else {
-            print("skipped: no loop device can be mounted here")
             return nil
         }
     }

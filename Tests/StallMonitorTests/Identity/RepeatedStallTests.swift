@@ -7,7 +7,13 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("A loop that stalls again and again", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+@Suite(
+    "A loop that stalls again and again",
+    .serialized,
+    .captureSignal,
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(50))
+)
 struct RepeatedStallTests {
     private let directory = TemporaryDirectory()
     private let log = EventLog()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("What the recorder is told of stalls under way", .timeLimit(.minutes(1)))
+@Suite("What the recorder is told of stalls under way", .timeLimit(.minutes(10)))
 struct LiveBoardTests {
     private let board = LiveBoard()
 

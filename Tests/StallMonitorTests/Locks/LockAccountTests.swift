@@ -91,6 +91,18 @@ struct LockAccountTests {
         #expect(open.cause.summary.hasSuffix("at 0x2000, whose holder could not be told."))
     }
 
+    @Test("A lock whose owner was another one at each look is told so")
+    func changedHands() throws {
+        var wait = try wait(1, for: nil)
+        wait.changedHands = true
+        let report = report(LockFinding(waits: [wait]), [stack(1, .stalled, "pthread_mutex_lock")])
+        #expect(
+            report.cause.summary
+                == "The thread waited for a pthread mutex at 0x1000, which changed hands while it was looked at."
+        )
+        #expect(report.cause.lock?.owner == nil)
+    }
+
     @Test("The stack of an owner who is none is left out")
     func noOwner() throws {
         let finding = LockFinding(waits: [try wait(1, for: 2)], owners: [owner(2)])

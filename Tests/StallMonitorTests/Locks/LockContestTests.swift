@@ -1,5 +1,6 @@
 import CLocks
 import StackCapture
+import StallReports
 import TestSupport
 import Testing
 
@@ -30,5 +31,48 @@ struct LockContestTests {
             try #require(owner == Int32(before >> 32))
         }
         #expect(told > 0)
+    }
+
+    /// A waiter that sleeps, and memory in which the lock's owner is another one at each look, or from the second look on.
+    @Test("A thread that has given the lock up meanwhile is not told as its owner", arguments: [2, Int.max])
+    func handedOn(_ looks: Int) throws {
+        let capturer = try StackCapturer()
+        defer { capturer.invalidate() }
+        let (lock, gate) = (lock_create(LOCK_NORMAL), gate_create())
+        let former = unsafe lock_start_holder(lock, gate, "former")
+        let next = unsafe lock_start_holder(lock_create(LOCK_NORMAL), gate, "next")
+        let waiter = unsafe lock_start_waiter(lock, "waiter")
+        defer { gate_open(gate) }
+        let owners = Changing([former, next], until: looks)
+        let probe = LockProbe(capturer: capturer) { address, count in
+            guard var words = capturer.words(at: address, count: count) else { return nil }
+            // The owner's number stands eight bytes into a mutex.
+            if address == UInt(lock_address(lock)), count > 2 { words[2] = UInt32(owners.next()) }
+            return words
+        }
+        var call: SystemCall?
+        while call?.name != "futex" { call = StackCapturer.sighting(ofThread: waiter)?.systemCall }
+        let finding = try #require(probe.follow(waiter, capturedIn: call))
+        let wait = try #require(finding.waits.first)
+        if looks == .max {
+            #expect(wait.sight.owner == nil && wait.changedHands && finding.owners.isEmpty)
+        } else {
+            #expect(wait.sight.owner == next && !wait.changedHands && finding.owners.map(\.threadID) == [next])
+        }
+        #expect(wait.sight.kind == .mutex)
+    }
+}
+
+/// Two numbers in turns, at last the second for good.
+private final class Changing {
+    private let numbers: [Int32]
+    private let last: Int
+    private var looks = 0
+
+    init(_ numbers: [Int32], until last: Int) { (self.numbers, self.last) = (numbers, last) }
+
+    func next() -> Int32 {
+        looks += 1
+        return numbers[looks >= last ? 1 : (looks - 1) % 2]
     }
 }

@@ -10,7 +10,13 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("A stall in a lock", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+@Suite(
+    "A stall in a lock",
+    .serialized,
+    .captureSignal,
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(20))
+)
 struct LockStallTests {
     private let directory = TemporaryDirectory()
     private let log = EventLog()

@@ -22,12 +22,19 @@ final class PauseHost: Sendable {
     /// - Parameters:
     ///   - ticks: of 50 ms, that make a stall.
     ///   - group: where it is to run.
-    init(ticks: Int, environment: [String: String] = [:], in group: TestGroup? = nil) throws {
+    ///   - onOneProcessor: and on the first of those that it may use alone.
+    init(
+        ticks: Int,
+        environment: [String: String] = [:],
+        in group: TestGroup? = nil,
+        onOneProcessor: Bool = false
+    ) throws {
         groups = Mutex(group.map { [$0] } ?? [])
         let output = Pipe()
         process.executableURL = URL(filePath: "/bin/sh")
         // The shell moves itself, so that the monitor finds itself there from the start.
-        let move = group.map { "echo $$ > \($0.path)/cgroup.procs && " } ?? ""
+        var move = group.map { "echo $$ > \($0.path)/cgroup.procs && " } ?? ""
+        if onOneProcessor { move += "taskset -p -c $(taskset -p -c $$ | sed 's/.*: \\([0-9]*\\).*/\\1/') $$ >&2 && " }
         process.arguments = ["-c", "\(move)exec \"$@\"", "sh", Self.executable.path, reports, "\(ticks)"]
         process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
         (process.standardInput, process.standardOutput) = (input, output)
@@ -193,6 +200,8 @@ final class TestGroup: Sendable {
     enum Hierarchy: String {
         case unified, freezer, cpu
     }
+
+    static func canBeMade(_ hierarchy: Hierarchy) -> Bool { TestGroup(hierarchy) != nil }
 
     init?(_ hierarchy: Hierarchy) {
         let roots: [Hierarchy: [String]] = [

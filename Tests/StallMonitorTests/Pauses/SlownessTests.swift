@@ -7,7 +7,13 @@ import Testing
 
 @testable import StallMonitor
 
-@Suite("What a server says of its own slowness", .serialized, .captureSignal, .timeLimit(.minutes(10)))
+@Suite(
+    "What a server says of its own slowness",
+    .serialized,
+    .captureSignal,
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(50))
+)
 struct SlownessTests {
     private let directory = TemporaryDirectory()
     private let log = EventLog()

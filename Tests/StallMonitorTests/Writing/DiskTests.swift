@@ -1,8 +1,14 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// A server whose disk fails in earnest, in a process of its own: it has mounts, and system calls that fail, of its own.
-@Suite("Disks that fail", .serialized, .timeLimit(.minutes(5)))
+@Suite(
+    "Disks that fail",
+    .serialized,
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(50))
+)
 struct DiskTests {
     @Test(
         "A disk that refuses is told once; the reports wait in memory, leave no drafts, and follow when it is well again",

@@ -52,6 +52,8 @@ pid_t lock_start_busy_holder(int lock, int gate, const char *name);
 pid_t lock_start_crossing(int first, int gate, int second, const char *name);
 /// Has a thread take the lock and end. \returns its number.
 pid_t lock_abandon(int lock);
+/// Starts a thread that takes the lock and releases it. \returns its number before it has the lock.
+pid_t lock_start_waiter(int lock, const char *name);
 /// Starts a thread that waits at the gate, for lock_join_last.
 pid_t lock_start_joined(int gate, const char *name);
 /// Waits for the end of the thread that was last started so.

@@ -6,9 +6,12 @@
 // A record is a letter, a descriptor (i32), an offset (i64), a length (u32) and that many bytes:
 //   C  openat created a file: its name       W  write or pwrite: the bytes; offset −1 is the end       F  fsync has returned
 //   R  renameat: two names, a zero between    U  unlinkat: the name          X  close        D  a directory was opened
+//   P  a writer was told that the file of this name is on the disk
 
 /// Opens the log. Call it before other threads start. Returns 0 or −1.
 int write_log_start(const char *path);
+/// Notes that the file was promised to be on the disk: what wrote it has returned.
+void write_log_promise(const char *name);
 
 /// fork(2), which Swift hides.
 int victim_fork(void);

@@ -30,6 +30,8 @@ typedef enum stall_kind {
     STALL_BARE_SPIN,
     STALL_BARE_READ,
     STALL_HANDLER,      ///< Reads in a signal handler.
+    STALL_LEFT,         ///< Reads; all its frames are those of STALL_RIGHT but for the outermost ones.
+    STALL_RIGHT,
 } stall_kind;
 
 typedef struct stall stall;

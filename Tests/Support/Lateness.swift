@@ -1,0 +1,114 @@
+import Glibc
+import RunLoopKit
+import Synchronization
+public import Testing
+
+/// Finds out how late the machine is meanwhile: a thread on each processor that sleeps for a moment, again and again, and sees by how
+/// much it overslept. A test whose subject is real time asks it whether the machine was to blame.
+public final class LatenessWitness: Sendable {
+    private static let rest = Duration.milliseconds(2)
+    private let longestSoFar = Mutex(Duration.zero)
+    private let isOver = Atomic(false)
+
+    public init() {
+        for processor in 0..<max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) {
+            startThread { [weak self] in
+                confine(to: processor)
+                while let self, !self.isOver.load(ordering: .relaxed) { self.look() }
+            }
+        }
+    }
+
+    /// By how much the latest of its threads came too late so far.
+    public var longest: Duration { longestSoFar.withLock { $0 } }
+
+    /// Ends its threads.
+    public func end() { isOver.store(true, ordering: .relaxed) }
+
+    private func look() {
+        let due = MonotonicInstant.now.advanced(by: Self.rest)
+        usleep(UInt32(Self.rest / .microseconds(1)))
+        let lateness = due.duration(to: .now)
+        longestSoFar.withLock { $0 = max($0, lateness) }
+    }
+}
+
+/// A failing test is made again if the machine was late while it ran, a few times, and each time is printed. If the machine was late
+/// every time, nothing is known: the test is then skipped, with that as the reason. On a machine that is not late a failure is one.
+public struct RepetitionWhenLate: SuiteTrait, TestTrait, TestScoping {
+    /// What the test takes without harm.
+    var tolerance: Duration
+    var attempts: Int
+
+    public var isRecursive: Bool { true }
+
+    public func provideScope(
+        for test: Test,
+        testCase: Test.Case?,
+        performing function: @Sendable () async throws -> Void
+    ) async throws {
+        guard testCase != nil else { return try await function() }
+        var latest = Duration.zero
+        for attempt in 1...attempts {
+            let witness = LatenessWitness()
+            defer { witness.end() }
+            let isExcused = Atomic(false)
+            try await withKnownIssue("the machine was late", isIntermittent: true) {
+                try await function()
+            } matching: { [tolerance] _ in
+                guard witness.longest > tolerance else { return false }
+                isExcused.store(true, ordering: .relaxed)
+                return true
+            }
+            guard isExcused.load(ordering: .relaxed) else { return }
+            latest = witness.longest
+            print("late: \(test.name), attempt \(attempt) of \(attempts): the machine was late by \(latest)")
+        }
+        try skip("the machine was late in each of \(attempts) attempts, by \(latest) in the last one")
+    }
+
+    private func skip(_ reason: String) throws {
+        #if compiler(>=6.3)
+            try Test.cancel("\(reason)")
+        #else
+            Issue.record("\(reason)")
+        #endif
+    }
+}
+
+extension Trait where Self == RepetitionWhenLate {
+    /// The test's subject is real time. Where it fails it is made again, five times at most, if a thread of this machine was late by
+    /// more than `tolerance` meanwhile.
+    public static func repeatedWhenLate(by tolerance: Duration, attempts: Int = 5) -> Self {
+        Self(tolerance: tolerance, attempts: attempts)
+    }
+}
+
+/// A detached thread.
+private func startThread(_ body: @escaping @Sendable () -> Void) {
+    final class Box {
+        let body: @Sendable () -> Void
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    }
+    var thread = pthread_t()
+    let box = unsafe Unmanaged.passRetained(Box(body)).toOpaque()
+    let error = unsafe pthread_create(
+        &thread,
+        nil,
+        { argument in
+            unsafe Unmanaged<Box>.fromOpaque(argument!).takeRetainedValue().body()
+            return nil
+        },
+        box
+    )
+    precondition(error == 0, "the machine has no thread for a test")
+    pthread_detach(thread)
+}
+
+/// Has the calling thread run on one processor, if that is allowed. Not in the C library's module.
+private func confine(to processor: Int) {
+    typealias SetAffinity = @convention(c) (pid_t, Int, UnsafeRawPointer) -> Int32
+    guard let function = unsafe dlsym(nil, "sched_setaffinity") else { return }
+    let mask = [UInt64(1) << UInt64(processor % 64)]
+    _ = unsafe unsafeBitCast(function, to: SetAffinity.self)(0, MemoryLayout<UInt64>.size, mask)
+}
