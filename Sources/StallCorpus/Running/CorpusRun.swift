@@ -1,8 +1,10 @@
+import Dispatch
 import FoundationEssentials
 import Glibc
 import StallReports
+import Synchronization
 
-/// Plays scenarios one after the other, each in a process of its own: one that crashes or hangs does not take the others with it.
+/// Plays scenarios, each in a process of its own: one that crashes or hangs does not take the others with it.
 package struct CorpusRun: Sendable {
     /// How the program of the children is started: the executable first.
     package var command: [String]
@@ -17,7 +19,9 @@ package struct CorpusRun: Sendable {
     /// How often a scenario that failed is played again: what the machine did to it once, it may not do twice. The outcome says so. A
     /// false alarm stands.
     package var retries = 0
-    /// Told of each outcome as it comes.
+    /// How many of the scenarios that sleep are played at once. Those that compute are played one at a time, after them.
+    package var jobs = 1
+    /// Told of each outcome as it comes: on several threads, if there are several jobs.
     package var onOutcome: @Sendable (Outcome) -> Void = { _ in }
 
     package init(command: [String], directory: String) {
@@ -40,17 +44,37 @@ package struct CorpusRun: Sendable {
             busy.stop()
             group?.leave()
         }
-        let outcomes = scenarios.map { scenario in
-            var outcome = play(scenario, in: group, attempt: 0)
-            while !outcome.passed, outcome.falseAlarms.isEmpty, outcome.attempts <= retries {
-                let attempts = outcome.attempts
-                outcome = play(scenario, in: group, attempt: attempts)
-                outcome.attempts = attempts + 1
+        let outcomes = Mutex<[Int: Outcome]>([:])
+        let together = scenarios.indices.filter { jobs > 1 && scenarios[$0].part.sleeps }
+        let next = Atomic(0)
+        let over = DispatchGroup()
+        for _ in 0..<min(jobs, together.count) {
+            over.enter()
+            startThread(named: "corpus-runner") {
+                while case let turn = next.add(1, ordering: .relaxed).oldValue, turn < together.count {
+                    let outcome = playAgainIfNeeded(scenarios[together[turn]], in: group)
+                    outcomes.withLock { $0[together[turn]] = outcome }
+                }
+                over.leave()
             }
-            onOutcome(outcome)
-            return outcome
         }
-        return CorpusResult(outcomes: outcomes)
+        over.wait()
+        for index in scenarios.indices where !together.contains(index) {
+            let outcome = playAgainIfNeeded(scenarios[index], in: group)
+            outcomes.withLock { $0[index] = outcome }
+        }
+        return CorpusResult(outcomes: outcomes.withLock { played in scenarios.indices.compactMap { played[$0] } })
+    }
+
+    private func playAgainIfNeeded(_ scenario: Scenario, in group: ControlGroup?) -> Outcome {
+        var outcome = play(scenario, in: group, attempt: 0)
+        while !outcome.passed, outcome.falseAlarms.isEmpty, outcome.attempts <= retries {
+            let attempts = outcome.attempts
+            outcome = play(scenario, in: group, attempt: attempts)
+            outcome.attempts = attempts + 1
+        }
+        onOutcome(outcome)
+        return outcome
     }
 
     private func play(_ scenario: Scenario, in group: ControlGroup?, attempt: Int) -> Outcome {

@@ -25,6 +25,9 @@ package struct Scenario: Sendable {
     package enum Part: String, CaseIterable, Codable, Sendable {
         case onCPU = "on_cpu"
         case calls, locks, deadlocks, starved, disk, places, lengths, kinds, pauses, traffic
+
+        /// Whether its loops wait for most of the time: several such processes at once do not disturb each other.
+        var sleeps: Bool { [.calls, .locks, .deadlocks, .places, .pauses].contains(self) }
     }
 
     /// What a child process needs around it.

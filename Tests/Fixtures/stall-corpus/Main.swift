@@ -7,7 +7,7 @@ import StallCorpus
 enum Main {
     private static let usage = """
         usage: stall-corpus [--format text|json] [--only NAME,…] [--part PART,…] [--load THREADS] [--quota PERCENT]
-                            [--retries COUNT] [--keep DIRECTORY] | --soak TIME | --list
+                            [--retries COUNT] [--jobs COUNT] [--keep DIRECTORY] | --soak TIME | --list
                stall-corpus --host DIRECTORY
         With --host it stalls as its input says, under watch. Otherwise it exits 0 if all goals are met, 1 if not, 64 for wrong usage.
 
@@ -37,6 +37,7 @@ enum Main {
         defer { if options.directory == nil { try? FileManager.default.removeItem(atPath: directory) } }
         var corpus = CorpusRun(command: ["/proc/self/exe"], directory: directory)
         (corpus.load, corpus.quota, corpus.retries) = (options.load, options.quota, options.retries)
+        corpus.jobs = options.jobs
         corpus.onOutcome = { write($0.line + "\n", to: STDERR_FILENO) }
         if let seconds = options.soakSeconds {
             let result = await corpus.soak(seconds: seconds)

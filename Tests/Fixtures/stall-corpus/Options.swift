@@ -10,6 +10,7 @@ struct Options {
     var quota: Int?
     var soakSeconds: Int?
     var retries = 0
+    var jobs = 1
     var directory: String?
     var hostDirectory: String?
 
@@ -36,12 +37,13 @@ struct Options {
         case "--load": load = Int(value) ?? -1
         case "--quota": quota = Int(value) ?? -1
         case "--retries": retries = Int(value) ?? -1
+        case "--jobs": jobs = Int(value) ?? 0
         case "--keep": directory = value
         case "--host": hostDirectory = value
         case "--soak": soakSeconds = DurationText(value).map { Int($0.nanoseconds / 1_000_000_000) } ?? -1
         default: return false
         }
-        return load >= 0 && retries >= 0 && (quota ?? 1) > 0 && (soakSeconds ?? 1) > 0 && !scenarios.isEmpty
+        return load >= 0 && jobs > 0 && retries >= 0 && (quota ?? 1) > 0 && (soakSeconds ?? 1) > 0 && !scenarios.isEmpty
             && (option != "--format" || ["text", "json"].contains(value))
     }
 }
