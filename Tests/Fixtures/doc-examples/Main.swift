@@ -20,6 +20,7 @@ func commitChanges() {}
 func start() {
     let monitor = StallMonitor.start()
     defer { monitor.stop() }
+    rebuildIndex()
 }
 
 func thresholds(_ monitor: StallMonitor, _ worker: WorkerThread) throws {
