@@ -223,76 +223,36 @@ static void doubt_cover(stackcap_session *session) {
     session->passed_before = atomic_load(&session->chained);
 }
 
-/// The last look and the signal: nothing may stand between them.
-static stackcap_outcome look_and_send(stackcap_session *session, pid_t thread) {
-    stackcap_look look;
-    stackcap_outcome outcome = stackcap_look_at(thread, &look);
-    if (outcome.status != STACKCAP_OK)
-        return outcome;
-    if (look.state != STACKCAP_STATE_RUNNING)
-        return (stackcap_outcome){STACKCAP_MOVED, 0};
-    int error = send(session, thread);
-    if (error)
-        return (stackcap_outcome){error == ESRCH ? STACKCAP_GONE : STACKCAP_FAILED, error};
-    return (stackcap_outcome){STACKCAP_OK, 0};
-}
-
-stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
-                                       const stackcap_progress *seen, uint64_t deadline_ns, bool stays_open) {
-    struct stackcap_request *request = &session->request;
-    if (stackcap_handler_is_busy(session))
-        return (stackcap_outcome){STACKCAP_STUCK, 0};
-    int error = stackcap_reader_refresh(&session->unwinder.reader, seen->is_filtered);
-    if (error)
-        return (stackcap_outcome){STACKCAP_UNREADABLE, error};
-    if (!is_reached(session))
-        return (stackcap_outcome){STACKCAP_IN_USE, 0};
-    if (!publish(request, thread, low, high))
-        return (stackcap_outcome){STACKCAP_STUCK, 0};
-    stackcap_outcome outcome = look_and_send(session, thread);
-    // Even an unsent request may be taken by a late signal of an earlier one; then its answer is as good.
-    if (outcome.status != STACKCAP_OK && withdraw(request))
-        return outcome;
-    if (wait_until(session, thread, deadline_ns))
-        return take_answer(session);
-    if (stays_open && exists(session, thread)) {
-        request->left_open = thread;
-        return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
-    }
-    if (withdraw(request)) {
-        doubt_cover(session);
-        return (stackcap_outcome){exists(session, thread) ? STACKCAP_NOT_DELIVERED : STACKCAP_GONE, 0};
-    }
-    return wait_until(session, thread, 0) ? take_answer(session) : (stackcap_outcome){STACKCAP_STUCK, 0};
-}
-
-void stackcap_settle(stackcap_session *session) {
-    struct stackcap_request *request = &session->request;
-    pid_t thread = request->left_open;
-    if (!thread)
-        return;
-    request->left_open = 0;
-    if (withdraw(request))
-        doubt_cover(session);
-    else  // A handler that has begun needs microseconds, once it has a processor.
-        wait_until(session, thread, stackcap_now_ns() + 1000000);
-}
-
-stackcap_outcome stackcap_take_left_open(stackcap_session *session, pid_t thread, uint64_t *copied_ns) {
-    struct stackcap_request *request = &session->request;
-    if (!thread || request->left_open != thread)
-        return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
-    stackcap_settle(session);
-    if (turn_of(atomic_load_explicit(&request->word, memory_order_acquire)) != DONE)
-        return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
-    *copied_ns = request->copied_ns;
-    return take_answer(session);
-}
-
 // Installing and removing the handler.
 
+static bool is_ignored(const struct sigaction *action) {
+    return handler_of(action) == (uintptr_t)SIG_IGN;
+}
+
+static int put_over(stackcap_session *session, const struct sigaction *current) {
+    struct sigaction found, action;
+    stackcap_previous_keep(&session->previous, current);
+    atomic_store_explicit(&sessions[session->signal], session, memory_order_release);
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | stackcap_flags_over(current);
+    sigfillset(&action.sa_mask);
+    if (sigaction(session->signal, &action, &found) != 0)
+        return errno;
+    if (handler_of(&found) != handler_of(current))  // someone came in between
+        stackcap_previous_keep(&session->previous, &found);
+    session->in_chain = true;
+    return 0;
+}
+
+/// Now, for a capture: above whatever the application has by now.
+static int put_in_place(stackcap_session *session) {
+    struct sigaction current;
+    return sigaction(session->signal, NULL, &current) == 0 ? put_over(session, &current) : errno;
+}
+
 int stackcap_handler_install(stackcap_session *session) {
-    struct sigaction current, found, action;
+    struct sigaction current;
     if (sigaction(session->signal, NULL, &current) != 0)
         return errno;
     // Below a handler that may pass signals on to us, ours is already where it belongs. Above it, the two would call each other.
@@ -300,18 +260,9 @@ int stackcap_handler_install(stackcap_session *session) {
     doubt_cover(session);
     if (session->in_chain && is_function(session->cover))
         return 0;
-    stackcap_previous_keep(&session->previous, &current);
-    atomic_store_explicit(&sessions[session->signal], session, memory_order_release);
-    memset(&action, 0, sizeof action);
-    action.sa_sigaction = on_signal;
-    action.sa_flags = SA_SIGINFO | stackcap_flags_over(&current);
-    sigfillset(&action.sa_mask);
-    if (sigaction(session->signal, &action, &found) != 0)
-        return errno;
-    if (handler_of(&found) != handler_of(&current))  // someone came in between
-        stackcap_previous_keep(&session->previous, &found);
-    session->in_chain = true;
-    return 0;
+    session->in_chain = false;
+    // See ignore_again().
+    return is_ignored(&current) ? 0 : put_over(session, &current);
 }
 
 /// Signals that were sent and have not arrived would meet the handler that we put back, and the default one ends the process.
@@ -333,6 +284,92 @@ void stackcap_handler_remove(stackcap_session *session) {
     session->in_chain = sigaction(session->signal, &previous, NULL) != 0;
 }
 
+/// An ignored signal interrupts no call, and any handler makes it do so, also one that passes it on to nobody: SA_RESTART does not help
+/// a sleep. So where the application ignores the signal, ours is there for as long as a request is open, and no longer. What is pending
+/// of our own then is discarded, as it should be: nobody waits for it. A program that the application executes gets an ignored signal, too.
+static void ignore_again(stackcap_session *session) {
+    const struct sigaction *previous = atomic_load_explicit(&session->previous.action, memory_order_relaxed);
+    if (session->in_chain && !session->request.left_open && previous && is_ignored(previous))
+        stackcap_handler_remove(session);
+}
+
+/// The last look and the signal: nothing may stand between them.
+static stackcap_outcome look_and_send(stackcap_session *session, pid_t thread) {
+    stackcap_look look;
+    stackcap_outcome outcome = stackcap_look_at(thread, &look);
+    if (outcome.status != STACKCAP_OK)
+        return outcome;
+    if (look.state != STACKCAP_STATE_RUNNING)
+        return (stackcap_outcome){STACKCAP_MOVED, 0};
+    int error = send(session, thread);
+    if (error)
+        return (stackcap_outcome){error == ESRCH ? STACKCAP_GONE : STACKCAP_FAILED, error};
+    return (stackcap_outcome){STACKCAP_OK, 0};
+}
+
+/// Our handler is reached.
+static stackcap_outcome have_copied(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
+                                    uint64_t deadline_ns, bool stays_open) {
+    struct stackcap_request *request = &session->request;
+    if (!publish(request, thread, low, high))
+        return (stackcap_outcome){STACKCAP_STUCK, 0};
+    stackcap_outcome outcome = look_and_send(session, thread);
+    // Even an unsent request may be taken by a late signal of an earlier one; then its answer is as good.
+    if (outcome.status != STACKCAP_OK && withdraw(request))
+        return outcome;
+    if (wait_until(session, thread, deadline_ns))
+        return take_answer(session);
+    if (stays_open && exists(session, thread)) {
+        request->left_open = thread;
+        return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
+    }
+    if (withdraw(request)) {
+        doubt_cover(session);
+        return (stackcap_outcome){exists(session, thread) ? STACKCAP_NOT_DELIVERED : STACKCAP_GONE, 0};
+    }
+    return wait_until(session, thread, 0) ? take_answer(session) : (stackcap_outcome){STACKCAP_STUCK, 0};
+}
+
+stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
+                                       const stackcap_progress *seen, uint64_t deadline_ns, bool stays_open) {
+    if (stackcap_handler_is_busy(session))
+        return (stackcap_outcome){STACKCAP_STUCK, 0};
+    int error = stackcap_reader_refresh(&session->unwinder.reader, seen->is_filtered);
+    if (error)
+        return (stackcap_outcome){STACKCAP_UNREADABLE, error};
+    if (!session->in_chain && (error = put_in_place(session)) != 0)
+        return (stackcap_outcome){STACKCAP_FAILED, error};
+    stackcap_outcome outcome = is_reached(session)
+                                   ? have_copied(session, thread, low, high, deadline_ns, stays_open)
+                                   : (stackcap_outcome){STACKCAP_IN_USE, 0};
+    ignore_again(session);
+    return outcome;
+}
+
+void stackcap_settle(stackcap_session *session) {
+    struct stackcap_request *request = &session->request;
+    pid_t thread = request->left_open;
+    if (!thread)
+        return;
+    request->left_open = 0;
+    if (withdraw(request))
+        doubt_cover(session);
+    else  // A handler that has begun needs microseconds, once it has a processor.
+        wait_until(session, thread, stackcap_now_ns() + 1000000);
+    ignore_again(session);
+}
+
+stackcap_outcome stackcap_take_left_open(stackcap_session *session, pid_t thread, uint64_t *copied_ns) {
+    struct stackcap_request *request = &session->request;
+    if (!thread || request->left_open != thread)
+        return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
+    stackcap_settle(session);
+    if (turn_of(atomic_load_explicit(&request->word, memory_order_acquire)) != DONE)
+        return (stackcap_outcome){STACKCAP_NOT_DELIVERED, 0};
+    *copied_ns = request->copied_ns;
+    return take_answer(session);
+}
+
 bool stackcap_handler_is_busy(const stackcap_session *session) {
     return turn_of(atomic_load_explicit(&session->request.word, memory_order_acquire)) == COPYING;
 }
@@ -341,4 +378,5 @@ void stackcap_request_forget(stackcap_session *session) {
     session->request.left_open = 0;
     uint64_t word = atomic_load_explicit(&session->request.word, memory_order_acquire);
     atomic_store_explicit(&session->request.word, with_turn(word, IDLE), memory_order_release);
+    ignore_again(session);
 }

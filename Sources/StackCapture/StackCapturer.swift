@@ -17,7 +17,8 @@ public final class StackCapturer: Sendable {
 
     /// Allocates everything and installs the handler. A handler that the application installed before goes on getting the signals
     /// that are not the capturer's, as before. One that it installs later replaces the capturer's, and captures of running threads
-    /// then fail, until it passes a signal on or is removed.
+    /// then fail, until it passes a signal on or is removed. Where the application ignores the signal, the handler is installed for the
+    /// time of a capture only, so that others' signals go on interrupting nothing.
     ///
     /// The application must not give the signal its default action while a capturer is in use: a capture's signal that is on its way
     /// would end the process. `invalidate()` sees to that.

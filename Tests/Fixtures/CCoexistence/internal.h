@@ -42,6 +42,7 @@ static inline void ready(coexist_thread *thread) {
 void coexist_spin(coexist_thread *thread);
 void coexist_spin_pinned(coexist_thread *thread);
 void coexist_wait(coexist_thread *thread);
+void coexist_sleep(coexist_thread *thread);
 void coexist_spin_masked(coexist_thread *thread);
 void coexist_toggle_mask(coexist_thread *thread);
 void coexist_exit_soon(coexist_thread *thread);

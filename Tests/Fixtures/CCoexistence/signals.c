@@ -2,6 +2,7 @@
 #include "internal.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -84,9 +85,27 @@ bool coexist_handler_is_ours(int signal) {
 }
 
 bool coexist_handler_is_default(int signal) { return installed(signal).sa_handler == SIG_DFL; }
+bool coexist_handler_is_ignore(int signal) { return installed(signal).sa_handler == SIG_IGN; }
 bool coexist_handler_restarts(int signal) { return installed(signal).sa_flags & SA_RESTART; }
 
 void coexist_send(pid_t thread, int signal) { require(syscall(SYS_tgkill, getpid(), thread, signal) == 0); }
+
+static bool is_pending(pid_t thread, int signal) {
+    char path[64], line[128];
+    unsigned long long pending = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", thread);
+    FILE *status = fopen(path, "r");
+    require(status != NULL);
+    while (fgets(line, sizeof line, status) && sscanf(line, "SigPnd: %llx", &pending) != 1) {}
+    fclose(status);
+    return pending >> (signal - 1) & 1;
+}
+
+void coexist_send_and_wait(pid_t thread, int signal) {
+    coexist_send(thread, signal);
+    while (is_pending(thread, signal))
+        sched_yield();
+}
 
 void coexist_profile(int interval_us) {
     struct itimerval timer = {{0, interval_us}, {0, interval_us}};

@@ -10,6 +10,7 @@ static void (*const bodies[])(coexist_thread *) = {
     [COEXIST_SPIN] = coexist_spin,
     [COEXIST_SPIN_PINNED] = coexist_spin_pinned,
     [COEXIST_WAIT] = coexist_wait,
+    [COEXIST_SLEEP] = coexist_sleep,
     [COEXIST_SPIN_MASKED] = coexist_spin_masked,
     [COEXIST_TOGGLE_MASK] = coexist_toggle_mask,
     [COEXIST_EXIT_SOON] = coexist_exit_soon,
@@ -105,6 +106,16 @@ BODY void coexist_wait(coexist_thread *thread) {
     while (read(thread->pipe[0], &byte, 1) != 1)
         pause();  // the descriptor is gone: COEXIST_WAIT outlives that
     atomic_store(&thread->returned, true);
+}
+
+BODY void coexist_sleep(coexist_thread *thread) {
+    struct timespec hour = {3600, 0};
+    MARK(thread);
+    ready(thread);
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &hour, NULL);
+    atomic_store(&thread->returned, true);
+    while (true)
+        pause();
 }
 
 BODY void coexist_spin_masked(coexist_thread *thread) {

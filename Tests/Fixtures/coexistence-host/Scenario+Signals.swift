@@ -70,6 +70,35 @@ extension Scenario {
                 trial.captures(subject, capturer, times: 5, method: .signal)
             }
         },
+        Scenario("handler-ignore-sleeper") { trial in
+            coexist_install(SIGPROF, flags(COEXIST_IGNORE))
+            let capturer = try StackCapturer.patient()
+            let spinner = Subject(COEXIST_SPIN)
+            let sleeper = Subject(COEXIST_SLEEP)
+            trial.captures(sleeper, capturer, method: .quiet)
+            for _ in 0..<20 {
+                for _ in 0..<50 { coexist_send_and_wait(sleeper.threadID, SIGPROF) }
+                trial.expect(!sleeper.hasReturned, "a signal that the application ignores cut a sleep short")
+                trial.captures(spinner, capturer, times: 3, method: .signal)
+                trial.expect(coexist_handler_is_ignore(SIGPROF), "the signal is not ignored between captures")
+            }
+            trial.expect(capturer.counters.signalsPassedOn == 0, "it was not ignored: \(capturer.counters)")
+            capturer.invalidate()
+            trial.expect(coexist_handler_is_ignore(SIGPROF), "the signal is not ignored at the end")
+        },
+        Scenario("handler-ignore-no-more") { trial in
+            coexist_install(SIGPROF, flags(COEXIST_IGNORE))
+            let capturer = try StackCapturer.patient()
+            let subject = Subject(COEXIST_SPIN)
+            trial.captures(subject, capturer, method: .signal)
+            coexist_install(SIGPROF, usual)
+            trial.send(SIGPROF, to: subject, until: 1)
+            trial.captures(subject, capturer, method: .signal)
+            trial.send(SIGPROF, to: subject, until: 2)
+            trial.expect(capturer.counters.signalsPassedOn == 1, "\(capturer.counters)")
+            capturer.invalidate()
+            trial.expect(coexist_handler_is_ours(SIGPROF), "it was not put back")
+        },
         Scenario("handler-default-nothing") { trial in
             let capturer = try StackCapturer.patient(SIGURG)
             let subject = Subject(COEXIST_SPIN)

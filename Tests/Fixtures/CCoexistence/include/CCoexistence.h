@@ -24,6 +24,7 @@ typedef enum coexist_body {
     COEXIST_SPIN,
     COEXIST_SPIN_PINNED,  ///< All of these share one processor.
     COEXIST_WAIT,
+    COEXIST_SLEEP,  ///< clock_nanosleep for an hour, which any signal that has a handler cuts short: SA_RESTART or not.
     COEXIST_SPIN_MASKED,
     COEXIST_TOGGLE_MASK,  ///< Blocks and unblocks every signal, all the time.
     COEXIST_EXIT_SOON,
@@ -83,6 +84,7 @@ bool coexist_handler_blocked(int signal);
 bool coexist_handler_had_info(void);
 bool coexist_handler_is_ours(int signal);  ///< coexist_install's, or coexist_cover's.
 bool coexist_handler_is_default(int signal);
+bool coexist_handler_is_ignore(int signal);
 bool coexist_handler_restarts(int signal);  ///< SA_RESTART is set on what is installed.
 
 /// Puts a handler over the one that is installed, and has it called or not.
@@ -90,6 +92,8 @@ void coexist_cover(int signal, bool passes_on);
 void coexist_uncover(int signal);
 
 void coexist_send(pid_t thread, int signal);
+/// Sends it, and returns when the thread has it no longer: handled, or ignored.
+void coexist_send_and_wait(pid_t thread, int signal);
 /// setitimer(ITIMER_PROF).
 void coexist_profile(int interval_us);
 /// timer_create, to one thread.
