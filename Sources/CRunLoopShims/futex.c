@@ -24,6 +24,13 @@ void run_loop_futex_wake(void *word, int32_t count) {
     errno = saved;
 }
 
+_Noreturn void run_loop_trap_relocking(void) {
+    run_loop_complain(
+        "Fatal error: a call came while the same thread was in the middle of another one, whose lock it holds. "
+        "In a signal handler nothing of RunLoopKit may be called but EventRunLoop.wakeUp().");
+    __builtin_trap();
+}
+
 __attribute__((noinline)) bool event_run_loop_wait_for_a_perform_request(void *word, uint32_t seen, uint64_t deadline_ns) {
     bool in_time = run_loop_futex_wait(word, seen, deadline_ns);
     __asm__ volatile("" ::: "memory");  // no tail call: the frame stays

@@ -60,13 +60,8 @@ struct CountTests {
 private struct Counts {
     private let values: [String: Double]
 
-    /// Runs the program of an optimised build that the environment names, or the one beside the tests.
     init() throws {
-        let run =
-            try unsafe getenv("LOOP_COUNTS").map {
-                try unsafe Fixture.run(command: "timeout 300 '" + String(cString: $0) + "'")
-            }
-            ?? Fixture.run("LoopCounts")
+        let run = try Fixture.run(command: "timeout 300 '\(Fixture.loopCounts())'")
         guard run.status == 0 else { throw Fixture.Failure(reason: run.lines.last ?? "no output") }
         let pairs = run.lines.map { $0.split(separator: " ") }.filter { $0.count == 2 }
         values = Dictionary(pairs.map { (String($0[0]), Double($0[1]) ?? .infinity) }) { first, _ in first }
@@ -82,5 +77,13 @@ private struct Counts {
             return
         }
         #expect(value <= bound + 0.05, "\(name)")
+    }
+}
+
+extension Fixture {
+    /// The program of an optimised build that the environment names, or the one beside the tests.
+    static func loopCounts() throws -> String {
+        if let path = unsafe getenv("LOOP_COUNTS") { return unsafe String(cString: path) }
+        return try directory() + "/LoopCounts"
     }
 }

@@ -16,6 +16,59 @@ struct StopAndWakeTests {
         #expect(result == .timedOut)
     }
 
+    @Test(
+        "R22: a stop by the loop itself, in whatever callout, leaves no wake-up behind for the next run",
+        arguments: [
+            "exit", "nested exit", "entry", "timer", "block", "late block", "source", "poll", "waiting", "woken",
+        ]
+    )
+    func stopLeavesNothing(place: String) async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            occupy(loop, "inner")
+            stop(loop, in: place)
+            loop.run(for: place == "exit" || place == "poll" ? .zero : .seconds(60))
+            observe(loop, in: trace)
+            loop.run(for: .milliseconds(5))
+            return trace.all
+        }
+        #expect(trace == ["entry", "timers", "sources", "waiting", "woken", "exit"])
+    }
+
+    @Test("R22: so does a stop of a mode; and a nested run's own leaves the outer one asleep")
+    func stopOfModeLeavesNothing() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            occupy(loop, "inner")
+            loop.perform(after: .zero) {
+                loop.perform(after: .zero, inModes: ["inner"]) { loop.stop(mode: "inner") }
+                trace.note("\(loop.run(mode: "inner", for: .seconds(60)))")
+                observe(loop, in: trace)
+            }
+            loop.run(for: .milliseconds(20))
+            return trace.all
+        }
+        #expect(trace == ["stopped", "timers", "sources", "waiting", "woken", "exit"])
+    }
+
+    @Test(
+        "R17, R22: a stop of an outer mode, made where the nested run waits no more, ends the outer run before it sleeps"
+    )
+    func stopOfOuterMode() async {
+        let result = await onLoopThread { loop in
+            occupy(loop)
+            occupy(loop, "inner")
+            loop.perform {
+                loop.perform(after: .zero, inModes: ["inner"]) { loop.stop(mode: .default) }
+                loop.run(mode: "inner", for: .milliseconds(5))
+            }
+            return loop.run(for: .seconds(60))
+        }
+        #expect(result == .stopped)
+    }
+
     @Test("R22: a stop from another thread ends a sleeping run")
     func stopFromElsewhere() async {
         let result = await onLoopThread { loop in
@@ -375,6 +428,37 @@ struct StopAndWakeTests {
             return loop.run(for: .seconds(60))
         }
         #expect(result == .stopped)
+    }
+}
+
+/// Has the loop stop itself in a callout of the next run.
+private func stop(_ loop: EventRunLoop, in place: String) {
+    func observe(_ activity: EventRunLoop.Activity) {
+        loop.add(LoopObserver(activities: activity, repeats: false) { _, _ in loop.stop() })
+    }
+    switch place {
+    case "entry": observe(.entry)
+    case "waiting": observe(.beforeWaiting)
+    case "exit": observe(.exit)
+    case "nested exit":
+        loop.add(LoopObserver(activities: .exit, repeats: false) { _, _ in loop.stop() }, to: "inner")
+        loop.perform(after: .zero) {
+            loop.run(mode: "inner", for: .zero)
+            loop.stop()
+        }
+    case "woken":
+        loop.perform(after: .zero) {}
+        observe(.afterWaiting)
+    case "timer": loop.perform(after: .zero) { loop.stop() }
+    case "block": loop.perform { loop.stop() }
+    case "late block": loop.perform(after: .zero) { loop.perform(wake: false) { loop.stop() } }
+    default:
+        let source = EventSource { source in
+            source.invalidate()
+            loop.stop()
+        }
+        loop.add(source)
+        source.signal()
     }
 }
 

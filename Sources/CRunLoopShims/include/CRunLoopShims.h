@@ -75,6 +75,24 @@ bool event_run_loop_wait_for_a_perform_request(void *word, uint32_t seen, uint64
 /// Wakes `count` of those that sleep at `word`. Async-signal-safe; leaves errno alone.
 void run_loop_futex_wake(void *word, int32_t count);
 
+/// Says on stderr that a thread came back to a lock that it holds, and ends the process. Async-signal-safe.
+_Noreturn void run_loop_trap_relocking(void);
+
+/// The calling thread's thread pointer: even, not zero, no other live thread's, and after a fork what it was. No call: one instruction.
+/// Async-signal-safe.
+static inline uintptr_t run_loop_own_thread_pointer(void) {
+    uintptr_t pointer;
+    // Volatile: a function that goes on on another thread must not go by what it read on the first.
+#if defined(__x86_64__)
+    __asm__ volatile("movq %%fs:0, %0" : "=r"(pointer));
+#elif defined(__aarch64__)
+    __asm__ volatile("mrs %0, tpidr_el0" : "=r"(pointer));
+#else
+    pointer = (uintptr_t)pthread_self();
+#endif
+    return pointer;
+}
+
 extern _Atomic uint32_t run_loop_generation_counter;
 
 /// How many forks without exec lie between this process and the first one that loaded this image: what another generation has made,
@@ -116,7 +134,7 @@ int run_loop_stack_bounds(pthread_t thread, uintptr_t *low, uintptr_t *high);
 bool run_loop_thread_name(int32_t tid, char name[_Nonnull 16]);
 
 /// Starts a thread that runs `body(context)`, named before that. `name`: up to 15 bytes count. Its signal mask is the caller's, with
-/// all blocked besides but those a thread brings upon itself, and SIGPROF. Returns 0 and the thread, to be joined or detached, or
+/// all blocked besides but those a thread brings upon itself, and SIGPROF. Its stack is the process's default, but 1 MiB at least. Returns 0 and the thread, to be joined or detached, or
 /// an errno. Allocates.
 int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *_Nonnull context), void *context);
 

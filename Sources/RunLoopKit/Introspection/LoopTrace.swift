@@ -31,10 +31,16 @@ public final class LoopTrace: Sendable {
     private let ring: TransitionRing
 
     /// - Parameters:
-    ///   - capacity: How many transitions are kept, the latest ones; at least 1.
+    ///   - capacity: How many transitions are kept, the latest ones; at least 1, less traps.
     ///   - sink: See ``textLines(to:)`` and ``jsonLines(to:)``.
-    public init(of loop: EventRunLoop, capacity: Int = 4096, sink: Sink? = nil) {
-        precondition(capacity > 0, "A trace keeps at least one transition.")
+    public init(
+        of loop: EventRunLoop,
+        capacity: Int = 4096,
+        file: StaticString = #fileID,
+        line: UInt = #line,
+        sink: Sink? = nil
+    ) {
+        require(capacity > 0, "A trace keeps at least one transition.", file: file, line: line)
         let ring = TransitionRing(capacity: capacity)
         self.loop = loop
         self.ring = ring

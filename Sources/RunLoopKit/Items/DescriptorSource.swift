@@ -6,8 +6,8 @@ internal import Synchronization
 /// loop never reads or writes it and never closes it. Version 1 in CFRunLoop's terms.
 ///
 /// Level-triggered, unless asked otherwise: while an event lasts, each turn delivers it again. One source is delivered a turn (R36).
-/// Invalidate the source before closing the descriptor. If the descriptor is closed first, the source delivers `closed` at the latest
-/// when events keep coming or its number is watched again, and is invalid then; it never keeps the loop busy (R37).
+/// Any thread may create, add and invalidate it; not in a signal handler. Invalidate the source before closing the descriptor. If the
+/// descriptor is closed first, the source delivers `closed` at the latest when events keep coming or its number is watched again, and is invalid then; it never keeps the loop busy (R37).
 public final class DescriptorSource: Sendable {
     /// Called on a loop's thread, never on two at once, with what has happened to the descriptor (R36).
     public typealias Handler = @Sendable (DescriptorSource, Events) -> Void

@@ -1,7 +1,7 @@
 internal import Synchronization
 
 /// A source that is signalled by hand: version 0 in CFRunLoop's terms. Any thread may signal it; the loop performs it once for any
-/// number of signals before that (R28–R33).
+/// number of signals before that (R28–R33). Not in a signal handler, in spite of the name: see ``EventRunLoop/wakeUp()``.
 public final class EventSource: Sendable {
     /// Called on a loop's thread. A signal made inside it means the next turn (R29).
     public typealias Perform = @Sendable (EventSource) -> Void
@@ -61,7 +61,7 @@ public final class EventSource: Sendable {
     var signalSequence: UInt64 { signalNumber.load(ordering: .relaxed) }
 
     /// Asks to be performed in the next pass of each loop it is on, by whichever comes first. Does not wake a sleeping loop (R24):
-    /// see ``signalAndWake()``. Any thread.
+    /// see ``signalAndWake()``. Any thread; not in a signal handler, which has ``EventRunLoop/wakeUp()``.
     public func signal() {
         // Many threads may signal one source at once. A read-modify-write even if it changes nothing: the loop's exchange in `begin` comes
         // after it, and acquires what the caller did before, or came before it, and then this finds false.
@@ -80,7 +80,7 @@ public final class EventSource: Sendable {
         }
     }
 
-    /// Signals, and wakes the loops it is on. Any thread.
+    /// Signals, and wakes the loops it is on. Any thread; not in a signal handler, which has ``EventRunLoop/wakeUp()``.
     public func signalAndWake() {
         signal()
         for place in state.withLock({ $0.places }) { place.loop.wakeUp() }

@@ -1,6 +1,23 @@
 internal import CRunLoopShims
 internal import Synchronization
 
+/// What the loop cannot go on from: a mistake of the program's. In an optimised build, too, its text is told on stderr, with the line of the
+/// program that made it, where a `precondition` would end the process without a word.
+@inline(__always)
+func require(
+    _ condition: Bool,
+    _ text: @autoclosure () -> String,
+    file: StaticString = #fileID,
+    line: UInt = #line
+) {
+    if !condition { trap(text(), file: file, line: line) }
+}
+
+@inline(never)
+func trap(_ text: String, file: StaticString, line: UInt) -> Never {
+    fatalError("RunLoopKit: " + text, file: file, line: line)
+}
+
 /// A mistake or a shortage that the loop survives. Told on stderr once a process, not each time.
 enum Complaint: UInt32 {
     case commonIsNoMode

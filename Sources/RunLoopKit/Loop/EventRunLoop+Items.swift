@@ -6,6 +6,10 @@ extension EventRunLoop {
     public func add(_ source: EventSource, to mode: Mode = .default) { attachOrComplain(source, to: mode) }
 
     /// Takes a source out of a mode; out of ``Mode/common``: out of each common mode.
+    ///
+    /// A run whose mode is empty then finishes when its present turn ends. That is no reason to wake for it: a loop that sleeps, and loses
+    /// its last item to another thread, sleeps on, until its run's time is over or something wakes it. To end it, call ``stop()``, or
+    /// ``wakeUp()`` after the removal. The same goes for what is invalidated.
     public func remove(_ source: EventSource, from mode: Mode = .default) { detach(source, from: mode) }
 
     /// Whether the source is in a mode; for ``Mode/common``: whether it was added to that.

@@ -15,17 +15,17 @@ struct Activation {
 }
 
 extension EventRunLoop {
-    /// Runs the default mode until it is stopped or finished (R21). The loop's thread only.
-    public func run() {
+    /// Runs the default mode until it is stopped or finished (R21). The loop's thread only; on another one it traps.
+    public func run(file: StaticString = #fileID, line: UInt = #line) {
         while true {
-            switch run(mode: .default) {
+            switch run(mode: .default, file: file, line: line) {
             case .stopped, .finished: return
             case .timedOut, .handledSource: continue
             }
         }
     }
 
-    /// Runs one mode. The loop's thread only; may be called again from inside a callout (R23).
+    /// Runs one mode. The loop's thread only, on another one it traps; may be called again from inside a callout (R23).
     ///
     /// - Parameters:
     ///   - timeout: Nil for ever; zero or less makes one polling pass (R18).
@@ -35,19 +35,22 @@ extension EventRunLoop {
     public func run(
         mode: Mode = .default,
         for timeout: Duration? = nil,
-        returnAfterSourceHandled: Bool = false
+        returnAfterSourceHandled: Bool = false,
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) -> RunResult {
-        run(mode: mode, for: timeout, returnAfterSourceHandled: returnAfterSourceHandled, until: nil)
+        let wrongThread = "A run loop is run by its own thread; use `perform` to have work done there."
+        require(isOnOwnThread, wrongThread, file: file, line: line)
+        return run(mode: mode, for: timeout, returnAfterSourceHandled: returnAfterSourceHandled, until: nil)
     }
 
-    /// The same, and also returns, with `handledSource`, after the turn in which `completion` was set.
+    /// The same, on the loop's thread, and also returns, with `handledSource`, after the turn in which `completion` was set.
     func run(
         mode: Mode,
         for timeout: Duration?,
         returnAfterSourceHandled: Bool,
         until completion: RunCompletion?
     ) -> RunResult {
-        precondition(isOnOwnThread, "A run loop is run by its own thread; use `perform` to have work done there.")
         guard mode != .common else {
             Complaint.commonIsNoMode.make()
             return .finished
@@ -70,6 +73,9 @@ extension EventRunLoop {
         let outerIsFromElsewhere = stopIsFromElsewhere.exchange(false, ordering: .relaxed)
         let outerModeStop = activation.mode.stopRequested.exchange(false, ordering: .acquiringAndReleasing)
         let outerConsumed = wake.wasConsumed.exchange(false, ordering: .relaxed)
+        let outerWaits = waitsAhead.exchange(false, ordering: .relaxed)
+        let anyOuterWaits = outerWaitsAhead.load(ordering: .relaxed)
+        if outerWaits { outerWaitsAhead.store(true, ordering: .relaxed) }
         notify(.entry, in: activation.mode)
         // From here on: what the entry observers do is not the run's time.
         if let timeout { activation.deadline = .now.advanced(by: timeout) }
@@ -84,9 +90,11 @@ extension EventRunLoop {
         activation.mode.stopRequested.store(outerModeStop, ordering: .releasing)
         // With a turn of its own, so that a watcher sees the return as a transition even if the phase is that of before.
         heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
+        waitsAhead.store(outerWaits, ordering: .relaxed)
+        outerWaitsAhead.store(anyOuterWaits, ordering: .relaxed)
         // A wake-up that the nested run has taken may have been meant for the outer one, which may be just about to sleep.
         let hasConsumed = wake.wasConsumed.exchange(outerConsumed, ordering: .relaxed)
-        if outer.phase != .idle, outerStop || passesOn || hasConsumed { wake.post() }
+        if outer.phase != .idle, hasConsumed || (outerWaits && (outerStop || passesOn)) { wake.post() }
         return result
     }
 
@@ -100,12 +108,14 @@ extension EventRunLoop {
     /// One turn (R14).
     private func turn(_ activation: inout Activation) -> RunResult? {
         let mode = activation.mode
+        waitsAhead.store(true, ordering: .relaxed)
         notify(.beforeTimers, in: mode)
         notify(.beforeSources, in: mode)
         runEnqueued(in: mode)
         var handled = performSources(activation)
         if handled { runEnqueued(in: mode) }
         let arrival = nextArrival(activation, hasHandled: handled)
+        waitsAhead.store(false, ordering: .relaxed)
         activation.skipsLook = false
         switch arrival {
         case .nothing, .wakeUp: break

@@ -49,6 +49,7 @@ extension EventRunLoop {
         notify(.beforeWaiting, in: mode)
         heartbeat.publish(.waiting, modeIndex: mode.index, turn: heartbeat.pulse.turn)
         let arrival = waitForArrival(activation, mainQueueFirst: mainQueueFirst)
+        waitsAhead.store(false, ordering: .relaxed)
         let isObserved = mode.observedActivities.load(ordering: .relaxed) & Activity.afterWaiting.rawValue != 0
         notify(.afterWaiting, in: mode)
         // What has become due while the observers ran is in the same snapshot (R43).

@@ -7,6 +7,13 @@ internal import Synchronization
 ///
 /// One per thread, made when first asked for (R1). Unless a member says otherwise, any thread may call it. A loop whose thread has
 /// ended takes nothing any more: what throws says so, all else does nothing and says so once on stderr (R3).
+///
+/// In a signal handler only ``wakeUp()`` may be called, of this class and of all others here. They take locks and allocate: a handler that
+/// strikes the same thread in the middle of such a call waits for itself. A lock of this module's notices that, says so on stderr and
+/// traps; malloc's hangs.
+///
+/// Where a call traps on a mistake of the program's, its text and the caller's line are told on stderr, in an optimised build, too: that is
+/// what the parameters `file` and `line` are for.
 public final class EventRunLoop: Sendable {
     let isMain: Bool
     let table = Mutex(ModeTable())
@@ -21,6 +28,10 @@ public final class EventRunLoop: Sendable {
     let stopRequested = Atomic<Bool>(false)
     /// Whether another thread has made that stop, or one of several. Written before `stopRequested`, which releases it.
     let stopIsFromElsewhere = Atomic<Bool>(false)
+    /// Whether the present turn of the innermost activation has its wait, or its poll, still to come; and whether that of an outer one
+    /// has. The loop's thread; relaxed.
+    let waitsAhead = Atomic<Bool>(false)
+    let outerWaitsAhead = Atomic<Bool>(false)
     /// Whether due timers go before ready descriptors this time (R36). The loop's thread; relaxed.
     let timersGoFirst = Atomic<Bool>(true)
     /// What this loop publishes, and where a watcher leaves its wishes.
@@ -49,6 +60,13 @@ public final class EventRunLoop: Sendable {
     }
 
     /// The main thread's loop. It is never destroyed. Does not touch the main dispatch queue before it runs.
+    ///
+    /// Callbacks here are for any loop, and so not isolated to an actor. One that is called on this loop is on the main actor's thread, and
+    /// comes to the main actor's state without a hop by saying so:
+    ///
+    ///     EventRunLoop.main.add(EventTimer(every: .seconds(1)) { _ in
+    ///         MainActor.assumeIsolated { counter += 1 }
+    ///     })
     public static var main: EventRunLoop { LoopRegistry.main }
 
     /// The calling thread's loop. It ends with its thread.
@@ -117,11 +135,14 @@ extension EventRunLoop {
     /// Ends the innermost activation as soon as its turn is over, and wakes the loop for it (R22, R23). Ignored if none runs.
     ///
     /// Made by another thread while a nested activation ends for another reason, it ends the one outside it: it is never lost.
+    ///
+    /// Not in a signal handler: see ``EventRunLoop/wakeUp()``.
     public func stop() {
-        // Without it the wake-up would stay behind, and end the next run's first sleep.
         guard heartbeat.pulse.phase != .idle else { return }
-        requestStop(fromElsewhere: !isOnOwnThread)
-        wake.post()
+        let isFromElsewhere = !isOnOwnThread
+        requestStop(fromElsewhere: isFromElsewhere)
+        // By the loop itself, after its turn's wait: the turn's end sees it, and a wake-up would stay behind for the next run's first sleep.
+        if isFromElsewhere || waitsAhead.load(ordering: .relaxed) { wake.post() }
     }
 
     func requestStop(fromElsewhere: Bool) {
@@ -130,16 +151,22 @@ extension EventRunLoop {
     }
 
     /// Ends the innermost activation of this mode, at the latest when those nested in it are over, and wakes the loop for it (R17). If
-    /// the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``, which never runs.
+    /// the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``, which never runs. Not in a signal
+    /// handler.
     public func stop(mode: Mode) {
         guard !isOfParent, heartbeat.pulse.phase != .idle else { return }
         guard let mode = table.withLock({ $0.existing(mode) }) else { return }
         mode.stopRequested.store(true, ordering: .releasing)
-        wake.post()
+        let mayWait = waitsAhead.load(ordering: .relaxed) || outerWaitsAhead.load(ordering: .relaxed)
+        if !isOnOwnThread || mayWait { wake.post() }
     }
 
-    /// Ends the loop's present sleep, or, if it does not sleep, the next one at once. Also from a signal handler: lock-free,
-    /// one system call if the loop sleeps, else none (R25, R26).
+    /// Ends the loop's present sleep, or, if it does not sleep, the next one at once. Lock-free, one system call if the loop sleeps, else
+    /// none (R25, R26).
+    ///
+    /// The one call that may be made in a signal handler. The handler must find the loop in a variable that was filled before: ``main`` and
+    /// ``current`` may have to make it. What is to be done is left in an atomic, and seen by an observer of `afterWaiting`. A signal that
+    /// needs no handler is more simply read from a descriptor: signalfd(2) in a ``DescriptorSource``.
     public func wakeUp() { wake.post() }
 
     /// Wakes the loop if the caller is not its thread: the loop's own thread sees the change before it sleeps.

@@ -30,7 +30,7 @@ enum LoopRegistry {
 
     private static func store(_ value: UnsafeMutableRawPointer?) {
         let failure = unsafe pthread_setspecific(key, value)
-        precondition(failure == 0, "pthread_setspecific: errno \(failure); the process is out of memory")
+        require(failure == 0, "pthread_setspecific: errno \(failure); the process is out of memory")
     }
 
     /// The threads' slots for their loops. The C library calls the destructor on each thread that ends with a loop.
@@ -40,7 +40,7 @@ enum LoopRegistry {
             guard let stored = unsafe stored else { return }
             unsafe LoopRegistry.end(Unmanaged<EventRunLoop>.fromOpaque(stored))
         }
-        precondition(failure == 0, "pthread_key_create: errno \(failure); no thread-specific keys left")
+        require(failure == 0, "pthread_key_create: errno \(failure); no thread-specific keys left")
         return key
     }()
 

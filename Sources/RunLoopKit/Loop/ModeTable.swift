@@ -30,7 +30,7 @@ struct ModeTable: Sendable {
     mutating func mode(_ mode: EventRunLoop.Mode) -> LoopMode { existing(mode) ?? make(mode.name) }
 
     private mutating func make(_ name: String) -> LoopMode {
-        precondition(modes.count <= Int(UInt16.max), "A loop can have 65536 modes; reuse their names.")
+        require(modes.count <= Int(UInt16.max), "A loop can have 65536 modes; '\(name)' is one more: reuse names.")
         let mode = LoopMode(name: name, index: modes.count)
         modes.append(mode)
         byName[name] = mode

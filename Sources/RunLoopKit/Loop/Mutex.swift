@@ -5,20 +5,22 @@ internal import Synchronization
 ///
 /// In the place of Synchronization's `Mutex`, whose name it takes in this module. That is a priority-inheriting futex that must know the
 /// thread that holds it, and goes by a number that the thread has cached: after fork, the child's thread goes by its parent's, and the
-/// first contention ends the process. This one does not know threads.
+/// first contention ends the process. This one knows a thread by its thread pointer, which a fork leaves as it is.
+///
+/// It knows it for one reason: a thread that comes back to a lock that it holds, in a signal handler, would wait for itself for ever. It
+/// is told what it did, and trapped.
 ///
 /// Sendable: the value is only touched in `withLock`, by the one thread that holds the lock.
 struct Mutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
-    private static var free: UInt32 { 0 }
-    private static var held: UInt32 { 1 }
-    /// Held, and perhaps waited for.
-    private static var contended: UInt32 { 2 }
+    private static var free: UInt { 0 }
+    /// In the word beside the thread that holds it: perhaps it is waited for. Thread pointers are even.
+    private static var contended: UInt { 1 }
     /// How often to look again before sleeping: what is guarded is held for less than a sleep costs.
     private static var patience: Int { 40 }
 
     // Cells (of Synchronization, which makes its own lock of them) have addresses: the kernel waits at one, and the other is written
     // through a borrowed lock.
-    private let state = _Cell(Atomic<UInt32>(0))
+    private let state = _Cell(Atomic<UInt>(0))
     private let value: _Cell<Value>
 
     init(_ initial: consuming sending Value) { value = _Cell(initial) }
@@ -38,36 +40,52 @@ struct Mutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
     @inline(__always)
     private borrowing func lock() {
         let state = unsafe self.state._address
+        let own = UInt(run_loop_own_thread_pointer())
         let took = unsafe state.pointee.compareExchange(
             expected: Self.free,
-            desired: Self.held,
+            desired: own,
             successOrdering: .acquiring,
             failureOrdering: .relaxed
         ).exchanged
-        if !took { unsafe waitFor(state) }
+        if !took { unsafe waitFor(state, own) }
     }
 
     @inline(__always)
     private borrowing func unlock() {
         let state = unsafe self.state._address
-        guard unsafe state.pointee.exchange(Self.free, ordering: .releasing) == Self.contended else { return }
+        guard unsafe state.pointee.exchange(Self.free, ordering: .releasing) & Self.contended != 0 else { return }
         unsafe run_loop_futex_wake(state, 1)
     }
 
-    /// Sleeps only behind the value `contended`, which makes whoever unlocks wake one.
     @inline(never)
-    private borrowing func waitFor(_ state: UnsafeMutablePointer<Atomic<UInt32>>) {
+    private borrowing func waitFor(_ state: UnsafeMutablePointer<Atomic<UInt>>, _ own: UInt) {
+        // Nobody else writes this thread's pointer there, so what a relaxed load finds of it is true.
+        if unsafe state.pointee.load(ordering: .relaxed) & ~Self.contended == own { run_loop_trap_relocking() }
         for _ in 0..<Self.patience {
-            let took = unsafe state.pointee.weakCompareExchange(
-                expected: Self.free,
-                desired: Self.held,
-                successOrdering: .acquiring,
-                failureOrdering: .relaxed
-            ).exchanged
-            if took { return }
+            if unsafe take(state, as: own) { return }
         }
-        while unsafe state.pointee.exchange(Self.contended, ordering: .acquiring) != Self.free {
-            _ = unsafe run_loop_futex_wait(state, Self.contended, .max)
+        // Taken as contended: there may be others that sleep.
+        while unsafe !take(state, as: own | Self.contended) { unsafe sleep(state) }
+    }
+
+    private borrowing func take(_ state: UnsafeMutablePointer<Atomic<UInt>>, as owner: UInt) -> Bool {
+        unsafe state.pointee.weakCompareExchange(
+            expected: Self.free,
+            desired: owner,
+            successOrdering: .acquiring,
+            failureOrdering: .relaxed
+        ).exchanged
+    }
+
+    /// Sleeps only behind a word that makes whoever unlocks wake one. The kernel compares its lower half, which has the mark.
+    private borrowing func sleep(_ state: UnsafeMutablePointer<Atomic<UInt>>) {
+        let seen = unsafe state.pointee.load(ordering: .relaxed)
+        guard seen != Self.free else { return }
+        let marked = seen | Self.contended
+        if seen != marked {
+            let marks = unsafe state.pointee.weakCompareExchange(expected: seen, desired: marked, ordering: .relaxed)
+            guard marks.exchanged else { return }
         }
+        _ = unsafe run_loop_futex_wait(state, UInt32(truncatingIfNeeded: marked), .max)
     }
 }

@@ -1,6 +1,6 @@
 extension EventRunLoop {
     /// Does `body` once, on the loop's thread, when the loop is about to sleep or its run ends: late, and once for all the changes of a
-    /// turn, as user interfaces lay out and commit, and pools are drained. Any thread.
+    /// turn, as user interfaces lay out and commit, and pools are drained. Any thread; not in a signal handler.
     ///
     /// Until `body` has begun, doing this again with the same key replaces `body`, which keeps its place. What is asked for while such
     /// work is being done is done in the next turn, for which the loop stays awake. Work keeps no mode from being empty, and is not
@@ -12,7 +12,7 @@ extension EventRunLoop {
     ///   - key: Names the work in this loop: a string, an `ObjectIdentifier`.
     ///   - order: Among the loop's observers, lower first (R38). `Int.min` is before, `Int.max` after all else. Work of one order is done
     ///     in the order in which it was asked for. Use few: each that was ever used keeps an observer on the loop.
-    ///   - activities: When. With `beforeWaiting` alone it is work for an idle loop: a run that ends takes no time for it.
+    ///   - activities: When; none traps. With `beforeWaiting` alone it is work for an idle loop: a run that ends takes no time for it.
     ///   - mode: A mode, or all common ones.
     ///   - limit: If the loop has not come to it after this time, it is done at the beginning of a turn. Nil for no limit.
     public func performBeforeWaiting(
@@ -21,8 +21,12 @@ extension EventRunLoop {
         at activities: Activity = [.beforeWaiting, .exit],
         in mode: Mode = .common,
         atLatest limit: Duration? = nil,
+        file: StaticString = #fileID,
+        line: UInt = #line,
         _ body: @escaping @Sendable () -> Void
     ) {
+        let canCome = !activities.isDisjoint(with: .all)
+        require(canCome, "Work before a sleep names at least one activity.", file: file, line: line)
         if isOfParent { return Complaint.loopOfParent.make() }
         let deadline = MonotonicInstant.after(limit)
         let lane = BeforeWaitingWork.Lane(order: order, activities: activities, mode: mode, isLimited: limit != nil)

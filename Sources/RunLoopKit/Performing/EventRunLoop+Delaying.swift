@@ -1,11 +1,12 @@
 extension EventRunLoop {
-    /// Runs `body` once, on the loop's thread, after `delay`, in whichever of the modes runs then (R53). Any thread.
+    /// Runs `body` once, on the loop's thread, after `delay`, in whichever of the modes runs then (R53). Any thread; not in a
+    /// signal handler.
     ///
     /// Those with equal delays run in the order of the calls. If the loop ends first, `body` is released unrun.
     ///
     /// - Parameters:
     ///   - delay: Zero or less: in the next turn that looks at timers.
-    ///   - modes: At least one. By default the default mode alone.
+    ///   - modes: At least one; none traps. By default the default mode alone.
     ///   - target: Whose perform it is, for ``cancelPerforms(target:)``. Not retained, and known by its identity only: one that does not
     ///     live as long as `body` has to cancel in its deinit.
     /// - Returns: What cancels this one.
@@ -14,9 +15,11 @@ extension EventRunLoop {
         after delay: Duration,
         inModes modes: [Mode] = [.default],
         target: AnyObject? = nil,
+        file: StaticString = #fileID,
+        line: UInt = #line,
         _ body: @escaping @Sendable () -> Void
     ) -> DelayedPerform {
-        precondition(!modes.isEmpty, "A perform after a delay names at least one mode.")
+        requireMode(in: modes, file, line)
         let date = MonotonicInstant.now.advanced(by: max(delay, .zero))
         // Never due before it is in all its modes and recorded: so it cannot be over in the middle of that.
         let timer = EventTimer(at: .distantFuture) { [delayed] timer in

@@ -3,23 +3,30 @@ internal import Synchronization
 // Perform requests, the run loop's way to have work done on its thread and to know of it (R52). A block of `perform` is lighter, runs
 // earlier in the turn, and keeps no count; a request is handled like a signalled source, and can be waited for.
 extension EventRunLoop {
-    /// Asks the loop to run `body` once, in whichever of the modes it runs first, and wakes it (R52). Any thread.
+    /// Asks the loop to run `body` once, in whichever of the modes it runs first, and wakes it (R52). Any thread; not in a
+    /// signal handler.
     ///
     /// Requests are served first in, first out, all that a mode has in one turn, before that turn's signalled sources; what a request
     /// asks for comes in the next turn. They count as a source handled (R19). If the loop ends first, `body` is released unrun.
     ///
-    /// - Parameter modes: At least one. By default all common modes.
-    public func performRequest(inModes modes: [Mode] = [.common], _ body: @escaping @Sendable () -> Void) {
+    /// - Parameter modes: At least one; none traps. By default all common modes.
+    public func performRequest(
+        inModes modes: [Mode] = [.common],
+        file: StaticString = #fileID,
+        line: UInt = #line,
+        _ body: @escaping @Sendable () -> Void
+    ) {
+        requireMode(in: modes, file, line)
         if !post(PerformRequest(inModes: modes, body: body)) { Complaint.loopEnded.make() }
     }
 
-    /// Has the loop run `body`, and waits until it is done (R52). Any thread; on the loop's own, `body` runs at once. In an async
-    /// function the other overload is taken, which holds up no thread.
+    /// Has the loop run `body`, and waits until it is done (R52). Any thread, not in a signal handler; on the loop's own,
+    /// `body` runs at once. In an async function the other overload is taken, which holds up no thread.
     ///
     /// Two loops that wait for each other wait for ever: give a timeout where that can be.
     ///
     /// - Parameters:
-    ///   - modes: At least one. By default all common modes.
+    ///   - modes: At least one; none traps. By default all common modes.
     ///   - timeout: How long the request may wait to be begun; nil for ever. Once begun, it is waited for to its end.
     /// - Returns: What `body` returns.
     /// - Throws: What `body` throws; ``RunLoopError`` `requestTimedOut` if it was withdrawn, never to run; `loopEnded` if the loop's
@@ -29,8 +36,11 @@ extension EventRunLoop {
     public func performAndWait<Value: Sendable>(
         inModes modes: [Mode] = [.common],
         timeout: Duration? = nil,
+        file: StaticString = #fileID,
+        line: UInt = #line,
         _ body: @escaping @Sendable () throws -> Value
     ) throws -> Value {
+        requireMode(in: modes, file, line)
         if isOnOwnThread { return try body() }
         let deadline = MonotonicInstant.after(timeout)
         let reply = Reply<Value>()
@@ -45,14 +55,17 @@ extension EventRunLoop {
     /// Has the loop run `body`, and suspends until it is done (R52). If the task is cancelled before `body` has begun, the request is
     /// withdrawn.
     ///
-    /// - Parameter modes: At least one. By default all common modes.
+    /// - Parameter modes: At least one; none traps. By default all common modes.
     /// - Returns: What `body` returns.
     /// - Throws: What `body` throws; ``RunLoopError`` `loopEnded` as in the overload that blocks; `CancellationError`.
     @discardableResult
     public func performAndWait<Value: Sendable>(
         inModes modes: [Mode] = [.common],
+        file: StaticString = #fileID,
+        line: UInt = #line,
         _ body: @escaping @Sendable () throws -> Value
     ) async throws -> Value {
+        requireMode(in: modes, file, line)
         let reply = Reply<Value>()
         let request = try ask(modes, reply, body)
         return try await withTaskCancellationHandler {
@@ -144,7 +157,7 @@ private final class Reply<Value: Sendable>: Sendable {
 
     func value() throws -> Value {
         guard let outcome = state.withLock({ $0.outcome }) else {
-            preconditionFailure("A perform request was over without an outcome.")
+            trap("a perform request was over without an outcome", file: #fileID, line: #line)
         }
         return try outcome.get()
     }

@@ -35,7 +35,6 @@ final class PerformRequest: Sendable {
         completion: (@Sendable (Ending) -> Void)? = nil,
         body: @escaping @Sendable () -> Void
     ) {
-        precondition(!modes.isEmpty, "A perform request names at least one mode.")
         self.modes = BlockQueue.Modes(modes)
         state = Mutex(State(body: Boxed(body: body), completion: completion))
     }

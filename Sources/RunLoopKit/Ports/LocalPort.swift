@@ -9,7 +9,7 @@ internal import Glibc
 /// its sender waits or gets `sendTimeout`. Messages wait there also while the port is on no loop.
 ///
 /// A port lives until it is invalidated, or until neither a holder nor a loop has it any more. A loop that ends lets go of it, and it
-/// can be added to another (R2). Any thread may call its members.
+/// can be added to another (R2). Any thread may call its members; not in a signal handler.
 public final class LocalPort: Sendable {
     /// Called on a loop's thread, never on two at once.
     public typealias Handler = @Sendable (ReceivedMessage) -> Void

@@ -27,20 +27,23 @@ public struct ReceivedMessage: Sendable {
     /// Copies of all components.
     public var components: [[UInt8]] { (0..<componentCount).map { component($0) } }
 
-    /// A copy of one component's bytes. The index must be in range.
-    public func component(_ index: Int) -> [UInt8] {
-        withBytes(of: index) { bytes in unsafe bytes.withUnsafeBytes { unsafe Array($0) } }
+    /// A copy of one component's bytes. Traps on an index out of range.
+    public func component(_ index: Int, file: StaticString = #fileID, line: UInt = #line) -> [UInt8] {
+        withBytes(of: index, file: file, line: line) { bytes in unsafe bytes.withUnsafeBytes { unsafe Array($0) } }
     }
 
     /// The first component as text, malformed UTF-8 mended; empty if there is none.
     public var text: String { componentCount == 0 ? "" : String(decoding: component(0), as: UTF8.self) }
 
-    /// One component's bytes where they came in, not copied. The index must be in range.
+    /// One component's bytes where they came in, not copied. Traps on an index out of range.
     public func withBytes<Result: ~Copyable, Failure: Error>(
         of index: Int,
+        file: StaticString = #fileID,
+        line: UInt = #line,
         _ body: (RawSpan) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        precondition(0..<componentCount ~= index, "A message has no component \(index); it has \(componentCount).")
+        let isThere = 0..<componentCount ~= index
+        require(isThere, "A message has no component \(index); it has \(componentCount).", file: file, line: line)
         let all = unsafe storage.bytes
         let range = unsafe storage.header.range(of: index, in: all.bytes)
         return try unsafe body(UnsafeRawBufferPointer(rebasing: all[range]).bytes)

@@ -9,16 +9,18 @@ extension RemotePort {
     ///
     /// - Parameters:
     ///   - loop: A loop that runs the mode: on another thread than the caller's, or, for the main actor, the main loop.
-    ///   - mode: Not ``EventRunLoop/Mode/common``.
+    ///   - mode: Not ``EventRunLoop/Mode/common``, which traps.
     /// - Throws: What ``request(_:sendTimeout:receiveTimeout:mode:)`` throws, and `loopEnded` if the loop ends before there is an outcome.
     public func request(
         _ message: PortMessage,
         on loop: EventRunLoop,
         mode: EventRunLoop.Mode = .default,
         sendTimeout: Duration = .zero,
-        receiveTimeout: Duration = .seconds(10)
+        receiveTimeout: Duration = .seconds(10),
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) async throws(RunLoopError) -> ReceivedMessage {
-        precondition(mode != .common, "A request waits in one mode, not in the common ones; name it.")
+        requireOneMode(mode, file, line)
         let outcome = await withCheckedContinuation { continuation in
             let promise = ReplyPromise(continuation)
             loop.perform(in: mode) {

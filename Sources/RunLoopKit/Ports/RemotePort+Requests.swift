@@ -11,16 +11,18 @@ extension RemotePort {
     /// - Parameters:
     ///   - sendTimeout: How long the caller blocks, its loop standing still, if the receiver's queue is full; nil waits for ever.
     ///   - receiveTimeout: How long the loop runs until the reply is there, counted from the sending; nil for ever.
-    ///   - mode: Which mode to run; not ``EventRunLoop/Mode/common``.
+    ///   - mode: Which mode to run; not ``EventRunLoop/Mode/common``, which traps.
     /// - Throws: `sendTimeout`, `receiveTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56); `messageTooLarge`,
     ///   `tooManyDescriptors` (R57); `outOfResources` if the loop cannot watch for the reply: then nothing was sent.
     public func request(
         _ message: PortMessage,
         sendTimeout: Duration? = .seconds(1),
         receiveTimeout: Duration? = .seconds(10),
-        mode: EventRunLoop.Mode = .default
+        mode: EventRunLoop.Mode = .default,
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) throws(RunLoopError) -> ReceivedMessage {
-        precondition(mode != .common, "A request waits in one mode, not in the common ones; name it.")
+        requireOneMode(mode, file, line)
         let loop = EventRunLoop.current
         let waiter = LoopWaiter(loop)
         let number = try channel.enter(waiter)
@@ -34,6 +36,11 @@ extension RemotePort {
             channel.leave(number)
             throw error
         }
+    }
+
+    func requireOneMode(_ mode: EventRunLoop.Mode, _ file: StaticString, _ line: UInt) {
+        let text = "A request waits in one mode, not in the common ones; name it."
+        require(mode != .common, text, file: file, line: line)
     }
 
     private func wait(

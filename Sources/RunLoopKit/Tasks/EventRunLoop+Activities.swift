@@ -9,13 +9,15 @@ extension EventRunLoop {
     /// - Parameters:
     ///   - activities: Those to be told.
     ///   - mode: ``Mode/common`` for all common modes.
-    ///   - limit: How many activities wait for the consumer, at the most; at least 1.
+    ///   - limit: How many activities wait for the consumer, at the most; at least 1, less traps.
     public func activities(
         _ activities: Activity = .all,
         in mode: Mode = .default,
-        limit: Int = 64
+        limit: Int = 64,
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) -> AsyncStream<Activity> {
-        precondition(limit > 0, "A sequence of activities needs room for one.")
+        require(limit > 0, "A sequence of activities needs room for one.", file: file, line: line)
         let (stream, continuation) = AsyncStream.makeStream(of: Activity.self, bufferingPolicy: .bufferingNewest(limit))
         let outlet = Outlet(continuation: continuation)
         let observer = LoopObserver(activities: activities, order: .max) { _, activity in outlet.tell(activity) }

@@ -39,7 +39,7 @@ extension EventRunLoop: SerialExecutor, TaskExecutor {
     public func isIsolatingCurrentContext() -> Bool? { isOnOwnThread || jobs.isOnSuccessor }
 
     /// Traps if the caller is not on the loop's thread. For the runtime.
-    public func checkIsolated() { precondition(isIsolatingCurrentContext() == true, EventRunLoop.notIsolated) }
+    public func checkIsolated() { require(isIsolatingCurrentContext() == true, EventRunLoop.notIsolated) }
 
     static let notIsolated = "This must run on the run loop's thread; await the actor that is pinned to it."
 }

@@ -19,7 +19,7 @@ final class PinnedExecutor: SerialExecutor {
 
     func isIsolatingCurrentContext() -> Bool? { isOnThreadOfLoop || jobs.isOnSuccessor }
 
-    func checkIsolated() { precondition(isIsolatingCurrentContext() == true, EventRunLoop.notIsolated) }
+    func checkIsolated() { require(isIsolatingCurrentContext() == true, EventRunLoop.notIsolated) }
 
     private var isOnThreadOfLoop: Bool { LoopRegistry.existing?.pinned === self }
 }

@@ -2,7 +2,7 @@ internal import Glibc
 internal import Synchronization
 
 /// Calls back at a time, once or again and again on a fixed grid (R41–R50). On one loop, in any number of its modes. Any thread may
-/// create, add, move and invalidate it; it is called on the loop's thread.
+/// create, add, move and invalidate it, not in a signal handler; it is called on the loop's thread.
 ///
 /// Time is CLOCK_MONOTONIC, which nobody sets. A timer that is made for a ``WallClockInstant`` goes by the wall clock instead, all its
 /// life: it fires when that clock says its date, or later, also if the clock is set meanwhile. Set forward over its date it fires at

@@ -52,7 +52,7 @@ extension TimerQueue {
             members[Int(free)] = member
             return free
         }
-        precondition(members.count < Int32.max, "A mode can have two thousand million timers.")
+        require(members.count < Int32.max, "A mode can have two thousand million timers.")
         members.append(member)
         return UInt32(members.count - 1)
     }

@@ -16,16 +16,23 @@ public struct RepeatRule: Hashable, Sendable {
     public var bytesPerMinute: Int?
 
     /// One report a minute of a fault that goes on, then fewer until it is one an hour; 120 reports and 32 MiB a minute unless given.
-    /// Traps on negative numbers.
+    /// Traps on negative windows, and on rates below 1.
     public init(
         window: Duration = .seconds(60),
         longestWindow: Duration = .seconds(3600),
         reportsPerMinute: Int? = 120,
         burst: Int = 60,
-        bytesPerMinute: Int? = 32 << 20
+        bytesPerMinute: Int? = 32 << 20,
+        file: StaticString = #fileID,
+        line: UInt = #line
     ) {
-        precondition(window >= .zero && longestWindow >= .zero, "a window of repeats is not negative")
-        precondition((reportsPerMinute ?? 1) > 0 && burst > 0 && (bytesPerMinute ?? 1) > 0, "rates start at 1")
+        // Not preconditions, which an optimised build takes the texts from.
+        guard window >= .zero && longestWindow >= .zero else {
+            fatalError("a window of repeats is not negative", file: file, line: line)
+        }
+        guard (reportsPerMinute ?? 1) > 0 && burst > 0 && (bytesPerMinute ?? 1) > 0 else {
+            fatalError("rates of reports start at 1", file: file, line: line)
+        }
         (self.window, self.longestWindow) = (window, max(window, longestWindow))
         (self.reportsPerMinute, self.burst, self.bytesPerMinute) = (reportsPerMinute, burst, bytesPerMinute)
     }

@@ -23,8 +23,17 @@ public struct ReportDirectory: Hashable, Sendable {
         public var maxBytes: Int
 
         /// 1000 reports, 100 runs and 256 MiB unless given. Traps on a limit below 1.
-        public init(maxReports: Int = 1000, maxRuns: Int = 100, maxBytes: Int = 256 << 20) {
-            precondition(maxReports >= 1 && maxRuns >= 1 && maxBytes >= 1, "a report directory's limits start at 1")
+        public init(
+            maxReports: Int = 1000,
+            maxRuns: Int = 100,
+            maxBytes: Int = 256 << 20,
+            file: StaticString = #fileID,
+            line: UInt = #line
+        ) {
+            // Not a precondition, which an optimised build takes the text from.
+            guard maxReports >= 1 && maxRuns >= 1 && maxBytes >= 1 else {
+                fatalError("a report directory's limits start at 1", file: file, line: line)
+            }
             (self.maxReports, self.maxRuns, self.maxBytes) = (maxReports, maxRuns, maxBytes)
         }
     }

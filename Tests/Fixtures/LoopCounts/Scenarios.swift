@@ -165,7 +165,7 @@ private func poll(_ meter: Meter) {
 
 // MARK: - Threads
 
-private func onThread(_ body: @escaping @Sendable () -> Void) { pthread_join(start(body), nil) }
+func onThread(_ body: @escaping @Sendable () -> Void) { pthread_join(start(body), nil) }
 
 private func start(_ body: @escaping @Sendable () -> Void) -> pthread_t {
     var thread = pthread_t()

@@ -6,8 +6,15 @@ import Glibc
 //   NAME.allocations   by the loop's thread
 //   NAME.calls         system calls by the loop's thread, and those of them that ask epoll as NAME.epoll
 //   NAME.wakes         system calls by other threads that wake the loop
+//
+// With `misuse NAME` it makes a mistake, for the same reason that it counts: what is said of it is a matter of optimised builds, too.
 
 let wanted = CommandLine.arguments.dropFirst().first
+
+if wanted == "misuse" {
+    Misuse.commit(CommandLine.arguments.dropFirst(2).first)
+    exit(0)
+}
 
 if let scenario = scenarios.first(where: { $0.name == wanted }) {
     scenario.run(Meter(scenario.name))

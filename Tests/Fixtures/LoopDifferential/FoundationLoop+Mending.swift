@@ -9,13 +9,25 @@ extension FoundationLoop {
         _ = simulated_kernel_set_readable(wakeFd, true)
     }
 
+    /// R22: wakes the loop for it, or does not.
+    func stop(waking: Bool) {
+        let isAwaited = currentMode != nil
+        let wasWoken = simulated_kernel_is_readable(wakeFd)
+        unsafe CFRunLoopStop(loop.ref)
+        guard isAwaited else { return }
+        if waking { return keepWakeUp() }
+        guard !wasWoken, simulated_kernel_is_readable(wakeFd), player.meets(.stopWakesNextRun) else { return }
+        _ = simulated_kernel_set_readable(wakeFd, false)
+    }
+
     /// R25: a wake-up or a stop that a nested run has taken is passed on.
     func handingOnWakeUps(_ run: () -> Int32) -> Int32 {
-        let wasStopped = player.frames.dropLast().last?.isStopped ?? false
+        let outer = player.frames.dropLast().last
         let result = run()
         guard let frame = player.frames.last, player.frames.count > 1, frame.hasEntered else { return result }
-        if frame.isStoppedFromElsewhere, result != 2, player.meets(.lateStop) { stop() }
-        guard wasStopped || frame.hasTakenWakeUp else { return result }
+        let outerWaits = outer?.waitsAhead ?? false
+        if frame.isStoppedFromElsewhere, result != 2, player.meets(.lateStop) { stop(waking: outerWaits) }
+        guard (outerWaits && outer?.isStopped == true) || frame.hasTakenWakeUp else { return result }
         if !simulated_kernel_is_readable(wakeFd), player.meets(.nestedWakeUp) {
             _ = simulated_kernel_set_readable(wakeFd, true)
         }
@@ -51,7 +63,10 @@ extension FoundationLoop {
     func arrival(maySleep: Bool) -> Int32 {
         let last = player.frames.count - 1
         let frame = player.frames[last]
-        defer { player.frames[last].hasLookedAtMainQueue = false }
+        defer {
+            player.frames[last].hasLookedAtMainQueue = false
+            player.frames[last].waitsAhead = false
+        }
         while true {
             if frame.hasLookedAtMainQueue, isMainQueueReady {
                 takeWakeUpAlong()
@@ -83,6 +98,7 @@ extension FoundationLoop {
     /// R14: the turn has looked at the main queue, before it waits.
     func noteLook(isReady: Bool) {
         player.frames[player.frames.count - 1].hasLookedAtMainQueue = !isReady
+        if isReady { player.frames[player.frames.count - 1].waitsAhead = false }
         if isReady { takeWakeUpAlong() }
     }
 
@@ -106,7 +122,13 @@ extension FoundationLoop {
         let armed = simulated_kernel_armed_ns(timerFds[mode])
         let asked = armed != 0 && armed <= player.kernel.now
         let isDue = timers.indices.contains { isPending($0, in: mode) && fireDate(of: $0) <= player.kernel.now }
-        return isDue == asked || !player.meets(.staleTimer) ? asked : isDue
+        guard isDue != asked else { return asked }
+        let hasUsedItUp = isDue && isInsideAfterWaiting(of: mode)
+        return player.meets(hasUsedItUp ? .timerInAfterWaiting : .staleTimer) ? isDue : asked
+    }
+
+    private func isInsideAfterWaiting(of mode: Int) -> Bool {
+        player.frames.dropLast().contains { $0.isWoken && $0.mode == mode }
     }
 
     private func isPending(_ timer: Int, in mode: Int) -> Bool {
@@ -118,7 +140,10 @@ extension FoundationLoop {
             let armed = simulated_kernel_armed_ns(timerFds[mode])
             return armed == 0 ? .max : armed
         }
-        return timers.indices.filter { isPending($0, in: mode) }.map { fireDate(of: $0) }.min() ?? .max
+        let dates = timers.indices.filter { isPending($0, in: mode) }.map { fireDate(of: $0) }
+        // Of what it has used up the kernel tells no more.
+        let leavesOutDue = player.without.contains(.timerInAfterWaiting) && isInsideAfterWaiting(of: mode)
+        return dates.filter { !leavesOutDue || $0 > player.kernel.now }.min() ?? .max
     }
 
     /// R18: the time of the run that sleeps is over. Without that, Foundation's way: any run's, and each once.

@@ -77,10 +77,7 @@ extension FoundationLoop {
         if player.isOnMain, place != .mode(0) { mainCommonModes.withLock { _ = $0.insert(place.name(player.suffix)) } }
     }
 
-    func stop() {
-        unsafe CFRunLoopStop(loop.ref)
-        if currentMode != nil { keepWakeUp() }
-    }
+    func stop() { stop(waking: player.isOnOtherThread || player.frames.last?.waitsAhead ?? false) }
 
     func wake() {
         unsafe CFRunLoopWakeUp(loop.ref)

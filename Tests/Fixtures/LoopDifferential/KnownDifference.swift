@@ -14,6 +14,9 @@ enum KnownDifference: String, CaseIterable, Sendable {
     /// R22, mended: a stop by another thread that a nested run has not answered, because it ended otherwise, ends the outer run. In
     /// Foundation it is lost.
     case lateStop
+    /// R22, mended: a stop that a run makes itself, after its turn's wait, leaves no wake-up behind. In Foundation it does in a run that
+    /// was nested in a turn before its wait, and stopped by its entry observers.
+    case stopWakesNextRun
     /// R25, mended: a wake-up or a stop that a nested run has taken is passed on to the outer run, which Foundation lets sleep.
     case nestedWakeUp
     /// R18, R23, mended: a run's timeout ends its own sleeps. Foundation's wakes whatever run is innermost, once; the outer may then sleep
@@ -23,6 +26,9 @@ enum KnownDifference: String, CaseIterable, Sendable {
     case timerFromElsewhere
     /// R14, mended: Foundation never disarms the kernel's timer, which then wakes the loop for a timer that has gone.
     case staleTimer
+    /// R14, R23, mended: a timer whose date has ended a sleep is fired by a run inside the observers of that. Foundation has used up what the
+    /// kernel told of it, and its nested run sleeps on, if need be to its end.
+    case timerInAfterWaiting
     /// R58, mended: the main queue's work that comes between the end of a sleep and the drain is done in that drain. Foundation wakes for
     /// it once more, for nothing.
     case drainForNothing

@@ -9,6 +9,7 @@ extension Player {
             turns += 1
             count(.turn)
             frames[last].pass = nil
+            frames[last].waitsAhead = true
             if turns > Player.turnLimit { isEnding = true }
         }
         frames[last].blockLimit = 0

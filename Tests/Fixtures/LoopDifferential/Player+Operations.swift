@@ -80,6 +80,7 @@ extension Player {
                 && pending.contains { $0.number < frame.blockLimit && $0.places.contains(.common) }
         }
         if isAwaited, !commonModes.contains(mode), meets(.lateCommonMode) { return note("left out") }
+        if !commonModes.contains(mode), hidesCommonBlocks(from: mode), meets(.hiddenBlocks) { return note("left out") }
         if isOnMain, frames.contains(where: { $0.mode == mode }), !commonModes.contains(mode),
             meets(.commonWhileRunning)
         {
@@ -87,6 +88,13 @@ extension Player {
         }
         loop.addCommonMode(place)
         commonModes.insert(mode)
+    }
+
+    /// Whether a run of the mode is nested in a block that keeps others of the common modes out of Foundation's sight.
+    private func hidesCommonBlocks(from mode: Int) -> Bool {
+        guard let block = frames.firstIndex(where: { $0.isInBlock }) else { return false }
+        let hidden = pending.contains { $0.number < frames[block].blockLimit && $0.places.contains(.common) }
+        return hidden && frames[(block + 1)...].contains { $0.mode == mode }
     }
 
     private func matches(_ block: PendingBlock, _ mode: Int) -> Bool {

@@ -28,6 +28,8 @@ final class Player: @unchecked Sendable {
         var isInBlock = false
         /// The observers are being told that the sleep is over.
         var isWoken = false
+        /// The present turn has its wait, or its poll, still to come. For Foundation.
+        var waitsAhead = false
         /// The present turn has looked at the main queue and found nothing, and nothing has arrived since.
         var hasLookedAtMainQueue = false
     }

@@ -1,0 +1,75 @@
+import Glibc
+import RunLoopKit
+import Synchronization
+
+/// What a program must not do, each so that an optimised build says on stderr what it was, and where if it is told.
+struct Misuse: Sendable {
+    let name: String
+    /// Of the mistake; nil where the loop cannot know it.
+    let line: UInt?
+    let commit: @Sendable () -> Void
+
+    /// - Parameter line: That of the call, which must be the mistake's as well.
+    init(_ name: String, line: UInt? = #line, _ commit: @escaping @Sendable () -> Void) {
+        self.name = name
+        self.line = line
+        self.commit = commit
+    }
+
+    static let all = [
+        Misuse("run-elsewhere") { onThread { EventRunLoop.main.run() } },
+        Misuse("run-for-elsewhere") { onThread { EventRunLoop.main.run(for: .zero) } },
+        Misuse("perform-in-no-mode") { EventRunLoop.current.perform(inModes: []) {} },
+        Misuse("request-in-no-mode") { EventRunLoop.current.performRequest(inModes: []) {} },
+        Misuse("wait-in-no-mode") { _ = try? EventRunLoop.current.performAndWait(inModes: []) {} },
+        Misuse("delay-in-no-mode") { EventRunLoop.current.perform(after: .zero, inModes: []) {} },
+        Misuse("before-no-sleep") { EventRunLoop.current.performBeforeWaiting("key", at: []) {} },
+        Misuse("join-itself") { worker?.loop.perform { worker?.join() } },
+        Misuse("port-request-in-common") { _ = try? remote?.request(PortMessage(id: 1), mode: .common) },
+        Misuse("trace-of-nothing") { _ = LoopTrace(of: .current, capacity: 0) },
+        Misuse("activities-without-room") { _ = EventRunLoop.current.activities(limit: 0) },
+        Misuse("no-such-component") { receive { _ = $0.component(1) } },
+        Misuse("too-many-modes", line: nil) {
+            for number in 0...65_536 { EventRunLoop.current.add(EventSource { _ in }, to: .init("\(number)")) }
+        },
+        Misuse("signal-handler", line: nil) { signalInHandler() },
+    ]
+
+    /// Ends the process, if all is well.
+    static func commit(_ name: String?) {
+        guard let misuse = all.first(where: { $0.name == name }) else {
+            for misuse in all { print("\(misuse.name) \(misuse.line ?? 0)") }
+            return
+        }
+        misuse.commit()
+        if misuse.name == "join-itself" { pause() }
+    }
+
+    private static let worker = try? WorkerThread(name: "worker")
+    private static let remote = try? RemotePort(to: LocalPort { _ in })
+
+    /// One message with one component.
+    private static func receive(_ handle: @escaping @Sendable (ReceivedMessage) -> Void) {
+        let port = LocalPort { handle($0) }
+        guard let remote = try? RemotePort(to: port) else { return }
+        try? EventRunLoop.current.add(port)
+        try? remote.send(PortMessage(id: 1, components: [[1]]))
+        EventRunLoop.current.run(for: .seconds(10))
+    }
+
+    /// The handler strikes until it has met the thread in the middle of a call.
+    private static func signalInHandler() {
+        EventRunLoop.current.add(signalled)
+        signal(SIGALRM) { _ in signalled.signal() }
+        var often = itimerval(it_interval: timeval(tv_sec: 0, tv_usec: 50), it_value: timeval(tv_sec: 0, tv_usec: 50))
+        unsafe setitimer(__itimer_which_t(ITIMER_REAL.rawValue), &often, nil)
+        while true {
+            signalled.signal()
+            _ = signalled.isSignalled
+            EventRunLoop.current.run(for: .zero)
+        }
+    }
+}
+
+/// Made before the handler asks for it.
+private let signalled = EventSource { _ in }
