@@ -72,7 +72,8 @@ int run_loop_main_queue_eventfd(void) {
     if (atomic_load_explicit(&generation_of_eventfd, memory_order_relaxed) == 0) {
         return take_over() ? main_eventfd : -1;
     }
-    if (fcntl(main_eventfd, F_GETFD) < 0) { return reopen() ? main_eventfd : -1; }
+    // Any other error is a sandbox's, and says nothing of the descriptor.
+    if (fcntl(main_eventfd, F_GETFD) < 0 && errno == EBADF) { return reopen() ? main_eventfd : -1; }
     uint64_t id = identify_eventfd();
     // Zero: a kernel that gives eventfds no names. The greatest: nothing was to be learnt.
     if (id == main_eventfd_id || id == UINT64_MAX || main_eventfd_id == UINT64_MAX) { return main_eventfd; }

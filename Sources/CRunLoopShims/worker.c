@@ -28,17 +28,37 @@ static void deferred_signals(sigset_t *mask) {
     for (size_t i = 0; i < sizeof open / sizeof *open; i++) { sigdelset(mask, open[i]); }
 }
 
+// The default is the process's stack limit, for which 64 KiB are enough for C, but not for the Swift runtime: its first look at a generic
+// type takes more, and an overflow would end the process.
+enum { LEAST_STACK = 1024 * 1024 };
+
+static int give_room(pthread_attr_t *attributes) {
+    size_t size;
+    int error = pthread_attr_init(attributes);
+    if (error == 0 && pthread_attr_getstacksize(attributes, &size) == 0 && size < LEAST_STACK) {
+        pthread_attr_setstacksize(attributes, LEAST_STACK);
+    }
+    return error;
+}
+
 int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *), void *context) {
     struct start *start = malloc(sizeof *start);
     if (start == NULL) { return ENOMEM; }
     *start = (struct start){.body = body, .context = context};
     strncpy(start->name, name, sizeof start->name - 1);
+    pthread_attr_t attributes;
+    int error = give_room(&attributes);
+    if (error != 0) {
+        free(start);
+        return error;
+    }
     // The mask is inherited: set it here, so that there is no moment in which the new thread takes a signal.
     sigset_t mask, before;
     deferred_signals(&mask);
     pthread_sigmask(SIG_BLOCK, &mask, &before);
-    int error = pthread_create(thread, NULL, run, start);
+    error = pthread_create(thread, &attributes, run, start);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
     if (error != 0) { free(start); }
     return error;
 }

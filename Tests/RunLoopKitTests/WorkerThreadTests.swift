@@ -215,6 +215,14 @@ struct WorkerThreadTests {
         #expect(run.lines == ["refused: true true", "started"])
     }
 
+    @Test("A worker has room on its stack also where threads have 64 KiB by default")
+    func smallStack() throws {
+        let program = try Fixture.directory() + "/RunLoopFixture"
+        let run = try Fixture.run(command: "ulimit -s 64; timeout 60 '\(program)' worker-stack")
+        #expect(run.lines == ["room: true"])
+        #expect(run.status == 0)
+    }
+
     @Test("R2: workers leave no descriptor and no thread behind, joined or let go")
     func leavesNothing() throws {
         let run = try Fixture.run("RunLoopFixture", "workers")

@@ -7,7 +7,7 @@ internal import Synchronization
 ///
 /// It takes none of the signals sent to the process, so that they reach the threads that are there for them; those that a thread
 /// brings upon itself, and SIGPROF, stay as they were for the thread that started it. Stack size and scheduling are the process's
-/// defaults.
+/// defaults; the stack is no smaller than 1 MiB.
 ///
 /// When the last reference goes, the worker is stopped, without a drain and without anybody waiting. It is not held by its own thread.
 public final class WorkerThread: Sendable {
@@ -39,20 +39,20 @@ public final class WorkerThread: Sendable {
     }
 
     /// Ends the thread as soon as the loop's present turn is over, with every run of a common mode that is nested in it. Does not
-    /// wait. What it has not come to is released; who waits for a request gets `loopEnded`. Stopping again does nothing.
+    /// wait. Not in a signal handler. What it has not come to is released; who waits for a request gets `loopEnded`. Stopping again does nothing.
     ///
     /// - Parameter draining: One more pass is made then, which does what is queued for the default mode by now: blocks, requests,
     ///   signalled sources. Counts also if the worker was told to stop before, and is still at it.
     public func stop(draining: Bool = false) { life.stop(draining: draining) }
 
-    /// Waits until the thread is over. Not from the worker itself. Does not stop it.
+    /// Waits until the thread is over. Not from the worker itself, which traps. Does not stop it.
     ///
     /// - Parameter timeout: Nil for ever. The time that destructors of thread-specific data take is not counted.
     /// - Returns: Whether it is over.
     @available(*, noasync, message: "It blocks the thread.")
     @discardableResult
-    public func join(timeout: Duration? = nil) -> Bool {
-        precondition(!loop.isOnOwnThread, "A worker cannot wait for its own end.")
+    public func join(timeout: Duration? = nil, file: StaticString = #fileID, line: UInt = #line) -> Bool {
+        require(!loop.isOnOwnThread, "A worker cannot wait for its own end.", file: file, line: line)
         guard life.ended.wait(until: .after(timeout)) else { return false }
         // The loop has ended, and the thread is about to. Under the lock, so that all who join come back after that.
         handle.withLock { thread in
@@ -104,7 +104,9 @@ private final class WorkerLife: Sendable {
 
     func awaitLoop() -> EventRunLoop {
         _ = started.wait()
-        guard let loop = loop.withLock({ $0 }) else { preconditionFailure("A worker has started without a loop.") }
+        guard let loop = loop.withLock({ $0 }) else {
+            trap("a worker has started without a loop", file: #fileID, line: #line)
+        }
         return loop
     }
 

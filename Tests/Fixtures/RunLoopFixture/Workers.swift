@@ -61,6 +61,12 @@ func workers() {
     say("left behind: \(openDescriptors() - descriptors) descriptors, \(threadCount() - threads) threads")
 }
 
+func workerStack() {
+    let room = try? WorkerThread(name: "small").loop.performAndWait { EventRunLoop.current.thread?.stack.count ?? 0 }
+    // The guard page and the thread's own variables are taken from it.
+    say("room: \(room ?? 0 > 900 << 10)")
+}
+
 func burst(ofWorkersOver threads: Int) {
     for number in 0..<20 {
         guard let worker = try? WorkerThread(name: "worker \(number)") else { return say("not started") }

@@ -16,23 +16,30 @@ struct StarvedProcessTests {
     private let directory = TemporaryDirectory()
 
     /// The lines that the host printed.
-    private func run(_ scenario: String, milliseconds: Int, in cgroup: String? = nil) async throws -> [String] {
-        try await onThread { [directory] in try Self.run(scenario, milliseconds, cgroup, directory.path + "/reports") }
+    private func run(
+        _ scenario: String,
+        milliseconds: Int,
+        in cgroup: String? = nil,
+        after preparation: String? = nil
+    ) async throws -> [String] {
+        let enter = preparation ?? cgroup.map { "echo $$ > \($0)/cgroup.procs" } ?? "true"
+        return try await onThread { [directory] in
+            try Self.run(scenario, milliseconds, enter, directory.path + "/reports")
+        }
     }
 
     private static func run(
         _ scenario: String,
         _ milliseconds: Int,
-        _ cgroup: String?,
+        _ preparation: String,
         _ reports: String
     ) throws -> [String] {
         let host = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
             .appending(path: "cause-host").path
         let process = Process()
         process.executableURL = URL(filePath: "/bin/sh")
-        let enter = cgroup.map { "echo $$ > \($0)/cgroup.procs && " } ?? ""
         process.arguments = [
-            "-c", "\(enter)exec \"$0\" \"$@\"", host, reports, scenario, "\(milliseconds)",
+            "-c", "\(preparation) && exec \"$0\" \"$@\"", host, reports, scenario, "\(milliseconds)",
         ]
         let output = Pipe()
         process.standardOutput = output
@@ -60,6 +67,12 @@ struct StarvedProcessTests {
         // On a machine that gives the process even less, the quota is not the cause.
         let words = try scarcity(in: evidence(lines), of: processors)
         #expect(lines.dropFirst().first?.contains(words) == true, "\(words): \(lines)")
+    }
+
+    @Test("With a stack limit of 64 KiB, the default of threads, the monitor's threads and a worker have room enough")
+    func smallStacks() async throws {
+        let lines = try await run("sleep", milliseconds: 600, after: "ulimit -s 64")
+        #expect(lines.first == "blocked", "\(lines)")
     }
 
     @Test("More busy threads than processors are told with their number")
