@@ -68,12 +68,22 @@ struct TailView {
         }) {
             switch event {
             case .directoryAppeared: isThere = true
-            case .report(let report): past.append(report)
+            case .report(let report):
+                if since?.includes(report) ?? true { past.append(report) }
+                // There may be many, of which few are shown.
+                if past.count / 2 > limit { keepLatest(&past) }
             default: try show(event, path)
             }
         }
         if !isThere { Output.note("waiting for the report directory \(path) to appear") }
-        try showPast(past)
+        keepLatest(&past)
+        for report in past { try show(report) }
+    }
+
+    /// Of those before them it is known how they were.
+    private mutating func keepLatest(_ past: inout [StallReport]) {
+        for report in past.dropLast(limit) { shown[report.id] = Shown(report) }
+        past = Array(past.suffix(limit))
     }
 
     private mutating func show(_ event: ReportFollower.Event, _ path: String) throws {
