@@ -142,7 +142,7 @@ private struct Writer {
     private static let narrow: Set = [
         "pid", "id", "number", "abandoned_by", "exit_status", "thread_id",
     ]
-    private static let limit = 200_000
+    private static let limit = 16_000
 
     init(identifiers: [String], share: Int, fixed: [String: String]) {
         (self.identifiers, self.share, self.fixed) = (identifiers, share, fixed)
