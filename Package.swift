@@ -130,6 +130,7 @@ let package = Package(
         fixture("ClientFixture", ["RunLoopKit"], settings: client),
         fixture("LoopDifferential", ["RunLoopKit", "CFoundationRunLoop"]),
         fixture("LoopCounts", ["RunLoopKit", "CAllocations"]),
+        fixture("threshold-host", ["RunLoopKit", "StallMonitor", "StallReports"]),
         fixture("WatchLoad", ["StallMonitor", "RunLoopKit"]),
         fixture("FaultFixture", ["CFaults", "CRunLoopShims", "RunLoopKit"]),
         fixture("ForkFixture", ["CFaults", "CRunLoopShims", "RunLoopKit"]),
@@ -192,7 +193,7 @@ let package = Package(
             name: "StallMonitorTests",
             dependencies: [
                 "CLocks", "StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports", "TestSupport",
-                "CRunLoopShims", "cause-host", "pause-host",
+                "CRunLoopShims", "cause-host", "pause-host", "threshold-host",
             ],
             swiftSettings: swift
         ),

@@ -31,8 +31,13 @@ _Noreturn void run_loop_trap_relocking(void) {
     __builtin_trap();
 }
 
-__attribute__((noinline)) bool event_run_loop_wait_for_a_perform_request(void *word, uint32_t seen, uint64_t deadline_ns) {
-    bool in_time = run_loop_futex_wait(word, seen, deadline_ns);
-    __asm__ volatile("" ::: "memory");  // no tail call: the frame stays
-    return in_time;
-}
+// As the callouts are (callouts.c): frames of their own, no tail calls, and never folded into one.
+#define WAIT_POINT(name)                                                                             \
+    __attribute__((noinline)) bool name(void *word, uint32_t seen, uint64_t deadline_ns) {           \
+        bool in_time = run_loop_futex_wait(word, seen, deadline_ns);                                 \
+        __asm__ volatile("nop /* " #name " */" ::: "memory");                                        \
+        return in_time;                                                                              \
+    }
+
+WAIT_POINT(event_run_loop_wait_for_a_perform_request)
+WAIT_POINT(event_run_loop_wait_for_a_worker_to_end)

@@ -72,6 +72,9 @@ bool run_loop_futex_wait(void *word, uint32_t seen, uint64_t deadline_ns);
 /// The same, in a frame of its own: a captured stack shows that the thread waits for a request that it made to another loop.
 bool event_run_loop_wait_for_a_perform_request(void *word, uint32_t seen, uint64_t deadline_ns);
 
+/// Likewise: for the end of a worker thread.
+bool event_run_loop_wait_for_a_worker_to_end(void *word, uint32_t seen, uint64_t deadline_ns);
+
 /// Wakes `count` of those that sleep at `word`. Async-signal-safe; leaves errno alone.
 void run_loop_futex_wake(void *word, int32_t count);
 

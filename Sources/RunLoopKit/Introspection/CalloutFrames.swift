@@ -15,6 +15,7 @@ internal import CRunLoopShims
 //   event_run_loop_is_running_a_task                         a task's job, that of a pinned actor included
 //   event_run_loop_wait                                      nothing: the loop is at rest
 //   event_run_loop_wait_for_a_perform_request                nothing: the thread waits for another's loop
+//   event_run_loop_wait_for_a_worker_to_end                  nothing: the thread waits for a worker's end
 //
 // The frames are C functions, see callouts.c for why. Each function here puts what is to be called on the stack, and goes through one
 // of them. (A context pointer is good for as long as the call, and is of the type that was put there three lines above.)

@@ -43,7 +43,7 @@ extension EventRunLoop {
         requireMode(in: modes, file, line)
         if isOnOwnThread { return try body() }
         let deadline = MonotonicInstant.after(timeout)
-        let reply = Reply<Value>()
+        let reply = Reply<Value>(from: self)
         let request = try ask(modes, reply, body)
         if !reply.wait(until: deadline) {
             if requests.withdraw(request) { throw RunLoopError(.requestTimedOut) }
@@ -66,7 +66,7 @@ extension EventRunLoop {
         _ body: @escaping @Sendable () throws -> Value
     ) async throws -> Value {
         requireMode(in: modes, file, line)
-        let reply = Reply<Value>()
+        let reply = Reply<Value>(from: self)
         let request = try ask(modes, reply, body)
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { reply.resume($0) }
@@ -126,7 +126,10 @@ private final class Reply<Value: Sendable>: Sendable {
     }
 
     private let state = Mutex(State())
-    private let latch = Latch()
+    private let latch: Latch
+
+    /// - Parameter loop: by whose thread it will come.
+    init(from loop: EventRunLoop) { latch = Latch(.loopRequest, openedBy: loop.thread?.id) }
 
     /// The first one counts.
     func put(_ outcome: Result<Value, any Error>) {
@@ -145,7 +148,7 @@ private final class Reply<Value: Sendable>: Sendable {
         if let continuation { resume(continuation) }
     }
 
-    func wait(until deadline: MonotonicInstant) -> Bool { latch.waitForRequest(until: deadline) }
+    func wait(until deadline: MonotonicInstant) -> Bool { latch.wait(until: deadline) }
 
     func resume(_ continuation: CheckedContinuation<Value, any Error>) {
         let outcome: Result<Value, any Error>? = state.withLock { state in

@@ -97,8 +97,8 @@ private final class WorkerLife: Sendable {
 
     private let wishes = Atomic<UInt8>(0)
     private let loop = Mutex<EventRunLoop?>(nil)
-    private let started = Latch()
-    let ended = Latch()
+    private let started = Latch(.workerStart)
+    let ended = Latch(.workerEnd)
     /// Keeps the default mode from being empty, and ends a run of it when signalled.
     private let stopper = EventSource { _ in EventRunLoop.current.stop() }
 
@@ -122,6 +122,7 @@ private final class WorkerLife: Sendable {
     /// The thread's life.
     func live() {
         let loop = EventRunLoop.current
+        ended.adopt()
         loop.add(stopper)
         loop.add(passOn(stopper), to: .common)
         self.loop.withLock { $0 = loop }

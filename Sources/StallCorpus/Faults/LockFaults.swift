@@ -1,6 +1,7 @@
 import Dispatch
 import Foundation
 import Glibc
+import RunLoopKit
 import Synchronization
 
 // What waits for other threads, each in a function of its own that the report must name. None is like another but for
@@ -46,6 +47,18 @@ func waitForSwiftMutex(_ lock: SharedCount) -> Int {
 func waitForQueue(_ queue: DispatchQueue) -> Int {
     let value = queue.sync { 2 }
     return value + 1
+}
+
+@inline(never)
+func waitForLoop(_ loop: EventRunLoop) -> Int {
+    let value = try? loop.performAndWait { 4 }
+    return (value ?? 0) + 2
+}
+
+@inline(never)
+func waitForWorkersEnd(_ worker: WorkerThread) -> Int {
+    let isOver = worker.join()
+    return isOver ? 5 : 6
 }
 
 @inline(never)

@@ -1,4 +1,5 @@
 import Dispatch
+import RunLoopKit
 import StallReports
 import Synchronization
 
@@ -48,6 +49,14 @@ extension Scenario {
         forever("deadlock-with-itself", on: .worker, [.deadlock], "lockTwice", "corpus-worker") { _ in
             let lock = PthreadMutex()
             return { lockTwice(lock) }
+        },
+        forever("deadlock-of-loops", on: .worker, [.deadlock], "waitForLoop", "other-loop") { stage in
+            let (other, loop) = (try? WorkerThread(name: "other-loop"), stage.loop)
+            return {
+                guard let other else { return 0 }
+                other.loop.perform { keep(waitForLoop(loop)) }
+                return waitForLoop(other.loop)
+            }
         },
         // Who owns the main queue is not written down where a watcher could read it.
         forever("deadlock-of-queues", on: .mainLoop, [.deadlock, .blocked], "waitForQueue", nil) { _ in

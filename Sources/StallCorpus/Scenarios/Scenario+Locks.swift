@@ -1,5 +1,6 @@
 import Dispatch
 import Foundation
+import RunLoopKit
 import StallReports
 import Synchronization
 
@@ -119,6 +120,16 @@ extension Scenario {
             }
             stage.stall { joinThread(thread) }
         },
+        .stall("loop-request", .locks, on: .mainLoop, [.blocked], culprit: "waitForLoop", owner: ownerName) { stage in
+            let other = try stage.occupiedWorker()
+            stage.stall { waitForLoop(other.loop) }
+            other.stop()
+        },
+        .stall("worker-end", .locks, on: .worker, [.blocked], culprit: "waitForWorkersEnd", owner: ownerName) { stage in
+            let other = try stage.occupiedWorker()
+            other.stop()
+            stage.stall { waitForWorkersEnd(other) }
+        },
     ]
 
     private static func mutex(_ name: String, _ kind: PthreadMutex.Kind, on place: Place) -> Scenario {
@@ -135,6 +146,19 @@ extension Scenario {
 }
 
 extension Stage {
+    /// A worker whose loop is at work until the stall has lasted its time.
+    fileprivate func occupiedWorker() throws -> WorkerThread {
+        let worker = try WorkerThread(name: ownerName)
+        let isAtWork = Gate()
+        worker.loop.perform { [begun] in
+            isAtWork.open()
+            begun.wait()
+            sleepFor(Self.usualLength)
+        }
+        isAtWork.wait()
+        return worker
+    }
+
     /// Has a thread of its own hold something until the stall has lasted its time. Returns when it is held.
     func hold(_ take: @escaping @Sendable () -> Void, release: @escaping @Sendable () -> Void) {
         let isHeld = Gate()

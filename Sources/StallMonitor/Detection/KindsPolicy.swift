@@ -20,10 +20,11 @@ struct KindsPolicy: Sendable {
     /// Whether a loop at rest need not be looked at before it leaves its rest.
     var isAtRest: Bool { blocked.state == .resting && congested?.open == nil && repeated?.isOpen != true }
 
-    /// The earliest moment at which what is under way becomes a stall, if it lasts.
+    /// The earliest moment at which what is under way becomes a stall, if it lasts. By the rules for a turn that is a little before it is
+    /// one by that for a callout, which began a little later: one look serves for both.
     var maturity: MonotonicInstant? {
-        let rest = [blocked.maturity, congested?.maturity, repeated?.maturity(busySince: busySince)]
-        return rest.compactMap { $0 }.min()
+        let all = [blocked.maturity, congested?.maturity, repeated?.maturity(busySince: busySince)]
+        return LookSchedule.meeting(all.compactMap { $0 }, within: LookSchedule.slack(rule.tick))
     }
 
     /// See ``StallPolicy/unparked(at:)``.
@@ -128,4 +129,7 @@ extension KindsPolicy {
 extension StallFinding {
     /// Whether it is the end of a stall that had been told of.
     var endsStall: Bool { if case .ended = decision { true } else { false } }
+
+    /// Whether it is of a stall that is over.
+    var isOver: Bool { if case .passed = decision { true } else { endsStall } }
 }

@@ -8,13 +8,16 @@ struct Roster {
     private var awake: [Int] = []
     private var indexOfPlace: [Int: Int] = [:]
     private var placeOfNumber: [Int: Int] = [:]
-    /// How many loops have which tick.
-    private var ticks: [Duration: Int] = [:]
+    /// How many loops have which tick, and which threshold.
+    private var ticks = Tally()
+    private var thresholds = Tally()
 
     var isEmpty: Bool { subjects.isEmpty }
     var isAtRest: Bool { awake.isEmpty }
     /// The finest tick asked for.
-    var tick: Duration { ticks.keys.min() ?? StallRule().tick }
+    var tick: Duration { ticks.least ?? StallRule().tick }
+    /// The lowest threshold.
+    var threshold: Duration { thresholds.least ?? StallRule().threshold }
 
     subscript(index: Int) -> Subject {
         _read { yield subjects[index] }
@@ -26,6 +29,8 @@ struct Roster {
 
     func index(ofNumber number: Int) -> Int? { placeOfNumber[number].flatMap { indexOfPlace[$0] } }
 
+    func index(ofPlace place: Int) -> Int? { indexOfPlace[place] }
+
     func subject(at place: Int) -> Subject? { indexOfPlace[place].map { subjects[$0] } }
 
     /// A new one is awake.
@@ -33,7 +38,8 @@ struct Roster {
         let place = subject.bell.place
         indexOfPlace[place] = subjects.count
         placeOfNumber[subject.identity.number] = place
-        ticks[subject.policy.rule.tick, default: 0] += 1
+        ticks.add(subject.policy.rule.tick)
+        thresholds.add(subject.policy.rule.threshold)
         subjects.append(subject)
         wake(place, restedUntil: nil)
     }
@@ -47,8 +53,8 @@ struct Roster {
         indexOfPlace[place] = nil
         placeOfNumber[subject.identity.number] = nil
         if subject.isAwake { awake.removeAll { $0 == place } }
-        let tick = subject.policy.rule.tick
-        ticks[tick] = ticks[tick].flatMap { $0 > 1 ? $0 - 1 : nil }
+        ticks.remove(subject.policy.rule.tick)
+        thresholds.remove(subject.policy.rule.threshold)
         return subject
     }
 
@@ -75,5 +81,17 @@ struct Roster {
             subjects[index].isAwake = false
             return true
         }
+    }
+}
+
+/// Lengths, each with how often it is there. Of many loops' few are different.
+private struct Tally {
+    private var counts: [Duration: Int] = [:]
+    var least: Duration? { counts.keys.min() }
+
+    mutating func add(_ length: Duration) { counts[length, default: 0] += 1 }
+
+    mutating func remove(_ length: Duration) {
+        counts[length] = counts[length].flatMap { $0 > 1 ? $0 - 1 : nil }
     }
 }

@@ -6,7 +6,7 @@ extension StallNotice: QueuedMessage {
         case .began(let observation): .opens(observation.number)
         case .grew(let number, _): .updates(number)
         case .counted(let number, _): .updates(number, .counts)
-        case .sampled(let number, _): .adds(number)
+        case .sampled(let number, _), .crashing(let number): .adds(number)
         case .ended(let number, _, _), .abandoned(let number, _, _): .closes(number)
         case .checkpoint: .alone(latestIsEnough: true)
         default: .alone(latestIsEnough: false)

@@ -13,6 +13,8 @@ enum StallNotice: Sendable {
     case ended(Int, StallSpan, EvidenceWindow?)
     /// Nobody looks any more, and the stall goes on, as far as is known.
     case abandoned(Int, StallSpan, EvidenceWindow?)
+    /// The process has crashed meanwhile, and its crash handler is at work. The stall has the length told last.
+    case crashing(Int)
     /// Time to bring the run record up to date.
     case checkpoint
     /// The monitor cannot do part of its work.

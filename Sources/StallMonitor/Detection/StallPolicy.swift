@@ -186,7 +186,15 @@ struct StallPolicy: Sendable {
             }
             return .none
         }
-        return span.hasExactEnds ? .passed(span, segment.pulse) : .none
+        return span.hasExactEnds || stood(for: span, look) ? .passed(span, segment.pulse) : .none
+    }
+
+    /// Whether a callout that may have lasted for all of the span did so, as far as can be told: it is known to have stood for most of a
+    /// threshold, and by the loop's stamps all of the span lies in one turn.
+    private func stood(for span: StallSpan, _ look: Look) -> Bool {
+        guard span.shortest * 2 >= rule.threshold else { return false }
+        return (look.busySince.map { $0 <= span.earliestStart } ?? false)
+            || look.turns.contains { $0.start <= span.earliestStart && $0.end >= span.latestEnd }
     }
 
     private func finished(_ segment: Segment, _ look: Look) -> StallSpan {

@@ -83,11 +83,11 @@ struct Subject {
         addTurns(to: &look)
         let busy = policy.busy(at: time)
         let findings = policy.decide(look)
-        let hasEnded = findings.contains(where: \.endsStall)
-        busyAtEnd = hasEnded ? busy : nil
-        // What is known of a stall that has just ended is still to be told.
-        if !hasEnded { followCourse(look) }
-        countCallouts(look, hasEnded: hasEnded)
+        let isOver = findings.contains(where: \.isOver)
+        busyAtEnd = isOver ? busy : nil
+        // What is known of a stall that is over is still to be told.
+        if !isOver { followCourse(look) }
+        countCallouts(look, isOver: isOver)
         if standsStill, standstill?.isOf(pulse, callouts) != true, let id = loop.thread?.id {
             standstill = Standstill(pulse: pulse, callouts: callouts, threadID: id, at: time)
         } else if standstill?.isOf(pulse, callouts) == false, findings.isEmpty {
@@ -208,10 +208,10 @@ struct Subject {
         return turnCallouts.latest &- turnCallouts.before
     }
 
-    private mutating func countCallouts(_ look: Look, hasEnded: Bool) {
-        if let since = turnCallouts?.since, since == look.busySince || (hasEnded && look.pulse.isAtRest) {
+    private mutating func countCallouts(_ look: Look, isOver: Bool) {
+        if let since = turnCallouts?.since, since == look.busySince || (isOver && look.pulse.isAtRest) {
             turnCallouts?.latest = look.callouts
-        } else if !hasEnded {
+        } else if !isOver {
             turnCallouts = look.busySince.map { ($0, look.calloutsAtTurn, look.callouts) }
         }
     }

@@ -109,6 +109,21 @@ extension WatchRound {
 // MARK: - Stalls that are none
 
 extension WatchRound {
+    /// A crash's handler has the loops stand: stalls under way end with what they had at the look before, as far as they are told of.
+    /// Should the process live on, it is looked at anew.
+    mutating func noticeCrash() {
+        guard crash.isUnderWay() != isCrashing else { return }
+        isCrashing.toggle()
+        for index in subjects.subjects.indices {
+            if isCrashing {
+                if let stall = subjects[index].stall { notices.add(.crashing(stall.number)) }
+            } else {
+                subjects[index].resume(at: .now)
+                subjects[index].stall = nil
+            }
+        }
+    }
+
     /// Before a stall is announced: whether its thread was kept from moving from outside.
     mutating func dismisses(
         _ category: StallCategory,

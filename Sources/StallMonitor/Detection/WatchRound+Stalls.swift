@@ -15,7 +15,8 @@ extension WatchRound {
         switch finding.decision {
         case .none: break
         case .began(let span):
-            if dismisses(category, index, span, pulse, at: time) { return }
+            noticeCrash()
+            if isCrashing || dismisses(category, index, span, pulse, at: time) { return }
             subjects[index].noteSample(at: time)
             let (source, loop, place) = (stackSource, subjects[index].loop, subjects[index].place(at: pulse))
             let stack = pulse.isAtRest ? .raced : costs.detection(at: time) { source.stack(of: loop, at: place) }

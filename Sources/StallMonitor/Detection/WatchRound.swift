@@ -5,7 +5,8 @@ import StallReports
 /// All watched loops and what a look at them does. Confined to the watchdog's thread.
 struct WatchRound: ~Copyable {
     /// When to look next.
-    private(set) var nextLook: MonotonicInstant = .now
+    var nextLook: MonotonicInstant { schedule.next }
+    private var schedule = LookSchedule(first: .now)
     var subjects = Roster()
     /// When the bells were last looked at: a loop whose bell has rung since rested until then.
     private var bellsTaken: MonotonicInstant = .now
@@ -25,6 +26,9 @@ struct WatchRound: ~Copyable {
     var supply: SupplyMeter
     var costs: CostGuard
     let live: LiveBoard
+    let crash = CrashWatch()
+    /// The process ends by a crash: what is not told of by now is no stall, and what is grows no longer.
+    var isCrashing = false
 
     init(
         notices: Mailbox<StallNotice>,
@@ -66,7 +70,7 @@ struct WatchRound: ~Copyable {
         note(absences)
         for place in places { subjects.wake(place, restedUntil: runnable, missed: missed) }
         (bellsTaken, missedAtBells) = (time, vigil.missed)
-        nextLook = time + tick
+        schedule = LookSchedule(first: time + tick)
         return missed
     }
 
@@ -90,7 +94,7 @@ struct WatchRound: ~Copyable {
         ledger.update { [number = subject.identity.number] in $0.watches[number] = record }
         subjects.add(subject)
         // Its tick may be finer than those before.
-        nextLook = min(nextLook, .now + tick)
+        schedule.advance(to: .now + tick)
         if let pausedSince { ledger.update { $0.watches[subject.identity.number]?.pausedSince = pausedSince } }
         live.note(watched: subjects.subjects.count)
         notices.add(.checkpoint)
@@ -115,25 +119,35 @@ struct WatchRound: ~Copyable {
     /// What the watchdog has missed so far.
     var missed: Duration { vigil.missed }
 
-    /// Looks at every loop that is awake, and tells the reporter what it finds.
+    /// Looks at every loop that is awake, or between two ticks at those alone that reach their threshold; tells the reporter what it
+    /// finds.
     mutating func look() {
-        let woken = MonotonicInstant.now
-        let oversleep = woken - nextLook
+        let (woken, due) = (MonotonicInstant.now, nextLook)
         costs.update(at: woken)
         wakeThoseThatRang()
-        note(vigil.wake(due: nextLook, at: woken, tick: tick))
+        note(vigil.wake(due: due, at: woken, tick: tick))
         missedAtBells = vigil.missed
-        let awake = subjects.awakeIndices.filter { !isPaused(subjects[$0]) }
-        for index in awake { look(at: index) }
+        let isRound = schedule.isRound(at: woken)
+        let dueIndices = schedule.takeDue(at: woken).compactMap(subjects.index(ofPlace:))
+        let visited = (isRound ? subjects.awakeIndices : dueIndices).filter { !isPaused(subjects[$0]) }
+        if isCrashing || visited.contains(where: { subjects[$0].stall != nil }) { noticeCrash() }
+        guard !isCrashing else { return schedule = LookSchedule(first: woken + tick) }
+        for index in visited { look(at: index) }
         live.note(watched: subjects.subjects.count, lastLook: .now)
         ledger.update { counts in
             counts.looks += 1
-            counts.visits += awake.count
-            counts.lateLooks += oversleep > tick ? 1 : 0
+            counts.visits += visited.count
+            counts.lateLooks += woken - due > tick ? 1 : 0
         }
-        let maturity = awake.compactMap { subjects[$0].policy.maturity }.min()
-        forgetEndedLoops(among: awake)
-        subjects.letSleep { $0.isPaused || pausedSince != nil }
+        let maturities = visited.compactMap { index in
+            subjects[index].policy.maturity.map { (maturity: $0, place: subjects[index].bell.place) }
+        }
+        forgetEndedLoops(among: visited)
+        if isRound { subjects.letSleep { $0.isPaused || pausedSince != nil } }
+        plan(isRound, maturities)
+    }
+
+    private mutating func plan(_ isRound: Bool, _ maturities: [(maturity: MonotonicInstant, place: Int)]) {
         let now = MonotonicInstant.now
         if checkpoints.isDue(at: now) {
             notices.add(.checkpoint, mayBeDropped: true)
@@ -142,7 +156,8 @@ struct WatchRound: ~Copyable {
         // `rest` forgets: a stop since the last step must be told before.
         note(vigil.step(at: now, tick: tick))
         vigil.rest(at: now)
-        nextLook = LookSchedule.next(after: now, tick: tick, maturity: maturity)
+        guard isRound else { return schedule.add(maturities, after: now) }
+        schedule.planRound(after: now, tick: tick, reach: subjects.threshold, maturities: maturities)
     }
 
     private mutating func look(at index: Int) {

@@ -19,6 +19,13 @@ extension Diagnosis {
         return " in \(name) on descriptor \(first.number)" + (words.isEmpty ? "" : " (\(words))")
     }
 
+    /// Where a thread was found for most of the time though it did not wait for most of it: a call can keep a processor busy, too.
+    static func find(_ verdict: Verdict, _ waits: WaitProfile, _ descriptors: [StallReport.Descriptor]) -> String {
+        guard verdict == .onCPU || verdict == .starved, waits.calling * 2 >= waits.total, let site = waits.longestCall
+        else { return "" }
+        return " Most samples found it\(place(site, descriptors))."
+    }
+
     /// What is known of some calls beyond their descriptor.
     static func purpose(_ site: WaitSite, _ descriptors: [StallReport.Descriptor]) -> String? {
         switch site.call.name {
@@ -33,7 +40,7 @@ extension Diagnosis {
     }
 
     private static func sleep(_ site: WaitSite) -> String? {
-        guard let time = site.argument("request"), site.argument("flags") != "TIMER_ABSTIME" else { return nil }
+        guard site.argument("flags") != "TIMER_ABSTIME", let time = site.argument("request") else { return nil }
         return "The thread slept\(place(site, [])), for \(time)."
     }
 

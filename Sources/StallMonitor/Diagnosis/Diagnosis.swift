@@ -15,19 +15,25 @@ struct Diagnosis: Hashable, Sendable {
     ///   - waits: what its samples found it at.
     ///   - descriptors: what those of the call stand for that it slept in for longest.
     ///   - hottest: the function that it was found in for longest, when it ran.
+    ///   - wasSeen: whether anybody looked at the thread before it moved on.
     init(
         window: EvidenceWindow?,
         state: Character?,
         waits: WaitProfile,
         descriptors: [StallReport.Descriptor] = [],
-        hottest: String? = nil
+        hottest: String? = nil,
+        wasSeen: Bool = true
     ) {
         let isRemote = descriptors.first?.isRemote == true
         let verdict = Self.verdict(window, state, waits, isRemote: isRemote)
         self.verdict = verdict
         let site = Self.site(verdict, waits, isRemote)
         self.site = site
-        self.summary = Self.sentence(verdict, window, site, site == waits.longestCall ? descriptors : [], hottest)
+        self.summary =
+            verdict == .unknown && !wasSeen
+            ? "No cause could be read off: the stall was over before it was looked at."
+            : Self.sentence(verdict, window, site, site == waits.longestCall ? descriptors : [], hottest)
+                + Self.find(verdict, waits, descriptors)
     }
 
     /// The sentence with another hottest function, found out later. Any that is not of a thread that computed stays.

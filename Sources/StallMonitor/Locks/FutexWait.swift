@@ -1,4 +1,6 @@
+import RunLoopKit
 import StackCapture
+import StallReports
 
 /// What a thread told the kernel as it went to wait: futex(2). Pure.
 struct FutexWait: Hashable, Sendable {
@@ -42,4 +44,24 @@ struct FutexWait: Hashable, Sendable {
 
     /// The thread's number in a word: FUTEX_TID_MASK.
     static func owner(of word: UInt32) -> Int32 { Int32(word & 0x3fff_ffff) }
+}
+
+/// A wait of this package's own for another thread: that a loop serve a request, or that a worker end. It says itself whose thread that is.
+struct LoopWait: Hashable {
+    var kind: LockKind
+    /// 0 where it is not known.
+    var thread: Int32
+
+    /// Nil for memory that is no such wait.
+    init?(_ wait: FutexWait, _ memory: LockMemory) {
+        guard wait.expected == WaitPoint.closed, let words = memory.words(wait.address, WaitPoint.words),
+            words[0] == WaitPoint.closed, UInt64(words[2]) | UInt64(words[3]) << 32 == WaitPoint.mark
+        else { return nil }
+        switch WaitPoint.Reason(rawValue: words[1]) {
+        case .loopRequest: kind = .loopRequest
+        case .workerEnd: kind = .workerEnd
+        case .workerStart, nil: return nil
+        }
+        thread = Int32(bitPattern: words[4])
+    }
 }

@@ -7,13 +7,22 @@ struct LockAccount {
     private(set) var waits: [StallReport.LockWait] = []
     private(set) var cycle: ArraySlice<StallReport.LockWait> = []
     private let finding: LockFinding
+    private let descriptors: (WaitSite) -> [StallReport.Descriptor]
 
     /// - Parameter stacks: the report's, with names; the stalled thread's first.
-    init(_ finding: LockFinding, _ stacks: [StallReport.Stack]) {
-        self.finding = finding
+    ///   - processID: whose threads they are: the number of its main thread, too.
+    ///   - descriptors: what those of an owner's own wait stand for.
+    init(
+        _ finding: LockFinding,
+        _ stacks: [StallReport.Stack],
+        processID: Int32 = 0,
+        descriptors: @escaping (WaitSite) -> [StallReport.Descriptor] = { DescriptorLookup($0).unasked }
+    ) {
+        (self.finding, self.descriptors) = (finding, descriptors)
         for (index, wait) in finding.waits.enumerated() {
             let names = Self.names(of: wait.threadID, index == 0 ? .stalled : .lockOwner, stacks)
-            waits.append(.init(wait, names, finding.owners.first { $0.threadID == wait.sight.owner }))
+            let owner = finding.owners.first { $0.threadID == wait.sight.owner }
+            waits.append(.init(wait, names, owner, owner?.site.map(descriptors) ?? []))
             // What was found behind an owner who is none is of no account.
             if waits[index].lock.owner == nil { break }
         }
@@ -21,6 +30,10 @@ struct LockAccount {
         for index in waits.indices {
             guard let owner = waits[index].lock.owner, owner.name == nil else { continue }
             waits[index].lock.owner = waits.first { $0.thread.id == owner.id }?.thread ?? owner
+        }
+        for index in waits.indices where waits[index].lock.kind == .loopRequest {
+            guard let owner = waits[index].lock.owner else { continue }
+            waits[index].lock.label = owner.id == processID ? "main" : owner.name
         }
         guard let closing = finding.closing, waits.count == finding.waits.count, waits.last?.lock.owner != nil else {
             return
@@ -63,7 +76,7 @@ struct LockAccount {
     /// What comes after a lock: who holds it, and what that one does.
     private func tail(_ wait: StallReport.LockWait, next: StallReport.LockWait?) -> String {
         guard let owner = wait.lock.owner else { return absence(wait) }
-        let held = wait.lock.kind == .threadJoin ? ": \(owner.words)" : ", held by \(owner.words)"
+        let held = wait.lock.possession(owner)
         if let next { return held + ", which waited for " + next.lock.phrase }
         return held + activity(of: owner)
     }
@@ -79,7 +92,8 @@ struct LockAccount {
         guard let found = finding.owners.first(where: { $0.threadID == owner.id }) else { return "" }
         if let call = found.call {
             let name = call.name.map { "\($0)(2)" } ?? "system call \(call.number)"
-            return ", which was in \(name)" + (found.descriptorTarget.map { " on \($0)" } ?? "")
+            let target = found.site.flatMap { descriptors($0).first?.words } ?? ""
+            return ", which was in \(name)" + (target.isEmpty ? "" : " on \(target)")
         }
         return owner.state == "R" ? ", which was running" : ""
     }
@@ -87,7 +101,7 @@ struct LockAccount {
     private var deadlock: String {
         let links = cycle.map { "\($0.thread.words) waits for \($0.lock.phrase)" }
         guard cycle.count > 1 else { return "Deadlock: \(links[0]), which it holds itself." }
-        let circle = zip(links, cycle).map { link, wait in "\(link), held by \(wait.lock.owner?.words ?? "it")" }
+        let circle = zip(links, cycle).map { link, wait in link + (wait.lock.owner.map(wait.lock.possession) ?? "") }
         let outside = cycle.startIndex == 0 ? "" : "The thread waits behind others. "
         return "\(outside)Deadlock of \(cycle.count) threads: " + circle.joined(separator: "; ") + "."
     }
@@ -114,11 +128,27 @@ extension StallReport.Lock {
     fileprivate var phrase: String {
         kind.words + (label.map { " (\($0))" } ?? "") + " at \(address)" + (timed ? ", with a timeout" : "")
     }
+
+    /// What the owner has to do with it.
+    fileprivate func possession(_ owner: StallReport.Thread) -> String {
+        switch kind {
+        case .threadJoin, .workerEnd: ": \(owner.words)"
+        case .loopRequest: ", to be served by \(owner.words)"
+        default: ", held by \(owner.words)"
+        }
+    }
 }
 
 extension StallReport.LockWait {
-    /// - Parameter owner: of whom the finding has a stack. Nil for a thread that waits itself.
-    fileprivate init(_ wait: LockFinding.Wait, _ names: LockNames, _ owner: LockFinding.Owner?) {
+    /// - Parameters:
+    ///   - owner: of whom the finding has a stack. Nil for a thread that waits itself.
+    ///   - descriptors: what those of the owner's call stand for.
+    fileprivate init(
+        _ wait: LockFinding.Wait,
+        _ names: LockNames,
+        _ owner: LockFinding.Owner?,
+        _ descriptors: [StallReport.Descriptor]
+    ) {
         let (kind, keepsOwner) = names.judge(wait.sight.kind, hasOwner: wait.sight.owner != nil)
         var lock = StallReport.Lock(
             kind: kind,
@@ -129,7 +159,8 @@ extension StallReport.LockWait {
         if keepsOwner, let number = wait.sight.owner {
             lock.owner = .init(number, owner?.evidence)
             lock.knownBy = wait.sight.knownBy
-            lock.ownerCall = owner?.call.map(StallReport.SystemCall.init(_:))
+            lock.ownerCall =
+                owner?.site.map { .init($0, descriptors) } ?? owner?.call.map(StallReport.SystemCall.init(_:))
         }
         if keepsOwner { lock.abandonedBy = wait.sight.goneOwner }
         self.init(thread: .init(wait.threadID, wait.evidence), lock: lock)

@@ -22,8 +22,8 @@ struct LockFinding: Sendable {
         var evidence: ThreadEvidence?
         var time: MonotonicInstant
         var stack: Result<CapturedStack, CaptureError>
-        /// What the descriptor stands for that it was found waiting on.
-        var descriptorTarget: String?
+        /// Where it was found waiting. Nil for one that ran.
+        var site: WaitSite?
 
         /// What it was found in.
         var call: SystemCall? { if case .success(let stack) = stack { stack.systemCall } else { nil } }

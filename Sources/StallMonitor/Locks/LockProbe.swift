@@ -96,8 +96,8 @@ struct LockProbe {
             time: .now,
             stack: stack
         )
-        owner.descriptorTarget = owner.call.flatMap {
-            WaitSite($0, state: owner.evidence?.state) { _, _ in nil }.descriptors.first?.link
+        owner.site = owner.call.map { call in
+            WaitSite(call, state: owner.evidence?.state) { capturer.readMemory(at: $0, count: $1) }
         }
         return owner
     }

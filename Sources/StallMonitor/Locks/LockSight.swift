@@ -76,7 +76,9 @@ struct LockSight: Hashable, Sendable {
 
     private mutating func seeOthers(_ wait: FutexWait, _ word: UInt32, _ memory: LockMemory) {
         let joined = Int32(truncatingIfNeeded: wait.expected)
-        if let lock = GlibcReadWriteLock(ofFutex: wait, memory) {
+        if let point = LoopWait(wait, memory) {
+            hold(point.kind, point.thread, .waitPoint, memory)
+        } else if let lock = GlibcReadWriteLock(ofFutex: wait, memory) {
             address = lock.address
             hold(.readWriteLock, lock.writer, .writer, memory)
             if owner == nil, lock.writer > 0, !lock.isShared { goneOwner = lock.writer }

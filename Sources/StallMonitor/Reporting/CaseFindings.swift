@@ -6,6 +6,8 @@ struct CaseFindings {
     private(set) var tally: SampleTally
     /// Whom the thread waited for at detection, or else when it was first found to.
     private(set) var lock: LockFinding?
+    /// What the names on the stacks said that the thread waits for. Asked for once.
+    private(set) var named: NamedWait.Finding?
     private var places: [(site: WaitSite, descriptors: [StallReport.Descriptor])] = []
 
     /// Most waits whose descriptors are looked up.
@@ -16,12 +18,22 @@ struct CaseFindings {
         tally = SampleTally(samples)
         lock = stall.lock ?? samples.lazy.compactMap(\.lock).first
         for sample in samples { look(sample.site, lookup) }
+        for owner in lock?.owners ?? [] { look(owner.site, lookup) }
     }
 
     mutating func add(_ sample: StackSample, _ lookup: PatientLookup) {
         tally.add(sample)
-        lock = lock ?? sample.lock
         look(sample.site, lookup)
+        guard lock == nil, let found = sample.lock else { return }
+        lock = found
+        for owner in found.owners { look(owner.site, lookup) }
+    }
+
+    /// Looks for what the names on the report's stacks speak of. Says whether something was found.
+    mutating func look(atNamesIn report: StallReport, _ lookup: PatientLookup) -> Bool {
+        guard named == nil, let wait = NamedWait(report) else { return false }
+        named = lookup.ask { wait.look() } ?? NamedWait.Finding(wait: wait)
+        return true
     }
 
     /// What the descriptors of a wait stand for, as far as it could be found out while it lasted.

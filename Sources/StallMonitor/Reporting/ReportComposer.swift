@@ -47,7 +47,7 @@ struct ReportComposer {
         extend(&report, by: stall.span)
         addStacks(findings, of: stall, to: &report)
         report.cause = cause(of: stall, findings, in: report, over: stall.evidence)
-        tellLocks(of: findings.lock, in: &report)
+        tellLocks(of: findings, in: &report)
         return report
     }
 
@@ -78,7 +78,8 @@ struct ReportComposer {
         report.watched.turnDurations = .init(stall.loop.heartbeat.turnHistogram) ?? report.watched.turnDurations
         report.endedAt = stall.clock.time(of: span.latestEnd, sleptUntilNow: true)
         if let evidence { report.cause = cause(of: stall, findings, in: report, over: evidence) }
-        tellLocks(of: findings.lock, in: &report)
+        tellLocks(of: findings, in: &report)
+        tellNamedWait(findings, in: &report)
     }
 
     /// Names what was captured so far, and says who is the culprit.
@@ -134,7 +135,7 @@ struct ReportComposer {
             switch stall.stack {
             case .captured: "The stack was empty."
             case .failed(let error): error.description
-            case .raced: "The loop moved on before its stack was taken."
+            case .raced: "The stall was over before it was looked at: the loop had moved on."
             case .unavailable(let reason): reason
             }
         return .init(thread: report.thread, capturedAt: report.detectedAt, complete: false, error: reason)
@@ -146,14 +147,15 @@ struct ReportComposer {
         in report: StallReport,
         over window: EvidenceWindow?
     ) -> StallReport.Cause {
-        let waits = WaitProfile(findings.tally.samples.weighted)
+        let waits = waits(of: findings)
         let descriptors = waits.longestCall.map(findings.descriptors) ?? []
         let diagnosis = Diagnosis(
             window: window,
             state: stall.evidence?.after.state,
             waits: waits,
             descriptors: descriptors,
-            hottest: report.hottestFunction
+            hottest: report.hottestFunction,
+            wasSeen: !stall.isOverUnseen
         )
         let site = diagnosis.site ?? waits.longestCall
         return .init(
@@ -165,8 +167,30 @@ struct ReportComposer {
     }
 
     /// Says whom the thread waited for. Last of all: it needs the names on the stacks, and decides for a deadlock.
-    func tellLocks(of lock: LockFinding?, in report: inout StallReport) {
-        if let lock { LockAccount(lock, report.stacks).tell(in: &report) }
+    private func tellLocks(of findings: CaseFindings, in report: inout StallReport) {
+        guard let lock = findings.lock else { return }
+        let account = LockAccount(lock, report.stacks, processID: report.process.pid) { findings.descriptors(of: $0) }
+        account.tell(in: &report)
+    }
+
+    /// Says what the names on the stack made known of a wait.
+    func tellNamedWait(_ findings: CaseFindings, in report: inout StallReport) {
+        guard let found = findings.named, report.cause.verdict == .blocked, report.cause.lock == nil else { return }
+        report.cause.summary = found.sentence(waits(of: findings).longestCall)
+        if found.databases.count == 1 { report.cause.systemCall?.descriptors = found.databases.map(\.told) }
+    }
+
+    /// What the thread was found at, with calls that a signal interrupted under the names they have on the stack.
+    private func waits(of findings: CaseFindings) -> WaitProfile {
+        var samples = findings.tally.samples.weighted
+        for index in samples.indices {
+            guard let site = samples[index].sample.site, !site.continued.isEmpty else { continue }
+            let innermost = samples[index].sample.stack.frames.prefix(3).map {
+                ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register)
+            }
+            samples[index].sample.site = site.settled(by: symbolicator.resolve(innermost).frames.compactMap(\.symbol))
+        }
+        return WaitProfile(samples)
     }
 
     private func cost(of costs: [CapturedStack.Cost], naming: Duration) -> StallReport.MonitorCost {
@@ -180,6 +204,9 @@ struct ReportComposer {
 }
 
 extension StallObservation {
+    /// The loop had moved on before anybody took its stack.
+    fileprivate var isOverUnseen: Bool { if case .raced = stack { samples.isEmpty } else { false } }
+
     /// The detection's stack, then the samples before it.
     var allSamples: [StackSample] {
         [stack.captured.map { StackSample(time: detectedAt, stack: $0, site: site) }].compactMap { $0 } + samples

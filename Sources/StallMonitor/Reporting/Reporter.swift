@@ -89,6 +89,7 @@ struct Reporter: ~Copyable {
         case .counted(let number, let busy):
             open[number]?.report.busy = busy
             held[number]?.busy = busy
+        case .crashing(let number): tellCrash(number)
         case .ended(let number, let span, let evidence): end(number, span, evidence)
         case .abandoned(let number, let span, let evidence): end(number, span, evidence, isAbandoned: true)
         case .disarmed(let error):
@@ -100,11 +101,18 @@ struct Reporter: ~Copyable {
     private mutating func begin(_ observation: StallObservation) {
         log.count(observation.kind)
         guard !holdsBack(observation) else { return }
-        let findings = CaseFindings(observation, lookup)
-        let report = composer.report(of: observation, findings)
+        var findings = CaseFindings(observation, lookup)
+        let report = compose(observation, &findings)
         expenses.named(report)
         guard !holdsBack(observation, report.fingerprint) else { return }
         begin(report, of: observation, findings)
+    }
+
+    /// The report of a stall, with what the names on its stacks lead to.
+    private func compose(_ observation: StallObservation, _ findings: inout CaseFindings) -> StallReport {
+        var report = composer.report(of: observation, findings)
+        if findings.look(atNamesIn: report, lookup) { composer.tellNamedWait(findings, in: &report) }
+        return report
     }
 
     private mutating func begin(_ report: StallReport, of observation: StallObservation, _ findings: CaseFindings) {
@@ -124,7 +132,7 @@ struct Reporter: ~Copyable {
     private mutating func begin(_ stall: HeldStall) {
         var findings = CaseFindings(stall.observation, lookup)
         for sample in stall.later { findings.add(sample, lookup) }
-        var report = composer.report(of: stall.observation, findings)
+        var report = compose(stall.observation, &findings)
         composer.extend(&report, by: stall.span)
         if let busy = stall.busy { report.busy = busy }
         begin(report, of: stall.observation, findings)
@@ -141,6 +149,14 @@ struct Reporter: ~Copyable {
         stall.hasNewSamples = false
         open[number] = stall
         throttle.note(span.length, of: stall.fingerprint)
+        publish(stall.report, number) { .grew($0) }
+    }
+
+    /// While there is time: the process ends soon.
+    private mutating func tellCrash(_ number: Int) {
+        guard var stall = open[number] else { return }
+        stall.report.cause.summary += " Then the process crashed; the time that its crash handler took is not counted."
+        open[number] = stall
         publish(stall.report, number) { .grew($0) }
     }
 

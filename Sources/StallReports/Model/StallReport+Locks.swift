@@ -8,7 +8,7 @@ extension StallReport {
         public var kind: LockKind
         /// Where the lock lies; of a joined thread, a dispatch queue's or a condition's waiter, what it waits on.
         public var address: Address
-        /// A dispatch queue's label.
+        /// A dispatch queue's label, or that of the run loop that was asked.
         public var label: String?
         /// Nil for a lock that has none (a semaphore, a condition), and where it could not be told for certain.
         public var owner: Thread?
@@ -113,6 +113,10 @@ public struct LockKind: OpenName {
     public static let dispatchGroup = LockKind(rawValue: "dispatch_group")
     /// A lock inside libdispatch.
     public static let dispatchLock = LockKind(rawValue: "dispatch_lock")
+    /// A request to another thread's run loop: `performAndWait`. Its "owner" is that loop's thread, its label the loop's.
+    public static let loopRequest = LockKind(rawValue: "loop_request")
+    /// The end of a worker thread: `WorkerThread.join`. Its "owner" is the worker.
+    public static let workerEnd = LockKind(rawValue: "worker_end")
 
     /// For a sentence, with its article. A kind that this version does not know is told by its name.
     public var words: String { Self.words[self] ?? "a \(rawValue)" }
@@ -148,6 +152,8 @@ public struct LockKind: OpenName {
         .dispatchSemaphore: "a dispatch semaphore",
         .dispatchGroup: "a dispatch group",
         .dispatchLock: "a lock of libdispatch",
+        .loopRequest: "a request to another run loop",
+        .workerEnd: "the end of a worker thread",
     ]
 }
 
@@ -170,4 +176,6 @@ public struct OwnerEvidence: OpenName {
     public static let joinedThread = OwnerEvidence(rawValue: "joined_thread")
     /// glibc's stream lock points at its owner's descriptor.
     public static let streamOwner = OwnerEvidence(rawValue: "stream_owner")
+    /// The number that this package's own waits for another thread keep beside the word that the kernel waits at.
+    public static let waitPoint = OwnerEvidence(rawValue: "wait_point")
 }

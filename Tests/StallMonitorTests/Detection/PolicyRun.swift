@@ -33,7 +33,14 @@ struct PolicyRun {
                 let previous = position
                 while position + 1 < transitions.count, transitions[position + 1].time <= time { position += 1 }
                 look(transitions, from: previous, to: position, at: time)
-                time = LookSchedule.next(after: time, tick: rule.tick, maturity: policy.maturity)
+                var schedule = LookSchedule(first: time)
+                schedule.planRound(
+                    after: time,
+                    tick: rule.tick,
+                    reach: rule.threshold,
+                    maturities: policy.maturity.map { [($0, 0)] } ?? []
+                )
+                time = schedule.next
             } while policy.state != .resting
         }
     }

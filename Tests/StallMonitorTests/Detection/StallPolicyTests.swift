@@ -165,30 +165,3 @@ struct StallPolicyTests {
         #expect(StallRule(tick: .zero, ticks: 0) == StallRule(tick: .milliseconds(1), ticks: 1))
     }
 }
-
-@Suite("When to look next")
-struct LookScheduleTests {
-    private let now = Trace.start
-    private let tick = Duration.milliseconds(50)
-
-    @Test("With nothing in sight the next look is a tick away")
-    func plainTick() {
-        #expect(LookSchedule.next(after: now, tick: tick, maturity: nil) == now + tick)
-        #expect(LookSchedule.next(after: now, tick: tick, maturity: now) == now + tick)
-    }
-
-    @Test(
-        "Looks are a tick to two ticks apart and one falls on the maturity",
-        arguments: [50, 77, 99, 100, 149, 240, 250]
-    )
-    func meetsMaturity(_ milliseconds: Int) {
-        let maturity = now + .milliseconds(milliseconds)
-        var time = now
-        while time < maturity {
-            let next = LookSchedule.next(after: time, tick: tick, maturity: maturity)
-            #expect(next - time >= tick && next - time < tick * 2)
-            time = next
-        }
-        #expect(time == maturity)
-    }
-}

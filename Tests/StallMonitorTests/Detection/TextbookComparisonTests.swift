@@ -97,11 +97,12 @@ struct TextbookComparisonTests {
         #expect(exact > 1_000)
     }
 
-    @Test("Looks are a tick apart at least")
+    @Test("There is a look a tick at most, but for those that a threshold asks for")
     func looksAtMostOnceATick() {
         for seed in Self.seeds {
-            let looks = PolicyRun(Self.trace(seed: seed)).looks
-            #expect(zip(looks, looks.dropFirst()).allSatisfy { $1 - $0 >= StallRule().tick })
+            let run = PolicyRun(Self.trace(seed: seed))
+            let early = zip(run.looks, run.looks.dropFirst()).filter { $1 - $0 < StallRule().tick }.count
+            #expect(early <= run.reports.count, "seed \(seed)")
         }
     }
 }

@@ -99,4 +99,31 @@ struct DescriptorTests {
         )
         #expect(locks.holder(inode: 77) == 708 && locks.holder(inode: 78) == nil && locks.holder(inode: 79) == nil)
     }
+
+    @Test(
+        "Who has a SQLite database: another process that writes, then one that reads, then the process itself; in its own bytes alone"
+    )
+    func databaseLocks() {
+        let locks = FileLocks(
+            """
+            1: POSIX  ADVISORY  READ 10 fe:00:1 1073741826 1073742335
+            2: POSIX  ADVISORY  WRITE 20 fe:00:1 1073741825 1073741825
+            3: -> POSIX  ADVISORY  WRITE 21 fe:00:1 1073741825 1073741825
+            4: POSIX  ADVISORY  READ 10 fe:00:2 1073741826 1073742335
+            5: POSIX  ADVISORY  WRITE 7 fe:00:2 1073741825 1073741825
+            6: POSIX  ADVISORY  WRITE 7 fe:00:3 120 120
+            7: POSIX  ADVISORY  READ 7 fe:00:4 1073741826 1073742335
+            8: POSIX  ADVISORY  WRITE 30 fe:00:5 0 EOF
+            9: FLOCK  ADVISORY  WRITE 30 fe:00:6 1073741826 EOF
+            10: POSIX  ADVISORY  WRITE 30 fe:00:3 128 128
+            """
+        )
+        func owner(_ inode: UInt64, isIndex: Bool = false) -> [Int32] {
+            locks.database(inode: inode, isIndex: isIndex, self: 7).map { [$0.pid, Int32($0.rank)] } ?? []
+        }
+        #expect(owner(1) == [20, 0])
+        #expect(owner(2) == [10, 1])
+        #expect(owner(3, isIndex: true) == [7, 2])
+        for inode: UInt64 in [3, 4, 5, 6, 99] { #expect(owner(inode).isEmpty) }
+    }
 }

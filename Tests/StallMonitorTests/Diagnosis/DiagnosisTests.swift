@@ -89,6 +89,51 @@ struct DiagnosisTests {
         #expect(diagnose(window(), state: "D", call: call(0)).verdict == .diskWait)
     }
 
+    @Test("A call that most samples are in is told with its file also where it took more processor than waiting")
+    func busyCall() {
+        let found = "Most samples found it in fsync(2) on descriptor 5 (/var/db/journal.bin)."
+        let computing = diagnose(window(cpu: 200), call: call(74), target: "/var/db/journal.bin")
+        #expect(
+            computing.verdict == .onCPU && computing.summary.hasSuffix("on a CPU. " + found),
+            "\(computing.summary)"
+        )
+        let starved = diagnose(window(cpu: 20, delay: 200), call: call(74), target: "/var/db/journal.bin")
+        #expect(starved.verdict == .starved && starved.summary.hasSuffix(". " + found), "\(starved.summary)")
+        #expect(!diagnose(window(cpu: 245), state: "R").summary.contains("samples"))
+    }
+
+    @Test("A call that goes on after a signal is told by the name it has on the stack, with what it was given")
+    func continuedCall() {
+        var time = [UInt8](repeating: 0, count: 16)
+        // 700,000,000 nanoseconds.
+        time.replaceSubrange(8..<12, with: [0x00, 0x27, 0xb9, 0x29])
+        let restarted = (0..<600).first { SystemCall(number: $0, arguments: []).name == "restart_syscall" } ?? 219
+        let site = WaitSite(call(restarted, [0, 0, 0x1000, 0, 0, 0]), state: "S") {
+            $0 == 0x1000 && $1 == 16 ? time : nil
+        }
+        #expect(site.call.name == "restart_syscall" && site.decoded.arguments == nil)
+        for symbol in ["__GI___clock_nanosleep", "clock_nanosleep@@GLIBC_2.17", "usleep"] {
+            let settled = site.settled(by: ["syscall_cancel", symbol])
+            #expect(
+                settled.call.name == "clock_nanosleep" && settled.decoded.argument("request") == "700ms",
+                "\(symbol)"
+            )
+            #expect(Diagnosis.purpose(settled, []) == "The thread slept in clock_nanosleep(2), for 700ms.")
+        }
+        #expect(site.settled(by: ["__poll"]).call.name == "poll" && site.settled(by: ["main"]) == site)
+        #expect(site.settled(by: []) == site)
+    }
+
+    @Test("A stall that was over before anybody looked says so; one that was seen does not")
+    func overUnseen() {
+        let waits = WaitProfile([])
+        let unseen = Diagnosis(window: nil, state: "S", waits: waits, wasSeen: false)
+        #expect(unseen.verdict == .unknown && unseen.summary.hasSuffix("the stall was over before it was looked at."))
+        #expect(!Diagnosis(window: nil, state: "S", waits: waits).summary.contains("over before"))
+        // What the kernel counted is known all the same.
+        #expect(Diagnosis(window: window(cpu: 245), state: "S", waits: waits, wasSeen: false).verdict == .onCPU)
+    }
+
     @Test("A stopped thread is paused, whatever it did before", arguments: ["T", "t"] as [Character])
     func paused(_ state: Character) {
         #expect(diagnose(window(cpu: 250), state: state).verdict == .paused)

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import StallReports
 import TestSupport
 import Testing
@@ -64,6 +65,43 @@ struct DeathTests {
             #expect(!wasExact || least == report.durationNs, "\(least) of \(report.durationNs)")
             #expect(report.culprit != nil || !report.stacks.isEmpty)
         }
+    }
+
+    /// The runtime's, beside its library.
+    private static let hasCrashHandler: Bool = {
+        let maps = (try? String(contentsOfFile: "/proc/self/maps", encoding: .utf8)) ?? ""
+        let library = maps.split(separator: "\n").first { $0.hasSuffix("/libswiftCore.so") }?.split(separator: " ").last
+        guard let library else { return false }
+        let root = URL(filePath: String(library)).deletingLastPathComponent().appending(
+            path: "../../../libexec/swift/linux"
+        )
+        return unsafe access(root.appending(path: "swift-backtrace").path, X_OK) == 0
+    }()
+
+    @Test(
+        "What the runtime's crash handler does after a crash is no part of the stall, and the report says that it came",
+        .enabled(if: DeathTests.hasCrashHandler, "needs swift-backtrace beside the runtime")
+    )
+    func crashHandler() async throws {
+        let process = try MortalProcess("crash", in: path, tellsCrashes: true)
+        let id = try #require(await process.word(after: "began").flatMap(ULID.init))
+        _ = try await growth(of: id, process)
+        try process.proceed()
+        let crashed = try await onThread {
+            process.awaitChild("swift-backtrace")
+            return Timestamp.now()
+        }
+        await process.end()
+        let contents = try process.reader.contents()
+        let report = try #require(contents.reports.first)
+        #expect(contents.reports.map(\.id) == [id], "the threads that the handler holds are no stalls")
+        #expect(report.state == .terminated && report.processEnd?.cause == .killedOrCrashed)
+        #expect(report.durationNs <= crashed.nanoseconds(since: report.startedAt))
+        #expect(
+            report.cause.summary.hasSuffix(
+                " Then the process crashed; the time that its crash handler took is not counted."
+            )
+        )
     }
 
     @Test("exit in mid-stall is told with its status, a return from main too")

@@ -1,5 +1,8 @@
 import Foundation
+import Glibc
 import StallReports
+
+@testable import StallMonitor
 
 /// A `mortal-host`: a server whose loop stalls for good, and which dies as it is told. It ends with this value at the latest.
 final class MortalProcess: Sendable {
@@ -12,14 +15,15 @@ final class MortalProcess: Sendable {
         .appending(path: "mortal-host")
 
     /// - Parameter cgroup: where it is to be born; here by default.
-    init(_ death: String, in directory: String, cgroup: String? = nil) throws {
+    ///   - tellsCrashes: whether the runtime gives its own account of a crash, which takes seconds.
+    init(_ death: String, in directory: String, cgroup: String? = nil, tellsCrashes: Bool = false) throws {
         self.directory = directory
         let process = Process()
         let start = cgroup.map { "echo $$ > \($0)/cgroup.procs && " } ?? ""
         process.executableURL = URL(filePath: "/bin/sh")
         process.arguments = ["-c", start + #"exec "$0" "$@""#, Self.executable.path, directory, death]
-        // The runtime's own account of a crash takes seconds.
-        process.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": "enable=no"]) { $1 }
+        let backtrace = "enable=\(tellsCrashes ? "yes" : "no"),color=no"
+        process.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": backtrace]) { $1 }
         let output = Pipe()
         (process.standardInput, process.standardOutput, process.standardError) = (input, output, FileHandle.nullDevice)
         try process.run()
@@ -43,6 +47,24 @@ final class MortalProcess: Sendable {
     deinit { kill(SIGKILL) }
 
     var pid: Int32 { process.pid }
+
+    /// Waits until it has a child of such a name, or has ended.
+    func awaitChild(_ name: String) {
+        while stateOfMain != nil, !children.contains(where: { readSmallFile("/proc/\($0)/comm") == name + "\n" }) {
+            sched_yield()
+        }
+    }
+
+    private var stateOfMain: Character? {
+        readSmallFile("/proc/\(pid)/stat")?.split(separator: ")").last?.dropFirst().first.flatMap {
+            $0 == "Z" ? nil : $0
+        }
+    }
+
+    private var children: [Substring] {
+        let tasks = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/task")) ?? []
+        return tasks.flatMap { (readSmallFile("/proc/\(pid)/task/\($0)/children") ?? "").split(separator: " ") }
+    }
 
     func kill(_ signal: Int32) { _ = Glibc.kill(pid, signal) }
 

@@ -1,6 +1,8 @@
 import Dispatch
 import Foundation
+import Glibc
 import RunLoopKit
+import StackCapture
 import StallReports
 import TestSupport
 import Testing
@@ -146,5 +148,82 @@ struct WaitingStallTests {
         #expect(modules.allSatisfy(report.modules.indices.contains))
         #expect(!others.contains { $0.thread.id == report.thread.id })
         #expect(report.stacks[0].role == .stalled)
+    }
+
+    // MARK: - What the stack says more than the call
+
+    @Test(
+        "A SQLite database that another process has locked is told with its file and that process",
+        .enabled(if: unsafe SQLiteLibrary.isThere && access("/usr/bin/sqlite3", X_OK) == 0, "needs SQLite"),
+        arguments: ["DELETE", "WAL"]
+    )
+    func lockedDatabase(_ mode: String) async throws {
+        let path = directory.path + "/shop.db"
+        let owner = Process()
+        let (input, output) = (Pipe(), Pipe())
+        owner.executableURL = URL(filePath: "/usr/bin/sqlite3")
+        owner.arguments = [path]
+        (owner.standardInput, owner.standardOutput) = (input, output)
+        try owner.run()
+        let script =
+            "PRAGMA journal_mode=\(mode); CREATE TABLE a(b); BEGIN IMMEDIATE; INSERT INTO a VALUES(1); SELECT 'held';\n"
+        try input.fileHandleForWriting.write(contentsOf: Data(script.utf8))
+        var said = ""
+        while !said.contains("held"), case let data = output.fileHandleForReading.availableData, !data.isEmpty {
+            said += String(decoding: data, as: UTF8.self)
+        }
+        let report = try await report { _ = SQLiteLibrary.stallInWriting(to: path, milliseconds: 1_500) }
+        try input.fileHandleForWriting.close()
+        owner.waitUntilExit()
+        #expect(report.cause.verdict == .blocked, "\(report.cause)")
+        #expect(
+            report.cause.summary.hasPrefix(
+                "The thread waited for the SQLite database \(path), which process \(owner.processIdentifier) (sqlite3) has locked"
+            ),
+            "\(report.cause.summary) \(said)"
+        )
+        let told = try #require(report.cause.systemCall?.descriptors?.first)
+        #expect(told.target == path && told.holder?.pid == owner.processIdentifier)
+        #expect(report.culprit?.function?.contains("stallInWriting") == true)
+    }
+
+    @Test("A child process that Foundation waits for is told with its number and name")
+    func awaitedChild() async throws {
+        let report = try await report { _ = stallInChild(seconds: "0.8") }
+        #expect(report.cause.verdict == .blocked)
+        #expect(report.cause.summary.contains(", in Process.waitUntilExit"), "\(report.cause.summary)")
+        // Other tests may have left children of theirs.
+        #expect(report.cause.summary.contains(" (sleep)") && report.cause.summary.contains(" to end"))
+    }
+
+    @Test("A sleep that a stop of the process has interrupted is told as the sleep that it is")
+    func continuedSleep() async throws {
+        let host = Process()
+        host.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+            .appending(path: "cause-host")
+        host.arguments = [directory.path + "/reports", "sleep", "3000"]
+        let output = Pipe()
+        host.standardOutput = output
+        try host.run()
+        let pid = host.processIdentifier
+        let words = try await onThread { () -> [String] in
+            func calls() -> [Substring] {
+                let tasks = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/task")) ?? []
+                let worker = tasks.first { readSmallFile("/proc/\(pid)/task/\($0)/comm") == "worker\n" } ?? ""
+                return readSmallFile("/proc/\(pid)/task/\(worker)/syscall")?.split(separator: " ") ?? []
+            }
+            func state() -> Character? {
+                readSmallFile("/proc/\(pid)/stat")?.split(separator: ")").last?.dropFirst().first
+            }
+            let sleep = (0..<600).first { SystemCall(number: $0, arguments: []).name == "clock_nanosleep" } ?? 0
+            while calls().first != "\(sleep)", state() != "Z" { sched_yield() }
+            kill(pid, SIGSTOP)
+            while state() != "T", state() != "Z" { sched_yield() }
+            kill(pid, SIGCONT)
+            return String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+                .split(separator: "\n").map(String.init)
+        }
+        host.waitUntilExit()
+        #expect(words.prefix(2) == ["blocked", "The thread slept in clock_nanosleep(2), for 3s."], "\(words)")
     }
 }

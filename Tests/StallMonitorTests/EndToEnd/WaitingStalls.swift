@@ -96,6 +96,44 @@ func stallInWait(seconds: String) -> Int {
 }
 
 @inline(never)
+func stallInChild(seconds: String) -> Int {
+    let process = Process()
+    process.executableURL = URL(filePath: "/bin/sleep")
+    process.arguments = [seconds]
+    guard (try? process.run()) != nil else { return 0 }
+    process.waitUntilExit()
+    return Int(process.terminationStatus) &+ 1
+}
+
+/// libsqlite3, if the machine has it: as a server would link it.
+enum SQLiteLibrary {
+    private typealias Open = @convention(c) (UnsafePointer<CChar>, UnsafeMutablePointer<OpaquePointer?>) -> Int32
+    private typealias Limit = @convention(c) (OpaquePointer?, Int32) -> Int32
+    private typealias Execute =
+        @convention(c) (
+            OpaquePointer?, UnsafePointer<CChar>, OpaquePointer?, OpaquePointer?, OpaquePointer?
+        ) -> Int32
+
+    static var isThere: Bool { unsafe dlopen("libsqlite3.so.0", RTLD_NOW) != nil }
+
+    private static func function<F>(_ name: String, as _: F.Type) -> F {
+        let library = unsafe dlopen("libsqlite3.so.0", RTLD_NOW)
+        return unsafe unsafeBitCast(dlsym(library, name), to: F.self)
+    }
+
+    /// Gives up after so long.
+    @inline(never)
+    static func stallInWriting(to path: String, milliseconds: Int32) -> Int {
+        let open = unsafe function("sqlite3_open", as: Open.self)
+        let limit = unsafe function("sqlite3_busy_timeout", as: Limit.self)
+        let execute = unsafe function("sqlite3_exec", as: Execute.self)
+        var database: OpaquePointer?
+        guard unsafe open(path, &database) == 0, unsafe limit(database, milliseconds) == 0 else { return 0 }
+        return Int(unsafe execute(database, "BEGIN IMMEDIATE", nil, nil, nil)) &+ Int(milliseconds)
+    }
+}
+
+@inline(never)
 func stallInFileLock(_ path: String) -> Int {
     let file = unsafe open(path, O_RDWR | O_CLOEXEC)
     defer { close(file) }

@@ -1,3 +1,4 @@
+import RunLoopKit
 import StackCapture
 import StallReports
 import Testing
@@ -50,6 +51,29 @@ struct LockSightTests {
         // pthread_mutex_timedlock's.
         let timed = try wait(0x1000, 0x189, 2, timeout: 0x7f00)
         #expect(timed.isTimed && LockSight(timed, waiter: waiter, memory) == sight)
+    }
+
+    @Test("A wait of the package's own says whose thread it is for; without its mark it is none")
+    func ownWait() throws {
+        let wait = try wait(0x1000, 0x89, 0)
+        let (low, high) = (UInt32(truncatingIfNeeded: WaitPoint.mark), UInt32(truncatingIfNeeded: WaitPoint.mark >> 32))
+        let thread = UInt32(owner)
+        for (reason, kind) in [(WaitPoint.Reason.loopRequest, LockKind.loopRequest), (.workerEnd, .workerEnd)] {
+            let words: [UInt32] = [0, reason.rawValue, low, high, thread]
+            let sight = LockSight(wait, waiter: waiter, memory([0x1000: words]))
+            #expect(sight.kind == kind && sight.owner == owner && sight.knownBy == .waitPoint)
+            // Its thread is not known, or gone: who it was does not matter.
+            let unknown: [UInt32] = [0, reason.rawValue, low, high, 0]
+            #expect(LockSight(wait, waiter: waiter, memory([0x1000: unknown])).owner == nil)
+            #expect(LockSight(wait, waiter: waiter, memory([0x1000: words], threads: [waiter])).owner == nil)
+        }
+        let others: [[UInt32]] = [
+            [0, 2, low, high ^ 1, thread], [1, 2, low, high, thread], [0, 1, low, high, thread],
+            [0, 77, low, high, thread], [0, 2, low, high],
+        ]
+        for words in others {
+            #expect(LockSight(wait, waiter: waiter, memory([0x1000: words])).owner == nil)
+        }
     }
 
     @Test("A robust mutex names its owner in its word, with the waiters' mark")

@@ -207,6 +207,26 @@ struct LockStallTests {
         #expect(report.stacks.filter { $0.role == .lockOwner }.map(\.thread.id) == [first, middle, last])
     }
 
+    @Test("A chain that ends at a socket tells both ends of it")
+    func chainToSocket() throws {
+        let (lock, pair) = (lock_create(LOCK_NORMAL), try #require(TCPPair()))
+        let owner = LockScene.holder { ready in
+            lock_take(lock)
+            ready()
+            _ = pair.stallInReceive(2_000)
+            lock_release(lock)
+        }
+        while StackCapturer.sighting(ofThread: owner)?.systemCall?.name != "recvfrom" { sched_yield() }
+        let report = try report(of: {
+            lock_take(lock)
+            lock_release(lock)
+        }) {}
+        let socket = try #require(report.cause.lock?.ownerCall?.descriptors?.first?.socket, "\(report.cause)")
+        #expect(socket.peer == "127.0.0.1:\(pair.port)" && socket.state == "established")
+        #expect(report.cause.summary.contains("(lock-holder), which was in recvfrom(2) on tcp 127.0.0.1:"))
+        #expect(report.cause.summary.contains("→ 127.0.0.1:\(pair.port), established"), "\(report.cause.summary)")
+    }
+
     @Test("A circle with a timeout in it is a deadlock until then, and says so")
     func timedDeadlock() throws {
         let (a, b, gate) = (lock_create(LOCK_NORMAL), lock_create(LOCK_RECURSIVE), gate_create())
@@ -223,6 +243,68 @@ struct LockStallTests {
         )
         #expect(report.cause.cycle?.map(\.lock.timed) == [true, false])
         #expect(report.cause.summary.contains("with a timeout"))
+    }
+
+    @Test("A request to another loop is told with that loop, its thread and its stack")
+    func loopRequest() throws {
+        let gate = gate_create()
+        let asked = try WorkerThread(name: "asked-loop")
+        let owner = try #require(asked.loop.thread).id
+        asked.loop.perform { _ = holdQueue(gate) {} }
+        let report = try report(of: { _ = try? asked.loop.performAndWait { 2 } }) { gate_open(gate) }
+        asked.stop()
+        let lock = try #require(report.cause.lock)
+        #expect(
+            lock.kind == .loopRequest && lock.knownBy == .waitPoint && lock.label == "asked-loop",
+            "\(report.cause)"
+        )
+        #expect(lock.owner?.id == owner && report.cause.verdict == .blocked && !lock.timed)
+        let stack = try #require(report.stacks.first { $0.role == .lockOwner })
+        #expect(stack.thread.id == owner && stack.frames.contains { $0.function?.contains("holdQueue") == true })
+        #expect(report.cause.summary.contains("a request to another run loop (asked-loop) at 0x"))
+        #expect(
+            report.cause.summary.contains(
+                ", to be served by thread \(owner) (asked-loop), which was in read(2) on pipe:["
+            ),
+            "\(report.cause.summary)"
+        )
+        let frames = report.stacks.first { $0.role == .stalled }?.frames.compactMap(\.function) ?? []
+        #expect(frames.contains("event_run_loop_wait_for_a_perform_request"), "\(frames)")
+    }
+
+    @Test("The end of a worker is told with the worker and its stack")
+    func workerEnd() throws {
+        let gate = gate_create()
+        let ending = try WorkerThread(name: "ending-worker")
+        let owner = try #require(ending.loop.thread).id
+        ending.loop.perform { _ = holdQueue(gate) {} }
+        // It is at the gate before it is told to stop.
+        while StackCapturer.sighting(ofThread: owner)?.systemCall?.name != "read" { sched_yield() }
+        ending.stop()
+        let report = try report(of: { ending.join() }) { gate_open(gate) }
+        #expect(report.cause.lock?.kind == .workerEnd && report.cause.lock?.owner?.id == owner, "\(report.cause)")
+        #expect(report.cause.summary.contains("the end of a worker thread at 0x"), "\(report.cause.summary)")
+        #expect(report.cause.summary.contains(": thread \(owner) (ending-worker), which was in read(2)"))
+        #expect(report.stacks.contains { $0.role == .lockOwner && $0.thread.id == owner })
+    }
+
+    @Test("Two loops that wait for each other are a deadlock, told by the loops")
+    func loopDeadlock() throws {
+        let other = try WorkerThread(name: "other-loop")
+        let owner = try #require(other.loop.thread).id
+        let loop = worker.loop
+        let report = try report(of: {
+            // Served by nobody: this one waits, too.
+            other.loop.perform { _ = try? loop.performAndWait(timeout: .seconds(3)) { 1 } }
+            _ = try? other.loop.performAndWait { 2 }
+        }) {}
+        other.stop()
+        #expect(report.cause.verdict == .deadlock, "\(report.cause)")
+        let cycle = try #require(report.cause.cycle)
+        #expect(cycle.map(\.lock.kind) == [.loopRequest, .loopRequest] && cycle.map(\.lock.timed) == [false, true])
+        #expect(cycle.map(\.thread.id) == [report.thread.id, owner])
+        #expect(cycle.map(\.lock.owner?.id) == [owner, report.thread.id])
+        #expect(report.cause.summary.contains("a request to another run loop (other-loop)"), "\(report.cause.summary)")
     }
 
     @Test("Two and three threads that wait for each other are a deadlock, with the whole circle", arguments: [2, 3])

@@ -65,6 +65,14 @@ struct DescriptorLookup: Sendable {
 /// Who holds which file's lock, from `/proc/locks` (proc(5)). Pure.
 struct FileLocks: Hashable, Sendable {
     private var holders: [UInt64: Int32] = [:]
+    private var ranges: [UInt64: [Range]] = [:]
+
+    /// A lock on part of a file, of fcntl(2).
+    private struct Range: Hashable, Sendable {
+        var pid: Int32
+        var isForWriting: Bool
+        var start: UInt64
+    }
 
     /// Lines such as `1: FLOCK  ADVISORY  WRITE 708 fe:00:14155 0 EOF`; one that begins with `->` waits.
     init(_ text: String) {
@@ -74,10 +82,25 @@ struct FileLocks: Hashable, Sendable {
                 let inode = fields[5].split(separator: ":").last.flatMap({ UInt64($0) })
             else { continue }
             holders[inode] = holders[inode] ?? pid
+            if fields[1] == "POSIX", let start = UInt64(fields[6]) {
+                ranges[inode, default: []].append(.init(pid: pid, isForWriting: fields[3] == "WRITE", start: start))
+            }
         }
     }
 
     func holder(inode: UInt64) -> Int32? { holders[inode] }
+
+    /// Who has locked the SQLite database: another process that writes (rank 0) or reads (1), or the process `own` itself, for writing
+    /// (2). SQLite locks bytes from 2^30 on of the database, or from 120 on of the index of its log (os_unix.c, wal.c): what else is
+    /// locked there is no business of SQLite's.
+    func database(inode: UInt64, isIndex: Bool, self own: Int32) -> (pid: Int32, rank: Int)? {
+        let bytes: Swift.Range<UInt64> = isIndex ? 120..<128 : 1 << 30..<(1 << 30) + 512
+        let ranked = (ranges[inode] ?? []).filter { bytes.contains($0.start) }.compactMap { lock -> (Int32, Int)? in
+            if lock.pid != own { return (lock.pid, lock.isForWriting ? 0 : 1) }
+            return lock.isForWriting ? (lock.pid, 2) : nil
+        }
+        return ranked.min { $0.1 < $1.1 }
+    }
 }
 
 extension StallReport.ProcessName {

@@ -11,6 +11,8 @@ struct WaitSite: Hashable, Sendable {
     var descriptors: [DescriptorSighting]
     /// The process whose end it waits for.
     var process: StallReport.ProcessName?
+    /// Of a call that goes on after a signal, under a name that does not say which it is: those it can be.
+    var continued: [WaitSite] = []
 
     /// - Parameters:
     ///   - state: of the thread, just now.
@@ -21,7 +23,37 @@ struct WaitSite: Hashable, Sendable {
         decoded = DecodedCall(call, read: read)
         descriptors = decoded.descriptors.map(DescriptorSighting.read)
         process = awaitedProcess.map(StallReport.ProcessName.named)
+        guard call.name == "restart_syscall" else { return }
+        // The kernel leaves the arguments in the registers.
+        continued = Self.continuing.map {
+            WaitSite(SystemCall(number: $0, arguments: call.arguments), state: state, read: read)
+        }
     }
+
+    /// The call by what stands on the stack, where that is a wrapper of one that goes on after a signal.
+    ///
+    /// - Parameter symbols: of the innermost frames.
+    func settled(by symbols: [String]) -> WaitSite {
+        for symbol in symbols {
+            guard let name = Self.continuedNames.first(where: { symbol.contains($0.part) })?.call else { continue }
+            // usleep(3) and others take either.
+            let isClock = (call.arguments.first ?? 0) < 64
+            let wanted = name == "nanosleep" && isClock ? "clock_nanosleep" : name
+            return continued.first { $0.call.name == wanted } ?? self
+        }
+        return self
+    }
+
+    /// Calls that go on by restart_syscall(2), by their numbers here.
+    private static let continuing = (0..<600).filter {
+        ["clock_nanosleep", "futex", "nanosleep", "poll"].contains(SystemCall(number: $0, arguments: []).name)
+    }
+
+    /// What the C library's functions around them have in their names.
+    private static let continuedNames: [(part: String, call: String)] = [
+        ("clock_nanosleep", "clock_nanosleep"), ("nanosleep", "nanosleep"), ("sleep", "nanosleep"), ("poll", "poll"),
+        ("futex", "futex"), ("sem_", "futex"), ("pthread_cond_", "futex"),
+    ]
 
     /// One that is given by its number.
     private var awaitedProcess: Int32? {
