@@ -9,6 +9,7 @@ struct KindsPolicy: Sendable {
     private(set) var congested: CongestionPolicy?
     private(set) var repeated: RepetitionPolicy?
     private var busySince: MonotonicInstant?
+    private var lookedAt: MonotonicInstant?
 
     init(rule: StallRule) {
         self.rule = rule
@@ -24,7 +25,9 @@ struct KindsPolicy: Sendable {
     /// one by that for a callout, which began a little later: one look serves for both.
     var maturity: MonotonicInstant? {
         let all = [blocked.maturity, congested?.maturity, repeated?.maturity(busySince: busySince)]
-        return LookSchedule.meeting(all.compactMap { $0 }, within: LookSchedule.slack(rule.tick))
+        // A turn that has lasted long enough is none as long as it stands: what its callout comes to is still ahead.
+        let ahead = all.compactMap { $0 }.filter { maturity in lookedAt.map { maturity > $0 } ?? true }
+        return LookSchedule.meeting(ahead, within: LookSchedule.slack(rule.tick))
     }
 
     /// See ``StallPolicy/unparked(at:)``.
@@ -34,7 +37,7 @@ struct KindsPolicy: Sendable {
 
     /// Takes a look into account. What ends comes before what begins.
     mutating func decide(_ look: Look) -> [StallFinding] {
-        busySince = look.busySince
+        (busySince, lookedAt) = (look.busySince, look.time)
         let still = blocked.decide(look)
         let taken = taken(by: still, at: look.time)
         let full = congested?.decide(look, taken: taken) ?? .none
