@@ -18,14 +18,12 @@ struct FuzzTests {
         #expect(run.output.contains("300 inputs, 0 problems"))
     }
 
-    @Test("inputs that once failed", arguments: FuzzTests.failed)
+    // Seeds. What they make changes with the schemas; the cause of each has a test of its own.
+    @Test("inputs that once failed", arguments: [1])
     func failed(seed: Int) throws {
         let run = try fuzz("--inputs", "1", "--seed", "\(seed)")
         #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
     }
-
-    /// Seeds. What they made changes with the schemas; the cause of each has a test of its own.
-    private static let failed = [1]
 
     @Test("what the fuzzer makes is valid by the schemas")
     func schemas() throws {

@@ -68,7 +68,15 @@ struct RenderingTests {
             ],
             failures: [],
             modules: [],
-            cost: .init(stops: 0, heldNs: 0, longestHeldNs: 0, callsRestarted: 0, stopsGivenUp: 0)
+            cost: .init(
+                stops: 0,
+                heldNs: 0,
+                longestHeldNs: 0,
+                waitedNs: 0,
+                callsRestarted: 0,
+                stopsGivenUp: 0,
+                samplerCPUNs: 0
+            )
         )
         #expect(CollapsedStacks(document: document).text == "4711 main;serve();handle(_:);load();read 2\n")
         let page = SamplePage(document: document).lines.map(\.plain).joined(separator: "\n")

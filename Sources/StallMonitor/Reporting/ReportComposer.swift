@@ -62,7 +62,7 @@ struct ReportComposer {
     /// Brings stacks and culprit of a stall that goes on up to date.
     func retell(_ report: inout StallReport, of stall: StallObservation, _ findings: CaseFindings) {
         addStacks(findings, of: stall, to: &report)
-        tellLocks(of: findings.lock, in: &report)
+        tellLocks(of: findings, in: &report)
     }
 
     /// Closes the report of a stall that is over.
