@@ -7,7 +7,7 @@ extension StallMonitor {
     ///
     ///     try monitor.expectSlow(for: .seconds(5)) { try migrate() }
     ///
-    /// Prefer ``Watch/expectSlow(for:_:)``, which leaves the other loops under watch. Scopes may be nested and overlap, on any threads;
+    /// Prefer `Watch.expectSlow(for:_:)`, which leaves the other loops under watch. Scopes may be nested and overlap, on any threads;
     /// time that several cover is covered once. A stall that goes on beyond the limit, or begins outside, is reported when what is not
     /// covered reaches the threshold; its `duration_ns` leaves the covered time out, `excluded_ns` has it. The run record sums the
     /// covered time up, and counts as `dismissed` each stall that would have been told without it.
@@ -51,7 +51,7 @@ extension StallMonitor {
 
 extension Watch {
     /// Says that the work may be slow: for so long, time in it counts towards no stall of this loop. What
-    /// ``StallMonitor/expectSlow(for:_:)`` says holds here.
+    /// `StallMonitor.expectSlow(for:_:)` says holds here.
     public func expectSlow<Result, Failure: Error>(
         for limit: Duration,
         _ work: () throws(Failure) -> Result

@@ -2,7 +2,7 @@ public import RunLoopKit
 
 /// A loop that the monitor can watch: one that publishes a heartbeat, and whose thread is known.
 ///
-/// ``RunLoopKit/EventRunLoop`` is one. Another event loop joins in by publishing its phases to a heartbeat of its own. All
+/// `EventRunLoop` is one. Another event loop joins in by publishing its phases to a heartbeat of its own. All
 /// members are read from the watchdog's thread while the loop runs, and must not block.
 public protocol WatchableLoop: AnyObject, Sendable {
     /// What people call the loop: "main".

@@ -195,11 +195,13 @@ struct ListAndShowTests {
         process.standardOutput = output
         try process.runWithSignals()
         try output.fileHandleForWriting.close()
-        // Read only when the pipe is full, so that the command has met with that.
-        var waiting: Int32 = 0
-        while waiting < 65_536, process.isRunning {
-            try #require(unsafe ioctl(output.fileHandleForReading.fileDescriptor, UInt(FIONREAD), &waiting) == 0)
+        // Read only when nothing more comes, so that the command has met with a full pipe. How much goes in is the kernel's affair.
+        var (waiting, before, unchanged): (Int32, Int32, Int) = (0, 0, 0)
+        while unchanged < 100, process.isRunning {
             usleep(1000)
+            try #require(unsafe ioctl(output.fileHandleForReading.fileDescriptor, UInt(FIONREAD), &waiting) == 0)
+            unchanged = waiting > 0 && waiting == before ? unchanged + 1 : 0
+            before = waiting
         }
         let data = try output.fileHandleForReading.readToEnd() ?? Data()
         process.waitUntilExit()

@@ -10,7 +10,7 @@ extension RemotePort {
     /// - Parameters:
     ///   - loop: A loop that runs the mode: on another thread than the caller's, or, for the main actor, the main loop.
     ///   - mode: Not ``EventRunLoop/Mode/common``, which traps.
-    /// - Throws: What ``request(_:sendTimeout:receiveTimeout:mode:)`` throws, and `loopEnded` if the loop ends before there is an outcome.
+    /// - Throws: What the overload that blocks throws, and `loopEnded` if the loop ends before there is an outcome.
     public func request(
         _ message: PortMessage,
         on loop: EventRunLoop,

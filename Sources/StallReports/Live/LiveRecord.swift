@@ -1,7 +1,7 @@
 /// What a process that watches its loops keeps beside its reports while it lives: the stalls that are under way. It is the
 /// one thing that knows, to a tick, how long a stall had lasted that its process did not survive.
 ///
-/// In the report directory it is `live-ULID.bin`, named by the run. ``LiveRecordLayout`` says what is in the file.
+/// In the report directory it is `live-ULID.bin`, named by the run. `LiveRecordLayout` says what is in the file.
 public struct LiveRecord: Codable, Hashable, Sendable {
     /// The run record of the same monitor.
     public var run: ULID

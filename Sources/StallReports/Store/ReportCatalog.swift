@@ -69,12 +69,18 @@ extension ReportCatalog {
     ///
     /// Reads the run record; the reports that came after it only where that has counted more than it still holds.
     public func repeats(of report: StallReport) -> StallReport.Repeats? {
-        let run = report.run.flatMap { try? reader.run($0) }
-        let counted = (run?.repeated ?? []).map(\.repeats)
+        guard let directory = try? OpenDirectory(path: reader.path) else { return nil }
+        // A report that does not say which run it is of may be of any.
+        let all = { (try? reader.runs(in: directory).0) ?? [] }
+        let runs = report.run.map { [try? reader.run($0)].compactMap(\.self) } ?? all()
+        let counted = runs.flatMap { $0.repeated ?? [] }.map(\.repeats)
         if let found = counted.first(where: { $0.report == report.id }) { return found }
         // All that was counted is in the record still: no report has taken any of it over.
-        if let run, counted.map({ Int64(clamping: $0.count) }).saturatingSum() == run.suppressed { return nil }
-        guard let directory = try? OpenDirectory(path: reader.path) else { return nil }
+        if let run = runs.first, report.run != nil,
+            counted.map({ Int64(clamping: $0.count) }).saturatingSum() == run.suppressed
+        {
+            return nil
+        }
         let text = Array(report.id.description.utf8)
         let later = stalls.suffix(from: stalls.firstIndex { $0 > report.id } ?? stalls.endIndex)
         for id in later.prefix(Self.repeatReach) where unwritten[id] == nil {
@@ -118,7 +124,7 @@ extension ReportReader {
         public init() {}
     }
 
-    /// Like ``contents()``, for many reports: several are read at a time, and only what lists tell of each is kept.
+    /// Like ``contents()``, for many reports: only what lists tell of each is kept.
     public func overview() throws(ReportError) -> Overview {
         let directory = try OpenDirectory(path: path)
         var overview = Overview()

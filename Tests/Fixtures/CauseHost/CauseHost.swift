@@ -33,6 +33,18 @@ struct CauseHost {
         monitor.stop()
         worker.stop()
 
+        // What the monitor's threads get by with is tried with small stacks; reading, on the main thread's, is not.
+        let told = DispatchSemaphore(value: 0)
+        let reader = Thread {
+            do { try tell(directory) } catch { fatalError("\(error)") }
+            told.signal()
+        }
+        reader.stackSize = 1 << 20
+        reader.start()
+        told.wait()
+    }
+
+    private static func tell(_ directory: String) throws {
         let contents = try ReportReader(path: directory).contents()
         guard let report = contents.reports.max(by: { $0.durationNs < $1.durationNs }) else {
             print("none\n")

@@ -39,7 +39,7 @@ private final class Shape {
     }
 
     indirect enum Form {
-        case object([Member], others: Shape?, needs: [String: [String]], unless: (state: String, key: String)?)
+        case object([Member], others: Shape?, needs: [String: [String]], unless: Condition?)
         case array(Shape, ClosedRange<Int>)
         case text(pattern: String?, examples: [String], lengths: ClosedRange<Int>)
         case integer(ClosedRange<Int64>)
@@ -121,13 +121,22 @@ private struct SchemaReader {
         )
     }
 
-    /// `if` the state is this, `then` that key is required.
-    private static func condition(_ part: [String: Any]) -> (state: String, key: String)? {
-        guard let condition = (part["if"] as? [String: [String: [String: String]]])?["properties"]?["state"]?["const"],
+    private static func condition(_ part: [String: Any]) -> Condition? {
+        guard let properties = (part["if"] as? [String: [String: [String: Any]]])?["properties"],
             let key = (part["then"] as? [String: [String]])?["required"]?.first
         else { return nil }
-        return (condition, key)
+        if let state = properties["state"]?["const"] as? String { return .state(state, key: key) }
+        let empty = properties.first { $0.value["maxItems"] as? Int == 0 }
+        return empty.map { .emptyArray($0.key, key: key) }
     }
+}
+
+/// What makes a key required: `if` this is so, `then` the key is there.
+enum Condition {
+    /// The document's state is this.
+    case state(String, key: String)
+    /// This array is there and has nothing in it.
+    case emptyArray(String, key: String)
 }
 
 private struct Writer {
@@ -198,13 +207,16 @@ private struct Writer {
         _ members: [Shape.Member],
         _ others: Shape?,
         _ needs: [String: [String]],
-        _ unless: (state: String, key: String)?,
+        _ unless: Condition?,
         _ dice: inout Dice,
         _ depth: Int
     ) {
         var there = Set(members.filter { $0.isRequired || dice.below(10) < share }.map(\.key))
         for key in there { there.formUnion(needs[key] ?? []) }
-        if depth == 0 { avoidedState = unless.flatMap { there.contains($0.key) ? nil : $0.state } }
+        if depth == 0 {
+            avoidedState = nil
+            if case .state(let state, let key) = unless, !there.contains(key) { avoidedState = state }
+        }
         bytes.append(UInt8(ascii: "{"))
         var isFirst = true
         for member in members where there.contains(member.key) {
@@ -217,6 +229,9 @@ private struct Writer {
             } else {
                 put(member.shape, member.key, &dice, depth: depth + 1)
             }
+            guard case .emptyArray(member.key, let key) = unless, !there.contains(key), bytes.suffix(2) == [0x5B, 0x5D]
+            else { continue }
+            bytes += ",\"\(key)\":\"none\"".utf8
         }
         if let others { putOthers(others, &dice, depth, isFirst) }
         bytes.append(UInt8(ascii: "}"))

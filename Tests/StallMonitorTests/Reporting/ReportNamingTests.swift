@@ -118,7 +118,7 @@ struct ReportNamingTests {
         var old = report(hasCulprit: false)
         old.stacks[0].count = .max
         old.stacks.append(old.stacks[0])
-        #expect(naming.findings(for: old).amendment.applied(to: old).culprit?.function == "outer")
+        #expect(naming.findings(for: old).amendment.applied(to: old).culprit?.function == "innermost")
     }
 
     @Test("is the same after a second time")
