@@ -13,9 +13,9 @@ struct FuzzTests {
 
     @Test("documents that the schemas permit trap no reader and command no terminal", arguments: [1, 1_000_000])
     func valid(seed: Int) throws {
-        let run = try fuzz("--inputs", "60", "--seed", "\(seed)")
+        let run = try fuzz("--inputs", "30", "--seed", "\(seed)")
         #expect(run.status == 0, "\(run.output.suffix(2000)) \(run.errors)")
-        #expect(run.output.contains("60 inputs, 0 problems"))
+        #expect(run.output.contains("30 inputs, 0 problems"))
     }
 
     // Seeds. What they make changes with the schemas; the cause of each has a test of its own.

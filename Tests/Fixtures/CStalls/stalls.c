@@ -336,7 +336,8 @@ __attribute__((noinline)) static int64_t stall_from_right(stall *s) {
     return result + 1;
 }
 
-static int64_t stall_from(stall *s) {
+// No frame of its own: stacks go from `run` to what it chooses.
+__attribute__((always_inline)) static inline int64_t stall_from(stall *s) {
     switch (s->kind) {
     case STALL_LEFT: return stall_from_left(s);
     case STALL_RIGHT: return stall_from_right(s);

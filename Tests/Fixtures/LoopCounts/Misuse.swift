@@ -61,6 +61,11 @@ struct Misuse: Sendable {
     private static func signalInHandler() {
         EventRunLoop.current.add(signalled)
         signal(SIGALRM) { _ in signalled.signal() }
+        // Whoever started the process may have had it blocked, as threads of a dispatch queue have.
+        var alarm = sigset_t()
+        unsafe sigemptyset(&alarm)
+        unsafe sigaddset(&alarm, SIGALRM)
+        unsafe pthread_sigmask(SIG_UNBLOCK, &alarm, nil)
         var often = itimerval(it_interval: timeval(tv_sec: 0, tv_usec: 50), it_value: timeval(tv_sec: 0, tv_usec: 50))
         unsafe setitimer(__itimer_which_t(ITIMER_REAL.rawValue), &often, nil)
         while true {

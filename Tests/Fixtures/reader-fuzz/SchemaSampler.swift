@@ -151,7 +151,7 @@ private struct Writer {
     private static let narrow: Set = [
         "pid", "id", "number", "abandoned_by", "exit_status", "thread_id",
     ]
-    private static let limit = 16_000
+    private static let limit = 4_000
 
     init(identifiers: [String], share: Int, fixed: [String: String]) {
         (self.identifiers, self.share, self.fixed) = (identifiers, share, fixed)
@@ -187,7 +187,7 @@ private struct Writer {
         var count = min(max(wish, range.lowerBound), range.upperBound)
         // A few elements again and again: recursions, and what is meant to be once twice.
         let isCyclic = dice.happens(1, in: 4)
-        if isCyclic, dice.happens(1, in: 20) { count = min(dice.below(3000), range.upperBound) }
+        if isCyclic, dice.happens(1, in: 20) { count = min(dice.below(600), range.upperBound) }
         var seen: [Range<Int>] = []
         bytes.append(UInt8(ascii: "["))
         for index in 0..<count {

@@ -193,7 +193,10 @@ struct WaitingStallTests {
         #expect(report.cause.verdict == .blocked)
         #expect(report.cause.summary.contains(", in Process.waitUntilExit"), "\(report.cause.summary)")
         // Other tests may have left children of theirs.
-        #expect(report.cause.summary.contains(" (sleep)") && report.cause.summary.contains(" to end"))
+        #expect(
+            report.cause.summary.contains(" (sleep)") && report.cause.summary.contains(" to end"),
+            "\(report.cause.summary)"
+        )
     }
 
     @Test("A sleep that a stop of the process has interrupted is told as the sleep that it is")
