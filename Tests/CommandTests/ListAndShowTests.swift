@@ -210,6 +210,16 @@ struct ListAndShowTests {
         #expect(array?.count == 1)
     }
 
+    @Test("show latest: a file with a later name that is no report is told, and the latest report is shown")
+    func latestReadable() throws {
+        let report = Sample.report()
+        try fixture.store.write(report)
+        let junk = fixture.path + "/stall-7ZZZZZZZZZZZZZZZZZZZZZZZZZ.json"
+        try Data("no report".utf8).write(to: URL(filePath: junk))
+        let run = try CommandRun("show", "latest", fixture.path)
+        #expect(run.status == 0 && run.output.contains("\(report.id)") && run.errors.contains("7ZZZZZZZZZZZZ"))
+    }
+
     @Test("an empty directory name is wrong usage; of a long path the reason is seen")
     func odd() throws {
         for arguments in [["tail", "-f", ""], ["list", ""], ["gate", ""], ["show", "latest", "--reports", ""]] {

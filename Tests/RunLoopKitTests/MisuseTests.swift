@@ -12,7 +12,7 @@ struct MisuseTests {
             let (name, line) = (misuse[0], misuse[1])
             let text = Self.texts[String(name)] ?? "no text is expected"
             let command = "env SWIFT_BACKTRACE=enable=no timeout 60 '\(program)' misuse \(name)"
-            let run = try Fixture.run(command: "(\(command)) 2>&1")
+            let run = try Fixture.run(command: "{ \(command) 2>&1; }")
             let place = line == "0" ? "" : "LoopCounts/Misuse.swift:\(line): Fatal error: RunLoopKit: "
             #expect(run.lines.contains { $0.contains(place + text) }, "\(name): \(run.lines)")
             // A trap, in the shell's words: 128 and SIGILL, or SIGTRAP.

@@ -51,8 +51,8 @@ package struct StallHost: Sendable {
                 }
                 continuation.finish()
             }
-            print("ready")
-            fflush(nil)
+            // Not print: a flush of all streams would wait for the one that `requests` reads from.
+            unsafe _ = write(STDOUT_FILENO, "ready\n", 6)
             for await (fault, milliseconds) in requests {
                 group.addTask { try? await perform(fault, milliseconds) }
             }

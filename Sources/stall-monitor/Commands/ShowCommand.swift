@@ -53,7 +53,7 @@ struct ShowCommand: ParsableCommand {
     func run() throws {
         guard let choice = StallChoice(id) else { throw CommandFailure("no such stall") }
         let catalog = try Directory(path: reports ?? directory.path).catalog()
-        let report = try named(stall(choice.pick(from: catalog.stalls), of: catalog))
+        let report = try named(stall(choice, of: catalog))
         switch format {
         case .json: try Output.write(JSONText.of(report) + "\n")
         case .text:
@@ -62,8 +62,19 @@ struct ShowCommand: ParsableCommand {
         }
     }
 
-    private func stall(_ id: ULID, of catalog: ReportCatalog) throws(CommandFailure) -> StallReport {
-        try CommandFailure.wrapping { () throws(ReportError) in try catalog.report(id) }
+    /// The latest is the latest that can be read: a file with a later name that is no report does not stand before it.
+    private func stall(_ choice: StallChoice, of catalog: ReportCatalog) throws(CommandFailure) -> StallReport {
+        var ids = catalog.stalls
+        while true {
+            let id = try choice.pick(from: ids)
+            do throws(ReportError) {
+                return try catalog.report(id)
+            } catch {
+                guard choice == .latest, ids.count > 1 else { throw CommandFailure(error) }
+                Output.note(error)
+                ids.removeAll { $0 == id }
+            }
+        }
     }
 
     /// With names as far as they are to be had now. That a library has no symbols is nothing to note: it is so for most.

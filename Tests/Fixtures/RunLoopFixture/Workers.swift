@@ -62,7 +62,9 @@ func workers() {
 }
 
 func workerStack() {
-    let room = try? WorkerThread(name: "small").loop.performAndWait { EventRunLoop.current.thread?.stack.count ?? 0 }
+    guard let worker = try? WorkerThread(name: "small") else { return say("not started") }
+    let room = try? worker.loop.performAndWait { EventRunLoop.current.thread?.stack.count ?? 0 }
+    worker.stop()
     // The guard page and the thread's own variables are taken from it.
     say("room: \(room ?? 0 > 900 << 10)")
 }

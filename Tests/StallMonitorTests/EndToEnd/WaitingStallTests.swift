@@ -189,7 +189,8 @@ struct WaitingStallTests {
 
     @Test("A child process that Foundation waits for is told with its number and name")
     func awaitedChild() async throws {
-        let report = try await report { _ = stallInChild(seconds: "0.8") }
+        // Long enough for the functions' names to be found while the child lives: only they say that it is waited for.
+        let report = try await report { _ = stallInChild(seconds: "5") }
         #expect(report.cause.verdict == .blocked)
         #expect(report.cause.summary.contains(", in Process.waitUntilExit"), "\(report.cause.summary)")
         // Other tests may have left children of theirs.
