@@ -72,9 +72,10 @@ static int open_living(const stackcap_process *process) {
 static int choose_thread(stackcap_process *process) {
     if (process->living >= 0)
         close(process->living);
-    process->living = has_memory(process->directory) ? -1 : open_living(process);
+    bool first_lives = has_memory(process->directory);
+    process->living = first_lives ? -1 : open_living(process);
     process->modules.directory = process->living < 0 ? process->directory : process->living;
-    return process->living >= 0 || has_memory(process->directory) ? 0 : ESRCH;
+    return first_lives || process->living >= 0 ? 0 : ESRCH;
 }
 
 static int read_modules(stackcap_process *process, int (*read)(struct stackcap_modules *)) {
