@@ -218,6 +218,7 @@ static void read_one_byte(const struct parts *parts, struct stackcap_instruction
             break;
         case 0x8d: set_to(found, CODE_ADDRESS, parts->reg, parts->is_wide ? parts->base : -1, parts->displacement); break;
         case 0x90: found->kind = CODE_PADDING; break;
+        case 0x94: case 0xbc: found->kind = number == RSP ? CODE_LOSE_STACK : CODE_OTHER; break;  // xchg with %rax, mov
         case 0xc2: case 0xc3: found->kind = CODE_RETURN; break;
         case 0xc8: found->kind = CODE_LOSE_STACK; break;
         case 0xc9: found->kind = CODE_LEAVE; break;
