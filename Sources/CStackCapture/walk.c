@@ -169,8 +169,9 @@ static uint64_t own_time_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/// A step without a table may have searched for long: the time is looked at after each of these, and now and then after the others.
 static bool is_late(const stackcap_unwinder *unwinder) {
-    return unwinder->frame_count % 256 == 255 && own_time_ns() > unwinder->walk_until_ns;
+    return (unwinder->lacked_table || unwinder->frame_count % 256 == 255) && own_time_ns() > unwinder->walk_until_ns;
 }
 
 /// What cannot be executed was not returned to. Known of another process alone, whose maps are read: generated code lies anywhere.
