@@ -50,19 +50,28 @@ static bool is_mapped_inode(int file, const struct stackcap_origin *origin) {
            ((uint64_t)major(status.st_dev) << 32 | minor(status.st_dev)) == origin->device;
 }
 
-/// Whether the notes, a build id among them, are the same in the file and in memory.
-static bool has_same_notes(stackcap_unwinder *unwinder, int file, const struct stackcap_origin *origin, const Elf64_Ehdr *header) {
+static bool is_same_note(stackcap_unwinder *unwinder, int file, const struct stackcap_origin *origin, const Elf64_Phdr *part) {
     uint8_t ours[MAX_NOTES], theirs[MAX_NOTES];
+    return part->p_filesz <= MAX_NOTES && read_exactly(file, ours, part->p_filesz, part->p_offset) &&
+           stackcap_peek(unwinder, origin->base + part->p_vaddr, theirs, part->p_filesz) &&
+           memcmp(ours, theirs, part->p_filesz) == 0;
+}
+
+/// Whether all notes, a build id among them, are the same in the file and in memory. The first ones alone may be what the processor has
+/// to support, alike in most files.
+static bool has_same_notes(stackcap_unwinder *unwinder, int file, const struct stackcap_origin *origin, const Elf64_Ehdr *header) {
+    bool has_notes = false;
     for (unsigned i = 0; i < header->e_phnum; i++) {
         Elf64_Phdr part;
         if (!read_exactly(file, &part, sizeof part, header->e_phoff + i * sizeof part))
             return false;
-        if (part.p_type == PT_NOTE && part.p_filesz > 0 && part.p_filesz <= MAX_NOTES)
-            return read_exactly(file, ours, part.p_filesz, part.p_offset) &&
-                   stackcap_peek(unwinder, origin->base + part.p_vaddr, theirs, part.p_filesz) &&
-                   memcmp(ours, theirs, part.p_filesz) == 0;
+        if (part.p_type != PT_NOTE || part.p_filesz == 0)
+            continue;
+        if (!is_same_note(unwinder, file, origin, &part))
+            return false;
+        has_notes = true;
     }
-    return false;
+    return has_notes;
 }
 
 /// Some file systems show one number in a process's maps and another one to who asks for the file: then the notes decide.
