@@ -34,14 +34,19 @@ static bool read_exactly(int file, void *to, size_t length, uint64_t offset) {
 
 // The file.
 
-/// Never waits: what lies under the path may be a pipe by now.
-static int open_regular(int directory, const char *path) {
+/// What lies under the path may be a pipe or a device by now, and opening that for reading can wait or set something off: it is known
+/// for a file before. \param flag O_NOFOLLOW, or 0 where the path is one of /proc's own links.
+static int open_regular(int directory, const char *path, int flag) {
     struct stat status;
-    int file = openat(directory, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (file < 0 || (fstat(file, &status) == 0 && S_ISREG(status.st_mode)))
-        return file;
-    close(file);
-    return -1;
+    char place[32];
+    int file = -1, found = openat(directory, path, O_PATH | O_CLOEXEC | flag);
+    if (found < 0)
+        return -1;
+    snprintf(place, sizeof place, "/proc/self/fd/%d", found);
+    if (fstat(found, &status) == 0 && S_ISREG(status.st_mode))
+        file = open(place, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    close(found);
+    return file;
 }
 
 static bool is_mapped_inode(int file, const struct stackcap_origin *origin) {
@@ -89,7 +94,7 @@ static int open_mapped(stackcap_unwinder *unwinder, const struct stackcap_origin
     snprintf(path, sizeof path, "root%s", origin->path);
     const char *candidates[] = {mapping, "exe", path};
     for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
-        int file = open_regular(unwinder->modules->directory, candidates[i]);
+        int file = open_regular(unwinder->modules->directory, candidates[i], candidates[i] == path ? O_NOFOLLOW : 0);
         if (file >= 0 && is_mapped_file(unwinder, file, origin))
             return file;
         if (file >= 0)
