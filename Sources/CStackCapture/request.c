@@ -265,23 +265,39 @@ int stackcap_handler_install(stackcap_session *session) {
     return is_ignored(&current) ? 0 : put_over(session, &current);
 }
 
+/// Puts an action in the place of one of ours, unless the application has put its own there meanwhile: that one stays.
+/// \returns whether ours was replaced.
+static bool replace(const stackcap_session *session, uintptr_t ours, const struct sigaction *action) {
+    struct sigaction found;
+    if (sigaction(session->signal, action, &found) != 0)
+        return false;
+    if (handler_of(&found) == ours)
+        return true;
+    sigaction(session->signal, &found, NULL);
+    return false;
+}
+
 /// Signals that were sent and have not arrived would meet the handler that we put back, and the default one ends the process.
 /// Ignoring a signal discards what is pending of it, on every thread (signal(7), POSIX 2.4.3).
-static void discard_pending(const stackcap_session *session) {
+static bool discard_pending(stackcap_session *session) {
     struct sigaction ignore;
     memset(&ignore, 0, sizeof ignore);
     ignore.sa_handler = SIG_IGN;
-    sigaction(session->signal, &ignore, NULL);
+    return replace(session, (uintptr_t)on_signal, &ignore);
 }
 
 void stackcap_handler_remove(stackcap_session *session) {
     struct sigaction previous;
+    uintptr_t ours = (uintptr_t)on_signal;
     if (!is_on_top(session))
         return;
-    if (atomic_load(&session->sent) != atomic_load(&session->arrived))
-        discard_pending(session);
     stackcap_previous_restore(&session->previous, &previous);
-    session->in_chain = sigaction(session->signal, &previous, NULL) != 0;
+    if (!is_ignored(&previous) && atomic_load(&session->sent) != atomic_load(&session->arrived)) {
+        if (!discard_pending(session))
+            return;
+        ours = (uintptr_t)SIG_IGN;
+    }
+    session->in_chain = !replace(session, ours, &previous);
 }
 
 /// An ignored signal interrupts no call, and any handler makes it do so, also one that passes it on to nobody: SA_RESTART does not help
