@@ -80,6 +80,15 @@ static bool serve(stackcap_session *session, const ucontext_t *context) {
     return true;
 }
 
+/// What was discarded on its way is counted as arrived (see settle_account), so a handler that was held up meanwhile counts nothing.
+static void count_arrival(stackcap_session *session) {
+    uint64_t arrived = atomic_load_explicit(&session->arrived, memory_order_relaxed);
+    while (arrived < atomic_load_explicit(&session->sent, memory_order_relaxed) &&
+           !atomic_compare_exchange_weak_explicit(&session->arrived, &arrived, arrived + 1, memory_order_relaxed,
+                                                  memory_order_relaxed))
+        continue;
+}
+
 static void on_signal(int signal, siginfo_t *info, void *context) {
     int saved_errno = errno;
     stackcap_session *session = atomic_load_explicit(&sessions[signal], memory_order_acquire);
@@ -88,7 +97,7 @@ static void on_signal(int signal, siginfo_t *info, void *context) {
         stackcap_restart_looking_call(&session->unwinder.reader, context);
     bool served = serve(session, context);
     if (ours) {
-        atomic_fetch_add_explicit(&session->arrived, 1, memory_order_relaxed);
+        count_arrival(session);
         atomic_fetch_add_explicit(&session->late, served ? 0 : 1, memory_order_relaxed);
     } else {
         atomic_fetch_add_explicit(&session->chained, 1, memory_order_relaxed);
@@ -277,13 +286,21 @@ static bool replace(const stackcap_session *session, uintptr_t ours, const struc
     return false;
 }
 
+/// None of ours is on its way any more.
+static void settle_account(stackcap_session *session) {
+    atomic_store(&session->arrived, atomic_load(&session->sent));
+}
+
 /// Signals that were sent and have not arrived would meet the handler that we put back, and the default one ends the process.
 /// Ignoring a signal discards what is pending of it, on every thread (signal(7), POSIX 2.4.3).
 static bool discard_pending(stackcap_session *session) {
     struct sigaction ignore;
     memset(&ignore, 0, sizeof ignore);
     ignore.sa_handler = SIG_IGN;
-    return replace(session, (uintptr_t)on_signal, &ignore);
+    if (!replace(session, (uintptr_t)on_signal, &ignore))
+        return false;
+    settle_account(session);
+    return true;
 }
 
 void stackcap_handler_remove(stackcap_session *session) {
@@ -298,6 +315,8 @@ void stackcap_handler_remove(stackcap_session *session) {
         ours = (uintptr_t)SIG_IGN;
     }
     session->in_chain = !replace(session, ours, &previous);
+    if (!session->in_chain && is_ignored(&previous))
+        settle_account(session);
 }
 
 /// An ignored signal interrupts no call, and any handler makes it do so, also one that passes it on to nobody: SA_RESTART does not help
@@ -392,6 +411,7 @@ bool stackcap_handler_is_busy(const stackcap_session *session) {
 
 void stackcap_request_forget(stackcap_session *session) {
     session->request.left_open = 0;
+    settle_account(session);  // a fork's child inherits no pending signals
     uint64_t word = atomic_load_explicit(&session->request.word, memory_order_acquire);
     atomic_store_explicit(&session->request.word, with_turn(word, IDLE), memory_order_release);
     ignore_again(session);
