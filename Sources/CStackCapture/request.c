@@ -89,8 +89,33 @@ static void count_arrival(stackcap_session *session) {
         continue;
 }
 
+/// What this thread is passing on. In the thread's own static block: the first use of any other kind may allocate.
+static _Thread_local struct {
+    const void *context;
+    uintptr_t frame;
+} passing __attribute__((tls_model("initial-exec")));
+
+/// An application that looked while ours was in place, and installed its handler when it was not, has one that passes on to ours, and
+/// ours to it. Then ours is called again deeper in the stack, about the same interruption. (One that an earlier handler left by a
+/// jump may have had the same context, but not deeper.)
+static bool came_round(const void *context, uintptr_t frame) {
+    return context == passing.context && frame < passing.frame;
+}
+
+static void pass_on(stackcap_session *session, int signal, siginfo_t *info, void *context, uintptr_t frame) {
+    const void *outer_context = passing.context;
+    uintptr_t outer_frame = passing.frame;
+    passing.context = context;
+    passing.frame = frame;
+    atomic_fetch_add_explicit(&session->chained, 1, memory_order_relaxed);
+    stackcap_previous_call(&session->previous, signal, info, context);
+    passing.context = outer_context;
+    passing.frame = outer_frame;
+}
+
 static void on_signal(int signal, siginfo_t *info, void *context) {
     int saved_errno = errno;
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
     stackcap_session *session = atomic_load_explicit(&sessions[signal], memory_order_acquire);
     bool ours = is_marked(session, info) || lost_its_mark(session, info);
     if (ours)
@@ -99,10 +124,8 @@ static void on_signal(int signal, siginfo_t *info, void *context) {
     if (ours) {
         count_arrival(session);
         atomic_fetch_add_explicit(&session->late, served ? 0 : 1, memory_order_relaxed);
-    } else {
-        atomic_fetch_add_explicit(&session->chained, 1, memory_order_relaxed);
-        stackcap_previous_call(&session->previous, signal, info, context);
-    }
+    } else if (!came_round(context, frame))
+        pass_on(session, signal, info, context, frame);
     errno = saved_errno;
 }
 
@@ -238,9 +261,15 @@ static bool is_ignored(const struct sigaction *action) {
     return handler_of(action) == (uintptr_t)SIG_IGN;
 }
 
+/// Who looked while ours was in place may have put it back since: it is not to be its own previous one.
+static void keep_previous(stackcap_session *session, const struct sigaction *action) {
+    if (handler_of(action) != (uintptr_t)on_signal)
+        stackcap_previous_keep(&session->previous, action);
+}
+
 static int put_over(stackcap_session *session, const struct sigaction *current) {
     struct sigaction found, action;
-    stackcap_previous_keep(&session->previous, current);
+    keep_previous(session, current);
     atomic_store_explicit(&sessions[session->signal], session, memory_order_release);
     memset(&action, 0, sizeof action);
     action.sa_sigaction = on_signal;
@@ -249,7 +278,7 @@ static int put_over(stackcap_session *session, const struct sigaction *current) 
     if (sigaction(session->signal, &action, &found) != 0)
         return errno;
     if (handler_of(&found) != handler_of(current))  // someone came in between
-        stackcap_previous_keep(&session->previous, &found);
+        keep_previous(session, &found);
     session->in_chain = true;
     return 0;
 }
