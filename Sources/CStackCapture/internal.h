@@ -397,6 +397,9 @@ int stackcap_handler_install(struct stackcap_session *session);
 /// Not when another handler has replaced ours, which then stays below it.
 void stackcap_handler_remove(struct stackcap_session *session);
 bool stackcap_handler_is_busy(const struct stackcap_session *session);
+/// In a fork's child, at once: the request that took the place of an ignored signal is its parent's, and nobody in the child would make
+/// it ignored again, nor would a program that it executes get it so.
+void stackcap_handler_ignore_in_child(struct stackcap_session *session);
 /// In a fork's child, where no thread is left that could answer.
 void stackcap_request_forget(struct stackcap_session *session);
 

@@ -357,6 +357,12 @@ static void ignore_again(stackcap_session *session) {
         stackcap_handler_remove(session);
 }
 
+void stackcap_handler_ignore_in_child(stackcap_session *session) {
+    const struct sigaction *previous = atomic_load_explicit(&session->previous.action, memory_order_acquire);
+    if (previous && is_ignored(previous) && is_on_top(session))
+        session->in_chain = sigaction(session->signal, previous, NULL) != 0;
+}
+
 /// The last look and the signal: nothing may stand between them.
 static stackcap_outcome look_and_send(stackcap_session *session, pid_t thread) {
     stackcap_look look;

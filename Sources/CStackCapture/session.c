@@ -51,13 +51,16 @@ static stackcap_outcome open_locked(int signal, bool read_through_file, stackcap
     return open_made(session, read_through_file);
 }
 
-/// Another thread may have been opening a session when this process was forked.
-static void unlock_in_child(void) {
+/// Another thread may have been opening a session, or capturing, when this process was forked.
+static void set_right_in_child(void) {
     pthread_mutex_init(&making, NULL);
+    for (int signal = 1; signal < NSIG; signal++)
+        if (made[signal])
+            stackcap_handler_ignore_in_child(made[signal]);
 }
 
 static void watch_forks(void) {
-    pthread_atfork(NULL, NULL, unlock_in_child);
+    pthread_atfork(NULL, NULL, set_right_in_child);
 }
 
 stackcap_outcome stackcap_open(int signal, bool read_through_file, stackcap_session **out) {
