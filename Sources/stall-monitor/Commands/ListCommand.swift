@@ -30,8 +30,9 @@ struct ListCommand: ParsableCommand {
     func run() throws {
         let overview = try Directory(path: reports.path).overview()
         let shown = overview.stalls.filter { since?.includes($0) ?? true }
+        var failures = overview.failures
         switch format {
-        case .json: try writeJSON(shown.map(\.id))
+        case .json: failures += try writeJSON(shown.map(\.id))
         case .text:
             let terminal = Terminal.current()
             if shown.isEmpty {
@@ -43,31 +44,33 @@ struct ListCommand: ParsableCommand {
             }
             noteCountedOnly(overview)
         }
-        try Directory.report(overview.failures)
+        try Directory.report(failures)
     }
 
-    /// One array; one report at a time in memory.
-    private func writeJSON(_ ids: [ULID]) throws {
+    /// One array; one report at a time in memory. What cannot be read is left out: the array is whole in any case.
+    ///
+    /// - Returns: what could not be read.
+    private func writeJSON(_ ids: [ULID]) throws -> [ReportError] {
         let catalog = try Directory(path: reports.path).catalog()
+        var failures: [ReportError] = []
         var separator = ""
         try Output.write("[")
         for id in ids {
-            guard let json = try json(of: id, in: catalog) else { continue }
-            try Output.write(separator + json)
-            separator = ",\n"
+            switch text(of: id, in: catalog) {
+            case .success(let json):
+                try Output.write(separator + json)
+                separator = ",\n"
+            // It made room for a newer one meanwhile.
+            case .failure(let error) where error.code == .missingFile: continue
+            case .failure(let error): failures.append(error)
+            }
         }
         try Output.write("]\n")
+        return failures
     }
 
-    /// Nil for one that made room for a newer one meanwhile.
-    private func json(of id: ULID, in catalog: ReportCatalog) throws(CommandFailure) -> String? {
-        do throws(ReportError) {
-            return try JSONText.of(catalog.report(id))
-        } catch let error where error.code == .missingFile {
-            return nil
-        } catch {
-            throw CommandFailure(error)
-        }
+    private func text(of id: ULID, in catalog: ReportCatalog) -> Result<String, ReportError> {
+        Result { () throws(ReportError) in try JSONText.of(catalog.report(id)) }
     }
 
     /// "No stalls" and "nobody looked" are different things.
