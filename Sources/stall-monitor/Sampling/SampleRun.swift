@@ -48,14 +48,15 @@ struct SampleRun {
         intervalNs = schedule.intervalNs
         var progress = SampleProgress()
         defer { progress.end() }
-        var next = started + schedule.intervalNs
-        while next < started + schedule.lengthNs {
+        let end = started.addingSaturated(schedule.lengthNs)
+        var next = started.addingSaturated(schedule.intervalNs)
+        while next < end {
             guard pause.wait(until: next) else { return .interrupted }
             guard try look() else { return .processEnded }
             progress.show(rounds: rounds, elapsed: lastLook - started, of: schedule.lengthNs)
             let due = max(1, (SamplePause.now - next + schedule.intervalNs - 1) / schedule.intervalNs)
             missed += Int(due - 1)
-            next += due * schedule.intervalNs
+            next = next.addingSaturated(due.multipliedSaturated(by: schedule.intervalNs))
         }
         return .complete
     }
