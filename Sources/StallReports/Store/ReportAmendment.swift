@@ -146,6 +146,8 @@ extension ReportAmendment {
         if let culprit {
             let told = try JSONTree(encoding: culprit)
             tree["culprit"] = identity == nil ? tree["culprit"].merging(told) : told
+        } else if identity != nil {
+            tree.remove("culprit")
         }
         if identity != nil { try Self.tellIdentity(of: amended, in: &tree) }
         return try ReportJSON.encode(tree)
