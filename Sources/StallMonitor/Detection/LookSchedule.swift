@@ -40,7 +40,9 @@ struct LookSchedule: Sendable {
     /// All were looked at by `now`. The next time they are is a tick to two later, never later than `reach`, so that it meets the earliest
     /// maturity if that is a tick away at least.
     ///
-    /// - Parameter reach: the lowest threshold: what begins right after this look has not passed it by the next.
+    /// - Parameters:
+    ///   - reach: the lowest threshold: what begins right after this look has not passed it by the next.
+    ///   - maturities: each later than the look at its loop; that look may have been some time before `now`.
     mutating func planRound(
         after now: MonotonicInstant,
         tick: Duration,
@@ -55,12 +57,15 @@ struct LookSchedule: Sendable {
             let distance = Duration.nanoseconds(remaining / max(1, remaining / tick.nanoseconds))
             nextRound = now + min(max(tick, distance), max(tick, reach))
         }
-        due = ahead.filter { $0.maturity < nextRound }
+        due = []
+        add(maturities, after: now)
     }
 
-    /// Those that were due have been looked at, and mature again then.
+    /// Those that were due have been looked at, and mature again then. What matured between its loop's look and `now` is due at once.
+    /// That comes to an end: a loop has no maturity that is not later than its latest look.
     mutating func add(_ maturities: [(maturity: MonotonicInstant, place: Int)], after now: MonotonicInstant) {
-        due += maturities.filter { $0.maturity > now && $0.maturity < nextRound }
+        let here = maturities.map { (maturity: max($0.maturity, now), place: $0.place) }
+        due += here.filter { $0.maturity < nextRound }
     }
 
     /// All are looked at by `time` at the latest.

@@ -22,7 +22,17 @@ struct LookScheduleTests {
 
     @Test("With nothing in sight the next look is a tick away, and one at all")
     func plainTick() {
-        for schedule in [schedule([]), schedule([.zero]), schedule([.milliseconds(-5)])] {
+        let schedule = schedule([])
+        #expect(schedule.next == now + tick && schedule.isRound(at: schedule.next))
+    }
+
+    @Test("What matured after the look at its loop, while others were looked at, is looked at at once, and once")
+    func maturedMeanwhile() {
+        for late in [Duration.zero, .milliseconds(-5)] {
+            var schedule = schedule([.milliseconds(200), late])
+            #expect(schedule.next == now && !schedule.isRound(at: now) && schedule.takeDue(at: now) == [1])
+            schedule.add([(now + late, 1)], after: now + .milliseconds(1))
+            #expect(schedule.next == now + .milliseconds(1) && schedule.takeDue(at: schedule.next) == [1])
             #expect(schedule.next == now + tick && schedule.isRound(at: schedule.next))
         }
     }
