@@ -110,7 +110,7 @@ extension WatchRound {
 
 extension WatchRound {
     /// A crash's handler has the loops stand: stalls under way end with what they had at the look before, as far as they are told of.
-    /// Should the process live on, it is looked at anew.
+    /// Should the process live on, they are closed so, and it is looked at anew.
     mutating func noticeCrash() {
         guard crash.isUnderWay() != isCrashing else { return }
         isCrashing.toggle()
@@ -118,8 +118,8 @@ extension WatchRound {
             if isCrashing {
                 if let stall = subjects[index].stall { notices.add(.crashing(stall.number)) }
             } else {
+                abandon(index, at: .now)
                 subjects[index].resume(at: .now)
-                subjects[index].stall = nil
             }
         }
     }
