@@ -93,6 +93,26 @@ struct GateTests {
         #expect(judge([named, nameless], runs: [run], Budget(maxStalls: 4, allowed: other)).stallCount == 5)
     }
 
+    @Test("faults that had a name in common are one, over any number of reports; no other is among them")
+    func aliasesOfAliases() throws {
+        let names = "abcdef".map { "v2:" + String(repeating: $0, count: 16) }
+        let fingerprints = try names.map { try #require(Fingerprint(rawValue: $0)) }
+        // One name before leads to two after it, and one of these to a third; the fifth and the sixth are another fault.
+        let reports = [(1, 0), (2, 0), (3, 2), (5, 4)].map { name, before in
+            var report = Sample.report(fingerprint: names[name])
+            report.aliases = [fingerprints[before]]
+            return report
+        }
+        for order in [reports, Array(reports.reversed())] {
+            let known = FaultNames(order)
+            for fingerprint in fingerprints[..<4] { #expect(known.all(of: fingerprint) == Set(fingerprints[..<4])) }
+            for fingerprint in fingerprints[4...] { #expect(known.all(of: fingerprint) == Set(fingerprints[4...])) }
+        }
+        let allowed = [try #require(FingerprintPrefix(names[1]))]
+        let result = judge(reports, runs: [Sample.run()], Budget(maxStalls: 0, allowed: allowed))
+        #expect(result.allowed.count == 3 && result.stallCount == 1)
+    }
+
     @Test("an allowed fault that did not happen is named: it is mended, or misspelt")
     func unusedAllowances() throws {
         let reports = [Sample.report(fingerprint: "v1:aaaa000000000000")]

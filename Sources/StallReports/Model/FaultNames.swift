@@ -1,21 +1,38 @@
-/// By which fingerprints a fault is known: those that its reports had before its functions had names stand for it, too.
+/// By which fingerprints a fault is known: those that its reports had before its functions had names stand for it, too. Two that share such
+/// a one are the same fault.
 public struct FaultNames: Hashable, Sendable {
-    private var others: [Fingerprint: Set<Fingerprint>] = [:]
+    /// Each group of fingerprints that mean the same fault, under each of them. Those that stand alone are left out.
+    private var groups: [Fingerprint: Set<Fingerprint>] = [:]
 
     /// - Parameter reports: all that may have been named.
     public init(_ reports: some Sequence<StallReport>) {
+        var others: [Fingerprint: Set<Fingerprint>] = [:]
         for report in reports {
             for alias in report.aliases ?? [] where alias != report.fingerprint {
                 others[alias, default: []].insert(report.fingerprint)
                 others[report.fingerprint, default: []].insert(alias)
             }
         }
+        for start in others.keys where groups[start] == nil {
+            let group = Self.reach(from: start, over: others)
+            for member in group { groups[member] = group }
+        }
+    }
+
+    /// All that can be got to from one to the next. Each is gone through once.
+    private static func reach(
+        from start: Fingerprint,
+        over others: [Fingerprint: Set<Fingerprint>]
+    ) -> Set<Fingerprint> {
+        var (reached, open): (Set<Fingerprint>, [Fingerprint]) = ([start], [start])
+        while let next = open.popLast() {
+            for other in others[next] ?? [] where reached.insert(other).inserted { open.append(other) }
+        }
+        return reached
     }
 
     /// The fingerprint, and all that mean the same fault.
-    public func all(of fingerprint: Fingerprint) -> Set<Fingerprint> {
-        others[fingerprint, default: []].union([fingerprint])
-    }
+    public func all(of fingerprint: Fingerprint) -> Set<Fingerprint> { groups[fingerprint] ?? [fingerprint] }
 }
 
 extension StallReport {
