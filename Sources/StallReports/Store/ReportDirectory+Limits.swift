@@ -41,15 +41,15 @@ extension ReportDirectory {
         guard let directory = try? OpenDirectory(path: path),
             var stock = Stock(of: directory, around: written, own: own, limits)
         else { return false }
-        var room = Examination()
-        stock.thin(ofOthers: true, limits, in: directory, ReportReader(path: path), &room)
-        stock.thin(ofOthers: false, limits, in: directory, ReportReader(path: path), &room)
+        // What is read of others' files takes nothing from what may be read of the run's own.
+        let isThrough = stock.thin(ofOthers: true, limits, in: directory, ReportReader(path: path))
+        stock.thin(ofOthers: false, limits, in: directory, ReportReader(path: path))
         own.formIntersection(stock.names)
-        return stock.strangers.isOver(limits) || stock.others.isOver(limits)
+        return stock.strangers.isOver(limits) || isThrough && stock.others.isOver(limits)
     }
 }
 
-/// How much is read for the sake of the limits at one write. Files that may not go are read again each time: many and large ones must
+/// How much is read for the sake of the limits at one write, of others' files and of the run's own each. Files that may not go are read again each time: many and large ones must
 /// not hold up the reports behind them.
 private struct Examination {
     private var files = 2048
@@ -171,17 +171,19 @@ private struct Stock {
 
     /// - Parameter ofOthers: files of other runs, as long as all together are over the limits; else those of our own, as long as these
     ///   alone are.
+    /// - Returns: whether it came to the last file: else what stays may still be removed at a later write.
+    @discardableResult
     mutating func thin(
         ofOthers: Bool,
         _ limits: ReportDirectory.Limits,
         in directory: borrowing OpenDirectory,
-        _ reader: ReportReader,
-        _ examination: inout Examination
-    ) {
+        _ reader: ReportReader
+    ) -> Bool {
+        var examination = Examination()
         for file in files where file.name != written && file.isOwn != ofOthers {
             let usage = ofOthers ? own.joined(by: others) : own
             guard usage.exceeds(limits, by: file) else { continue }
-            guard examination.take(file) else { return }
+            guard examination.take(file) else { return false }
             guard reader.isFinished(file.name, in: directory) else { continue }
             do throws(ReportError) {
                 try directory.remove(file.name.description)
@@ -192,6 +194,7 @@ private struct Stock {
             gone.insert(file.name)
             if ofOthers { others.subtract(file) } else { own.subtract(file) }
         }
+        return true
     }
 }
 
