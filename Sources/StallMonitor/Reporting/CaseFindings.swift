@@ -30,9 +30,11 @@ struct CaseFindings {
     }
 
     /// Looks for what the names on the report's stacks speak of. Says whether something was found.
-    mutating func look(atNamesIn report: StallReport, _ lookup: PatientLookup) -> Bool {
+    ///
+    /// - Parameter lookup: nil if the thread waits no more: who holds a lock now, or which children live now, would be others.
+    mutating func look(atNamesIn report: StallReport, _ lookup: PatientLookup?) -> Bool {
         guard named == nil, let wait = NamedWait(report) else { return false }
-        named = lookup.ask { wait.look() } ?? NamedWait.Finding(wait: wait)
+        named = lookup?.ask { wait.look() } ?? NamedWait.Finding(wait: wait)
         return true
     }
 

@@ -102,16 +102,22 @@ struct Reporter: ~Copyable {
         log.count(observation.kind)
         guard !holdsBack(observation) else { return }
         var findings = CaseFindings(observation, lookup)
-        let report = compose(observation, &findings)
+        // The loop had moved on before its stack could be taken: it waits no more.
+        let isOver = if case .raced = observation.stack { true } else { false }
+        let report = compose(observation, &findings, isOver: isOver)
         expenses.named(report)
         guard !holdsBack(observation, report.fingerprint) else { return }
         begin(report, of: observation, findings)
     }
 
     /// The report of a stall, with what the names on its stacks lead to.
-    private func compose(_ observation: StallObservation, _ findings: inout CaseFindings) -> StallReport {
+    private func compose(
+        _ observation: StallObservation,
+        _ findings: inout CaseFindings,
+        isOver: Bool
+    ) -> StallReport {
         var report = composer.report(of: observation, findings)
-        if findings.look(atNamesIn: report, lookup) { composer.tellNamedWait(findings, in: &report) }
+        if findings.look(atNamesIn: report, isOver ? nil : lookup) { composer.tellNamedWait(findings, in: &report) }
         return report
     }
 
@@ -129,10 +135,10 @@ struct Reporter: ~Copyable {
     }
 
     /// A stall that was held back is worth a report after all.
-    private mutating func begin(_ stall: HeldStall) {
+    private mutating func begin(_ stall: HeldStall, isOver: Bool = false) {
         var findings = CaseFindings(stall.observation, lookup)
         for sample in stall.later { findings.add(sample, lookup) }
-        var report = compose(stall.observation, &findings)
+        var report = compose(stall.observation, &findings, isOver: isOver)
         composer.extend(&report, by: stall.span)
         if let busy = stall.busy { report.busy = busy }
         begin(report, of: stall.observation, findings)
@@ -166,7 +172,7 @@ struct Reporter: ~Copyable {
         _ evidence: EvidenceWindow?,
         isAbandoned: Bool = false
     ) {
-        if let stall = releaseHeld(number, span) { begin(stall) }
+        if let stall = releaseHeld(number, span) { begin(stall, isOver: true) }
         defer {
             live.release(number)
             expenses.drop(number)
