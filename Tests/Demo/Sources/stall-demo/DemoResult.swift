@@ -86,7 +86,7 @@ extension DemoResult.Row {
         self.reports = reports.count
         detectionNs = report?.detectedAt.nanoseconds(since: receipt.startedAt)
         durationNs = report?.durationNs
-        culprit = report?.culprit?.function
+        culprit = report?.culpritName
         verdict = report?.cause.verdict.rawValue
         reportID = report.map { "\($0.id)" }
     }

@@ -14,7 +14,7 @@ struct DemoTable {
     static func line(_ report: StallReport, isFirst: Bool) -> String {
         let length = "\(milliseconds(report.durationNs))\(report.state == .ongoing ? " so far" : "")"
         let headline = "\(isFirst ? "stall " : "ended ") \(report.id)  \(length)  \(report.cause.verdict.rawValue)"
-        return VisibleText.of("\(headline)  \(report.culprit?.function ?? "-")", limit: 500)
+        return VisibleText.of("\(headline)  \(report.culpritName ?? "-")", limit: 500)
     }
 
     var text: String {

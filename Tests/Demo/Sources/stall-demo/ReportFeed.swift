@@ -9,14 +9,11 @@ final class ReportFeed: Sendable {
     /// Reports of an earlier time.
     private let old: Set<ULID>
     private let ended = Mutex<Set<ULID>>([])
-    private let changes: AsyncStream<Void>
 
     /// - Parameter show: called for each report as it appears, and again when it has ended.
     init(directory: String, show: @escaping @Sendable (StallReport, _ isFirst: Bool) -> Void) throws {
         self.directory = directory
         old = Set((try? ReportReader(path: directory).contents().reports.map(\.id)) ?? [])
-        let (changes, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
-        self.changes = changes
         let start = try FollowerStart(directory)
         cancellation = start.cancellation
         Thread { [self] in
@@ -27,20 +24,15 @@ final class ReportFeed: Sendable {
                 if isFirst || report.state != .ongoing { show(report, isFirst) }
                 guard report.state != .ongoing else { return }
                 ended.withLock { _ = $0.insert(report.id) }
-                continuation.yield()
             }
         }.start()
     }
 
     /// Waits until so many stalls have come to their end, 10 s at most.
     func settle(count: Int) async {
-        await withTaskGroup { group in
-            group.addTask { [self] in
-                for await _ in changes where ended.withLock({ $0.count >= count }) { return }
-            }
-            group.addTask { try? await Task.sleep(for: .seconds(10)) }
-            await group.next()
-            group.cancelAll()
+        let deadline = ContinuousClock.now + .seconds(10)
+        while ended.withLock({ $0.count < count }), ContinuousClock.now < deadline {
+            guard (try? await Task.sleep(for: .milliseconds(20))) != nil else { return }
         }
     }
 
