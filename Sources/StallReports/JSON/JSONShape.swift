@@ -10,16 +10,9 @@ enum JSONShape: Hashable {
 
     init(of bytes: [UInt8], maximumDepth: Int) {
         var depth = 0
-        var inString = false
-        var escaped = false
-        for byte in bytes {
-            if inString {
-                inString = escaped || byte != UInt8(ascii: "\"")
-                escaped = !escaped && byte == UInt8(ascii: "\\")
-                continue
-            }
+        var strings = StringScan()
+        for byte in bytes where !strings.take(byte) {
             switch byte {
-            case UInt8(ascii: "\""): inString = true
             case UInt8(ascii: "{"), UInt8(ascii: "["):
                 depth += 1
                 if depth > maximumDepth {
@@ -31,21 +24,15 @@ enum JSONShape: Hashable {
             }
         }
         let first = bytes.first { !Self.isBlank($0) }
-        let isOpenObject = first == UInt8(ascii: "{") && (inString || depth > 0)
+        let isOpenObject = first == UInt8(ascii: "{") && (strings.isInside || depth > 0)
         self = first == nil || isOpenObject ? .cutOff : .whole
     }
 
     /// About how many values there are in a JSON text: what the tree of it takes in memory goes by that, and not by its bytes.
     static func values(in bytes: [UInt8]) -> Int {
-        var (count, inString, escaped) = (1, false, false)
-        for byte in bytes {
-            if inString {
-                inString = escaped || byte != UInt8(ascii: "\"")
-                escaped = !escaped && byte == UInt8(ascii: "\\")
-                continue
-            }
+        var (count, strings) = (1, StringScan())
+        for byte in bytes where !strings.take(byte) {
             switch byte {
-            case UInt8(ascii: "\""): inString = true
             case UInt8(ascii: "{"), UInt8(ascii: "["), UInt8(ascii: ","): count += 1
             default: break
             }
@@ -56,5 +43,22 @@ enum JSONShape: Hashable {
     /// White space, and the zero bytes that a crash can leave where data was not yet on disk.
     private static func isBlank(_ byte: UInt8) -> Bool {
         byte == 0 || byte == UInt8(ascii: " ") || (0x09...0x0d).contains(byte)
+    }
+}
+
+/// Tells what stands in strings from what stands between them.
+private struct StringScan {
+    private(set) var isInside = false
+    private var escaped = false
+
+    /// Whether the next byte belongs to a string, its quotation marks included.
+    mutating func take(_ byte: UInt8) -> Bool {
+        guard isInside else {
+            isInside = byte == UInt8(ascii: "\"")
+            return isInside
+        }
+        isInside = escaped || byte != UInt8(ascii: "\"")
+        escaped = !escaped && byte == UInt8(ascii: "\\")
+        return true
     }
 }
