@@ -112,9 +112,11 @@ struct CulpritTests {
     @Test("Time on a CPU is parted, and the hottest function named")
     func computing() async throws {
         let report = try await report(where: { $0.cause.verdict == .onCPU }) { $0.perform { _ = stallInLibrary(900) } }
-        #expect(report.cause.verdict == .onCPU)
-        #expect(report.cause.summary.contains("mostly in"), "\(report.cause.summary)")
         let evidence = try #require(report.cause.evidence)
+        // Beside enough other work it waits for a processor for longer than it has one, and that is then told.
+        let isStarved = (evidence.runDelayNs ?? 0) > (evidence.cpuNs ?? 0)
+        #expect(report.cause.verdict == (isStarved ? .starved : .onCPU))
+        #expect(isStarved || report.cause.summary.contains("mostly in"), "\(report.cause.summary)")
         #expect((evidence.userNs ?? 0) + (evidence.systemNs ?? 0) == evidence.cpuNs ?? -1)
         #expect(evidence.processors?.count ?? 0 >= 1 && evidence.processors?.load != nil)
     }
