@@ -52,8 +52,10 @@ struct Tally: CustomStringConvertible {
 
     private mutating func problem(with stack: CapturedStack) -> String? {
         if isChurn { return churnProblem(with: stack) }
+        // What says of itself that it is a guess: the code may have been unloaded before its instructions could be read.
         let hasUntabled =
-            stack.frames.contains { $0.found == .framePointer } || stack.truncation == .noUnwindTable
+            stack.frames.contains { $0.found == .framePointer || $0.found == .scan }
+            || stack.truncation == .noUnwindTable
         if hasUntabled && mayLackTables {
             untabled += 1
             return nil
