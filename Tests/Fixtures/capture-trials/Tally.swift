@@ -52,9 +52,10 @@ struct Tally: CustomStringConvertible {
 
     private mutating func problem(with stack: CapturedStack) -> String? {
         if isChurn { return churnProblem(with: stack) }
-        // What says of itself that it is a guess: the code may have been unloaded before its instructions could be read.
+        // Found by anything but a table. Beside a loader the code may have been unloaded, and other code be in its place, before its
+        // instructions could be read.
         let hasUntabled =
-            stack.frames.contains { $0.found == .framePointer || $0.found == .scan }
+            stack.frames.contains { [.framePointer, .scan, .instructions].contains($0.found) }
             || stack.truncation == .noUnwindTable
         if hasUntabled && mayLackTables {
             untabled += 1
