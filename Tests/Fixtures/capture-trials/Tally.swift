@@ -52,11 +52,8 @@ struct Tally: CustomStringConvertible {
 
     private mutating func problem(with stack: CapturedStack) -> String? {
         if isChurn { return churnProblem(with: stack) }
-        // Found by anything but a table. Beside a loader the code may have been unloaded, and other code be in its place, before its
-        // instructions could be read.
         let hasUntabled =
-            stack.frames.contains { [.framePointer, .scan, .instructions].contains($0.found) }
-            || stack.truncation == .noUnwindTable
+            stack.frames.contains { $0.found == .framePointer } || stack.truncation == .noUnwindTable
         if hasUntabled && mayLackTables {
             untabled += 1
             return nil
@@ -67,7 +64,14 @@ struct Tally: CustomStringConvertible {
         guard addresses.count > outer.count, addresses.suffix(outer.count).elementsEqual(outer) else {
             return "outer frames"
         }
-        return isInLoad(addresses.dropLast(outer.count)) ? nil : "the load's frames"
+        if isInLoad(addresses.dropLast(outer.count)) { return nil }
+        // Beside a loader, code may have been unloaded, and other code be in its place, before its instructions could be read. The
+        // outer frames are right all the same.
+        guard mayLackTables, stack.frames.contains(where: { [.instructions, .scan].contains($0.found) }) else {
+            return "the load's frames"
+        }
+        untabled += 1
+        return nil
     }
 
     /// A thread that has only just begun, or is about to end, has not much to show but where it began.
