@@ -42,10 +42,12 @@ let package = Package(
     products: [
         .executable(name: "stall-monitor", targets: ["stall-monitor"]),
         .library(name: "RunLoopKit", targets: ["RunLoopKit"]),
+        .library(name: "RunLoopPorts", targets: ["RunLoopPorts"]),
         .library(name: "StackCapture", targets: ["StackCapture", "Symbolication"]),
         .library(name: "StallReports", targets: ["StallReports"]),
         .library(name: "StallGate", targets: ["StallGate"]),
         .library(name: "StallMonitor", targets: ["StallMonitor"]),
+        .library(name: "StallMonitorLoops", targets: ["StallMonitorLoops"]),
         .library(name: "StallMonitorService", targets: ["StallMonitorService"]),
     ],
     dependencies: [
@@ -57,7 +59,20 @@ let package = Package(
     targets: [
         // The engine.
         .target(name: "CRunLoopShims", cSettings: c),
-        .target(name: "RunLoopKit", dependencies: ["CRunLoopShims"], exclude: ["README.md"], swiftSettings: swift),
+        .target(name: "Locking", dependencies: ["CRunLoopShims"], swiftSettings: swift),
+        .target(
+            name: "RunLoopKit",
+            dependencies: ["CRunLoopShims", "Locking"],
+            exclude: ["README.md"],
+            swiftSettings: swift
+        ),
+        // Messages between threads and processes.
+        .target(name: "CRunLoopPorts", cSettings: c),
+        .target(
+            name: "RunLoopPorts",
+            dependencies: ["CRunLoopPorts", "CRunLoopShims", "Locking", "RunLoopKit"],
+            swiftSettings: swift
+        ),
 
         // A thread's stack, and names for it.
         // zlib for unwind tables that are compressed.
@@ -76,11 +91,21 @@ let package = Package(
         .target(name: "StallReports", swiftSettings: swift),
         .target(name: "StallGate", dependencies: ["StallReports"], swiftSettings: swift),
 
-        // The monitor.
+        // The monitor. What counts as a stall is decided by values alone: neither a thread, a clock, a capture nor a disk.
+        .target(name: "StallDetection", dependencies: ["RunLoopKit", "StallReports"], swiftSettings: swift),
         .target(name: "CMonitorShims", cSettings: c),
+        // Why a thread stood still: from what the kernel counted of it, and where it was found waiting.
+        .target(
+            name: "StallDiagnosis",
+            dependencies: ["CMonitorShims", "RunLoopKit", "StackCapture", "StallReports"],
+            swiftSettings: swift
+        ),
         .target(
             name: "StallMonitor",
-            dependencies: ["CMonitorShims", "RunLoopKit", "StackCapture", "Symbolication", "StallReports"],
+            dependencies: [
+                "CMonitorShims", "Locking", "RunLoopKit", "StackCapture", "StallDetection", "StallDiagnosis",
+                "StallReports", "Symbolication",
+            ],
             swiftSettings: swift
         ),
         .target(
@@ -91,6 +116,25 @@ let package = Package(
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            swiftSettings: swift
+        ),
+
+        // Loops of other makes. Linking it has the program's waits pass through it.
+        .target(name: "CLoopHooks", dependencies: ["CRunLoopShims"], cSettings: c),
+        .target(
+            name: "StallMonitorLoops",
+            dependencies: ["CLoopHooks", "Locking", "RunLoopKit", "StallMonitor", "StallReports"],
+            swiftSettings: swift
+        ),
+
+        // Other processes' loops. For the command: a server that watches itself has none of it.
+        .target(name: "CProcessWatch", cSettings: gnu),
+        .target(
+            name: "ProcessWatch",
+            dependencies: [
+                "CProcessWatch", "RunLoopKit", "StackCapture", "StallDetection", "StallMonitor", "StallReports",
+                "Symbolication",
             ],
             swiftSettings: swift
         ),
@@ -111,6 +155,7 @@ let package = Package(
                 "StallReports",
                 "StallGate",
                 "StallMonitor",
+                "ProcessWatch",
                 "StackCapture",
                 "Symbolication",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -120,24 +165,34 @@ let package = Package(
 
         // What tests of several targets share.
         .target(name: "TestSupport", dependencies: ["RunLoopKit"], path: "Tests/Support", swiftSettings: swift),
+        .target(
+            name: "LoopTestSupport",
+            dependencies: ["RunLoopKit", "RunLoopPorts"],
+            path: "Tests/LoopSupport",
+            swiftSettings: swift
+        ),
 
         // Programs that tests start, and what those are made of.
         fixture("stall-corpus", ["StallCorpus", "StallReports"]),
-        fixture("RunLoopFixture", ["RunLoopKit", "CRunLoopShims"]),
+        fixture("RunLoopFixture", ["RunLoopKit", "RunLoopPorts", "CRunLoopShims"]),
         fixture("AsyncMainFixture", ["RunLoopKit"]),
         fixture("async-callers", ["StackCapture", "Symbolication"]),
         fixture("ConcurrencyFixture", ["RunLoopKit"]),
-        fixture("ClientFixture", ["RunLoopKit"], settings: client),
+        fixture("ClientFixture", ["RunLoopKit", "RunLoopPorts"], settings: client),
         fixture("LoopDifferential", ["RunLoopKit", "CFoundationRunLoop"]),
-        fixture("LoopCounts", ["RunLoopKit", "CAllocations"]),
-        fixture("threshold-host", ["RunLoopKit", "StallMonitor", "StallReports"]),
+        fixture("LoopCounts", ["RunLoopKit", "RunLoopPorts", "CAllocations"]),
+        fixture("threshold-host", ["RunLoopKit", "RunLoopPorts", "StallMonitor", "StallReports"]),
         fixture("WatchLoad", ["StallMonitor", "RunLoopKit"]),
         fixture("FaultFixture", ["CFaults", "CRunLoopShims", "RunLoopKit"]),
-        fixture("ForkFixture", ["CFaults", "CRunLoopShims", "RunLoopKit"]),
+        fixture("ForkFixture", ["CFaults", "CRunLoopShims", "RunLoopKit", "RunLoopPorts"]),
         fixture("LoopChurn", ["CFaults", "RunLoopKit"]),
-        fixture("PortsFixture", ["RunLoopKit", "CRunLoopShims"]),
-        fixture("PortsExample", ["RunLoopKit"]),
-        fixture("doc-examples", ["RunLoopKit", "StallMonitor", "StallReports"], settings: client),
+        fixture("PortsFixture", ["RunLoopKit", "RunLoopPorts", "CRunLoopPorts", "CRunLoopShims"]),
+        fixture("PortsExample", ["RunLoopKit", "RunLoopPorts"]),
+        fixture(
+            "doc-examples",
+            ["RunLoopKit", "RunLoopPorts", "StallMonitor", "StallMonitorLoops", "StallReports"],
+            settings: client
+        ),
         fixture("capture-host", ["CStalls", "StackCapture", "Symbolication"]),
         fixture("coexistence-host", ["CCoexistence", "StackCapture"]),
         fixture("capture-trials", ["CTrials", "StackCapture", "Symbolication"], exclude: ["compare_stacks.py"]),
@@ -146,8 +201,11 @@ let package = Package(
         fixture("mortal-host", ["CMortalHost", "RunLoopKit", "StallMonitor", "StallReports"]),
         fixture("reader-fuzz", ["StallGate", "StallReports", "Symbolication"]),
         fixture("pause-host", ["RunLoopKit", "StallMonitor", "StallReports"]),
+        fixture("loop-host", ["CEventLoops", "RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]),
+        fixture("pool-host", ["RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]),
         fixture("cause-host", ["RunLoopKit", "StallMonitor", "StallReports"], path: "CauseHost"),
         .executableTarget(name: "sample-target", path: "Tests/Fixtures/SampleTarget", cSettings: gnu),
+        cFixture("CEventLoops"),
         cFixture("CLocks"),
         cFixture("CStalls"),
         cFixture("CCoexistence"),
@@ -163,10 +221,18 @@ let package = Package(
         .testTarget(
             name: "RunLoopKitTests",
             dependencies: [
-                "RunLoopKit", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture", "ConcurrencyFixture",
-                "ClientFixture", "PortsFixture", "PortsExample", "TestSupport",
+                "RunLoopKit", "RunLoopPorts", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture",
+                "ConcurrencyFixture", "ClientFixture", "LoopTestSupport", "TestSupport",
             ],
             exclude: ["Foreign/README.md"],
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "RunLoopPortsTests",
+            dependencies: [
+                "RunLoopKit", "RunLoopPorts", "CRunLoopPorts", "CRunLoopShims", "PortsFixture", "PortsExample",
+                "LoopTestSupport", "TestSupport",
+            ],
             swiftSettings: swift
         ),
         .testTarget(
@@ -190,11 +256,28 @@ let package = Package(
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports", "TestSupport"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
         .testTarget(
+            name: "StallDetectionTests",
+            dependencies: ["RunLoopKit", "StallDetection", "StallReports", "TestSupport"],
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "StallDiagnosisTests",
+            dependencies: ["CRunLoopShims", "RunLoopKit", "StackCapture", "StallDiagnosis", "StallReports"],
+            swiftSettings: swift
+        ),
+        .testTarget(
             name: "StallMonitorTests",
             dependencies: [
-                "CLocks", "StallMonitor", "RunLoopKit", "StackCapture", "Symbolication", "StallReports", "TestSupport",
-                "CRunLoopShims", "cause-host", "pause-host", "threshold-host",
+                "CLocks", "StallDetection", "StallDiagnosis", "StallMonitor", "RunLoopKit", "StackCapture",
+                "Symbolication",
+                "StallReports",
+                "TestSupport", "CRunLoopShims", "cause-host", "pause-host", "threshold-host",
             ],
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "StallMonitorLoopsTests",
+            dependencies: ["loop-host", "StallReports", "TestSupport"],
             swiftSettings: swift
         ),
         .testTarget(
@@ -206,10 +289,15 @@ let package = Package(
             swiftSettings: swift
         ),
         .testTarget(
+            name: "ProcessWatchTests",
+            dependencies: ["ProcessWatch", "RunLoopKit", "StackCapture", "TestSupport"],
+            swiftSettings: swift
+        ),
+        .testTarget(
             name: "CommandTests",
             dependencies: [
-                "stall-monitor", "stall-corpus", "reader-fuzz", "sample-target", "StallReports", "StallGate",
-                "TestSupport",
+                "stall-monitor", "stall-corpus", "reader-fuzz", "sample-target", "ProcessWatch", "StallReports",
+                "StallGate", "TestSupport",
             ],
             swiftSettings: swift
         ),

@@ -4,9 +4,15 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sched.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 int monitor_allowed_processors(pid_t thread) {
     unsigned long set[8192 / (8 * sizeof(unsigned long))];
@@ -58,4 +64,47 @@ int monitor_describe_socket(int descriptor, monitor_socket *socket) {
     if (socket->family == AF_UNIX && getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0)
         socket->peer_process = peer.pid;
     return 0;
+}
+
+static void take_place(int descriptor, monitor_queue *queue) {
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    if (getsockname(descriptor, (struct sockaddr *)&address, &length) != 0) return;
+    if (address.ss_family == AF_INET) queue->port = ntohs(((struct sockaddr_in *)&address)->sin_port);
+    if (address.ss_family == AF_INET6) queue->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+    queue->has_name = address.ss_family == AF_UNIX && length > offsetof(struct sockaddr_un, sun_path);
+}
+
+/// Of a listener of TCP the kernel tells how many wait, in a field that means something else for a connection (tcp_get_info); of others
+/// whether any does.
+static int count_unaccepted(int descriptor) {
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    memset(&info, 0, sizeof info);
+    if (get_option(descriptor, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP &&
+        getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
+        return info.tcpi_unacked > INT32_MAX ? INT32_MAX : (int)info.tcpi_unacked;
+    struct pollfd waiting = {descriptor, POLLIN, 0};
+    return poll(&waiting, 1, 0) == 1 && (waiting.revents & POLLIN) ? 1 : 0;
+}
+
+bool monitor_look_at_queue(int descriptor, monitor_queue *queue) {
+    memset(queue, 0, sizeof *queue);
+    int type = get_option(descriptor, SOL_SOCKET, SO_TYPE);
+    if (type != SOCK_STREAM && type != SOCK_SEQPACKET) return false;
+    take_place(descriptor, queue);
+    queue->is_listener = get_option(descriptor, SOL_SOCKET, SO_ACCEPTCONN) == 1;
+    if (queue->is_listener)
+        queue->waiting = count_unaccepted(descriptor);
+    else if (ioctl(descriptor, FIONREAD, &queue->waiting) != 0)
+        queue->waiting = 0;
+    return true;
+}
+
+int monitor_duplicate_descriptor(pid_t process, int descriptor) {
+    int handle = (int)syscall(SYS_pidfd_open, process, 0);
+    if (handle < 0) return -1;
+    int duplicate = (int)syscall(SYS_pidfd_getfd, handle, descriptor, 0);
+    close(handle);
+    return duplicate;
 }

@@ -25,9 +25,9 @@ void run_loop_futex_wake(void *word, int32_t count) {
 }
 
 _Noreturn void run_loop_trap_relocking(void) {
-    run_loop_complain(
+    run_loop_warn(
         "Fatal error: a call came while the same thread was in the middle of another one, whose lock it holds. "
-        "In a signal handler nothing of RunLoopKit may be called but EventRunLoop.wakeUp().");
+        "In a signal handler nothing of RunLoopKit or StallMonitor may be called but EventRunLoop.wakeUp().");
     __builtin_trap();
 }
 

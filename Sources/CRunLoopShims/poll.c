@@ -8,6 +8,15 @@
 #include <time.h>
 #include <unistd.h>
 
+// The functions that call the kernel's waits stand in a section of their own, so that whoever is called can tell that they called.
+#define WAITS __attribute__((noinline, section("run_loop_waits")))
+extern const char __start_run_loop_waits[] __attribute__((visibility("hidden")));
+extern const char __stop_run_loop_waits[] __attribute__((visibility("hidden")));
+
+bool run_loop_publishes_wait_at(uintptr_t return_address) {
+    return return_address >= (uintptr_t)__start_run_loop_waits && return_address <= (uintptr_t)__stop_run_loop_waits;
+}
+
 // Set once the kernel has said that it lacks epoll_pwait2. Relaxed everywhere: a thread that misses it asks again.
 static atomic_bool lacks_pwait2;
 
@@ -17,7 +26,7 @@ static int timeout_ms(int64_t timeout_ns) {
     return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
-static int wait_exactly(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns) {
+WAITS static int wait_exactly(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns) {
     struct timespec timeout = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
     int count = epoll_pwait2(epoll_fd, events, capacity, &timeout, NULL);
     // EPERM: what a sandbox says of calls that it does not know.
@@ -26,7 +35,7 @@ static int wait_exactly(int epoll_fd, struct epoll_event *events, int capacity, 
     return epoll_wait(epoll_fd, events, capacity, timeout_ms(timeout_ns));
 }
 
-__attribute__((noinline)) int event_run_loop_wait(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns) {
+WAITS int event_run_loop_wait(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns) {
     int saved = errno;
     bool coarse = timeout_ns <= 0 || atomic_load_explicit(&lacks_pwait2, memory_order_relaxed);
     int count = coarse ? epoll_wait(epoll_fd, events, capacity, timeout_ms(timeout_ns))

@@ -62,7 +62,7 @@ bool run_loop_thread_name(int32_t tid, char name[16]) {
     return true;
 }
 
-void run_loop_complain(const char *message) {
+void run_loop_warn(const char *message) {
     int saved = errno;
     struct iovec parts[] = {
         {.iov_base = (void *)"RunLoopKit: ", .iov_len = 12},

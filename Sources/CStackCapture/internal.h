@@ -57,6 +57,17 @@ struct stackcap_reader {
     uint64_t file_identity[2];  ///< Device and inode: the application may close all descriptors and use their numbers again.
 };
 
+// loader.c
+
+enum { LOADER_ADDS = 6 };
+
+/// Where this process's dynamic loader stands. As long as it is the same, no module has come or gone.
+struct stackcap_loader {
+    uint64_t adds[LOADER_ADDS];  ///< Modules that were ever loaded. By chance more than once.
+    unsigned modules;            ///< Those that are there.
+    int at_work;                 ///< r_state: see link.h.
+};
+
 // rows.c
 
 enum { ROW_SLOTS = 2048 };
@@ -154,6 +165,8 @@ typedef struct stackcap_unwinder {
     struct stackcap_copy copy;
     struct stackcap_reader reader;
     struct stackcap_page_cache pages;
+    struct stackcap_loader loader;  ///< As it was when the stack was copied. Of this process alone.
+    bool distrusts_loaded;          ///< Modules have come or gone since: only those that came with the program are what they were then.
     struct stackcap_registers registers;  ///< Where the walk starts,
     struct stackcap_registers start;      ///< … before guesses were put into them.
     bool registers_are_guessed;           ///< Only program counter and stack pointer are known: of a thread asleep,
@@ -483,7 +496,18 @@ enum stackcap_place {
 /// Reads from the copy if the memory lies there. \returns where it lies.
 enum stackcap_place stackcap_copy_read(const stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length);
 
+// loader.c
+
+/// Some loads: takes no lock, async-signal-safe.
+void stackcap_loader_read(struct stackcap_loader *loader);
+
+/// Whether modules have come or gone since. false, too, where that cannot be told: in a static program.
+bool stackcap_loader_has_moved(const struct stackcap_loader *since);
+
 // tables.c
+
+/// Whether the code at the address may be another by now than when the stack was copied.
+bool stackcap_is_distrusted(const stackcap_unwinder *unwinder, uint64_t address);
 
 /// Finds the unwind row for an address, by the tables as they stand in memory, and without the loader's lock.
 /// \returns 0, or libunwind's code; lacked_table is set then.

@@ -221,6 +221,7 @@ static stackcap_outcome confirm_copy(stackcap_unwinder *unwinder, int tasks, pid
 stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pid_t thread, uint64_t low, uint64_t high,
                                       const stackcap_look *seen) {
     bool is_foreign = seen->stack_pointer < low || seen->stack_pointer >= high;
+    stackcap_loader_read(&unwinder->loader);
     int copy_error = is_foreign ? stackcap_copy_foreign_stack(unwinder, seen->stack_pointer, low, high)
                                 : stackcap_copy_stack(unwinder, seen->stack_pointer, low, high);
     if (!copy_error)

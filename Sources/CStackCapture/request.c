@@ -53,6 +53,7 @@ static void copy_own_stack(stackcap_session *session, const ucontext_t *context)
     struct stackcap_request *request = &session->request;
     uint64_t began = stackcap_now_ns();
     request->copied_ns = began;
+    stackcap_loader_read(&session->unwinder.loader);
     stackcap_registers_from_context(&request->registers, context);
     uint64_t stack_pointer = request->registers.value[REGISTER_STACK_POINTER];
     request->is_foreign = stack_pointer < request->low || stack_pointer >= request->high;

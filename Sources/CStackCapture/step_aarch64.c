@@ -102,7 +102,8 @@ static bool sets_no_frame_up_before(stackcap_unwinder *unwinder, uint64_t addres
 static bool has_no_frame(stackcap_unwinder *unwinder, uint64_t link, uint64_t frame_pointer) {
     uint64_t caller, return_address, address = unwinder->frames[0].address;
     uint32_t code;
-    if (unwinder->frame_count != 1 || stackcap_is_unknown(link) || stackcap_call_before(unwinder, link, 0) == CALL_NONE)
+    if (unwinder->frame_count != 1 || stackcap_is_distrusted(unwinder, address) || stackcap_is_unknown(link) ||
+        stackcap_call_before(unwinder, link, 0) == CALL_NONE)
         return false;
     if (read_record(unwinder, frame_pointer, &caller, &return_address) && return_address == link)
         return false;

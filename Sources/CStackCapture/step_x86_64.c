@@ -144,7 +144,8 @@ static int resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
         if (unw_get_reg(cursor, i, &value) == 0)
             registers.value[i] = value;
     }
-    bool found = go_way_out(unwinder, address, is_return, &registers) ||
+    bool is_readable = !stackcap_is_distrusted(unwinder, is_return ? address - 1 : address);
+    bool found = (is_readable && go_way_out(unwinder, address, is_return, &registers)) ||
                  search_stack(unwinder, is_return ? address - 1 : address, &registers) ||
                  follow_frame_pointer(unwinder, &registers);
     if (!found)

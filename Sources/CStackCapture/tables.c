@@ -25,6 +25,10 @@ static bool is_searchable(const struct table_header *header) {
            header->table_encoding == 0x3b;
 }
 
+bool stackcap_is_distrusted(const stackcap_unwinder *unwinder, uint64_t address) {
+    return unwinder->distrusts_loaded && !stackcap_is_lasting(unwinder, address);
+}
+
 static bool find_module(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_module *module) {
     if (unwinder->modules)
         return stackcap_modules_find(unwinder, address, module);
@@ -48,6 +52,8 @@ static bool find_new_module(stackcap_unwinder *unwinder, uint64_t address, struc
 static bool find_table(stackcap_unwinder *unwinder, unw_word_t address, unw_dyn_info_t *table) {
     struct stackcap_module module;
     struct table_header header;
+    if (stackcap_is_distrusted(unwinder, address))
+        return false;
     if (!find_module(unwinder, address, &module) && !find_new_module(unwinder, address, &module))
         return false;
     if (module.table == 0 ||

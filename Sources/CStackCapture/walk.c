@@ -344,6 +344,31 @@ static bool walk(stackcap_unwinder *unwinder) {
     return walk_once(unwinder, false);
 }
 
+/// Whether the walk may have gone by the table or the instructions of a module that was replaced since the copy was made. Only those count
+/// that can be: most stacks lie in none.
+static bool may_be_replaced(const stackcap_unwinder *unwinder) {
+    if (unwinder->modules || !stackcap_loader_has_moved(&unwinder->loader))
+        return false;
+    for (size_t i = 0; i < unwinder->frame_count && i < STACKCAP_MAX_FRAMES; i++)
+        if (!stackcap_is_lasting(unwinder, unwinder->frames[i].address - (i > 0)))
+            return true;
+    return unwinder->frame_count > STACKCAP_MAX_FRAMES;  // those in the middle are not known any more
+}
+
+/// Walks the stack, without the modules that may have been replaced if the walk led through any.
+/// \param unsettled set to whether that is so: another copy may show more.
+static bool walk_settled(stackcap_unwinder *unwinder, bool *unsettled) {
+    unwinder->distrusts_loaded = false;
+    bool found = walk(unwinder);
+    *unsettled = found && may_be_replaced(unwinder);
+    if (!*unsettled)
+        return found;
+    unwinder->distrusts_loaded = true;
+    unwinder->rows.walk++;  // none that this walk has learnt
+    unwinder->registers = unwinder->start;
+    return walk(unwinder);
+}
+
 /// Reads the chain of awaiting functions, and doubts it if the thread may have gone elsewhere before it was read.
 static void read_async(stackcap_unwinder *unwinder) {
     stackcap_async_read(unwinder);
@@ -381,7 +406,7 @@ stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *un
 stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwound *unwound) {
     uint64_t began = stackcap_now_ns();
     unwinder->rows.walk++;
-    bool found = walk(unwinder);
+    bool is_unsettled, found = walk_settled(unwinder, &is_unsettled);
     read_async(unwinder);
     size_t left_out = order_frames(unwinder);
     unwinder->async.callers.frame = index_of(unwinder->async.callers.frame, left_out);
@@ -391,6 +416,7 @@ stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwo
         .left_out = left_out,
         .left_out_after = STACKCAP_MAX_FRAMES / 2,
         .end = unwinder->end,
+        .is_unsettled = is_unsettled,
         .unwinder_error = unwinder->unwinder_error,
         .held_ns = unwinder->copy.held_ns,
         .unwind_ns = stackcap_now_ns() - began,

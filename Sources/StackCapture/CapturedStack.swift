@@ -20,7 +20,8 @@ public struct CapturedStack: Sendable {
             case unwindTable
             /// The instructions of the code before led here: it has no unwind table, and this is what it returns to.
             case instructions
-            /// The frame pointer led here, past code without an unwind table that cannot be read. Frames in between may be missing.
+            /// The frame pointer led here, past code without an unwind table that cannot be read, or that another module may have taken the place
+            /// of. Frames in between may be missing.
             case framePointer
             /// A guess led here: a search of the stack, for a thread that slept, or for the caller of code without an unwind table.
             case scan
@@ -49,7 +50,7 @@ public struct CapturedStack: Sendable {
         /// The frames lead out of what was copied, and the rest could not be read as it was then: of a thread that ran on, or on a stack that
         /// nothing is known of.
         case copyLimit
-        /// Code without an unwind table, and no usable frame pointer there.
+        /// Code without an unwind table, or that another module may have taken the place of, and no usable frame pointer there.
         case noUnwindTable
         /// The next frame makes no sense: a damaged stack, or a wrong unwind table.
         case badFrame
@@ -105,6 +106,8 @@ public struct CapturedStack: Sendable {
     /// When the copy was made, of CLOCK_MONOTONIC in nanoseconds, if that was long ago: see
     /// ``StackCapturer/capture(threadID:stack:since:)``. Nil for just now.
     public var copiedAt: UInt64?
+    /// Of each frame, the stack pointer as it stands there once what it calls has returned. Empty: not told.
+    package var stackPointers: [UInt] = []
 
     /// Whether the last frame is the thread's first. `leftOut` says whether all between are there.
     public var isComplete: Bool { truncation == nil }

@@ -51,6 +51,12 @@ import Glibc
         }
     }
 
+    func sighting(ofThread threadID: Int32) -> ThreadSighting? {
+        var look = stackcap_look()
+        guard unsafe stackcap_process_look(handle, threadID, &look).status == STACKCAP_OK else { return nil }
+        return ThreadSighting(look)
+    }
+
     var programsRun: UInt64 { unsafe stackcap_process_read_counters(handle).programs }
 
     var cost: SamplingCost {

@@ -51,13 +51,26 @@ public final class ProcessSampler: Sendable {
     /// - Returns: the threads in the order of ``threads()``. One that has ended meanwhile is not among them.
     /// - Throws: `noSuchProcess` if the process has ended.
     public func captureAll() throws(CaptureError) -> [ThreadCapture] {
+        try captureAll { true }
+    }
+
+    /// The same, for as long as it is wanted.
+    ///
+    /// - Parameter goesOn: asked before each thread; the rest is left out once it is false.
+    package func captureAll(while goesOn: @Sendable () -> Bool) throws(CaptureError) -> [ThreadCapture] {
         try process.withLock { process throws(CaptureError) in
             try process.threads().compactMap { thread in
+                guard goesOn() else { return nil }
                 let result = process.capture(thread.threadID, within: deadline)
                 if case .failure(let error) = result, error.code == .threadGone { return nil }
                 return ThreadCapture(thread: thread, result: result)
             }
         }
+    }
+
+    /// Looks where a thread of the process is. The target does not notice. Nil when there is no such thread.
+    package func sighting(ofThread threadID: Int32) -> ThreadSighting? {
+        process.withLock { $0.sighting(ofThread: threadID) }
     }
 
     /// Programs that the process has run since, the first one included: after an execve(2) the same address is something else.

@@ -6,6 +6,8 @@ struct UnwoundStack {
     /// Whether the awaiting functions are unknown, and another capture has better prospects: this one has shown where on the stack they
     /// begin, so that they can be read right after it.
     var missesCallers: Bool
+    /// Whether modules came or went meanwhile that the stack leads through: it was followed without them.
+    var isUnsettled: Bool
 
     /// Unwinds the copy in the session's buffer. The target runs on meanwhile, so from here on memory may be allocated.
     ///
@@ -23,7 +25,7 @@ struct UnwoundStack {
             unwindNanoseconds: unwound.unwind_ns,
             bytesCopied: unwound.copied_bytes
         )
-        let stack = unsafe CapturedStack(
+        var stack = unsafe CapturedStack(
             frames: frames.map(CapturedStack.Frame.init),
             leftOut: CapturedStack.LeftOut(unwound),
             method: copied.method,
@@ -32,18 +34,43 @@ struct UnwoundStack {
             asyncCallers: unsafe AsyncCallers(unwound.async),
             cost: cost
         )
-        return unsafe .success(UnwoundStack(stack: stack, missesCallers: unwound.async.is_missed))
+        stack.stackPointers = unsafe frames.map { UInt($0.stack_pointer) }
+        return unsafe .success(
+            UnwoundStack(stack: stack, missesCallers: unwound.async.is_missed, isUnsettled: unwound.is_unsettled)
+        )
     }
 }
 
 extension Result where Success == UnwoundStack, Failure == CaptureError {
-    /// The stack; or that of a second capture, where only it has the awaiting functions and there is time for it.
+    /// The stack; or that of a later capture, where only it is whole and there is time for it.
     ///
     /// - Parameter deadline: on `stackcap_now_ns`'s clock.
     func completed(
         before deadline: UInt64,
         by again: () -> Result<UnwoundStack, CaptureError>
     ) -> Result<CapturedStack, CaptureError> {
+        settled(before: deadline, by: again).withCallers(before: deadline, by: again)
+    }
+
+    /// Beside a thread that loads modules all the time none may be whole: each capture can cost the thread a signal.
+    private static var mostTries: Int { 8 }
+
+    /// As it is when no module comes or goes meanwhile.
+    private func settled(before deadline: UInt64, by again: () -> Self) -> Self {
+        guard case .success(var latest) = self else { return self }
+        var tries = 1
+        while latest.isUnsettled, tries < Self.mostTries, stackcap_now_ns() < deadline,
+            case .success(var next) = again()
+        {
+            next.stack.cost = latest.stack.cost + next.stack.cost
+            latest = next
+            tries += 1
+        }
+        return .success(latest)
+    }
+
+    /// With the awaiting functions, if a second capture has them.
+    private func withCallers(before deadline: UInt64, by again: () -> Self) -> Result<CapturedStack, CaptureError> {
         guard case .success(let first) = self, first.missesCallers, stackcap_now_ns() < deadline,
             case .success(let second) = again()
         else { return map(\.stack) }

@@ -12,6 +12,8 @@ public enum Doubt: Hashable, Sendable {
     case watchedNothing(run: ULID)
     /// A monitor runs still, and has not watched for a second yet.
     case justStarted(run: ULID)
+    /// A process was killed or crashed, and nothing tells what happened after its last run record: no live record of it was there.
+    case endUnknown(run: ULID, since: Timestamp)
     /// A monitor switched itself off.
     case disarmed(run: ULID)
     /// Reports that a monitor could not write, or that are no longer there.
@@ -30,6 +32,7 @@ public enum Doubt: Hashable, Sendable {
         case .noRun: "no_run"
         case .watchedNothing: "watched_nothing"
         case .justStarted: "just_started"
+        case .endUnknown: "end_unknown"
         case .disarmed: "disarmed"
         case .missingReports: "missing_reports"
         case .unaccounted: "unaccounted_stalls"
@@ -51,6 +54,8 @@ extension Doubt: CustomStringConvertible {
             "run \(run): the monitor watched for less than a second; let the process run longer and end in order, watch its loop, or look for a full disk"
         case .justStarted(let run):
             "run \(run): it has watched for less than a second, and goes on; judge later, or let it watch its loop"
+        case .endUnknown(let run, let since):
+            "run \(run): its process ended without closing it, and nothing is known after \(since); keep its live-*.bin file with the reports, or end the process in order"
         case .disarmed(let run):
             "run \(run): the monitor switched itself off; its run record says why"
         case .missingReports(let run, let count):

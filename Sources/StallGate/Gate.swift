@@ -7,7 +7,15 @@ public enum Gate {
         _ contents: Result<ReportReader.Contents, ReportError>,
         by budget: Budget
     ) -> GateResult {
-        switch contents {
+        judge(contents.map { ReportReader.Overview($0) }, by: budget)
+    }
+
+    /// The same of outlines, which are all that it takes: a directory may hold more whole reports than fit into memory.
+    public static func judge(
+        _ overview: Result<ReportReader.Overview, ReportError>,
+        by budget: Budget
+    ) -> GateResult {
+        switch overview {
         case .failure(let error):
             return GateResult(
                 budget: budget,
@@ -15,35 +23,38 @@ public enum Gate {
                 counted: [],
                 allowed: [],
                 runs: [],
-                names: .init([])
+                names: .init([StallOutline]())
             )
-        case .success(let contents):
-            let names = FaultNames(contents.reports)
-            let isAllowed = { (report: StallReport) in budget.allows(report.fingerprint, names) }
-            let counted = contents.reports.filter { !isAllowed($0) }
+        case .success(let overview):
+            let names = FaultNames(overview.stalls)
+            let isAllowed = { (stall: StallOutline) in budget.allows(stall.fingerprint, names) }
+            // Mostly nothing is allowed: then there is one list in memory, not two.
+            let counted = budget.allowed.isEmpty ? overview.stalls : overview.stalls.filter { !isAllowed($0) }
             return GateResult(
                 budget: budget,
-                doubts: doubts(about: contents, budget)
+                doubts: doubts(about: overview, budget)
                     + counted.filter { isOpen($0, budget) }.map { .underWay($0.id) },
                 counted: counted,
-                allowed: contents.reports.filter(isAllowed),
-                runs: contents.runs,
+                allowed: budget.allowed.isEmpty ? [] : overview.stalls.filter(isAllowed),
+                runs: overview.runs,
                 names: names
             )
         }
     }
 
-    private static func doubts(about contents: ReportReader.Contents, _ budget: Budget) -> [Doubt] {
-        let fingerprints = Set(contents.reports.map(\.fingerprint))
+    private static func doubts(about overview: ReportReader.Overview, _ budget: Budget) -> [Doubt] {
+        let fingerprints = Set(overview.stalls.lazy.map(\.fingerprint))
         let ambiguous = budget.allowed.filter { prefix in fingerprints.count(where: prefix.matches) > 1 }
-        return contents.failures.map { .file($0) }
-            + (contents.runs.isEmpty ? [.noRun] : [])
-            + contents.runs.flatMap { doubts(about: $0, contents.reports) }
+        var reported: [ULID: Reported] = [:]
+        for stall in overview.stalls { stall.run.map { reported[$0, default: Reported()].add(stall) } }
+        return overview.failures.map { .file($0) }
+            + (overview.runs.isEmpty ? [.noRun] : [])
+            + overview.runs.flatMap { doubts(about: $0, reported[$0.id] ?? Reported()) }
             + ambiguous.map { .ambiguous($0) }
     }
 
     /// Whether it has still to become too long, or not.
-    private static func isOpen(_ report: StallReport, _ budget: Budget) -> Bool {
+    private static func isOpen(_ report: StallOutline, _ budget: Budget) -> Bool {
         guard let limit = budget.maxDurationNs else { return false }
         return report.state == .ongoing && report.longestNs <= limit
     }
@@ -52,38 +63,52 @@ public enum Gate {
     /// write no more.
     private static let leastWatched: Int64 = 1_000_000_000
 
-    private static func doubts(about run: RunRecord, _ reports: [StallReport]) -> [Doubt] {
+    /// What the reports of one run say together.
+    private struct Reported {
+        var count: Int64 = 0
+        var suppressed: Int64 = 0
+
+        mutating func add(_ stall: StallOutline) {
+            count += 1
+            suppressed = suppressed.addingSaturated(Int64(clamping: max(0, stall.suppressed)))
+        }
+    }
+
+    private static func doubts(about run: RunRecord, _ reported: Reported) -> [Doubt] {
         var doubts: [Doubt] = []
         if run.watchedTotalNs < leastWatched {
             doubts.append(run.state == .running ? .justStarted(run: run.id) : .watchedNothing(run: run.id))
         }
+        // Else its live record has told what happened up to its last moment.
+        if run.state == .terminated, run.processEnd == nil {
+            doubts.append(.endUnknown(run: run.id, since: run.updatedAt))
+        }
         if run.disarmed != nil { doubts.append(.disarmed(run: run.id)) }
-        let missing = missingReports(of: run, among: reports)
+        let missing = missingReports(of: run, reported)
         if missing > 0 { doubts.append(.missingReports(run: run.id, count: missing)) }
-        let unaccounted = unaccountedStalls(of: run, among: reports)
+        let unaccounted = unaccountedStalls(of: run, reported)
         if unaccounted > 0 { doubts.append(.unaccounted(run: run.id, count: unaccounted)) }
         return doubts
     }
 
     /// Stalls the run counted, less the suppressed ones and those whose report is here. While it runs, counts and files may be
     /// a moment apart, and only writes known to be lost, or refused so far, are missing.
-    private static func missingReports(of run: RunRecord, among reports: [StallReport]) -> Int64 {
+    private static func missingReports(of run: RunRecord, _ found: Reported) -> Int64 {
         let waiting = max(0, run.writing?.waiting ?? 0)
         guard run.state != .running else { return [max(0, run.lostWrites), waiting].saturatingSum() }
         // Those that were dropped before anybody could count them by kind.
         let dropped = max(0, run.writing?.dropped["stalls"] ?? 0)
         let stalls = run.stalls.values.map { max(0, $0) }.saturatingSum()
         let reported = max(0, stalls - max(0, run.suppressed))
-        let missing = max(waiting, reported - Int64(reports.count { $0.run == run.id }))
+        let missing = max(waiting, reported - found.count)
         return [max(0, missing), dropped].saturatingSum()
     }
 
     /// Stalls that were only counted, less those that a report or the run record tells of by their fault: nobody knows how long these
     /// lasted, or whether they are allowed. A run keeps the counts of a limited number of faults.
-    private static func unaccountedStalls(of run: RunRecord, among reports: [StallReport]) -> Int64 {
+    private static func unaccountedStalls(of run: RunRecord, _ reported: Reported) -> Int64 {
         guard run.suppressed > 0 else { return 0 }
         let recorded = (run.repeated ?? []).map { Int64(clamping: max(0, $0.repeats.count)) }
-        let reported = reports.lazy.filter { $0.run == run.id }.map { Int64(clamping: max(0, $0.suppressed)) }
-        return max(0, run.suppressed - reported.saturatingSum(from: recorded.saturatingSum()))
+        return max(0, run.suppressed - recorded.saturatingSum(from: reported.suppressed))
     }
 }

@@ -14,6 +14,7 @@ extension GateResult {
         let watchedNs: Int64
         let runs: [ULID]
         let running: [ULID]
+        let cutShort: [ULID]
         let stalls: [Stall]
         let countedOnly: [Fault]
         let unusedAllowances: [String]
@@ -25,6 +26,7 @@ extension GateResult {
             (stallCount, watchedNs) = (result.stallCount, result.watchedNs)
             runs = result.runs.map(\.id)
             running = result.runs.filter { $0.state == .running }.map(\.id)
+            cutShort = result.cutShort.map(\.id)
             let tooLong = Set(result.tooLong.map(\.id))
             stalls =
                 result.counted.map { Stall($0, tooLong.contains($0.id) ? "too_long" : "counted") }
@@ -39,7 +41,9 @@ extension GateResult {
             case schema, verdict, budget
             case stallCount = "stall_count"
             case watchedNs = "watched_ns"
-            case runs, running, stalls
+            case runs, running
+            case cutShort = "cut_short"
+            case stalls
             case countedOnly = "counted_only"
             case unusedAllowances = "unused_allowances"
             case doubts
@@ -73,11 +77,11 @@ extension GateResult {
         let function: String?
         let label: String
 
-        init(_ report: StallReport, _ result: String) {
+        init(_ report: StallOutline, _ result: String) {
             (id, self.result) = (report.id, result)
             (durationNs, suppressed) = (report.durationNs, report.suppressed)
-            (fingerprint, verdict) = (report.fingerprint, report.cause.verdict)
-            (function, label) = (report.culpritName, report.watched.label)
+            (fingerprint, verdict) = (report.fingerprint, report.verdict)
+            (function, label) = (report.culpritName, report.label)
         }
 
         private enum CodingKeys: String, CodingKey {

@@ -14,10 +14,10 @@ public struct GateResult: Hashable, Sendable {
     /// Nothing is hidden by doubt: stalls over budget are listed even if the verdict is `.cannotJudge`.
     public let doubts: [Doubt]
     /// Stalls that count.
-    public let counted: [StallReport]
+    public let counted: [StallOutline]
     /// Stalls that are allowed.
-    public let allowed: [StallReport]
-    /// All that were found, in the order of `ReportReader.Contents`. Empty when the directory could not be read.
+    public let allowed: [StallOutline]
+    /// All that were found, in the order of `ReportReader.Overview`. Empty when the directory could not be read.
     public let runs: [RunRecord]
     /// What else faults are known by.
     let names: FaultNames
@@ -45,7 +45,7 @@ public struct GateResult: Hashable, Sendable {
     public var hasTooMany: Bool { budget.maxStalls.map { stallCount > $0 } ?? false }
 
     /// Stalls that count and lasted too long, or stand for one that did and was only counted; the longest first.
-    public var tooLong: [StallReport] {
+    public var tooLong: [StallOutline] {
         guard let limit = budget.maxDurationNs else { return [] }
         return counted.filter { $0.longestNs > limit }.sorted { $0.longestNs > $1.longestNs }
     }
@@ -63,6 +63,9 @@ public struct GateResult: Hashable, Sendable {
         return hasTooMany || !tooLong.isEmpty || !tooLongCountedOnly.isEmpty ? .over : .within
     }
 
+    /// Runs whose process ended without closing them. They are judged by what they left: to its last moment a process keeps a live record.
+    public var cutShort: [RunRecord] { runs.filter { $0.state == .terminated } }
+
     /// Time that was watched, all things in all runs together.
     public var watchedNs: Int64 { runs.map(\.watchedTotalNs).saturatingSum() }
 }
@@ -71,7 +74,146 @@ extension RunRecord {
     var watchedTotalNs: Int64 { watched.map { max(0, $0.watchedNs) }.saturatingSum() }
 }
 
-extension StallReport {
+extension StallOutline {
     /// Its own length, or that of the longest one before it that was only counted.
     var longestNs: Int64 { max(durationNs, repeats?.longestNs ?? 0) }
+}
+
+extension GateResult {
+    /// For a person: the verdict, then what it rests on, a line each. No colours.
+    public var text: String {
+        var lines = [headline]
+        lines += doubts.map { "  cannot judge: \($0)" }
+        lines += cutShort.map { "  cut short: \(Self.cutShortLine($0))" }
+        if let text = tooManyText { lines.append("  over budget: \(text)") }
+        lines += tooLongLines.map { "  over budget: \($0)" }
+        if hasTooMany {
+            // Asked once: there may be a hundred thousand of them.
+            let told = Set(tooLong.map(\.id))
+            let toldFaults = Set(tooLongCountedOnly)
+            lines += counted.lazy.filter { !told.contains($0.id) }.map { "  stall: \(Self.line($0))" }
+            lines += countedOnly.filter { !toldFaults.contains($0) }.map { "  stalls: \(Self.line($0))" }
+        }
+        lines += allowed.map { "  exempt: \(Self.line($0))" }
+        lines += unusedAllowances.map { "  unused: --allow \($0): no stall has this fingerprint" }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    private var headline: String {
+        let word =
+            switch verdict {
+            case .within: "within budget"
+            case .over: "over budget"
+            case .cannotJudge: "cannot judge"
+            }
+        let watched = DurationText(nanoseconds: watchedNs).short
+        return "\(word): \(Self.number(stallCount, "stall")), \(allowed.count) exempt, "
+            + "\(watched) watched in \(Self.number(runs.count, "run"))\(stillRunning)"
+    }
+
+    /// What is judged may not be all yet.
+    private var stillRunning: String {
+        let count = runs.count { $0.state == .running }
+        return count == 0 ? "" : count == runs.count ? ", still running" : ", \(count) of them still running"
+    }
+
+    var tooManyText: String? {
+        guard hasTooMany, let most = budget.maxStalls else { return nil }
+        return "\(Self.number(stallCount, "stall")), \(most) permitted"
+    }
+
+    private static func number(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
+
+    /// What lasted too long, a line each.
+    var tooLongLines: [String] {
+        let most = budget.maxDurationNs.map { ", \(DurationText(nanoseconds: $0)) permitted" } ?? ""
+        return (tooLong.map(Self.line) + tooLongCountedOnly.map(Self.line)).map { $0 + most }
+    }
+
+    /// One stall on one line, with its exact length: a budget may be missed by a microsecond. A plus where nobody saw its end.
+    static func line(_ report: StallOutline) -> String {
+        let seenToEnd = report.state == .recovered
+        let length = "\(DurationText(nanoseconds: report.durationNs))\(seenToEnd ? "" : "+")"
+        let culprit = VisibleText.of(report.culpritName ?? "unknown code", limit: 160)
+        return "\(report.id) \(length) in \(culprit) on \(VisibleText.of(report.label, limit: 80)) "
+            + "(\(VisibleText.of(report.verdict.rawValue, limit: 40)), \(report.fingerprint))"
+            + (report.repeats.map { ", before it \(counted($0))" } ?? "")
+    }
+
+    /// A run whose process did not close it, and what ended that.
+    static func cutShortLine(_ run: RunRecord) -> String {
+        let end = run.processEnd.map { VisibleText.of($0.summary, limit: 200) } ?? "how it ended is not known"
+        return "run \(run.id) of process \(run.process.pid) was not closed, and is judged by what it left: \(end)"
+    }
+
+    /// The stalls of a fault that were only counted.
+    static func line(_ fault: RunRecord.Repeated) -> String {
+        let report = fault.repeats.report.map { ", like \($0)" } ?? ""
+        return "\(counted(fault.repeats)) (\(fault.fingerprint))\(report)"
+    }
+
+    private static func counted(_ repeats: StallReport.Repeats) -> String {
+        "\(repeats.count) only counted, the longest \(DurationText(nanoseconds: repeats.longestNs))"
+    }
+}
+
+extension GateResult {
+    /// JUnit XML as CI servers read it. Always the same three test cases, so that their history can be followed.
+    public func junit() -> String {
+        let cases = [
+            TestCase(name: "a monitor watched, and its reports are complete", errors: doubts.map(\.description)),
+            TestCase(name: "number of stalls", failures: tooManyText.map { [$0] + countedLines } ?? []),
+            TestCase(name: "length of stalls", failures: tooLongLines),
+        ]
+        let counts = """
+            tests="\(cases.count)" failures="\(cases.count { !$0.failures.isEmpty })" \
+            errors="\(cases.count { !$0.errors.isEmpty })"
+            """
+        return """
+            <?xml version="1.0" encoding="UTF-8"?>
+            <testsuites \(counts)>
+              <testsuite name="stall-monitor gate" \(counts) skipped="0" time="0">
+            \(cases.map(\.xml).joined(separator: "\n"))
+              </testsuite>
+            </testsuites>
+
+            """
+    }
+
+    private var countedLines: [String] { counted.map(Self.line) + countedOnly.map(Self.line) }
+
+    private struct TestCase {
+        let name: String
+        var failures: [String] = []
+        var errors: [String] = []
+
+        var xml: String {
+            let parts = [("failure", failures), ("error", errors)].filter { !$0.1.isEmpty }.map(Self.element)
+            let open = #"    <testcase classname="stall-monitor.gate" name="\#(escaped(name))" time="0""#
+            return parts.isEmpty ? open + "/>" : "\(open)>\n\(parts.joined(separator: "\n"))\n    </testcase>"
+        }
+
+        /// The first line as the message, all of them as the text.
+        private static func element(_ name: String, _ lines: [String]) -> String {
+            let text = lines.map(escaped).joined(separator: "\n")
+            return #"      <\#(name) message="\#(escaped(lines[0]))">\#(text)</\#(name)>"#
+        }
+    }
+}
+
+/// Text for XML, in an element or an attribute. What XML 1.0 cannot hold at all (section 2.2) is made visible.
+private func escaped(_ text: String) -> String {
+    var result = ""
+    // By scalar: a "<" with an accent is one character, and still opens a tag.
+    for scalar in VisibleText.of(text, limit: 2000).unicodeScalars {
+        switch scalar {
+        case "&": result += "&amp;"
+        case "<": result += "&lt;"
+        case ">": result += "&gt;"
+        case "\"": result += "&quot;"
+        case "'": result += "&apos;"
+        default: result.unicodeScalars.append(scalar)
+        }
+    }
+    return result
 }

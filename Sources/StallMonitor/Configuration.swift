@@ -1,7 +1,12 @@
+public import StallDetection
 public import StallReports
 
 extension StallMonitor {
-    /// How the monitor works. Every value has a default that suits a server.
+    /// How the monitor works. Every value has a default that suits a server. One that is out of its range is brought to the nearer end of it
+    /// when the monitor starts, which a fault tells: see ``rangeErrors``.
+    ///
+    /// A key of a configuration file is the property's name, with the unit where it is a number of one: `limits.reports`,
+    /// `startupGraceMilliseconds`. Those of `rule` stand by themselves: `ticks`. Only `metadata` and `details` are not for files.
     public struct Configuration: Sendable {
         /// Where reports go. It is created, readable by its owner only.
         public var directory: String
@@ -21,21 +26,32 @@ extension StallMonitor {
         public var ownCode: OwnCode
         /// The signal that takes a running thread's registers, 1 to 64. Change it when the server uses `SIGPROF` itself.
         public var captureSignal: Int32
-        /// For how long after the start slowness is expected: what a server does first, it does once. Zero unless set.
-        public var startupGrace: Duration = .zero
+        /// For how long after the start slowness is expected: what a server does first, it does once. Zero to
+        /// one hour.
+        public var startupGrace: Duration
         /// Whether a thread's stall counts while a debugger or another tracer is attached to it. False: it does not, so that nobody
         /// gets reports of his breakpoints.
-        public var countsTracedStalls = false
+        public var countsTracedStalls: Bool
         /// Whether a report tells what all the other threads were at, too, equal stacks merged. It delays the watchdog by up to a tick at each
         /// stall, and a running thread notices its capture.
-        public var captureAllThreads: Bool
+        public var capturesAllThreads: Bool
         /// Whether to find out, when a stalled thread waits for a lock, who holds it and where that one is. A few milliseconds of the
         /// watchdog's for such a stall, and the owner's stack is taken like the stalled thread's.
         public var followsLocks: Bool
         /// False: `start` does nothing at all, and costs nothing.
-        public var isEnabled: Bool
+        public var enabled: Bool
         /// Whether the stalls under way are kept in a file that outlives the process (`live-….bin` in the directory), to the last look.
-        public var keepsLiveRecord = true
+        public var keepsLiveRecord: Bool
+        /// What every report says besides, as `metadata`: a region, a deployment. 64 pairs are taken, of keys up to 128 bytes and values up to
+        /// 1,024.
+        public var metadata: [String: String]
+        /// Asked for more of each stall that gets a report, when it is detected: see ``StallDetails``. It is given the report as it is known
+        /// then. Called on a thread of its own, one at a time, and waited for a tenth of a second: an answer that comes later is not
+        /// taken, which is told once (`detailsMissing`).
+        public var details: (@Sendable (StallReport) -> StallDetails)?
+        /// When a job of a task pool is reported though other workers are free: one that takes as long as this, looked for every tick of `rule`.
+        /// Nil, the default: none is, they are counted in the run record. A long job is no stall: who waits is served by the other workers.
+        public var reportsJobsLongerThan: Duration?
         /// How many notices may wait for the reporter. For tests.
         var noticeCapacity = 256
 
@@ -50,9 +66,15 @@ extension StallMonitor {
             service: ServiceIdentity? = nil,
             ownCode: OwnCode = .init(),
             captureSignal: Int32 = Configuration.defaultCaptureSignal,
-            captureAllThreads: Bool = false,
+            startupGrace: Duration = .zero,
+            countsTracedStalls: Bool = false,
+            capturesAllThreads: Bool = false,
             followsLocks: Bool = true,
-            isEnabled: Bool = true
+            keepsLiveRecord: Bool = true,
+            reportsJobsLongerThan: Duration? = nil,
+            metadata: [String: String] = [:],
+            details: (@Sendable (StallReport) -> StallDetails)? = nil,
+            enabled: Bool = true
         ) {
             self.directory = directory
             self.limits = limits
@@ -63,10 +85,19 @@ extension StallMonitor {
             self.service = service
             self.ownCode = ownCode
             self.captureSignal = captureSignal
-            self.captureAllThreads = captureAllThreads
+            self.startupGrace = startupGrace
+            self.countsTracedStalls = countsTracedStalls
+            self.capturesAllThreads = capturesAllThreads
             self.followsLocks = followsLocks
-            self.isEnabled = isEnabled
+            self.keepsLiveRecord = keepsLiveRecord
+            self.reportsJobsLongerThan = reportsJobsLongerThan
+            self.metadata = metadata
+            self.details = details
+            self.enabled = enabled
         }
+
+        /// A job as long as this is a long one.
+        var longJob: Duration { reportsJobsLongerThan ?? rule.threshold }
 
         /// `SIGPROF`: the threads of libdispatch and Swift concurrency block every real-time signal, but not this one.
         public static let defaultCaptureSignal: Int32 = 27

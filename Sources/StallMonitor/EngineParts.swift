@@ -1,4 +1,6 @@
 import RunLoopKit
+import StackCapture
+import StallDiagnosis
 import StallReports
 
 /// What the threads of a monitor share, and what each of them runs.
@@ -32,18 +34,18 @@ struct EngineParts: Sendable {
             signal: configuration.captureSignal,
             followsLocks: configuration.followsLocks
         ) { notices.add(.fault($0)) }
-        source.capturesAllThreads = configuration.captureAllThreads
+        source.capturesAllThreads = configuration.capturesAllThreads
         return source
     }
 
     /// On the watchdog's thread: before it watches anything, it may wait for the kernel.
-    func makeRound(_ stackSource: StackSource) -> WatchRound {
+    func makeRound(_ stackSource: StackSource) -> WatchdogState {
         supply.locate()
-        return WatchRound(
+        return WatchdogState(
             notices: notices,
             ledger: ledger,
             stackSource: stackSource,
-            bells: watchdog.bells,
+            wakeFlags: watchdog.wakeFlags,
             costs: CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger),
             live: live,
             countsTraced: configuration.countsTracedStalls,
@@ -53,17 +55,35 @@ struct EngineParts: Sendable {
 
     func makeReporter(_ handler: @escaping @Sendable (StallEvent) -> Void) -> Reporter {
         let tell = meter.exempting(handler)
+        let composer = ReportComposer(run: run, ownCode: configuration.ownCode)
+        let log = RunLog(
+            run: run,
+            ledger: ledger,
+            meter: meter,
+            notices: notices,
+            longJob: configuration.longJob,
+            nameOfJob: composer.nameOfJob
+        )
         return Reporter(
             notices: notices,
-            composer: ReportComposer(run: run, ownCode: configuration.ownCode),
-            shelf: ReportShelf(writer: writer, bell: FaultBell(tell)),
-            log: RunLog(run: run, ledger: ledger, meter: meter, notices: notices),
+            composer: composer,
+            publisher: ReportPublisher(writer: writer, notifier: FaultNotifier(tell)),
+            log: log,
             expenses: StallExpenses(meter: meter, ledger: ledger),
             throttle: ReportThrottle(rule: configuration.repeats),
+            details: DetailsSource(labels: configuration.metadata, ask: configuration.details),
             live: live,
             supply: supply,
             tell: tell
         )
+    }
+
+    /// The calling thread is the one that looks, and does nothing else: what it has taken of a processor so far is the watching's.
+    func noteWatchingCost() { meter.spent(.watching) }
+
+    /// Takes a stack, and counts what that costs.
+    func measure(_ capture: () -> Result<CapturedStack, CaptureError>) -> Result<CapturedStack, CaptureError> {
+        meter.measure(capture) { (try? $0.get()).map { [$0.cost] } ?? [] }
     }
 
     func makeRecorder() -> LiveRecorder {

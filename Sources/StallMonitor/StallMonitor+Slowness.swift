@@ -49,7 +49,7 @@ extension StallMonitor {
     }
 }
 
-extension Watch {
+extension StallMonitor.Watch {
     /// Says that the work may be slow: for so long, time in it counts towards no stall of this loop. What
     /// `StallMonitor.expectSlow(for:_:)` says holds here.
     public func expectSlow<Result, Failure: Error>(
@@ -73,12 +73,12 @@ extension Watch {
 
     /// Stops looking at this loop, until ``resume()``. See ``StallMonitor/pause()``.
     public func pause() {
-        watchdog?.give(.pause(number, .now))
+        for number in [number, jobs].compactMap({ $0 }) { watchdog?.give(.pause(number, .now)) }
     }
 
     /// Looks at this loop again, unless the whole monitor is paused. Any thread; returns at once.
     public func resume() {
-        watchdog?.give(.resume(number, .now))
+        for number in [number, jobs].compactMap({ $0 }) { watchdog?.give(.resume(number, .now)) }
     }
 }
 

@@ -1,5 +1,7 @@
+import Locking
 public import RunLoopKit
 import StackCapture
+import StallDetection
 import StallReports
 
 /// Watches event loops of this process, and reports each stall: what stood still, since when, where in the code, and why.
@@ -17,9 +19,12 @@ public final class StallMonitor: Sendable {
     public static let version = "0.1.0"
 
     private let configuration: Configuration
+    private let feed: EventFeed
     private let lifecycle = ForkSafeMutex(Lifecycle.idle)
     /// The loops under watch, for what is asked of them by others than the watchdog.
     private let index = WatchIndex()
+    /// What ends the searches for loops that the start has begun.
+    private let searches = ForkSafeMutex<[@Sendable () -> Void]>([])
     private let generation = ForkGeneration.current
 
     /// What can be done with a monitor. Orders to the watchdog are given under the lock, so that none comes after `stop`.
@@ -31,35 +36,57 @@ public final class StallMonitor: Sendable {
         case stopped
     }
 
-    private init(_ configuration: Configuration) {
-        self.configuration = configuration
+    private init(_ configuration: Configuration, _ feed: EventFeed) {
+        (self.configuration, self.feed) = (configuration, feed)
     }
 
     /// Starts to watch. Any thread; returns at once.
     ///
     /// - Parameters:
     ///   - configuration: see there; the defaults suit a server.
-    ///   - loops: what to watch from the start: the main loop, which also runs the main queue and the main actor.
+    ///   - selection: what to watch: the main loop, which also runs the main queue and the main actor, unless given.
     ///   - onEvent: called on the reporter's thread for each stall that begins, grows and ends, and for each fault. Only the
     ///     fault that no thread could be started is told on the calling thread.
     public static func start(
         _ configuration: Configuration = Configuration(),
-        watching loops: [any WatchableLoop] = [EventRunLoop.main],
+        watching selection: WatchSelection = .main,
         onEvent: (@Sendable (StallEvent) -> Void)? = nil
     ) -> StallMonitor {
-        let monitor = StallMonitor(configuration)
-        let tell = onEvent ?? StandardError.tell
-        guard configuration.isEnabled else { return monitor }
+        let (configuration, rangeErrors) = configuration.broughtIntoRange()
+        let feed = EventFeed(onEvent ?? StandardError.tell)
+        let monitor = StallMonitor(configuration, feed)
+        guard configuration.enabled else {
+            feed.finish()
+            return monitor
+        }
         do throws(StallMonitorError) {
-            let engine = try Engine(configuration, tell)
+            let engine = try Engine(configuration, feed.tell)
             engine.allowStart(configuration.startupGrace)
+            for error in rangeErrors { engine.notices.add(.fault(StallMonitorError(error))) }
             monitor.lifecycle.withLock { $0 = .running(engine, watches: 0) }
-            for loop in loops { monitor.watchOrTell(loop, engine) }
+            monitor.watch(selection)
         } catch {
             monitor.lifecycle.withLock { $0 = .disarmed(error) }
-            tell(.fault(error))
+            feed.tell(.fault(error))
+            feed.finish()
         }
         return monitor
+    }
+
+    /// Starts to watch these loops. See ``start(_:watching:onEvent:)-(_,WatchSelection,_)``.
+    public static func start(
+        _ configuration: Configuration = Configuration(),
+        watching loops: [any WatchableLoop],
+        onEvent: (@Sendable (StallEvent) -> Void)? = nil
+    ) -> StallMonitor {
+        start(configuration, watching: .loops(loops), onEvent: onEvent)
+    }
+
+    /// Watches more than at the start. Any thread. What cannot be watched is told as a fault; with a monitor that does not run it does nothing.
+    public func watch(_ selection: WatchSelection) {
+        guard let engine else { return }
+        for thing in selection.things { watchOrTell(thing, engine) }
+        for search in selection.searches { begin(search, engine) }
     }
 
     /// Watches one more loop. Any thread. With a monitor that is switched off or disarmed it does nothing.
@@ -67,53 +94,131 @@ public final class StallMonitor: Sendable {
     /// - Parameters:
     ///   - label: what reports call it; the loop's own label unless given.
     ///   - rule: when it counts as stalled; the configuration's rule unless given.
-    /// - Throws: `loopAlreadyWatched`, `loopEnded`, or `stopped` after ``stop()``.
+    /// - Throws: `loopAlreadyWatched`, `loopEnded`, `configurationOutOfRange` for the rule, or `stopped` after ``stop()``.
     @discardableResult
     public func watch(
         _ loop: any WatchableLoop,
         label: String? = nil,
         rule: StallRule? = nil
     ) throws(StallMonitorError) -> Watch {
-        let name = WatchName(type: .runLoop, label: label ?? loop.label)
+        try watch(.loop(loop), WatchName(type: loop.type, label: label ?? loop.label), rule ?? configuration.rule)
+    }
+
+    /// Watches a task pool, which stalls when as many of its workers as it is wide stand in one job each for the threshold. Any thread. With a
+    /// monitor that is switched off or disarmed it does nothing.
+    ///
+    /// - Parameters:
+    ///   - label: what reports call it; the pool's own label unless given.
+    ///   - rule: its tick and its threshold; the configuration's rule unless given. What it says of repeated and congested stalls is of
+    ///     loops: a pool in which jobs come and go works, however long they are.
+    /// - Throws: `loopAlreadyWatched`, `loopEnded` after the pool has, `configurationOutOfRange` for the rule, or `stopped` after ``stop()``.
+    @discardableResult
+    public func watch(
+        _ pool: TaskPoolHeartbeat,
+        label: String? = nil,
+        rule: StallRule? = nil
+    ) throws(StallMonitorError) -> Watch {
+        let rule = rule ?? configuration.rule
+        let pools = StallRule(tick: rule.tick, ticks: rule.ticks, repeated: nil, congested: nil)
+        let name = WatchName(type: .taskPool, label: label ?? pool.label)
+        var watch = try watch(.pool(pool), name, pools)
+        if let length = configuration.reportsJobsLongerThan {
+            // Of a name of its own: the record sums up what is called the same.
+            let jobs = WatchName(type: .taskPool, label: name.label + ", long jobs")
+            // Within the rule's own bounds, so that no length is too long for an integer.
+            let ticks = Int(min(max((length / rule.tick).rounded(.up), 1), 10_000))
+            let long = StallRule(tick: rule.tick, ticks: ticks, repeated: nil, congested: nil)
+            do throws(StallMonitorError) {
+                watch.jobs = try self.watch(.job(OldestJob(of: pool)), jobs, long).number
+            } catch {
+                // Nobody would have it to cancel.
+                watch.cancel()
+                throw error
+            }
+        }
+        return watch
+    }
+
+    private func watch(_ thing: WatchedThing, _ name: WatchName, _ rule: StallRule) throws(StallMonitorError) -> Watch {
         guard generation.isCurrent else { return .nobody(name) }
+        if let error = rule.broughtIntoRange().errors.first { throw StallMonitorError(error) }
         return try lifecycle.withLock { lifecycle throws(StallMonitorError) in
             switch lifecycle {
             case .idle, .disarmed: return .nobody(name)
             case .stopped: throw StallMonitorError(.stopped)
             case .running(let engine, let watches):
-                guard !loop.heartbeat.hasEnded else { throw StallMonitorError(.loopEnded) }
-                let bell = engine.watchdog.bells.makeBell(for: engine.watchdog)
-                guard loop.heartbeat.attach(bell) else {
-                    engine.watchdog.bells.putAway(bell)
+                guard !thing.heartbeat.hasEnded else { throw StallMonitorError(.loopEnded) }
+                let wakeFlag = engine.watchdog.wakeFlags.makeFlag(for: engine.watchdog)
+                guard thing.heartbeat.attach(wakeFlag) else {
+                    engine.watchdog.wakeFlags.remove(wakeFlag)
                     throw StallMonitorError(.loopAlreadyWatched)
                 }
                 let identity = WatchIdentity(number: watches + 1, name: name, since: .now)
                 let slowness = ExpectedSlowness(ledger: engine.ledger)
                 let scopes = [slowness] + engine.scopes
-                engine.watchdog.give(.watch(identity, loop, rule ?? configuration.rule, bell, scopes))
+                engine.watchdog.give(.watch(identity, thing, rule, wakeFlag, scopes))
                 lifecycle = .running(engine, watches: watches + 1)
                 let watch = Watch(watchdog: engine.watchdog, number: identity.number, name: name, slowness: slowness)
-                index.enter(watch, of: loop.heartbeat)
+                index.enter(watch, of: thing.heartbeat)
                 return watch
             }
         }
     }
 
-    private func watchOrTell(_ loop: any WatchableLoop, _ engine: Engine) {
+    private func watchOrTell(_ thing: WatchedThing, _ engine: Engine, tellsEnd: Bool = true) {
         do throws(StallMonitorError) {
-            try watch(loop)
+            switch thing {
+            case .loop(let loop): try watch(loop)
+            case .pool(let pool): try watch(pool)
+            case .job: break
+            }
+        } catch {
+            if tellsEnd || error.code != .loopEnded { engine.notices.add(.fault(error)) }
+        }
+    }
+
+    /// One that has ended by now was not there for long enough to be missed.
+    private func watchFound(_ thing: WatchedThing, _ engine: Engine) {
+        if !thing.heartbeat.hasEnded { watchOrTell(thing, engine, tellsEnd: false) }
+    }
+
+    /// Has the loops watched that the search finds, now and later.
+    private func begin(_ search: LoopSearch, _ engine: Engine) {
+        do throws(StallMonitorError) {
+            let end = try search.discovery.begin { [weak self] finding in
+                switch finding {
+                case .fault(let fault): engine.notices.add(.fault(fault))
+                case .loop(let loop): if search.isWanted(loop) { self?.watchFound(.loop(loop), engine) }
+                case .pool(let pool): self?.watchFound(.pool(pool), engine)
+                }
+            }
+            searches.withLock { $0.append(end) }
+            // The monitor may have been stopped meanwhile, and have ended those that it knew of.
+            if !isRunning { endSearches() }
         } catch {
             engine.notices.add(.fault(error))
         }
     }
 
+    /// Each of them once, whoever comes first.
+    private func endSearches() {
+        let ends = searches.withLock { searches in
+            defer { searches = [] }
+            return searches
+        }
+        for end in ends { end() }
+    }
+
     /// Ends the watch: closes the report of a stall under way, writes the run record, ends the threads and gives the capture signal
-    /// back. Reports that a failing disk does not take then are lost, which is told by a fault. Any thread but a handler's; once is enough. Waits 5 s at most for a disk or a handler that does not return:
-    /// then it leaves what it cannot end.
+    /// back. Any thread but a handler's; once is enough.
+    ///
+    /// Waits 5 s at most for a disk or a handler that does not return: then it leaves what it cannot end. Reports that a failing disk does
+    /// not take are lost, which is told by a fault.
     ///
     /// In a fork's child there is nothing to end: it takes the monitor off the loops, so that a new one can watch them.
     public func stop() {
         guard generation.isCurrent else { return index.leaveAll() }
+        endSearches()
         let engine: Engine? = lifecycle.withLock { lifecycle in
             guard case .running(let engine, _) = lifecycle else { return nil }
             lifecycle = .stopped
@@ -121,7 +226,19 @@ public final class StallMonitor: Sendable {
             return engine
         }
         engine?.end(by: .now + .seconds(5))
+        feed.finish()
     }
+
+    /// What the monitor tells from now on, besides its handler, until it is stopped:
+    ///
+    ///     for await event in monitor.events() {
+    ///         if case .ended(let report) = event { … }
+    ///     }
+    ///
+    /// Any thread. Each call gives a sequence of its own, for one loop over it; leaving the loop ends it.
+    ///
+    /// - Parameter newest: how many events are kept for a reader that is slower than they come; of more the oldest go. At least 1.
+    public func events(keeping newest: Int = 256) -> AsyncStream<StallEvent> { feed.makeStream(keeping: newest) }
 
     /// Whether stalls are being looked for; also true while monitoring is paused. False in a fork's child. Any thread.
     public var isRunning: Bool {
@@ -136,9 +253,14 @@ public final class StallMonitor: Sendable {
         return lifecycle.withLock { if case .disarmed(let error) = $0 { error } else { nil } }
     }
 
-    /// The latest watch of a loop: the way to those that ``start(_:watching:onEvent:)`` began. Nil if there is none. Any thread.
+    /// The latest watch of a loop: the way to those that ``start(_:watching:onEvent:)-(_,WatchSelection,_)`` began. Nil if there is none. Any thread.
     public func watch(of loop: any WatchableLoop) -> Watch? {
         generation.isCurrent ? index.watch(of: loop.heartbeat) : nil
+    }
+
+    /// The latest watch of a task pool. Nil if there is none. Any thread.
+    public func watch(of pool: TaskPoolHeartbeat) -> Watch? {
+        generation.isCurrent ? index.watch(of: pool) : nil
     }
 
     /// What runs; nil before the start, after the end, and in a fork's child.
@@ -148,19 +270,24 @@ public final class StallMonitor: Sendable {
     }
 }
 
-/// A loop under watch.
-public struct Watch: Sendable {
-    let watchdog: Watchdog?
-    let number: Int
-    let name: WatchName
-    let slowness: ExpectedSlowness?
+extension StallMonitor {
+    /// A loop or task pool under watch.
+    public struct Watch: Sendable {
+        let watchdog: Watchdog?
+        let number: Int
+        let name: WatchName
+        let slowness: ExpectedSlowness?
+        /// Of a pool: the watch of its jobs one by one, if they are watched.
+        var jobs: Int?
 
-    /// A watch that nobody keeps.
-    static func nobody(_ name: WatchName) -> Watch { Watch(watchdog: nil, number: 0, name: name, slowness: nil) }
+        /// A watch that nobody keeps.
+        static func nobody(_ name: WatchName) -> Watch { Watch(watchdog: nil, number: 0, name: name, slowness: nil) }
 
-    /// Has the watchdog stop watching the loop, and close a stall under way. Any thread; returns at once. The loop can be watched
-    /// anew when the watchdog has done so.
-    public func cancel() {
-        watchdog?.give(.cancel(number))
+        /// Has the watchdog stop watching the loop, and close a stall under way. Any thread; returns at once. The loop can be watched
+        /// anew when the watchdog has done so.
+        public func cancel() {
+            watchdog?.give(.cancel(number))
+            if let jobs { watchdog?.give(.cancel(jobs)) }
+        }
     }
 }

@@ -22,10 +22,20 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         public static let reportDirectoryExposed = Code(name: "reportDirectoryExposed")
         /// What this run may not remove fills the report directory, so its limits do not hold. It is written all the same.
         public static let reportDirectoryFilled = Code(name: "reportDirectoryFilled")
+        /// What the server was asked to add to reports did not come in time, so they lack it. Reports are written all the same.
+        public static let detailsMissing = Code(name: "detailsMissing")
+        /// A value of the configuration is too small or too large. The nearest one that is not is taken in its place.
+        public static let configurationOutOfRange = Code(name: "configurationOutOfRange")
         /// Reports were dropped: too many waited for the disk, or the monitor was stopped while some did.
         public static let reportsLost = Code(name: "reportsLost")
         /// The monitor has used up its budget: stalls are still detected, and reported without stacks, until the cost has fallen.
         public static let capturesStopped = Code(name: "capturesStopped")
+        /// Not every loop of the process can be found. Those that are known are watched.
+        public static let loopsNotFound = Code(name: "loopsNotFound")
+        /// The jobs of Swift's task pool do not come to the monitor: it is not watched.
+        public static let taskPoolNotFound = Code(name: "taskPoolNotFound")
+        /// A queue cannot be watched.
+        public static let queueNotWatched = Code(name: "queueNotWatched")
         /// The monitor is stopped.
         public static let stopped = Code(name: "stopped")
     }
@@ -37,7 +47,7 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
     /// What happened and what to do next, in one sentence.
     public let message: String
 
-    init(_ code: Code, errno: Int32? = nil, _ detail: String? = nil) {
+    package init(_ code: Code, errno: Int32? = nil, _ detail: String? = nil) {
         self.code = code
         self.errno = errno
         self.message = Self.text(code, detail)
@@ -48,6 +58,8 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         guard let errno else { return message }
         return "\(message) (errno \(errno))"
     }
+
+    init(_ error: ConfigurationRangeError) { self.init(.configurationOutOfRange, "\(error).") }
 
     private static func text(_ code: Code, _ detail: String?) -> String {
         switch code {
@@ -69,10 +81,20 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
             "The report directory is not safe from others. \(detail ?? "")"
         case .reportDirectoryFilled:
             "The report directory is full of what is not this server's. \(detail ?? "")"
+        case .detailsMissing:
+            "The server's closure for a stall's details did not return within 0.1 s. It must neither wait nor lock."
+        case .configurationOutOfRange:
+            "The stall monitor's configuration is out of range. \(detail ?? "")"
         case .reportsLost:
             "Stall reports are lost. \(detail ?? "")"
         case .capturesStopped:
             "Stalls are reported without stacks. \(detail ?? "")"
+        case .loopsNotFound:
+            "Some event loops are not watched. \(detail ?? "")"
+        case .taskPoolNotFound:
+            "The task pool is not watched. \(detail ?? "")"
+        case .queueNotWatched:
+            "A queue is not watched. \(detail ?? "")"
         default:
             "The stall monitor is stopped. Start a new one."
         }

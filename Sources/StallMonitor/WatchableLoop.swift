@@ -1,4 +1,5 @@
 public import RunLoopKit
+public import StallReports
 
 /// A loop that the monitor can watch: one that publishes a heartbeat, and whose thread is known.
 ///
@@ -16,11 +17,22 @@ public protocol WatchableLoop: AnyObject, Sendable {
     /// Whether a wait on this descriptor (epoll_wait(2), io_uring_enter(2)) is the loop's own, in which it rests. For loops that do
     /// not publish each of their waits: a thread found in it is not stalled. False unless implemented.
     func waits(on descriptor: Int32) -> Bool
+    /// The epoll set (epoll(7)) that the loop rests on in a mode, given by its index: clients that wait there during a stall are counted. Nil where it is
+    /// not known, as it is unless implemented.
+    func waitSet(inMode index: Int) -> Int32?
+    /// What reports call this kind of thing. `run_loop` unless implemented.
+    var type: WatchedType { get }
 }
 
 extension WatchableLoop {
     /// The loop publishes each of its waits.
     public func waits(on descriptor: Int32) -> Bool { false }
+
+    /// Not known.
+    public func waitSet(inMode index: Int) -> Int32? { nil }
+
+    /// A run loop.
+    public var type: WatchedType { .runLoop }
 }
 
 extension EventRunLoop: WatchableLoop {}

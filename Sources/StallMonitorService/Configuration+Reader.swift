@@ -1,4 +1,5 @@
 public import Configuration
+import StallDetection
 public import StallMonitor
 import StallReports
 import SystemPackage
@@ -16,58 +17,99 @@ extension StallMonitor.Configuration {
     /// | `repeated.enabled`, `congested.enabled` | bool | true, true |
     /// | `repeated.turns`, `repeated.ticks` | int, 2 to 1000 and 1 to 10000 | 5, 1 |
     /// | `congested.ticks` | int, 1 to 10000 | as `ticks` |
+    /// | `reportsJobsLongerThanMilliseconds` | int, 1 to 600000 | none: long jobs are only counted |
     /// | `startupGraceMilliseconds` | int, 0 to 3600000 | 0 |
     /// | `countsTracedStalls` | bool | false |
-    /// | `limits.reports` | int, at least 1 | 1000 |
-    /// | `limits.megabytes` | int, at least 1 | 256 |
-    /// | `memory.reports` | int, at least 1: kept for a disk that fails | 256 |
-    /// | `memory.megabytes` | int, at least 1 | 8 |
+    /// | `limits.reports`, `limits.runs` | int, 1 to 1000000 | 1000, 100 |
+    /// | `limits.megabytes` | int, 1 to 1048576 | 256 |
+    /// | `memory.reports` | int, 1 to 1000000: kept for a disk that fails | 256 |
+    /// | `memory.megabytes` | int, 1 to 1048576 | 8 |
     /// | `cost.processorPercent`, `cost.heldPercent` | number, 0.0001 to 100 | 1, 0.1 |
     /// | `cost.processorBurstMilliseconds`, `cost.heldBurstMilliseconds` | int, 1 to 600000 | 3000, 50 |
     /// | `repeats.windowSeconds`, `repeats.longestWindowSeconds` | int, 0 to 86400 | 60, 3600 |
     /// | `repeats.reportsPerMinute`, `repeats.burst` | int, 1 to 100000 | 120, 60 |
     /// | `repeats.megabytesPerMinute` | int, 1 to 100000 | 32 |
     /// | `service.name`, `service.version`, `service.instance` | text | the executable's name, none, none |
-    /// | `liveRecord` | bool | true |
+    /// | `keepsLiveRecord` | bool | true |
     /// | `captureSignal` | int, 1 to 64 | 27 (`SIGPROF`) |
-    /// | `captureAllThreads` | bool | false |
-    /// | `followLocks` | bool | true |
-    /// | `ownModules`, `libraryModules` | list of Swift module names | none |
-    /// | `ownSymbols`, `ownSources`, `ownBinaries` | list of names with `*` for any text, see ``OwnCode`` | none |
+    /// | `capturesAllThreads` | bool | false |
+    /// | `followsLocks` | bool | true |
+    /// | `ownCode.modules`, `ownCode.libraries` | list of Swift module names | none |
+    /// | `ownCode.symbols`, `ownCode.sources`, `ownCode.binaries` | list of names with `*` for any text, see ``OwnCode`` | none |
     ///
     /// - Parameter config: scoped to where the keys are: `stallMonitor` in the shipped file, so that the environment variable
     ///   of `tickMilliseconds` is `STALL_MONITOR_TICK_MILLISECONDS`.
+    /// - Throws: a `ConfigurationRangeError` that names the key and its range, or what the reader says of a value of the wrong form.
     public init(config: ConfigReader) async throws {
         self.init()
-        let limits = config.scoped(to: "limits")
-        isEnabled = try await config.fetchBool(forKey: "enabled") ?? isEnabled
-        directory = try await config.fetchString(forKey: "directory") ?? directory
-        rule = StallRule(
-            tick: .milliseconds(try await config.int("tickMilliseconds", in: 1...60_000) ?? 50),
-            ticks: try await config.int("ticks", in: 1...10_000) ?? rule.ticks,
-            repeated: try await StallRule.Repeated(config: config.scoped(to: "repeated")),
-            congested: try await StallRule.Congested(config: config.scoped(to: "congested"))
-        )
-        let grace = try await config.int("startupGraceMilliseconds", in: 0...3_600_000)
-        startupGrace = grace.map { .milliseconds($0) } ?? startupGrace
-        countsTracedStalls = try await config.fetchBool(forKey: "countsTracedStalls") ?? countsTracedStalls
-        self.limits.maxReports = try await limits.int("reports", in: 1...1_000_000) ?? self.limits.maxReports
-        let megabytes = try await limits.int("megabytes", in: 1...1_048_576)
-        self.limits.maxBytes = megabytes.map { $0 << 20 } ?? self.limits.maxBytes
-        memory = try await StallMonitor.MemoryLimits(config: config.scoped(to: "memory"))
-        cost = try await StallMonitor.CostLimits(config: config.scoped(to: "cost"))
-        repeats = try await RepeatRule(config: config.scoped(to: "repeats"), defaults: repeats)
+        try await config.set(&enabled, "enabled")
+        try await config.set(&directory, "directory")
+        try await readRule(config)
+        if let time = try await config.fetchInt(forKey: "reportsJobsLongerThanMilliseconds") {
+            reportsJobsLongerThan = .milliseconds(min(max(time, 0), 1_000_000_000))
+        }
+        try await config.set(&startupGrace, "startupGraceMilliseconds", in: .milliseconds(1))
+        try await config.set(&countsTracedStalls, "countsTracedStalls")
+        try await readLimits(config)
+        try await readCost(config.scoped(to: "cost"))
+        try await readRepeats(config.scoped(to: "repeats"))
         service = try await ServiceIdentity(config: config.scoped(to: "service"))
-        keepsLiveRecord = try await config.fetchBool(forKey: "liveRecord") ?? keepsLiveRecord
-        captureSignal = try await config.int("captureSignal", in: 1...64).map(Int32.init) ?? captureSignal
-        captureAllThreads = try await config.fetchBool(forKey: "captureAllThreads") ?? captureAllThreads
-        followsLocks = try await config.fetchBool(forKey: "followLocks") ?? followsLocks
+        try await config.set(&keepsLiveRecord, "keepsLiveRecord")
+        if let signal = try await config.fetchInt(forKey: "captureSignal") { captureSignal = Int32(clamping: signal) }
+        try await config.set(&capturesAllThreads, "capturesAllThreads")
+        try await config.set(&followsLocks, "followsLocks")
+        try await readOwnCode(config.scoped(to: "ownCode"))
+        if let error = rangeErrors.first { throw error }
+    }
+
+    private mutating func readRule(_ config: ConfigReader) async throws {
+        try await config.set(&rule.tick, "tickMilliseconds", in: .milliseconds(1))
+        try await config.set(&rule.ticks, "ticks")
+        let (repeated, congested) = (config.scoped(to: "repeated"), config.scoped(to: "congested"))
+        var row = StallRule.Repeated()
+        try await repeated.set(&row.turns, "turns")
+        try await repeated.set(&row.ticks, "ticks")
+        rule.repeated = try await repeated.fetchBool(forKey: "enabled") ?? true ? row : nil
+        let turn = StallRule.Congested(ticks: try await congested.fetchInt(forKey: "ticks"))
+        rule.congested = try await congested.fetchBool(forKey: "enabled") ?? true ? turn : nil
+    }
+
+    private mutating func readLimits(_ config: ConfigReader) async throws {
+        let (limits, memory) = (config.scoped(to: "limits"), config.scoped(to: "memory"))
+        try await limits.set(&self.limits.reports, "reports")
+        try await limits.set(&self.limits.runs, "runs")
+        try await limits.set(megabytes: &self.limits.bytes, "megabytes")
+        try await memory.set(&self.memory.reports, "reports")
+        try await memory.set(megabytes: &self.memory.bytes, "megabytes")
+    }
+
+    private mutating func readCost(_ config: ConfigReader) async throws {
+        try await config.set(percent: &cost.processorShare, "processorPercent")
+        try await config.set(&cost.processorBurst, "processorBurstMilliseconds", in: .milliseconds(1))
+        try await config.set(percent: &cost.heldShare, "heldPercent")
+        try await config.set(&cost.heldBurst, "heldBurstMilliseconds", in: .milliseconds(1))
+    }
+
+    private mutating func readRepeats(_ config: ConfigReader) async throws {
+        var window = repeats.window
+        var longest = repeats.longestWindow
+        try await config.set(&window, "windowSeconds", in: .seconds(1))
+        try await config.set(&longest, "longestWindowSeconds", in: .seconds(1))
+        (repeats.window, repeats.longestWindow) = (window, max(window, longest))
+        if let reports = try await config.fetchInt(forKey: "reportsPerMinute") { repeats.reportsPerMinute = reports }
+        try await config.set(&repeats.burst, "burst")
+        var bytes = 0
+        try await config.set(megabytes: &bytes, "megabytesPerMinute")
+        if try await config.fetchInt(forKey: "megabytesPerMinute") != nil { repeats.bytesPerMinute = bytes }
+    }
+
+    private mutating func readOwnCode(_ config: ConfigReader) async throws {
         ownCode = OwnCode(
-            modules: Set(try await config.fetchStringArray(forKey: "ownModules") ?? []),
-            libraries: Set(try await config.fetchStringArray(forKey: "libraryModules") ?? []),
-            symbols: Set(try await config.fetchStringArray(forKey: "ownSymbols") ?? []),
-            sources: Set(try await config.fetchStringArray(forKey: "ownSources") ?? []),
-            binaries: Set(try await config.fetchStringArray(forKey: "ownBinaries") ?? [])
+            modules: Set(try await config.fetchStringArray(forKey: "modules") ?? []),
+            libraries: Set(try await config.fetchStringArray(forKey: "libraries") ?? []),
+            symbols: Set(try await config.fetchStringArray(forKey: "symbols") ?? []),
+            sources: Set(try await config.fetchStringArray(forKey: "sources") ?? []),
+            binaries: Set(try await config.fetchStringArray(forKey: "binaries") ?? [])
         )
     }
 
@@ -84,41 +126,6 @@ extension StallMonitor.Configuration {
     }
 }
 
-extension RepeatRule {
-    fileprivate init(config: ConfigReader, defaults: RepeatRule) async throws {
-        let window = try await config.int("windowSeconds", in: 0...86_400).map { Duration.seconds($0) }
-        let longest = try await config.int("longestWindowSeconds", in: 0...86_400).map { Duration.seconds($0) }
-        let megabytes = try await config.int("megabytesPerMinute", in: 1...100_000)
-        self.init(
-            window: window ?? defaults.window,
-            longestWindow: longest ?? defaults.longestWindow,
-            reportsPerMinute: try await config.int("reportsPerMinute", in: 1...100_000) ?? defaults.reportsPerMinute,
-            burst: try await config.int("burst", in: 1...100_000) ?? defaults.burst,
-            bytesPerMinute: megabytes.map { $0 << 20 } ?? defaults.bytesPerMinute
-        )
-    }
-}
-
-extension StallRule.Repeated {
-    /// Nil: switched off.
-    fileprivate init?(config: ConfigReader) async throws {
-        guard try await config.fetchBool(forKey: "enabled") ?? true else { return nil }
-        let standard = Self()
-        self.init(
-            turns: try await config.int("turns", in: 2...1_000) ?? standard.turns,
-            ticks: try await config.int("ticks", in: 1...10_000) ?? standard.ticks
-        )
-    }
-}
-
-extension StallRule.Congested {
-    /// Nil: switched off.
-    fileprivate init?(config: ConfigReader) async throws {
-        guard try await config.fetchBool(forKey: "enabled") ?? true else { return nil }
-        self.init(ticks: try await config.int("ticks", in: 1...10_000))
-    }
-}
-
 extension ServiceIdentity {
     fileprivate init?(config: ConfigReader) async throws {
         guard let name = try await config.fetchString(forKey: "name") else { return nil }
@@ -130,61 +137,32 @@ extension ServiceIdentity {
     }
 }
 
-extension StallMonitor.MemoryLimits {
-    fileprivate init(config: ConfigReader) async throws {
-        let defaults = Self()
-        self.init(
-            reports: try await config.int("reports", in: 1...1_000_000) ?? defaults.reports,
-            bytes: try await config.int("megabytes", in: 1...1_048_576).map { $0 << 20 } ?? defaults.bytes
-        )
-    }
-}
-
-extension StallMonitor.CostLimits {
-    fileprivate init(config: ConfigReader) async throws {
-        let defaults = Self()
-        let burst = try await config.int("processorBurstMilliseconds", in: 1...600_000)
-        let heldBurst = try await config.int("heldBurstMilliseconds", in: 1...600_000)
-        self.init(
-            processorShare: try await config.percent("processorPercent") ?? defaults.processorShare,
-            processorBurst: burst.map { .milliseconds($0) } ?? defaults.processorBurst,
-            heldShare: try await config.percent("heldPercent") ?? defaults.heldShare,
-            heldBurst: heldBurst.map { .milliseconds($0) } ?? defaults.heldBurst
-        )
-    }
-}
-
+// What is not set keeps its value.
 extension ConfigReader {
-    /// As a share: 1 for 100 %.
-    fileprivate func percent(_ key: ConfigKey) async throws -> Double? {
-        guard let value = try await fetchDouble(forKey: key) else { return nil }
-        guard value >= 0.0001, value <= 100 else {
-            let shown = Int(exactly: value.rounded()) ?? 0
-            throw ConfigurationRangeError(key: key.description, value: shown, range: 0...100)
-        }
-        return value / 100
+    fileprivate func set(_ value: inout Bool, _ key: ConfigKey) async throws {
+        value = try await fetchBool(forKey: key) ?? value
     }
 
-    fileprivate func int(_ key: ConfigKey, in range: ClosedRange<Int>) async throws -> Int? {
-        guard let value = try await fetchInt(forKey: key) else { return nil }
-        guard range.contains(value) else {
-            throw ConfigurationRangeError(key: key.description, value: value, range: range)
-        }
-        return value
+    fileprivate func set(_ value: inout String, _ key: ConfigKey) async throws {
+        value = try await fetchString(forKey: key) ?? value
     }
-}
 
-/// A number in the configuration that is too small or too large.
-public struct ConfigurationRangeError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The key, without its scope.
-    public let key: String
-    /// What it was set to.
-    public let value: Int
-    /// What it may be set to.
-    public let range: ClosedRange<Int>
+    fileprivate func set(_ value: inout Int, _ key: ConfigKey) async throws {
+        value = try await fetchInt(forKey: key) ?? value
+    }
 
-    /// What is set, and what to set instead.
-    public var description: String {
-        "stall monitor configuration: \(key) is \(value); set it to \(range.lowerBound) to \(range.upperBound)"
+    /// A whole number of a unit. Any number makes a duration: what is too long is found by its range.
+    fileprivate func set(_ value: inout Duration, _ key: ConfigKey, in unit: Duration) async throws {
+        guard let number = try await fetchInt(forKey: key) else { return }
+        value = unit * min(max(number, -1_000_000_000), 1_000_000_000)
+    }
+
+    fileprivate func set(megabytes value: inout Int, _ key: ConfigKey) async throws {
+        guard let number = try await fetchInt(forKey: key) else { return }
+        value = min(max(number, -1), 1 << 40) << 20
+    }
+
+    fileprivate func set(percent value: inout Double, _ key: ConfigKey) async throws {
+        if let number = try await fetchDouble(forKey: key) { value = number / 100 }
     }
 }

@@ -57,3 +57,145 @@ private func cxaDemangle(
     _ size: UnsafeMutablePointer<Int>?,
     _ status: UnsafeMutablePointer<CInt>
 ) -> UnsafeMutablePointer<CChar>?
+
+/// Parts of a demangled Swift name. The runtime gives only text, so these go by its fixed phrases.
+extension Demangler {
+    /// - Parameter demangled: as `demangle` gives it, for a Swift symbol.
+    /// - Returns: the module whose source the function stands in; nil for what the compiler made up by itself.
+    static func swiftModule(ofDemangled demangled: String) -> String? {
+        guard let entity = sourceEntity(in: demangled) else { return nil }
+        if entity.hasPrefix(extensionMark) {
+            return entity.dropFirst(extensionMark.count).split(separator: ")").first.map(String.init)
+        }
+        let module = entity.prefix { $0 == "_" || $0.isLetter || $0.isNumber }
+        let isQualified = entity.dropFirst(module.count).first == "."
+        return isQualified && !module.isEmpty && module != "__C" ? String(module) : nil
+    }
+
+    /// - Parameter symbol: as in the symbol table.
+    /// - Returns: the Swift module whose source the function stands in; nil for what the compiler made up, and for C and C++.
+    public static func swiftModule(of symbol: String) -> String? {
+        language(of: symbol) == .swift ? swiftModule(ofDemangled: demangle(symbol)) : nil
+    }
+
+    /// A name short enough for a heading: without module, types and signature, but with argument labels.
+    /// `Server.handle(_:timeout:)`, `closure #1 in Server.run()`, `std::vector::push_back`.
+    ///
+    /// - Parameter symbol: as in the symbol table.
+    public static func shortName(_ symbol: String) -> String {
+        switch language(of: symbol) {
+        case .c: symbol
+        case .cPlusPlus: ShortName.cPlusPlus(demangle(symbol))
+        case .swift: ShortName.swift(symbol) ?? symbol
+        }
+    }
+
+    private static let extensionMark = "(extension in "
+
+    /// Code that the compiler adds of its own accord. It stands in nobody's source.
+    private static let madeUp = [
+        "protocol witness for ", "dispatch thunk of ", "reabstraction thunk ", "partial apply ", "outlined ",
+        "merged outlined ",
+        "type metadata ", "lazy protocol witness ", "value witness ", "generic type metadata ",
+        "instantiation function for ",
+        "lazy cache variable ", "associated type ", "associated conformance ", "base witness ",
+        "method lookup function ",
+        "metadata ", "back deployment ", "distributed thunk ", "vtable thunk for ", "key path ", "noncanonical ",
+        "keypath ", "class metadata ", "default associated ", "demangling cache ", "async function pointer to ",
+        "curry thunk of ",
+        "coroutine continuation ",
+    ]
+
+    /// Phrases in front of a function that stands in the source.
+    private static let decorations = [
+        "static ", "merged ", "@objc ", "@nonobjc ", "dynamic ", "override ", "async ", "specialized ", "distributed ",
+        "one-time initialization function for ", "one-time initialization token for ",
+        "variable initialization expression of ",
+        "property wrapper backing initializer of ", "infix operator ", "prefix operator ", "postfix operator ",
+        "curry thunk of ",
+        "opaque type descriptor for ", "owned ",
+    ]
+
+    /// Peels the phrases off the front. Nil for code that stands in no source.
+    static func sourceEntity(in demangled: String) -> Substring? {
+        var rest = Substring(demangled)
+        while true {
+            if madeUp.contains(where: rest.hasPrefix) { return nil }
+            guard let peeled = peel(rest) else { return rest }
+            rest = peeled
+        }
+    }
+
+    /// Takes one phrase off, nil if there is none.
+    static func peel(_ text: Substring) -> Substring? {
+        if let decoration = decorations.first(where: text.hasPrefix) { return text.dropFirst(decoration.count) }
+        return peelResumption(text) ?? peelSpecialization(text) ?? peelNested(text) ?? peelDefaultArgument(text)
+    }
+
+    /// `(1) await resume partial function for `
+    private static func peelResumption(_ text: Substring) -> Substring? {
+        guard text.first == "(", text.dropFirst().first?.isNumber == true else { return nil }
+        return text.after(" resume partial function for ")
+    }
+
+    /// `generic specialization <Swift.Int> of `, `function signature specialization <Arg[0] = Dead> of `
+    private static func peelSpecialization(_ text: Substring) -> Substring? {
+        let phrases = [
+            "generic ", "function signature ", "inlined generic ", "closure propagated ", "capture promoted ",
+        ]
+        guard phrases.contains(where: text.hasPrefix), let open = text.firstIndex(of: "<") else { return nil }
+        // The runtime forgets to close the bracket of a propagated closure: then the first end that looks like one must do.
+        return text[open...].droppingBrackets().after(" of ", atStart: true) ?? text.after("> of ")
+    }
+
+    /// `closure #1 (Swift.Int) -> () in `, `implicit closure #2 in `, `helper #1 () -> () in `
+    private static func peelNested(_ text: Substring) -> Substring? {
+        guard let hash = text.firstIndex(of: "#"), text[..<hash].last == " " else { return nil }
+        let words = text[..<hash].split(separator: " ")
+        guard words == ["closure"] || words == ["implicit", "closure"] || (words.count == 1 && !words[0].contains("."))
+        else { return nil }
+        return text.afterEnclosing(" in ")
+    }
+
+    /// `default argument 1 of `
+    private static func peelDefaultArgument(_ text: Substring) -> Substring? {
+        text.hasPrefix("default argument ") ? text.after(" of ") : nil
+    }
+}
+
+extension Substring {
+    /// What follows the first occurrence.
+    fileprivate func after(_ phrase: String, atStart: Bool = false) -> Substring? {
+        if atStart { return hasPrefix(phrase) ? dropFirst(phrase.count) : nil }
+        var rest = self
+        while !rest.isEmpty {
+            if rest.hasPrefix(phrase) { return rest.dropFirst(phrase.count) }
+            rest = rest.dropFirst()
+        }
+        return nil
+    }
+
+    /// What follows the first occurrence outside all brackets: a type may itself say `(extension in X)`.
+    func afterEnclosing(_ phrase: String) -> Substring? {
+        var rest = self
+        while !rest.isEmpty {
+            if rest.hasPrefix(phrase) { return rest.dropFirst(phrase.count) }
+            rest = rest.droppingBrackets(orCharacter: true)
+        }
+        return nil
+    }
+
+    /// What follows the bracketed text at the start, with `->` not taken for a closing bracket.
+    func droppingBrackets(orCharacter: Bool = false) -> Substring {
+        var depth = 0
+        var previous: Character = " "
+        for index in indices {
+            let character = self[index]
+            if "([<{".contains(character) { depth += 1 }
+            if ")]}".contains(character) || (character == ">" && previous != "-") { depth -= 1 }
+            previous = character
+            if depth <= 0 { return self[self.index(after: index)...] }
+        }
+        return self[endIndex...]
+    }
+}

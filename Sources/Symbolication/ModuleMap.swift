@@ -1,3 +1,4 @@
+import CElfUtils
 import Glibc
 
 /// What is mapped where, from `/proc/PID/maps` at one moment. Not from the loader: a stalled thread may hold its lock.
@@ -72,4 +73,74 @@ extension ModuleMap.Mapping {
 
 private func hexadecimal(_ digits: ArraySlice<UInt8>) -> UInt? {
     UInt(String(decoding: digits, as: UTF8.self), radix: 16)
+}
+
+/// The first page of a loaded module as it stands in memory: what tells one build from another.
+struct ModuleImage: Sendable, Hashable {
+    static let pageSize = 4096
+
+    /// ELF header, program headers and, with all usual linkers, the build id.
+    let firstPage: [UInt8]
+    /// What was added to the file's addresses.
+    let loadBase: UInt
+    let buildID: String?
+    /// The loaded part's end.
+    let end: UInt
+
+    /// Nil if this is no ELF module of this machine's kind, or has just been unmapped.
+    init?(at start: UInt, in memory: borrowing ProcessMemory) {
+        guard let page = memory.read(start, count: Self.pageSize), let headers = programHeaders(in: page),
+            let first = headers.first(where: { $0.p_type == UInt32(PT_LOAD) && $0.p_offset == 0 })
+        else { return nil }
+        firstPage = page
+        let base = start &- UInt(first.p_vaddr)
+        loadBase = base
+        end =
+            headers.filter { $0.p_type == UInt32(PT_LOAD) }.map { base &+ UInt($0.p_vaddr &+ $0.p_memsz) }.max()
+            ?? start
+        var found: String?
+        for note in headers where note.p_type == UInt32(PT_NOTE) && found == nil {
+            let size = min(Int(clamping: note.p_filesz), Self.pageSize)
+            found = memory.read(base &+ UInt(note.p_vaddr), count: size).flatMap(buildID(inNotes:))
+        }
+        buildID = found
+    }
+}
+
+/// - Returns: the headers if the page starts an ELF file of this machine's word length and byte order, and holds them all.
+private func programHeaders(in page: [UInt8]) -> [Elf64_Phdr]? {
+    guard let header = page.load(Elf64_Ehdr.self, at: 0), Array(page.prefix(4)) == [0x7f, 0x45, 0x4c, 0x46],
+        header.e_ident.4 == UInt8(ELFCLASS64), header.e_phentsize == MemoryLayout<Elf64_Phdr>.size
+    else { return nil }
+    var headers: [Elf64_Phdr] = []
+    for index in 0..<Int(header.e_phnum) {
+        let offset = Int(clamping: header.e_phoff) &+ index * MemoryLayout<Elf64_Phdr>.size
+        guard let next = page.load(Elf64_Phdr.self, at: offset) else { return nil }
+        headers.append(next)
+    }
+    return headers
+}
+
+/// A note is three words (lengths of name and value, type), the name, the value, each padded to four bytes: elf(5).
+func buildID(inNotes notes: [UInt8]) -> String? {
+    var at = 0
+    while let header = notes.load(Elf64_Nhdr.self, at: at) {
+        let name = at + MemoryLayout<Elf64_Nhdr>.size
+        let value = name + (Int(header.n_namesz) + 3) & ~3
+        let end = value + Int(header.n_descsz)
+        guard end <= notes.count else { return nil }
+        if header.n_type == UInt32(NT_GNU_BUILD_ID), notes[name..<value].elementsEqual([0x47, 0x4e, 0x55, 0]) {
+            return notes[value..<end].map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        }
+        at = (end + 3) & ~3
+    }
+    return nil
+}
+
+extension [UInt8] {
+    /// - Returns: nil if the value does not lie wholly within.
+    fileprivate func load<T: BitwiseCopyable>(_ type: T.Type, at offset: Int) -> T? {
+        guard offset >= 0, offset <= count - MemoryLayout<T>.size else { return nil }
+        return unsafe withUnsafeBytes { unsafe $0.loadUnaligned(fromByteOffset: offset, as: type) }
+    }
 }

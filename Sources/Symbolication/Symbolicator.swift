@@ -8,6 +8,8 @@ import Synchronization
 public final class Symbolicator: Sendable {
     private let process: ProcessDirectory
     private let cache: Mutex<SymbolCache>
+    /// Of another process: what it has made at run time.
+    private let made = Mutex(PerfMapCache())
 
     /// Reads nothing yet.
     public convenience init(search: SymbolSearch = SymbolSearch()) {
@@ -20,7 +22,8 @@ public final class Symbolicator: Sendable {
         cache = Mutex(SymbolCache(search: search, limit: cacheLimit))
     }
 
-    /// For any process whose memory may be read; of others nothing gets a name. Finds its files also if it runs in a container.
+    /// For any process whose memory may be read; of others nothing gets a name. Finds its files also if it runs in a container, and names of
+    /// what it made at run time in its `/tmp/perf-PID.map`.
     /// Reads nothing yet.
     public init(processID: Int32, search: SymbolSearch = SymbolSearch()) {
         process = ProcessDirectory(processID: processID)
@@ -40,8 +43,22 @@ public final class Symbolicator: Sendable {
         return cache.withLock { cache in
             var work = OwnResolution(map: ModuleMap(of: process), allowance: Allowance(budget))
             for address in addresses { work.add(address, memory, &cache) }
+            if process != .own { name(&work.frames, addresses) }
             cache.trim()
             return Resolution(frames: work.frames, modules: work.modules, problems: work.problems.unique)
+        }
+    }
+
+    /// Names code that was made at run time, by the file that its maker keeps for perf: ``PerfMap``.
+    private func name(_ frames: inout [SymbolicatedFrame], _ addresses: [ResolvableAddress]) {
+        guard frames.contains(where: { $0.moduleIndex == nil }),
+            let map = made.withLock({ $0.map(of: process) })
+        else { return }
+        for (index, address) in addresses.enumerated() where frames[index].moduleIndex == nil {
+            let place = address.kind == .returnAddress ? address.address &- 1 : address.address
+            guard let (name, start) = map.function(at: place) else { continue }
+            (frames[index].symbol, frames[index].function) = (name, name)
+            frames[index].functionOffset = address.address &- start
         }
     }
 

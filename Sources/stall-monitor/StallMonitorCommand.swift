@@ -8,7 +8,8 @@ struct StallMonitorCommand: AsyncParsableCommand {
         abstract: "Shows and judges what a stall monitor reported.",
         discussion: """
             A monitored process writes its reports into a directory. Every subcommand that reads them looks in the directory \
-            it is given, or else in $STALL_MONITOR_DIRECTORY, or else in ./stall-reports. 'sample' needs no reports.
+            it is given, or else in $STALL_MONITOR_DIRECTORY, or else in ./stall-reports. 'sample' needs no reports; 'watch' makes \
+            some, of processes that have no monitor.
 
             Data goes to standard output, everything else to standard error. Colours are used on a terminal only, and not \
             when $NO_COLOR is set. Times are UTC.
@@ -19,12 +20,13 @@ struct StallMonitorCommand: AsyncParsableCommand {
               2   gate: over budget
               64  wrong usage
               130 ended by Ctrl-C
+              watch -- COMMAND leaves with the command's own
             """,
         version: "0.1.0",
         subcommands: [
             TailCommand.self, ListCommand.self, TopCommand.self, ShowCommand.self, SymbolicateCommand.self,
             GateCommand.self,
-            SampleCommand.self,
+            SampleCommand.self, WatchCommand.self,
         ]
     )
 }

@@ -44,6 +44,24 @@ struct GateCommandTests {
         )
     }
 
+    @Test("a process that was killed is judged by what it left, and told; without its live record it cannot be judged")
+    func killed() throws {
+        var run = Sample.run()
+        (run.id, run.state, run.stoppedAt) = (.make(), .terminated, nil)
+        run.processEnd = .init(cause: .killedOrCrashed, summary: "Something ended it.")
+        try fixture.store.write(run)
+        let within = try CommandRun("gate", fixture.path)
+        #expect(within.status == 0)
+        #expect(within.output.contains("  cut short: run \(run.id) of process "))
+        #expect(within.output.contains("Something ended it."))
+        try fixture.store.write(Sample.report())
+        #expect(try CommandRun("gate", fixture.path).status == 2)
+        run.processEnd = nil
+        try fixture.store.write(run)
+        let doubted = try CommandRun("gate", fixture.path)
+        #expect(doubted.status == 1 && doubted.output.contains("run \(run.id): its process ended without closing it"))
+    }
+
     @Test("a torn report cannot be judged, and what is over budget is listed all the same")
     func torn() throws {
         try fixture.store.write(Sample.report())

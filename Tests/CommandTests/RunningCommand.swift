@@ -8,8 +8,16 @@ final class RunningCommand {
     private let input = Pipe()
     private var pending: [ObjectIdentifier: Data] = [:]
 
-    init(
+    convenience init(
         _ arguments: String...,
+        environment: [String: String] = [:],
+        executable: URL = CommandRun.executable
+    ) throws {
+        try self.init(arguments: arguments, environment: environment, executable: executable)
+    }
+
+    init(
+        arguments: [String],
         environment: [String: String] = [:],
         executable: URL = CommandRun.executable
     ) throws {
@@ -55,6 +63,8 @@ final class RunningCommand {
             pending[key] = data + more
         }
     }
+
+    var isRunning: Bool { process.isRunning }
 
     var pid: Int32 { process.processIdentifier }
 

@@ -125,6 +125,28 @@ struct SampleCommandTests {
         #expect(run.status() == 130)
     }
 
+    @Test("of a single look is ended by Ctrl-C at once, and leaves no thread stopped", arguments: [[], ["--all"]])
+    func cutShort(_ options: [String]) throws {
+        let target = try TargetProcess("compute", "4", onProcessor: 0, isIdle: true)
+        let rival = try TargetProcess("compute", "4", onProcessor: 0)
+        defer { _ = rival.finish() }
+        var caught = 0
+        for _ in 0..<200 where caught < 3 {
+            let arguments = ["sample", "\(target.processID)", "--deadline", "1h"] + options
+            let run = try RunningCommand(arguments: arguments)
+            // It waits for the thread to stop; or it has been quicker.
+            while target.tracer == "0", run.isRunning { usleep(200) }
+            run.send(SIGINT)
+            // What it has it shows only where it was quicker.
+            let line = try run.line()
+            let status = run.status()
+            #expect(status == (line == nil ? 130 : 0))
+            caught += status == 130 ? 1 : 0
+            #expect(target.tracer == "0" && target.state == "R")
+        }
+        #expect(caught == 3)
+    }
+
     private static func handlesInterrupt(_ process: Int32) -> Bool {
         let status = (try? String(contentsOfFile: "/proc/\(process)/status", encoding: .utf8)) ?? ""
         let mask = status.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }?.split(separator: "\t").last

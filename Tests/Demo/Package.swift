@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// A real server that the monitor watches, and the show that stalls it in six ways. Run by scripts/run.
+/// A real server that the monitor watches, and the show that stalls it in seven ways. Run by scripts/run.
 let package = Package(
     name: "demo",
     dependencies: [
@@ -21,6 +21,7 @@ let package = Package(
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "RunLoopKit", package: "stall-monitor"),
                 .product(name: "StallMonitor", package: "stall-monitor"),
+                .product(name: "StallMonitorLoops", package: "stall-monitor"),
                 .product(name: "StallReports", package: "stall-monitor"),
             ],
             swiftSettings: [.swiftLanguageMode(.v6), .strictMemorySafety(), .treatAllWarnings(as: .error)]

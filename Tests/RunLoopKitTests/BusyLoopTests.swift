@@ -1,5 +1,7 @@
 import Glibc
+import LoopTestSupport
 import RunLoopKit
+import RunLoopPorts
 import Testing
 
 /// R16, R36: a loop that always has work at hand asks the kernel only now and then; nobody waits longer for that than eight turns.

@@ -1,4 +1,5 @@
 import Glibc
+import LoopTestSupport
 import Testing
 
 /// What the loop asks of the kernel and of the allocator, in counts: they are the same on every machine, so they are gated.

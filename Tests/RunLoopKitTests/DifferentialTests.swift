@@ -1,3 +1,4 @@
+import LoopTestSupport
 import Testing
 
 /// The loop against Foundation's: random scripts of loop operations on both, traces compared. The program can play any number:

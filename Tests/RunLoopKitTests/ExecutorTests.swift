@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+import LoopTestSupport
 import RunLoopKit
 import Synchronization
 import Testing

@@ -1,4 +1,5 @@
 import Glibc
+import LoopTestSupport
 import Testing
 
 /// What a loop does when its process is ill-treated. Each case is a process of its own: limits, signals and clocks are per process.

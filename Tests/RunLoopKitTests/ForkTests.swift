@@ -1,3 +1,4 @@
+import LoopTestSupport
 import Testing
 
 /// A process that forks and does not exec. Each scenario is a program of its own.

@@ -1,4 +1,5 @@
 import Glibc
+import LoopTestSupport
 import RunLoopKit
 import Synchronization
 import TestSupport
@@ -245,17 +246,18 @@ struct HeartbeatTests {
     }
 }
 
-private final class CountingWatcher: LoopWatcher {
+/// Also for the tests of a pool's heartbeat.
+final class CountingWatcher: LoopWatcher {
     let calls = Counter()
     func loopDidLeaveRest() { calls.increment() }
 }
 
 /// A few nanoseconds that no optimiser takes away.
-private func delay() { _ = delays.add(1, ordering: .relaxed) }
+func delay() { _ = delays.add(1, ordering: .relaxed) }
 private let delays = Atomic<Int>(0)
 
 /// Spins, giving way now and then on a machine with few cores. False if the condition does not come in a long time.
-private func spin(until condition: () -> Bool) -> Bool {
+func spin(until condition: () -> Bool) -> Bool {
     var rounds = 0
     var deadline: MonotonicInstant?
     while !condition() {

@@ -1,4 +1,5 @@
 import Glibc
+import LoopTestSupport
 import Testing
 
 /// Everything that a loop has is made and dropped many times, and nothing is left. A program of its own counts.

@@ -1,4 +1,5 @@
 import Glibc
+import LoopTestSupport
 import Testing
 
 /// R10, R16, R58 to R60, on the main thread of a program of its own.
@@ -121,57 +122,5 @@ struct MainThreadTests {
         let run = try Fixture.run("RunLoopFixture", "no-descriptors")
         #expect(run.lines == ["refused: true", "block", "timer", "woken by another thread", "stopped"])
         #expect(run.status == 0)
-    }
-}
-
-/// Runs a program that stands beside the test bundle.
-struct Fixture {
-    let lines: [String]
-    let status: Int32
-
-    struct Failure: Error {
-        let reason: String
-    }
-
-    /// - Parameters:
-    ///   - environment: Assignments in the shell's words.
-    ///   - seconds: After so many it is killed.
-    static func run(
-        _ name: String,
-        _ argument: String = "",
-        unlimitedStack: Bool = false,
-        environment: String = "",
-        seconds: Int = 30
-    ) throws -> Fixture {
-        let limit = unlimitedStack ? "ulimit -s unlimited; " : ""
-        let program = try directory() + "/" + name
-        // The time limit is for a fixture that hangs: the test then fails by its lines.
-        return try run(command: "\(limit)timeout \(seconds) env \(environment) '\(program)' \(argument)")
-    }
-
-    /// - Parameter command: In the shell's words.
-    static func run(command: String) throws -> Fixture {
-        guard let output = unsafe popen(command + " 2>/dev/null", "r")
-        else {
-            throw Failure(reason: "popen: errno \(errno)")
-        }
-        var text: [UInt8] = []
-        var byte = unsafe getc(output)
-        while byte != EOF {
-            text.append(UInt8(truncatingIfNeeded: byte))
-            byte = unsafe getc(output)
-        }
-        let status = unsafe pclose(output)
-        return Fixture(
-            lines: String(decoding: text, as: UTF8.self).split(separator: "\n").map(String.init),
-            status: status
-        )
-    }
-
-    static func directory() throws -> String {
-        guard let path = unsafe realpath("/proc/self/exe", nil) else { throw Failure(reason: "no /proc/self/exe") }
-        defer { unsafe free(path) }
-        return unsafe String(cString: path).split(separator: "/", omittingEmptySubsequences: false)
-            .dropLast().joined(separator: "/")
     }
 }

@@ -1,3 +1,4 @@
+import LoopTestSupport
 import Testing
 
 /// What ends the process: each mistake is told on stderr, with the line of the program that made it, in a debug and in an optimised build.
@@ -37,6 +38,7 @@ struct MisuseTests {
         "activities-without-room": "A sequence of activities needs room for one.",
         "no-such-component": "A message has no component 1; it has 1.",
         "too-many-modes": "A loop can have 65536 modes; '65535' is one more: reuse names.",
-        "signal-handler": "In a signal handler nothing of RunLoopKit may be called but EventRunLoop.wakeUp().",
+        "signal-handler":
+            "In a signal handler nothing of RunLoopKit or StallMonitor may be called but EventRunLoop.wakeUp().",
     ]
 }

@@ -1,3 +1,4 @@
+import LoopTestSupport
 import RunLoopKit
 import Testing
 
@@ -62,6 +63,25 @@ struct ObserverTests {
             return trace.all
         }
         #expect(trace == ["removed"])
+    }
+
+    @Test("R39: an observer whose callback runs the loop is not called in that run; the others are")
+    func nested() async {
+        let trace = await onLoopThread { loop in
+            let trace = Trace()
+            occupy(loop)
+            let outer = LoopObserver(activities: .entry, order: 0) { _, _ in
+                trace.note("begins")
+                // Without the rule it would begin again and again.
+                if trace.all.count < 10 { loop.run(for: .zero) }
+                trace.note("ends")
+            }
+            loop.add(outer)
+            loop.add(LoopObserver(activities: .entry, order: 1) { _, _ in trace.note("other") })
+            loop.run(for: .zero)
+            return trace.all
+        }
+        #expect(trace == ["begins", "other", "ends", "other"])
     }
 
     @Test("R40: an observer that does not repeat is invalid after its callback, and valid in it")

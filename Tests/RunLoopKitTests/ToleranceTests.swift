@@ -1,3 +1,4 @@
+import LoopTestSupport
 import RunLoopKit
 import TestSupport
 import Testing

@@ -36,9 +36,11 @@ struct DebuggerTests {
             // At an instruction of chance gdb, too, can lose its way. One that did not come to the thread's beginning is no witness.
             let theirs = try Debugger.frames(of: host.processID, thread: host.threadID)
             guard let last = theirs.last?.name, last == "_start" || last.hasSuffix("clone3") else { continue }
-            // Nor is one that misses the caller of code without a table.
+            // Nor is one that misses the caller of code without a table, or of the function that was interrupted: where that has no
+            // table and is about to leave by a jump, gdb skips its caller.
             let missed = Set(host.frames.dropFirst().map(\.address)).subtracting(theirs.map(\.address))
-            if host.untabled > 0, !missed.isEmpty { continue }
+            let skipsCaller = missed == Set(host.frames.dropFirst(3).prefix(1).map(\.address))
+            if skipsCaller || host.untabled > 0 && !missed.isEmpty { continue }
             return try expectEqual(host)
         }
         Issue.record("gdb lost its way five times")

@@ -19,12 +19,19 @@ final class Plugins: Sendable {
         try? FileManager.default.removeItem(atPath: folder)
     }
 
+    func path(_ number: Int) -> String { "\(folder)/plugin\(number).so" }
+
     private static func compile(_ number: Int, in folder: String) throws -> Bool {
         let source = """
+            #include <unistd.h>
             __attribute__((noinline)) int plugin_descend(int depth) {
                 volatile char frame[\(16 + 64 * number)]; frame[0] = (char)depth;
                 for (volatile int i = 0; i < 300; i++) {}
                 return depth == 0 ? 0 : plugin_descend(depth - 1) + (frame[0] == 127);
+            }
+            int plugin_wait(int file) {
+                volatile char frame[\(16 + 64 * number)]; char byte; frame[0] = 1;
+                return (int)read(file, &byte, 1) + frame[0];
             }
             int plugin_run(int depth) { return plugin_descend(depth) + \(number) - \(number); }
             """

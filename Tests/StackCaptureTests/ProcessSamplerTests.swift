@@ -1,4 +1,5 @@
 import Foundation
+import Symbolication
 import TestSupport
 import Testing
 
@@ -161,6 +162,34 @@ enum ProcessTests {
                 #expect(stack.isComplete)
                 #expect(stack.frames.allSatisfy { $0.found != .framePointer && $0.found != .scan }, "\(stack.frames)")
                 #expect(!isStopped || target.state == "T")
+            }
+
+            @Test("that wait in made code show it as in no module, and end before it while it cannot be executed")
+            func sealedCode() throws {
+                let target = try TargetProcess("sealed")
+                let sampler = try ProcessSampler(processID: target.processID, deadline: .seconds(5))
+                func stack(in call: String) throws -> CapturedStack {
+                    while true {
+                        let stack = try sampler.capture().get()
+                        if sampler.names(of: stack).first?.hasSuffix(call) == true, stack.method == .quiet {
+                            return stack
+                        }
+                    }
+                }
+                let sealed = try stack(in: "read")
+                #expect(sampler.names(of: sealed).last == "wait_sealed", "\(sampler.names(of: sealed))")
+                #expect(sealed.truncation == .badFrame)
+                try target.proceed()
+                let open = try stack(in: "pause")
+                let names = sampler.names(of: open)
+                #expect(
+                    names.dropFirst().starts(with: ["wait_sealed", "?", "wait_in_sealed_code", "main"]),
+                    "\(names)"
+                )
+                let made = Symbolicator(processID: target.processID)
+                    .resolve([ResolvableAddress(address: open.frames[2].address, kind: .returnAddress)], budget: .tool)
+                    .frames[0]
+                #expect(made.moduleIndex == nil && open.isComplete)
             }
         #endif
 

@@ -162,8 +162,10 @@ extension CaptureTests {
                         "__do_global_dtors_aux", "register_tm_clones", "deregister_tm_clones", "frame_dummy", "_init",
                         "_fini",
                     ]
-                    // It has no name any more, either, if its module was unloaded before it was named.
-                    let isUntabled = !Set(untabled).isDisjoint(with: names) || names.last == "?"
+                    // It has no name any more, either, if its module was unloaded before it was named; and where one may have taken the
+                    // place of another in each of the captures that were tried, the stack ends there.
+                    let isInPlugin = names.last == "?" || names.last?.hasPrefix("plugin_") == true
+                    let isUntabled = !Set(untabled).isDisjoint(with: names) || isInPlugin
                     if stack.truncation == .noUnwindTable && isUntabled { continue }
                     #expect(stack.isComplete, "\(names) \(String(describing: stack.truncation))")
                     #expect(names.count { $0 == "stall_descend" } == 5, "\(names)")

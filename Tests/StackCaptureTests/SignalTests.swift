@@ -98,6 +98,25 @@ extension CaptureTests {
             #expect(stall_counted_signals() == counted)
         }
 
+        /// A signal of ours would end the process here, for that is its default action.
+        @Test("that the application ignores or gives back its default action after our start is told, and never sent")
+        func takenAway() throws {
+            for handler in [SIG_IGN, SIG_DFL] {
+                let capturer = try StackCapturer(signal: SIGUSR2)
+                let stall = Stall(STALL_SPIN)
+                defer { stall.finish() }
+                let blocked = Stall(STALL_READ)
+                defer { blocked.finish() }
+                signal(SIGUSR2, handler)
+                for _ in 0..<20 { #expect(code { try capturer.capture(stall).get() } == .signalInUse) }
+                #expect(try capturer.captureBlocked(blocked).isComplete)
+                capturer.invalidate()
+                let found = stall_installed(SIGUSR2)
+                #expect(found != STALL_HANDLER_OTHER && found != STALL_HANDLER_COUNTS)
+                stall_reset_signal(SIGUSR2)
+            }
+        }
+
         @Test("leaves C++ exceptions to libgcc's unwinder")
         func exceptions() throws {
             let file = try unsafe #require(stall_file_of("_Unwind_RaiseException"))

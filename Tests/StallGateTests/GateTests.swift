@@ -137,7 +137,7 @@ struct GateTests {
         var report = Sample.report(ms: 300)
         report.repeats = repeats
         let told = judge([report], budget)
-        #expect(told.verdict == .over && told.tooLong == [report])
+        #expect(told.verdict == .over && told.tooLong == [StallOutline(report)])
         #expect(told.text.contains("before it 3 only counted, the longest 1.15s, 700ms permitted"))
         var run = Sample.run()
         run.repeated = [
@@ -180,7 +180,7 @@ struct GateTests {
             let prefix = try #require(FingerprintPrefix(text))
             let result = judge(reports, Budget(maxStalls: 0, maxDurationNs: 1, allowed: [prefix]))
             #expect(result.verdict == .within)
-            #expect(result.allowed == reports && result.counted.isEmpty)
+            #expect(result.allowed == reports.map { StallOutline($0) } && result.counted.isEmpty)
         }
         let other = try #require(FingerprintPrefix("v1:aaab"))
         #expect(judge(reports, Budget(maxStalls: 0, allowed: [other])).verdict == .over)
@@ -265,10 +265,38 @@ struct GateTests {
         var run = Sample.run()
         (run.state, run.writing) = (.running, .init(waiting: 2))
         #expect(judge([], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)])
-        run.state = .terminated
+        (run.state, run.processEnd) = (.terminated, .init(cause: .killedOrCrashed, summary: "Killed."))
         #expect(judge([], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)])
         run.stalls = ["blocked": 2]
         #expect(judge([], runs: [run], Budget()).doubts == [.missingReports(run: run.id, count: 2)], "not twice")
+    }
+
+    @Test(
+        "a run that its process did not close is judged by what it left, and told; without a live record it is in doubt"
+    )
+    func cutShort() throws {
+        var run = Sample.run()
+        (run.state, run.processEnd) = (.terminated, .init(cause: .killedOrCrashed, summary: "A signal ended it."))
+        let within = judge([], runs: [run], Budget(maxStalls: 0))
+        #expect(within.verdict == .within && within.cutShort == [run])
+        #expect(within.text.contains("  cut short: run \(run.id) of process 7 was not closed, and is judged by what"))
+        #expect(within.text.contains("left: A signal ended it."))
+        #expect(String(decoding: try within.json(), as: UTF8.self).contains(#""cut_short":["\#(run.id)"]"#))
+        #expect(judge([Sample.report()], runs: [run], Budget(maxStalls: 0)).verdict == .over)
+        run.processEnd = nil
+        let doubted = judge([], runs: [run], Budget(maxStalls: 0))
+        #expect(doubted.doubts == [.endUnknown(run: run.id, since: run.updatedAt)])
+        #expect(doubted.verdict == .cannotJudge && doubted.doubts.map(\.code) == ["end_unknown"])
+        #expect(judge([], runs: [Sample.run()], Budget(maxStalls: 0)).cutShort.isEmpty)
+    }
+
+    @Test("thousands of stalls over both budgets are each told once")
+    func many() {
+        let reports = (0..<20_000).map { Sample.report(ms: $0 % 2 == 0 ? 300 : 900) }
+        let text = judge(reports, Budget(maxStalls: 0, maxDurationNs: 500_000_000)).text
+        let lines = text.split(separator: "\n")
+        #expect(lines.count { $0.hasPrefix("  over budget: ") } == 10_001)
+        #expect(lines.count { $0.hasPrefix("  stall: ") } == 10_000)
     }
 
     @Test("reports that the run counted and that are not there make it impossible to judge")
@@ -304,7 +332,8 @@ struct GateTests {
     @Test("a directory that cannot be read cannot be judged")
     func missingDirectory() {
         let error = ReportError(.missingDirectory, path: "/nowhere")
-        let result = Gate.judge(.failure(error), by: Budget(maxStalls: 0))
+        let nothing = Result<ReportReader.Overview, ReportError>.failure(error)
+        let result = Gate.judge(nothing, by: Budget(maxStalls: 0))
         #expect(result.verdict == .cannotJudge)
         #expect(result.text.contains("/nowhere: there is no such report directory"))
     }

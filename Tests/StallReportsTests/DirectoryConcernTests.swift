@@ -13,13 +13,15 @@ struct DirectoryConcernTests {
         _ limits: ReportDirectory.Limits = .init(),
         own: inout Set<ReportFileName>
     ) throws -> Set<ReportDirectory.Concern> {
+        var memory = WriterMemory(own: own)
+        defer { own = memory.own }
         let store = ReportDirectory(path: directory.path, limits: limits)
-        return try store.write(try report.json(), as: ReportFileName(.stall, report.id), own: &own).concerns
+        return try store.write(try report.json(), as: ReportFileName(.stall, report.id), &memory).concerns
     }
 
     @Test("a run's own reports stay while others' can go, and go once there are more of them than the limit")
     func ownGoLast() throws {
-        let limits = ReportDirectory.Limits(maxReports: 6)
+        let limits = ReportDirectory.Limits(reports: 6)
         var own: Set<ReportFileName> = []
         let mine = (0..<3).map { _ in Sample.recovered() }
         for report in mine { #expect(try write(report, limits, own: &own).isEmpty) }
@@ -36,7 +38,7 @@ struct DirectoryConcernTests {
 
     @Test("reports of others that never end put none of ours out, and are told")
     func lastingOthers() throws {
-        let limits = ReportDirectory.Limits(maxReports: 6)
+        let limits = ReportDirectory.Limits(reports: 6)
         var own: Set<ReportFileName> = []
         try directory.store.prepare()
         var late = UInt128.max
@@ -57,7 +59,7 @@ struct DirectoryConcernTests {
         .enabled(if: geteuid() == 0)
     )
     func otherUsers() throws {
-        let limits = ReportDirectory.Limits(maxReports: 3)
+        let limits = ReportDirectory.Limits(reports: 3)
         var own: Set<ReportFileName> = []
         try directory.store.prepare()
         var planted: [String] = []
@@ -77,7 +79,7 @@ struct DirectoryConcernTests {
     func otherFiles() throws {
         var own: Set<ReportFileName> = []
         try directory.store.prepare()
-        let few = ReportDirectory.Limits(maxReports: 3)
+        let few = ReportDirectory.Limits(reports: 3)
         for number in 0..<3 { directory.plant("".utf8, as: "core.\(number)") }
         directory.plant([], as: ".draft-\(ULID.make())")
         #expect(try write(Sample.recovered(), few, own: &own).isEmpty)
@@ -85,8 +87,8 @@ struct DirectoryConcernTests {
         #expect(try write(Sample.recovered(), few, own: &own) == [.filled])
         #expect(try write(Sample.recovered(), own: &own).isEmpty)
         directory.plant(repeatElement(1, count: 1 << 20), as: "core")
-        #expect(try write(Sample.recovered(), .init(maxBytes: 1 << 20), own: &own).isEmpty)
-        #expect(try write(Sample.recovered(), .init(maxBytes: 1 << 19), own: &own) == [.filled])
+        #expect(try write(Sample.recovered(), .init(bytes: 1 << 20), own: &own).isEmpty)
+        #expect(try write(Sample.recovered(), .init(bytes: 1 << 19), own: &own) == [.filled])
         #expect(own.count == 5)
     }
 

@@ -49,7 +49,7 @@ struct HostileDirectoryTests {
 
     @Test("files that no clock has dated yet go before any report")
     func lateNames() throws {
-        let store = ReportDirectory(path: directory.path, limits: .init(maxReports: 10))
+        let store = ReportDirectory(path: directory.path, limits: .init(reports: 10))
         try store.prepare()
         let reports = (0..<6).map { _ in Sample.recovered() }
         for report in reports { try store.write(report) }

@@ -21,7 +21,10 @@ struct SchemaTests {
         abandoned.state = .abandoned
         var nameless = Sample.recovered()
         (nameless.isProvisional, nameless.aliases) = (true, [nameless.fingerprint])
-        let reports = [Sample.recovered(), Sample.ongoing(), bare, novel, terminated, abandoned, nameless]
+        var longJob = Sample.starved()
+        (longJob.kind, longJob.rule.name) = (.longJob, .longJob)
+        let pools = [Sample.starved(), longJob]
+        let reports = pools + [Sample.recovered(), Sample.ongoing(), bare, novel, terminated, abandoned, nameless]
         #expect(try verdicts(schema: "stall-report", reports.map { try $0.json() }) == reports.map { _ in "ok" })
     }
 
@@ -31,7 +34,11 @@ struct SchemaTests {
         killed.processEnd = ProcessEnd(.init())
         var older = Sample.run()
         (older.pauseLog, older.dismissed) = (nil, nil)
-        let runs = [Sample.run(), Sample.run(state: .stopped), killed, older]
+        var pools = Sample.run()
+        pools.watched[0].type = .taskPool
+        pools.watched[0].jobLengths = [.init(upToNs: 10_000, count: 3), .init(upToNs: nil, count: .max)]
+        pools.watched[0].longestJob = "goOn()"
+        let runs = [pools, Sample.run(), Sample.run(state: .stopped), killed, older]
         #expect(try verdicts(schema: "stall-run", runs.map { try $0.json() }) == runs.map { _ in "ok" })
     }
 

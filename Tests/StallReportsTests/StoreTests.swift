@@ -78,7 +78,7 @@ struct StoreTests {
 
     @Test("over the count, the oldest finished go; ongoing stalls, living runs and foreign files stay")
     func keepsCount() throws {
-        let store = ReportDirectory(path: directory.path, limits: .init(maxReports: 3, maxRuns: 1))
+        let store = ReportDirectory(path: directory.path, limits: .init(reports: 3, runs: 1))
         try store.prepare()
         directory.plant("mine".utf8, as: "stall-notes.json")
         let lasting = Sample.ongoing()
@@ -101,12 +101,12 @@ struct StoreTests {
         directory.plant(repeatElement(0, count: size), as: garbage.description)
         var status = stat()
         try #require(unsafe stat(directory.file(garbage), &status) == 0)
-        let store = ReportDirectory(path: directory.path, limits: .init(maxBytes: Int(status.st_blocks) * 512 * 5 / 2))
+        let store = ReportDirectory(path: directory.path, limits: .init(bytes: Int(status.st_blocks) * 512 * 5 / 2))
         let reports = (0..<3).map { _ in Sample.recovered() }
         for report in reports { try store.write(report) }
         #expect(try directory.reader.contents().reports.map(\.id) == reports.suffix(2).map(\.id))
         #expect(try directory.reader.contents().failures.isEmpty)
-        let tiny = ReportDirectory(path: directory.path, limits: .init(maxBytes: 1))
+        let tiny = ReportDirectory(path: directory.path, limits: .init(bytes: 1))
         let last = Sample.recovered()
         try tiny.write(last)
         #expect(try directory.reader.contents().reports.map(\.id) == [last.id])
@@ -173,7 +173,7 @@ struct StoreTests {
 
     @Test("limits hold among writers that share a directory, and the newest of each stays")
     func concurrentLimits() async throws {
-        let store = ReportDirectory(path: directory.path, limits: .init(maxReports: 10))
+        let store = ReportDirectory(path: directory.path, limits: .init(reports: 10))
         try store.prepare()
         let last = await withTaskGroup(of: ULID.self) { group in
             for _ in 0..<4 {

@@ -63,4 +63,20 @@ typedef struct monitor_socket {
 /// page fault within its call takes: not for the watchdog's thread. Returns 0 or an errno.
 int monitor_describe_socket(int descriptor, monitor_socket *socket);
 
+/// What waits at a stream socket (tcp(7), unix(7)).
+typedef struct monitor_queue {
+    bool is_listener;
+    bool has_name;  ///< A local socket that is bound to a name.
+    uint16_t port;  ///< Our end's, of TCP; 0 without one.
+    int waiting;    ///< Bytes that came and were not read; of a listener, connections that wait to be accepted.
+} monitor_queue;
+
+/// Looks at what waits there, and takes nothing of it. Waits for the socket's lock as the above. Returns false for what is neither a connection
+/// nor listens for any.
+bool monitor_look_at_queue(int descriptor, monitor_queue *queue);
+
+/// A duplicate of another process's descriptor, closed at exec and the caller's to close; −1 where that is not permitted, or there is none.
+/// The other process does not notice (pidfd_getfd(2)).
+int monitor_duplicate_descriptor(pid_t process, int descriptor);
+
 #pragma clang assume_nonnull end

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
-#include "run_loop_messages.h"
+#include "task_pool.h"
 
 #pragma clang assume_nonnull begin
 
@@ -21,29 +21,32 @@
 /// Async-signal-safe; leaves errno alone.
 int event_run_loop_wait(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns);
 
+/// Whether `return_address` is that of a wait here: of one that a run loop publishes itself. Two comparisons. Async-signal-safe.
+bool run_loop_publishes_wait_at(uintptr_t return_address);
+
 /// The events out of `events` (epoll's bits) that `fd` has now, without waiting; POLLNVAL if it is closed. Async-signal-safe; leaves
 /// errno alone.
 uint32_t run_loop_poll(int fd, uint32_t events);
 
-// A bell wakes a loop that waits: an eventfd that is always readable, is never read nor written, and hangs edge-triggered in the loop's
-// epoll sets. To ring it is to arm it anew there, which makes an edge in that one set. Against write(2) to an eventfd: no slower, and
+// A wake descriptor wakes a loop that waits: an eventfd that is always readable, is never read nor written, and hangs edge-triggered in the loop's
+// epoll sets. To signal it is to arm it anew there, which makes an edge in that one set. Against write(2) to an eventfd: no slower, and
 // when a program has closed the loop's descriptors and others have got their numbers, ringing fails and harms nobody.
 
-/// What a bell's event carries.
-#define RUN_LOOP_BELL_TOKEN 0xFFFFFFFFFFFFFFFFULL
+/// What a wake descriptor's event carries.
+#define RUN_LOOP_WAKE_TOKEN 0xFFFFFFFFFFFFFFFFULL
 
-/// A new bell, closed on exec, with a mark (not zero, not the greatest) that it can be known by; the caller owns it. -1 and errno if
+/// A new wake_fd, closed on exec, with a mark (not zero, not the greatest) that it can be known by; the caller owns it. -1 and errno if
 /// there are no descriptors left.
-int run_loop_make_bell(uint32_t mark);
+int run_loop_make_wake_descriptor(uint32_t mark);
 
-/// Puts the bell into an epoll set. Returns 0 or an errno.
-int run_loop_hang_bell(int epoll_fd, int bell);
+/// Puts the wake descriptor into an epoll set. Returns 0 or an errno.
+int run_loop_add_wake_descriptor(int epoll_fd, int wake_fd);
 
-/// Wakes whoever waits for the epoll set, or next waits for it. Returns 0, or an errno if the two are no longer a set and the bell in it.
+/// Wakes whoever waits for the epoll set, or next waits for it. Returns 0, or an errno if the two are no longer a set and the wake descriptor in it.
 /// One system call. Async-signal-safe; leaves errno alone.
-int run_loop_ring_bell(int epoll_fd, int bell);
+int run_loop_signal_wake_descriptor(int epoll_fd, int wake_fd);
 
-/// Whether the descriptor is the bell with this mark. Reads /proc; without it, or without a descriptor to read it with, believes that an
+/// Whether the descriptor is the wake descriptor with this mark. Reads /proc; without it, or without a descriptor to read it with, believes that an
 /// open descriptor is. Changes errno.
 bool run_loop_is_bell(int fd, uint32_t mark);
 
@@ -142,7 +145,7 @@ bool run_loop_thread_name(int32_t tid, char name[_Nonnull 16]);
 int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *_Nonnull context), void *context);
 
 /// Writes one line to stderr, prefixed with the module's name. Async-signal-safe.
-void run_loop_complain(const char *message);
+void run_loop_warn(const char *message);
 
 /// libdispatch: the eventfd that becomes readable when the main queue wants to be drained. The first call hands the main queue over to a
 /// loop: from then on `event_run_loop_is_servicing_the_main_dispatch_queue` is the only way its work is done.

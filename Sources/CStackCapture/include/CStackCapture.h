@@ -191,6 +191,8 @@ typedef struct stackcap_unwound {
     size_t left_out;       ///< Frames that are not among them, since there were more than STACKCAP_MAX_FRAMES.
     size_t left_out_after; ///< They were between the first so many and the rest.
     stackcap_end end;
+    bool is_unsettled;   ///< Modules came or went since the copy, and the stack led through one that can: it was left by the frame pointer, or the
+                         ///< stack ends there. Another copy may show more.
     int unwinder_error;  ///< libunwind's code (negative), 0 if none.
     uint64_t held_ns;    ///< Inside the signal handler; 0 for a blocked thread.
     uint64_t unwind_ns;

@@ -30,7 +30,7 @@ extension LoopHeartbeat {
 
     /// From which length on a turn is kept for ``longTurns(from:)``. Any thread.
     public func keepTurns(longerThan length: Duration) {
-        tally.keep(longerThan: UInt64(clamping: length.saturatedNanoseconds))
+        tally.keep(longerThan: UInt64(clamping: length.nanoseconds))
     }
 
     /// How many long turns there were. Any thread.

@@ -1,3 +1,4 @@
+import Locking
 public import Synchronization
 
 /// What a loop publishes about itself, and where a watcher leaves its wishes.
@@ -20,7 +21,7 @@ public final class LoopHeartbeat: Sendable {
     private let stampOfTransition = Atomic<UInt64>(0)
     private let ended = Atomic<Bool>(false)
     /// Held while the watcher is called, so that ``detach()`` can promise that no call comes after it.
-    private let watcher = Mutex<(any LoopWatcher)?>(nil)
+    private let watcher = ForkSafeMutex<(any LoopWatcher)?>(nil)
 
     /// A heartbeat at rest: idle, turn 0, nobody watching.
     public init() {}
@@ -94,19 +95,19 @@ extension LoopHeartbeat {
         let bounds = wanted & Wish.watched != 0 && (departs || begins || rests)
         guard stampsTransition || bounds else { return }
         let now = MonotonicInstant.now.nanoseconds
-        if bounds { noteTurn(wanted, rests: rests, departs: departs, at: now) }
+        if bounds { noteTurn(wanted, begins: begins, rests: rests, departs: departs, at: now) }
         if stampsTransition { stampTransition(at: now) }
     }
 
     @inline(__always)
-    private func noteTurn(_ wanted: UInt32, rests: Bool, departs: Bool, at now: UInt64) {
+    private func noteTurn(_ wanted: UInt32, begins: Bool, rests: Bool, departs: Bool, at now: UInt64) {
         if wanted & Wish.freshTally != 0 {
             tally.clear()
             // Releasing: who sees the wish gone sees the zeros.
             wishes.bitwiseAnd(~Wish.freshTally, ordering: .releasing)
         }
         if rests { return tally.noteRest(at: now) }
-        if departs { tally.noteDeparture(at: now) } else { tally.noteBeginning(at: now) }
+        if departs { tally.noteDeparture(at: now, asTurn: begins) } else { tally.noteBeginning(at: now) }
         // Relaxed: the store of the word that follows releases it.
         calloutsAtTurn.store(callouts.load(ordering: .relaxed), ordering: .relaxed)
         stampOfTurn.store(now, ordering: .relaxed)

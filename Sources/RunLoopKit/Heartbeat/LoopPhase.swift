@@ -30,3 +30,54 @@ extension LoopPhase {
         }
     }
 }
+
+extension LoopHeartbeat {
+    /// One transition, in one word: phase (bits 0–7), index of the mode (8–23), number of the turn (24–63).
+    ///
+    /// Two equal pulses read some time apart mean that the loop has made no transition between (the turn would have to wrap:
+    /// 2^40 turns are 12 days of turns of one microsecond).
+    public struct Pulse: RawRepresentable, Hashable, Sendable {
+        /// The word as it is published, packed as said above.
+        public let rawValue: UInt64
+
+        /// Takes any word; a phase that does not exist reads as `idle`.
+        @inlinable
+        public init(rawValue: UInt64) { self.rawValue = rawValue }
+
+        /// - Parameters:
+        ///   - modeIndex: Taken modulo 2^16.
+        ///   - turn: Taken modulo 2^40.
+        @inlinable
+        public init(phase: LoopPhase, modeIndex: Int, turn: UInt64) {
+            rawValue = UInt64(phase.rawValue) | UInt64(UInt16(truncatingIfNeeded: modeIndex)) << 8 | turn << 24
+        }
+
+        /// The phase; `idle` for a value that no loop published.
+        @inlinable
+        public var phase: LoopPhase { LoopPhase(rawValue: UInt8(truncatingIfNeeded: rawValue)) ?? .idle }
+
+        /// Index of the running mode: see ``EventRunLoop/modeName(at:)``.
+        @inlinable
+        public var modeIndex: Int { Int(UInt16(truncatingIfNeeded: rawValue >> 8)) }
+
+        /// Number of the turn, modulo 2^40.
+        @inlinable
+        public var turn: UInt64 { rawValue >> 24 }
+
+        /// Whether the loop sleeps or is not running: the opposite of busy.
+        ///
+        /// By the bits: loops ask this at each transition, and there a phase need not be made of them.
+        @inlinable
+        public var isAtRest: Bool {
+            switch UInt8(truncatingIfNeeded: rawValue) {
+            case 1, 2, 3, 4, 6, 7: false
+            default: true
+            }
+        }
+    }
+}
+
+extension LoopHeartbeat.Pulse: CustomStringConvertible {
+    /// For example `beforeSources, mode 0, turn 42`.
+    public var description: String { "\(phase), mode \(modeIndex), turn \(turn)" }
+}

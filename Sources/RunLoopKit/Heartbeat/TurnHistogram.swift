@@ -32,6 +32,18 @@ public struct TurnHistogram: Hashable, Sendable {
         return longest
     }
 
+    /// How many turns were longer than the bound before and not longer than the bound, for each, give or take an eighth of their length; last
+    /// those that were longer than all bounds.
+    ///
+    /// - Parameter bounds: nanoseconds, in rising order.
+    package func counts(upTo bounds: [UInt64]) -> [UInt64] {
+        counts.enumerated().reduce(into: [UInt64](repeating: 0, count: bounds.count + 1)) { sums, bucket in
+            // By its middle: most of a bucket lies on that side.
+            let length = Buckets.middle(of: bucket.offset)
+            sums[bounds.firstIndex { length <= $0 } ?? bounds.count] &+= bucket.element
+        }
+    }
+
     /// Both taken together.
     public static func + (a: Self, b: Self) -> Self {
         if a.counts.isEmpty { return b }
@@ -52,6 +64,12 @@ public struct TurnHistogram: Hashable, Sendable {
             // 3 for 8 to 15, and so on: the octave; the three bits below its highest are the step in it.
             let octave = 63 - units.leadingZeroBitCount
             return min((octave - 2) << 3 | Int((units >> UInt64(octave - 3)) & 7), count - 1)
+        }
+
+        static func middle(of index: Int) -> UInt64 {
+            guard index > 0 else { return 0 }
+            let (lower, upper) = (upperBound(of: index - 1), upperBound(of: index))
+            return lower + (upper - lower) / 2
         }
 
         /// The longest length that is counted there, nanoseconds.

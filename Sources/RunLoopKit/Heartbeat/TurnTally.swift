@@ -46,9 +46,10 @@ internal import Synchronization
 // MARK: - The loop's thread
 
 extension TurnTally {
-    func noteDeparture(at now: UInt64) {
+    /// - Parameter asTurn: The first turn begins with it, and not at a beginning of its own that is still to come.
+    func noteDeparture(at now: UInt64, asTurn: Bool = false) {
         start.store(now, ordering: .relaxed)
-        hasJustLeft.store(true, ordering: .relaxed)
+        hasJustLeft.store(!asTurn, ordering: .relaxed)
     }
 
     func noteBeginning(at now: UInt64) {

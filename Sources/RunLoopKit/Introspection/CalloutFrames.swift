@@ -17,8 +17,8 @@ internal import CRunLoopShims
 //   event_run_loop_wait_for_a_perform_request                nothing: the thread waits for another's loop
 //   event_run_loop_wait_for_a_worker_to_end                  nothing: the thread waits for a worker's end
 //
-// The frames are C functions, see callouts.c for why. Each function here puts what is to be called on the stack, and goes through one
-// of them. (A context pointer is good for as long as the call, and is of the type that was put there three lines above.)
+// The frames are C functions, see callouts.c for why. Each function here, and one beside the ports, puts what is to be called on the
+// stack, and goes through one of them. (A context pointer is good for as long as the call, and is of the type that was put there three lines above.)
 
 /// The frames by their functions' addresses, for a program that was stripped of their names.
 package enum CalloutFrames {
@@ -127,20 +127,6 @@ func callOut(_ job: JobQueue.Job, loop: EventRunLoop) {
             { context in
                 let (job, loop) = unsafe context.assumingMemoryBound(to: (JobQueue.Job, EventRunLoop).self).pointee
                 loop.run(job)
-            },
-            context
-        )
-    }
-}
-
-func callOut(_ handler: LocalPort.Boxed, message: ReceivedMessage) {
-    var call = (handler, message)
-    unsafe withUnsafeMutablePointer(to: &call) { context in
-        unsafe event_run_loop_is_calling_out_to_a_message_handler(
-            { context in
-                let (handler, message) = unsafe context.assumingMemoryBound(to: (LocalPort.Boxed, ReceivedMessage).self)
-                    .pointee
-                handler.call(message)
             },
             context
         )

@@ -1,3 +1,4 @@
+import Locking
 internal import Synchronization
 
 extension EventRunLoop: CustomStringConvertible {
@@ -85,9 +86,9 @@ extension EventTimer: CustomStringConvertible {
         return LoopSnapshot.Timer(
             order: order,
             nextFireNanoseconds: date == .distantFuture ? nil : date.nanoseconds,
-            firesInNanoseconds: date == .distantFuture ? nil : now.duration(to: date).saturatedNanoseconds,
-            intervalNanoseconds: interval.saturatedNanoseconds,
-            toleranceNanoseconds: tolerance.saturatedNanoseconds,
+            firesInNanoseconds: date == .distantFuture ? nil : now.duration(to: date).nanoseconds,
+            intervalNanoseconds: interval.nanoseconds,
+            toleranceNanoseconds: tolerance.nanoseconds,
             followsWallClock: followsWallClock,
             isValid: isValid
         )

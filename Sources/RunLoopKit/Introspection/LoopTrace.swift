@@ -1,4 +1,5 @@
 internal import Glibc
+import Locking
 internal import Synchronization
 
 /// Records every transition of a loop that an observer can see, in all modes, those that come to be later included: a ring in memory, and
@@ -105,7 +106,7 @@ private final class TransitionRing: Sendable {
     }
 
     private let capacity: Int
-    private let state = Mutex(State())
+    private let state = ForkSafeMutex(State())
 
     init(capacity: Int) { self.capacity = capacity }
 

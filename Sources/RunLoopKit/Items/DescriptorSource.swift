@@ -1,5 +1,6 @@
 internal import CRunLoopShims
 internal import Glibc
+import Locking
 internal import Synchronization
 
 /// Watches a file descriptor that the kernel can wait for: socket, pipe, eventfd, timerfd, signalfd, inotify, pidfd (R34, R35). The
@@ -40,7 +41,7 @@ public final class DescriptorSource: Sendable {
     /// Whether an event is delivered once when it begins, and not as long as it lasts.
     public let isEdgeTriggered: Bool
     let readsItself: Bool
-    private let state: Mutex<State>
+    private let state: ForkSafeMutex<State>
 
     private struct State: Sendable {
         /// The ticket is the descriptor table's.
@@ -52,7 +53,7 @@ public final class DescriptorSource: Sendable {
     }
 
     /// What a handler has found that reads the descriptor itself.
-    enum Finding {
+    package enum Finding: Sendable {
         case nothing
         case something
         case perhapsMore
@@ -76,16 +77,16 @@ public final class DescriptorSource: Sendable {
         interest = events
         isEdgeTriggered = edgeTriggered
         readsItself = false
-        state = Mutex(State(handler: .handler(handler)))
+        state = ForkSafeMutex(State(handler: .handler(handler)))
     }
 
-    /// For handlers of this library's own.
-    init(reading descriptor: Int32, reader: @escaping @Sendable () -> Finding) {
+    /// For handlers of this package's own.
+    package init(reading descriptor: Int32, reader: @escaping @Sendable () -> Finding) {
         self.descriptor = descriptor
         interest = .readable
         isEdgeTriggered = false
         readsItself = true
-        state = Mutex(State(handler: .reader(reader)))
+        state = ForkSafeMutex(State(handler: .reader(reader)))
     }
 
     /// Whether it can still be delivered. Any thread.

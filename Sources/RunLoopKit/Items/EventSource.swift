@@ -1,3 +1,4 @@
+import Locking
 internal import Synchronization
 
 /// A source that is signalled by hand: version 0 in CFRunLoop's terms. Any thread may signal it; the loop performs it once for any
@@ -12,7 +13,7 @@ public final class EventSource: Sendable {
     public let order: Int
     private let onSchedule: Notice?
     private let onCancel: Notice?
-    private let state: Mutex<State>
+    private let state: ForkSafeMutex<State>
     /// When the present signal came, counted over all sources. Written under `state`'s lock; a pass that sorts by it may read one
     /// of two signals, either of which it was.
     private let signalNumber = Atomic<UInt64>(0)
@@ -49,7 +50,7 @@ public final class EventSource: Sendable {
         self.order = order
         self.onSchedule = onSchedule
         self.onCancel = onCancel
-        state = Mutex(State(perform: Boxed(call: perform)))
+        state = ForkSafeMutex(State(perform: Boxed(call: perform)))
     }
 
     /// Whether it can still be performed. Any thread.

@@ -1,3 +1,4 @@
+import Locking
 internal import Synchronization
 
 /// Sees the activities of one loop (R38). Any thread may create it, add it and invalidate it; it is called on the loop's thread.
@@ -11,7 +12,7 @@ public final class LoopObserver: Sendable {
     public let order: Int
     /// Whether it stays after its first callback (R40).
     public let repeats: Bool
-    private let state: Mutex<State>
+    private let state: ForkSafeMutex<State>
 
     private struct State: Sendable {
         var places: [Place<Void>] = []
@@ -35,7 +36,7 @@ public final class LoopObserver: Sendable {
         self.activities = activities
         self.order = order
         self.repeats = repeats
-        state = Mutex(State(callback: Boxed(call: callback)))
+        state = ForkSafeMutex(State(callback: Boxed(call: callback)))
     }
 
     /// Whether it can still be called. Any thread.

@@ -27,7 +27,7 @@ final class MainQueue: Sendable {
     /// False in a child forked after the queue had been handed over: libdispatch does not work there.
     var isUsable: Bool {
         if run_loop_main_queue_is_usable() { return true }
-        Complaint.mainQueueForked.make()
+        LoopWarning.mainQueueForked.make()
         return false
     }
 
@@ -36,7 +36,7 @@ final class MainQueue: Sendable {
         let eventfd = run_loop_main_queue_eventfd()
         let events = EPOLLIN.rawValue | EPOLLET.rawValue
         guard eventfd >= 0, poller.add(eventfd, events: events, token: Poller.mainQueueToken) == nil else {
-            return Complaint.mainQueueUnwatched.make()
+            return LoopWarning.mainQueueUnwatched.make()
         }
         poller.watchesMainQueue.store(true, ordering: .relaxed)
         watchers.add(1, ordering: .relaxed)

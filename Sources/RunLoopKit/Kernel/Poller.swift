@@ -1,8 +1,9 @@
 internal import CRunLoopShims
 internal import Glibc
+import Locking
 internal import Synchronization
 
-/// One mode's epoll set: the loop's bell, on main the main queue's eventfd, and the mode's descriptors. Made when the mode first waits
+/// One mode's epoll set: the loop's wake descriptor, on main the main queue's eventfd, and the mode's descriptors. Made when the mode first waits
 /// or gets a descriptor.
 ///
 /// Opening, closing and changing happen under the mode's lock; waiting is the loop's thread alone and takes none.
@@ -12,7 +13,7 @@ internal import Synchronization
 /// or change; what one wait has harvested is lost to it.)
 final class Poller: Sendable {
     /// What an event of the set's own members carries; descriptors' tokens are below.
-    static let bellToken = RUN_LOOP_BELL_TOKEN
+    static let wakeToken = RUN_LOOP_WAKE_TOKEN
     static let mainQueueToken = UInt64.max - 1
     static let clockToken = UInt64.max - 2
 
@@ -40,8 +41,8 @@ final class Poller: Sendable {
 
     /// The generation that made the set, and its descriptor below.
     private let epoll = Atomic<UInt64>(Poller.none)
-    /// The bell's descriptor, as it was when it was hung in the set.
-    private let bell = Atomic<Int32>(-1)
+    /// The wake descriptor's descriptor, as it was when it was hung in the set.
+    private let wakeDescriptor = Atomic<Int32>(-1)
     /// `WakeUp.losses` when the set was last known to be good. The loop's thread.
     private let lossesSeen = Atomic<UInt32>(0)
     /// Number of the latest harvest, to tell fresh events from remembered ones. The loop's thread.
@@ -64,7 +65,7 @@ final class Poller: Sendable {
 
     /// Where the loop sleeps when it waits for this set.
     var place: WakeUp.Place {
-        WakeUp.Place(set: descriptor, bell: bell.load(ordering: .relaxed))
+        WakeUp.Place(set: descriptor, wakeDescriptor: wakeDescriptor.load(ordering: .relaxed))
     }
 
     private var descriptor: Int32 { Int32(truncatingIfNeeded: epoll.load(ordering: .relaxed)) }
@@ -75,16 +76,16 @@ final class Poller: Sendable {
     func open(for wakeUp: WakeUp) throws(RunLoopError) {
         guard !isOpen else { return }
         close()
-        let bell = try wakeUp.descriptor()
+        let wakeDescriptor = try wakeUp.descriptor()
         let made = epoll_create1(Int32(EPOLL_CLOEXEC))
         guard made >= 0 else { throw RunLoopError(.outOfResources, errno: errno) }
-        let failure = run_loop_hang_bell(made, bell)
+        let failure = run_loop_add_wake_descriptor(made, wakeDescriptor)
         guard failure == 0 else {
             Glibc.close(made)
             throw RunLoopError(.outOfResources, errno: failure)
         }
         SetRegistry.enter(made, of: self, wakenBy: wakeUp)
-        self.bell.store(bell, ordering: .relaxed)
+        self.wakeDescriptor.store(wakeDescriptor, ordering: .relaxed)
         epoll.store(UInt64(run_loop_generation()) << 32 | UInt64(made), ordering: .releasing)
     }
 
@@ -97,10 +98,10 @@ final class Poller: Sendable {
         guard former != Poller.none, let wakeUp = SetRegistry.leave(place.set, of: self) else { return }
         guard Poller.isOpen(former) else { return }  // the parent's
         // The registry knows of our own sets only, the kernel knows of the others.
-        if place.ring() {
+        if place.signal() {
             Glibc.close(place.set)
         } else {
-            Complaint.descriptorsClosed.make()
+            LoopWarning.descriptorsClosed.make()
             wakeUp.loseDescriptors()
         }
     }
@@ -112,7 +113,7 @@ final class Poller: Sendable {
         if !isIntact { close() }
     }
 
-    private var isIntact: Bool { SetRegistry.has(descriptor, of: self) && place.ring() }
+    private var isIntact: Bool { SetRegistry.has(descriptor, of: self) && place.signal() }
 }
 
 // MARK: - Members
@@ -158,7 +159,7 @@ extension Poller {
                 fd,
                 start,
                 Int32(capacity),
-                timeout?.saturatedNanoseconds ?? -1
+                timeout?.nanoseconds ?? -1
             )
             // Interrupted by a signal: nothing came. Any other error means that the number is no longer a set's.
             if count < 0, count != -EINTR { close() }
@@ -183,5 +184,37 @@ extension Poller {
         if turns >= Poller.turnsWithoutAsking.load(ordering: .relaxed) { return true }
         let last = MonotonicInstant(nanoseconds: timeAsked.load(ordering: .relaxed))
         return last.duration(to: .now) >= Poller.longestWithoutAsking
+    }
+}
+
+/// Which epoll set of this library has which descriptor number.
+///
+/// When a program closes descriptors that are not its own, several loops make new ones at once, and one of them can get the number that
+/// another takes for its set. Whoever gets a number tells the former owner.
+enum SetRegistry {
+    private struct Owner: Sendable {
+        let poller: ObjectIdentifier
+        let wakeUp: WakeUp
+    }
+
+    private static let owners = ForkSafeMutex<[Int32: Owner]>([:])
+
+    /// Notes that the kernel has just given the number to a new set of `poller`.
+    static func enter(_ number: Int32, of poller: Poller, wakenBy wakeUp: WakeUp) {
+        let owner = Owner(poller: ObjectIdentifier(poller), wakeUp: wakeUp)
+        let former = owners.withLock { $0.updateValue(owner, forKey: number) }
+        former?.wakeUp.loseDescriptors()
+    }
+
+    /// Whether the number is still that set's.
+    static func has(_ number: Int32, of poller: Poller) -> Bool {
+        owners.withLock { $0[number]?.poller == ObjectIdentifier(poller) }
+    }
+
+    /// Forgets the set; nil if its number was another's already, else who wakes its loop.
+    static func leave(_ number: Int32, of poller: Poller) -> WakeUp? {
+        owners.withLock { owners in
+            owners[number]?.poller == ObjectIdentifier(poller) ? owners.removeValue(forKey: number)?.wakeUp : nil
+        }
     }
 }

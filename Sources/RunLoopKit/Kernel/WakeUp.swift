@@ -4,17 +4,17 @@ internal import Synchronization
 
 /// Ends a loop's sleep, from anywhere, at the price of at most one system call per sleep (R25, R26).
 ///
-///                 wakeUp()                       wakeUp(): ring the bell
+///                 wakeUp()                       wakeUp(): signal the wake descriptor
 ///      running ─────────────▶ pending ◀────────────────── sleeping
 ///         ▲  │                   │                            ▲ │
 ///         │  └───────────────────┼── prepareToSleep() ────────┘ │
 ///         └────── consume() ─────┴───────── consume() ──────────┘
 ///
 /// No wake-up is lost: `prepareToSleep` leaves `running` by compare-and-exchange only, so a wake-up made before it is seen there
-/// (pending: do not sleep), and one made after it finds `sleeping` and rings. The bell (see `run_loop_make_bell`) makes an edge in the
+/// (pending: do not sleep), and one made after it finds `sleeping` and signals. The wake descriptor (see `run_loop_make_wake_descriptor`) makes an edge in the
 /// set that the loop sleeps in: one of an earlier sleep can end a later one, which looks at the state, finds no wake-up and sleeps again.
 ///
-/// If a program closes the loop's descriptors while it sleeps, the bell cannot be rung. That is a loss: it is counted, the thread is
+/// If a program closes the loop's descriptors while it sleeps, the wake descriptor cannot be signalled. That is a loss: it is counted, the thread is
 /// interrupted, and the loop, which looks at the count before it sleeps, makes itself new descriptors.
 final class WakeUp: Sendable {
     private static let running: UInt8 = 0
@@ -27,7 +27,7 @@ final class WakeUp: Sendable {
     /// Whether `consume` has found a wake-up since this was last set to false. The loop's thread; relaxed.
     let wasConsumed = Atomic<Bool>(false)
     /// -1 before the first use and after the loop's end.
-    private let bell = Atomic<Int32>(-1)
+    private let wakeDescriptor = Atomic<Int32>(-1)
     private let mark = WakeUp.lastMark.add(1, ordering: .relaxed).newValue
     /// Where the loop sleeps, and on which thread of which process. Written by that thread before it goes to `sleeping`; relaxed,
     /// because whoever finds `sleeping` has acquired them.
@@ -37,39 +37,43 @@ final class WakeUp: Sendable {
     /// How often descriptors were found to be no longer the loop's.
     private let lossCount = Atomic<UInt32>(0)
 
-    /// An epoll set and the bell in it, in one word.
+    /// An epoll set and the wake descriptor in it, in one word.
     struct Place: Equatable {
         let word: UInt64
         static var none: Place { Place(word: .max) }
 
         init(word: UInt64) { self.word = word }
 
-        init(set: Int32, bell: Int32) {
-            word = UInt64(UInt32(bitPattern: set)) << 32 | UInt64(UInt32(bitPattern: bell))
+        init(set: Int32, wakeDescriptor: Int32) {
+            word = UInt64(UInt32(bitPattern: set)) << 32 | UInt64(UInt32(bitPattern: wakeDescriptor))
         }
 
         var set: Int32 { Int32(truncatingIfNeeded: word >> 32) }
-        var bell: Int32 { Int32(truncatingIfNeeded: word) }
+        var wakeDescriptor: Int32 { Int32(truncatingIfNeeded: word) }
 
-        /// Rings; false if this is no longer a set and its bell.
-        func ring() -> Bool { self != .none && run_loop_ring_bell(set, bell) == 0 }
+        /// Signals it; false if this is no longer a set and its wake descriptor.
+        func signal() -> Bool { self != .none && run_loop_signal_wake_descriptor(set, wakeDescriptor) == 0 }
     }
 
     deinit { close() }
 
-    /// Gives the bell back, with the loop's end: nobody sleeps any more.
+    /// Gives the wake descriptor back, with the loop's end: nobody sleeps any more.
     func close() {
-        let number = bell.exchange(-1, ordering: .acquiringAndReleasing)
+        let number = wakeDescriptor.exchange(-1, ordering: .acquiringAndReleasing)
         if number >= 0, run_loop_is_bell(number, mark) { Glibc.close(number) }
     }
 
-    /// The bell to hang in a set, made now if there is none, or if a program has closed it. Any thread.
+    /// The wake descriptor to hang in a set, made now if there is none, or if a program has closed it. Any thread.
     func descriptor() throws(RunLoopError) -> Int32 {
-        let present = bell.load(ordering: .acquiring)
+        let present = wakeDescriptor.load(ordering: .acquiring)
         if present >= 0, run_loop_is_bell(present, mark) { return present }
-        let made = run_loop_make_bell(mark)
+        let made = run_loop_make_wake_descriptor(mark)
         guard made >= 0 else { throw RunLoopError(.outOfResources, errno: errno) }
-        let (won, winner) = bell.compareExchange(expected: present, desired: made, ordering: .acquiringAndReleasing)
+        let (won, winner) = wakeDescriptor.compareExchange(
+            expected: present,
+            desired: made,
+            ordering: .acquiringAndReleasing
+        )
         if !won { Glibc.close(made) }
         return won ? made : winner
     }
@@ -81,9 +85,9 @@ final class WakeUp: Sendable {
     /// caller has stored just before.)
     func post() {
         guard state.exchange(WakeUp.pending, ordering: .acquiringAndReleasing) == WakeUp.sleeping else { return }
-        // A forked child shares its parent's sets, and must not ring there.
+        // A forked child shares its parent's sets, and must not signal there.
         guard generation.load(ordering: .relaxed) == run_loop_generation() else { return }
-        if !Place(word: place.load(ordering: .relaxed)).ring() { loseDescriptors() }
+        if !Place(word: place.load(ordering: .relaxed)).signal() { loseDescriptors() }
     }
 
     /// False if a wake-up is pending: then do not sleep. The loop's thread; the set is open.
@@ -121,7 +125,7 @@ extension WakeUp {
     /// Changes when the loop should look whether its descriptors are still its own.
     var losses: UInt32 { lossCount.load(ordering: .relaxed) }
 
-    /// Says that a set, or the bell in it, is no longer the loop's. If the loop sleeps in it, no descriptor wakes it any more. Any
+    /// Says that a set, or the wake descriptor in it, is no longer the loop's. If the loop sleeps in it, no descriptor wakes it any more. Any
     /// thread, and signal handlers.
     func loseDescriptors() {
         lossCount.add(1, ordering: .relaxed)

@@ -1,4 +1,5 @@
 internal import CRunLoopShims
+import Locking
 internal import Synchronization
 
 // A forked child has one thread: a copy of the one that called fork. That thread's loop goes on there, with epoll sets of its own: to
@@ -22,6 +23,6 @@ extension EventRunLoop {
     /// The thread has a new number in the child. The loop's thread.
     func adoptFork() {
         generation.store(run_loop_generation(), ordering: .relaxed)
-        owner.withLock { $0.thread = .calling() }
+        owner.withLock { $0.thread = .current() }
     }
 }

@@ -1,3 +1,4 @@
+import Locking
 internal import Synchronization
 
 extension EventRunLoop {
@@ -69,6 +70,12 @@ extension EventRunLoop {
 // MARK: - For all kinds
 
 extension EventRunLoop {
+    /// Adds a source, and says why it cannot be.
+    package func attach(source: EventSource, to mode: Mode) throws(RunLoopError) { try attach(source, to: mode) }
+
+    /// Adds a timer, and says why it cannot be.
+    package func attach(timer: EventTimer, to mode: Mode) throws(RunLoopError) { try attach(timer, to: mode) }
+
     func attach(_ item: some LoopItem, to mode: Mode) throws(RunLoopError) {
         if isOfParent { throw RunLoopError(.loopEnded) }
         guard mode != .common else { return try attachToCommon(item) }
@@ -110,7 +117,7 @@ extension EventRunLoop {
         do {
             try attach(item, to: mode)
         } catch {
-            Complaint(error).make()
+            LoopWarning(error).make()
         }
     }
 

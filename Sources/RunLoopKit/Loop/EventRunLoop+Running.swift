@@ -1,3 +1,4 @@
+import Locking
 internal import Synchronization
 
 /// One call of `run`: what its turns need to know.
@@ -45,14 +46,14 @@ extension EventRunLoop {
     }
 
     /// The same, on the loop's thread, and also returns, with `handledSource`, after the turn in which `completion` was set.
-    func run(
+    package func run(
         mode: Mode,
         for timeout: Duration?,
         returnAfterSourceHandled: Bool,
         until completion: RunCompletion?
     ) -> RunResult {
         guard mode != .common else {
-            Complaint.commonIsNoMode.make()
+            LoopWarning.commonIsNoMode.make()
             return .finished
         }
         guard let mode = table.withLock({ $0.existing(mode) }), !isEmpty(mode) else { return .finished }

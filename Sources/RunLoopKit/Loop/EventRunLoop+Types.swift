@@ -1,3 +1,5 @@
+internal import Synchronization
+
 extension EventRunLoop {
     /// A name for a set of sources, timers and observers; a run serves those of one mode. Modes compare by name (R7).
     public struct Mode: Hashable, Sendable {
@@ -58,4 +60,17 @@ extension EventRunLoop.Mode: ExpressibleByStringLiteral, CustomStringConvertible
     public init(stringLiteral name: String) { self.init(name) }
     /// The bare name.
     public var description: String { name }
+}
+
+/// What a run waits for besides its timeout. Set once, from any thread; who sets it from another thread than the loop's wakes the loop
+/// afterwards. The run notices at the end of the turn, also when a nested run was the one in which it was set.
+package final class RunCompletion: Sendable {
+    private let flag = Atomic<Bool>(false)
+
+    package init() {}
+
+    /// Acquiring: what was written before ``set()`` is visible after a true.
+    package var isSet: Bool { flag.load(ordering: .acquiring) }
+
+    package func set() { flag.store(true, ordering: .releasing) }
 }

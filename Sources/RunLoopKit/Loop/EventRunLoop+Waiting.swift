@@ -36,7 +36,7 @@ extension EventRunLoop {
     /// What has arrived, without waiting and without a word to observers (R15).
     private func poll(_ activation: Activation, mainQueueFirst: Bool) -> Arrival {
         let mode = activation.mode
-        // With nothing but the bell in the set there is no need to ask the kernel: `wake` knows.
+        // With nothing but the wake descriptor in the set there is no need to ask the kernel: `wake` knows.
         let mayHaveEvents = servesMainQueue(in: mode) || mode.hasDescriptors.load(ordering: .acquiring)
         let asks = mayHaveEvents && (activation.pollsOnly || mode.poller.isOverdue())
         let isFresh = asks && ask(mode)
@@ -151,7 +151,7 @@ extension EventRunLoop {
                     try descriptors.openSet(of: poller, for: wake)
                 }
             } catch {
-                Complaint.outOfResources.make()
+                LoopWarning.outOfResources.make()
                 return false
             }
         }
@@ -190,7 +190,7 @@ extension EventRunLoop {
             var ofDescriptors = 0
             for index in events.indices {
                 switch events[index].token {
-                case Poller.bellToken: break  // `wake` knows
+                case Poller.wakeToken: break  // `wake` knows
                 case Poller.mainQueueToken: mainQueue.noteEvent()
                 case Poller.clockToken: clockWatch.noteEvent()
                 default: ofDescriptors += 1
@@ -220,7 +220,7 @@ extension EventRunLoop {
         while true {
             if !wake.isPending {
                 let pauseTime = min(timeToWait(activation) ?? Self.makeshift, Self.makeshift)
-                var pause = timespec(tv_sec: 0, tv_nsec: Int(pauseTime.saturatedNanoseconds))
+                var pause = timespec(tv_sec: 0, tv_nsec: Int(pauseTime.nanoseconds))
                 unsafe nanosleep(&pause, nil)
             }
             if servesMainQueue(in: activation.mode) { mainQueue.lookUnwatched() }

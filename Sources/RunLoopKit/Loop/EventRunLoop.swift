@@ -1,5 +1,6 @@
 internal import CRunLoopShims
 internal import Glibc
+import Locking
 internal import Synchronization
 
 /// A run loop of CFRunLoop's class, on epoll, eventfd and CLOCK_MONOTONIC. What it does, rule by rule, and the order of a turn: see
@@ -16,7 +17,7 @@ internal import Synchronization
 /// what the parameters `file` and `line` are for.
 public final class EventRunLoop: Sendable {
     let isMain: Bool
-    let table = Mutex(ModeTable())
+    let table = ForkSafeMutex(ModeTable())
     let blocks = BlockQueue()
     let requests = PerformQueue()
     let delayed = DelayedPerforms()
@@ -38,7 +39,7 @@ public final class EventRunLoop: Sendable {
     public let heartbeat = LoopHeartbeat()
     let jobs: JobQueue
     let pinned: PinnedExecutor
-    let owner: Mutex<Owner>
+    let owner: ForkSafeMutex<Owner>
     /// The generation of forks that the loop's thread was last seen in.
     let generation = Atomic<UInt32>(run_loop_generation())
     /// Nil for a main thread that was not seen when this library was loaded: see `LoopThread.main()`.
@@ -51,9 +52,9 @@ public final class EventRunLoop: Sendable {
 
     init(main: Bool) {
         isMain = main
-        let thread = main ? LoopThread.main() : LoopThread.calling()
+        let thread = main ? LoopThread.main() : LoopThread.current()
         let name = main ? "main" : thread?.name ?? "thread"
-        owner = Mutex(Owner(thread: thread, name: name))
+        owner = ForkSafeMutex(Owner(thread: thread, name: name))
         jobs = JobQueue(wake: wake)
         pinned = PinnedExecutor(jobs: jobs)
         pthread = main ? LoopThread.mainPthread : pthread_self()
@@ -61,12 +62,9 @@ public final class EventRunLoop: Sendable {
 
     /// The main thread's loop. It is never destroyed. Does not touch the main dispatch queue before it runs.
     ///
-    /// Callbacks here are for any loop, and so not isolated to an actor. One that is called on this loop is on the main actor's thread, and
-    /// comes to the main actor's state without a hop by saying so:
+    /// Callbacks are for any loop, and so not isolated to an actor. Those of items made by `onMainActor` are the main actor's:
     ///
-    ///     EventRunLoop.main.add(EventTimer(every: .seconds(1)) { _ in
-    ///         MainActor.assumeIsolated { counter += 1 }
-    ///     })
+    ///     EventRunLoop.main.add(.onMainActor(every: .seconds(1)) { _ in counter += 1 })
     public static var main: EventRunLoop { LoopRegistry.main }
 
     /// The calling thread's loop. It ends with its thread.
@@ -95,7 +93,7 @@ public final class EventRunLoop: Sendable {
         if generation.load(ordering: .relaxed) != run_loop_generation() { adoptFork() }
         guard isMain else { return }
         owner.withLock { owner in
-            if owner.thread == nil { owner.thread = .calling() }
+            if owner.thread == nil { owner.thread = .current() }
         }
     }
 
@@ -170,7 +168,7 @@ extension EventRunLoop {
     public func wakeUp() { wake.post() }
 
     /// Wakes the loop if the caller is not its thread: the loop's own thread sees the change before it sleeps.
-    func wakeUpFromElsewhere() {
+    package func wakeUpFromElsewhere() {
         if !isOnOwnThread { wake.post() }
     }
 
@@ -186,6 +184,12 @@ extension EventRunLoop {
     /// The name of the mode with an index that the heartbeat gave; nil if there is none.
     public func modeName(at index: Int) -> String? {
         table.withLock { $0.modes.indices.contains(index) ? $0.modes[index].name : nil }
+    }
+
+    /// The epoll set that the loop sleeps on in the mode with an index that the heartbeat gave; nil while there is none. Any thread.
+    public func waitSet(inMode index: Int) -> Int32? {
+        let poller = table.withLock { $0.modes.indices.contains(index) ? $0.modes[index].poller : nil }
+        return poller.flatMap { $0.isOpen ? $0.place.set : nil }
     }
 
     /// When the earliest timer of a mode fires, those in their callout left out; nil if there is none.

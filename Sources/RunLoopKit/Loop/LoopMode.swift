@@ -1,3 +1,4 @@
+import Locking
 internal import Synchronization
 
 /// One mode of one loop: its items, and what the loop's turn must know about them without taking a lock.
@@ -29,7 +30,7 @@ final class LoopMode: Sendable {
     private let earliestWallFire = Atomic<UInt64>(.max)
     private let earliestWallDeadline = Atomic<UInt64>(.max)
 
-    let contents = Mutex(Contents())
+    let contents = ForkSafeMutex(Contents())
     let poller = Poller()
 
     init(name: String, index: Int) {
@@ -207,7 +208,7 @@ extension LoopMode {
 
 extension Array {
     /// Moves the storage out and leaves an empty array.
-    mutating func take() -> [Element] {
+    package mutating func take() -> [Element] {
         var taken: [Element] = []
         swap(&self, &taken)
         return taken

@@ -8,11 +8,15 @@ public struct LoopThread: Sendable, Hashable {
     /// The addresses of its stack, guard page excluded; `upperBound` is where it begins. On the main thread the lower part is
     /// mapped only as the stack grows, and with an unlimited stack is very far away. Empty if the bounds cannot be had.
     public let stack: Range<UInt>
+
+    /// A thread that is known from elsewhere. Nothing is checked: of one that does not exist, or with wrong bounds, no stack can be taken,
+    /// and nothing worse.
+    public init(id: Int32, stack: Range<UInt>) { (self.id, self.stack) = (id, stack) }
 }
 
 extension LoopThread {
-    /// The calling thread.
-    static func calling() -> LoopThread {
+    /// The calling thread. Takes some microseconds; on the main thread it reads a file of /proc.
+    public static func current() -> LoopThread {
         LoopThread(id: run_loop_current_tid(), pthread: pthread_self())
     }
 
@@ -34,7 +38,7 @@ extension LoopThread {
     }
 
     /// The thread's present name in the kernel; nil after it ended.
-    var name: String? {
+    package var name: String? {
         unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 16) { buffer in
             guard let start = buffer.baseAddress, unsafe run_loop_thread_name(id, start) else { return nil }
             return unsafe String(cString: start)

@@ -1,29 +1,65 @@
+internal import CRunLoopShims
 internal import Glibc
+internal import Synchronization
 
 /// What can go wrong with a run loop that is not the caller's mistake.
 public struct RunLoopError: Error, Hashable, Sendable {
     /// The kind of failure. More may come; switch with a default.
     public struct Code: Hashable, Sendable {
         let name: String
+        /// What happened and what to do about it, in a sentence.
+        let advice: String
+
+        package init(_ name: String, _ advice: String) {
+            self.name = name
+            self.advice = advice
+        }
 
         /// The loop's thread has ended (R3). Take the loop of a live thread.
-        public static let loopEnded = Code(name: "loopEnded")
+        public static let loopEnded = Code(
+            "loopEnded",
+            "The run loop's thread has ended; use the loop of a live thread."
+        )
         /// The item was invalidated. Make a new one.
-        public static let itemInvalid = Code(name: "itemInvalid")
+        public static let itemInvalid = Code(
+            "itemInvalid",
+            "The item was invalidated; make a new one."
+        )
         /// A timer or an observer belongs to one loop, and this one is another's. Remove it there first.
-        public static let itemOnOtherLoop = Code(name: "itemOnOtherLoop")
+        public static let itemOnOtherLoop = Code(
+            "itemOnOtherLoop",
+            "The timer or observer is on another loop; remove it there first."
+        )
         /// The descriptor is closed, or is of a kind that is always ready (a regular file) and cannot be waited for.
-        public static let descriptorNotPollable = Code(name: "descriptorNotPollable")
+        public static let descriptorNotPollable = Code(
+            "descriptorNotPollable",
+            "The descriptor cannot be waited for; it is closed, or a regular file."
+        )
         /// Another source watches this descriptor in this mode. Use one source for both interests, or `dup` the descriptor.
-        public static let descriptorInUse = Code(name: "descriptorInUse")
+        public static let descriptorInUse = Code(
+            "descriptorInUse",
+            "The descriptor is watched in this mode already; use one source for it, or dup() it."
+        )
         /// The process is out of descriptors, memory or watches. See `underlying`.
-        public static let outOfResources = Code(name: "outOfResources")
+        public static let outOfResources = Code(
+            "outOfResources",
+            "The process is out of descriptors or memory; raise its limits."
+        )
         /// An interval that is not a number, or is infinite.
-        public static let invalidInterval = Code(name: "invalidInterval")
+        public static let invalidInterval = Code(
+            "invalidInterval",
+            "A timer's interval must be a finite number of seconds."
+        )
         /// A perform request had not begun when the caller's time was over, and was withdrawn (R52).
-        public static let requestTimedOut = Code(name: "requestTimedOut")
+        public static let requestTimedOut = Code(
+            "requestTimedOut",
+            "The loop did not come to the request in time, and will not run it; see what keeps it busy."
+        )
         /// The system has no thread to give. See `underlying`.
-        public static let threadNotStarted = Code(name: "threadNotStarted")
+        public static let threadNotStarted = Code(
+            "threadNotStarted",
+            "No thread could be started; raise the limits on processes and memory."
+        )
     }
 
     /// For programs to decide by; `description` is for people.
@@ -31,7 +67,7 @@ public struct RunLoopError: Error, Hashable, Sendable {
     /// The errno that the kernel gave, if it did.
     public let errno: Int32?
 
-    init(_ code: Code, errno: Int32? = nil) {
+    package init(_ code: Code, errno: Int32? = nil) {
         self.code = code
         self.errno = errno
     }
@@ -41,18 +77,73 @@ extension RunLoopError: CustomStringConvertible {
     /// What happened and what to do about it, with the system's text for `errno` (strerror(3)) where there is one.
     public var description: String {
         let reason = errno.map { unsafe " (\(String(cString: strerror($0))))" } ?? ""
-        return (Self.advice[code] ?? Self.portAdvice[code] ?? code.name) + reason
+        return code.advice + reason
+    }
+}
+
+/// What the loop cannot go on from: a mistake of the program's. In an optimised build, too, its text is told on stderr, with the line of the
+/// program that made it, where a `precondition` would end the process without a word.
+@inline(__always)
+package func require(
+    _ condition: Bool,
+    _ text: @autoclosure () -> String,
+    file: StaticString = #fileID,
+    line: UInt = #line
+) {
+    if !condition { trap(text(), file: file, line: line) }
+}
+
+@inline(never)
+package func trap(_ text: String, file: StaticString, line: UInt) -> Never {
+    fatalError("RunLoopKit: " + text, file: file, line: line)
+}
+
+/// A mistake or a shortage that the loop survives. Told on stderr once a process, not each time.
+enum LoopWarning: UInt32 {
+    case commonIsNoMode
+    case loopEnded
+    case itemInvalid
+    case itemOnOtherLoop
+    case outOfResources
+    case cannotWatchClock
+    case taskAfterEnd
+    case descriptorsClosed
+    case mainQueueUnwatched
+    case mainQueueForked
+    case loopOfParent
+
+    init(_ error: RunLoopError) {
+        switch error.code {
+        case .loopEnded: self = .loopEnded
+        case .itemInvalid: self = .itemInvalid
+        case .itemOnOtherLoop: self = .itemOnOtherLoop
+        default: self = .outOfResources
+        }
     }
 
-    private static let advice: [Code: String] = [
-        .loopEnded: "The run loop's thread has ended; use the loop of a live thread.",
-        .itemInvalid: "The item was invalidated; make a new one.",
-        .itemOnOtherLoop: "The timer or observer is on another loop; remove it there first.",
-        .descriptorNotPollable: "The descriptor cannot be waited for; it is closed, or a regular file.",
-        .descriptorInUse: "The descriptor is watched in this mode already; use one source for it, or dup() it.",
-        .outOfResources: "The process is out of descriptors or memory; raise its limits.",
-        .invalidInterval: "A timer's interval must be a finite number of seconds.",
-        .requestTimedOut: "The loop did not come to the request in time, and will not run it; see what keeps it busy.",
-        .threadNotStarted: "No thread could be started; raise the limits on processes and memory.",
-    ]
+    /// A bit for each that was made.
+    private static let made = Atomic<UInt32>(0)
+
+    func make() {
+        let bit: UInt32 = 1 << rawValue
+        guard LoopWarning.made.bitwiseOr(bit, ordering: .relaxed).oldValue & bit == 0 else { return }
+        // A static string ends with a NUL.
+        unsafe run_loop_warn(UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self))
+    }
+
+    private var text: StaticString {
+        switch self {
+        case .commonIsNoMode: "a run in the common modes was refused; name the mode to run"
+        case .loopEnded: "a call was ignored: the loop's thread has ended"
+        case .itemInvalid: "an invalid source, timer or observer was not added"
+        case .itemOnOtherLoop: "a timer or observer was not added: it is on another loop"
+        case .outOfResources: "no descriptors left: a loop polls until there are some again"
+        case .cannotWatchClock: "no descriptors left: a loop looks each second whether the clock was set"
+        case .taskAfterEnd: "a task or an actor is on a loop whose thread has ended; it runs on a dispatch queue"
+        case .descriptorsClosed: "a loop's descriptors were closed: it makes new ones"
+        case .mainQueueUnwatched: "the main queue cannot be watched: it is served late"
+        case .mainQueueForked: "the main queue is not served in a forked child"
+        case .loopOfParent: "a call was ignored: the loop's thread is the parent's"
+        }
+    }
 }

@@ -1,3 +1,4 @@
+import Locking
 internal import Synchronization
 
 /// The work that a loop does once before it waits. One observer of the loop does all that has the same lane.
@@ -49,7 +50,7 @@ final class BeforeWaitingWork: Sendable {
         var isClosed = false
     }
 
-    private let state = Mutex(State())
+    private let state = ForkSafeMutex(State())
 
     var count: Int { state.withLock { $0.works.count } }
 

@@ -1,3 +1,4 @@
+import Locking
 internal import Synchronization
 
 /// One perform after a delay (R53), to be cancelled by.
@@ -31,7 +32,7 @@ final class DelayedPerforms: Sendable {
         var isClosed = false
     }
 
-    private let state = Mutex(State())
+    private let state = ForkSafeMutex(State())
 
     /// False if the loop has ended; then the timer is not kept.
     func record(_ timer: EventTimer, target: ObjectIdentifier?) -> Bool {

@@ -1,3 +1,5 @@
+import Locking
+
 extension EventRunLoop {
     /// Runs a block once, on the loop's thread, in a run of one mode, or of any common one (R51). Any thread; not in a signal handler.
     ///
@@ -24,10 +26,10 @@ extension EventRunLoop {
     }
 
     private func enqueue(_ block: consuming BlockQueue.Block, wake: Bool) {
-        if isOfParent { return Complaint.loopOfParent.make() }
+        if isOfParent { return LoopWarning.loopOfParent.make() }
         if case .named = block.modes { make(block.modes) }
         switch blocks.append(block, wakes: wake) {
-        case .refused: Complaint.loopEnded.make()
+        case .refused: LoopWarning.loopEnded.make()
         case .needsWakeUp: if wake { self.wake.post() }
         case .isAnnounced: break
         }
@@ -51,4 +53,95 @@ extension BlockQueue.Modes {
     init(_ modes: [EventRunLoop.Mode]) {
         self = modes.count == 1 ? .init(modes[0]) : .named(Set(modes))
     }
+}
+
+extension EventRunLoop {
+    /// Does `body` once, on the loop's thread, when the loop is about to sleep or its run ends: late, and once for all the changes of a
+    /// turn, as user interfaces lay out and commit, and pools are drained. Any thread; not in a signal handler.
+    ///
+    /// Until `body` has begun, doing this again with the same key replaces `body`, which keeps its place. What is asked for while such
+    /// work is being done is done in the next turn, for which the loop stays awake. Work keeps no mode from being empty, and is not
+    /// done for a run that is refused because of that; if the loop's thread ends first, it is released.
+    ///
+    /// A loop that always has a signalled source or a request never comes to its rest: see `limit`.
+    ///
+    /// - Parameters:
+    ///   - key: Names the work in this loop: a string, an `ObjectIdentifier`.
+    ///   - order: Among the loop's observers, lower first (R38). `Int.min` is before, `Int.max` after all else. Work of one order is done
+    ///     in the order in which it was asked for. Use few: each that was ever used keeps an observer on the loop.
+    ///   - activities: When; none traps. With `beforeWaiting` alone it is work for an idle loop: a run that ends takes no time for it.
+    ///   - mode: A mode, or all common ones.
+    ///   - limit: If the loop has not come to it after this time, it is done at the beginning of a turn. Nil for no limit.
+    public func performBeforeWaiting(
+        _ key: some Hashable & Sendable,
+        order: Int = 0,
+        at activities: Activity = [.beforeWaiting, .exit],
+        in mode: Mode = .common,
+        atLatest limit: Duration? = nil,
+        file: StaticString = #fileID,
+        line: UInt = #line,
+        _ body: @escaping @Sendable () -> Void
+    ) {
+        let canCome = !activities.isDisjoint(with: .all)
+        require(canCome, "Work before a sleep names at least one activity.", file: file, line: line)
+        if isOfParent { return LoopWarning.loopOfParent.make() }
+        let deadline = MonotonicInstant.after(limit)
+        let lane = BeforeWaitingWork.Lane(order: order, activities: activities, mode: mode, isLimited: limit != nil)
+        switch beforeWaiting.put(body, for: BeforeWaitingWork.Key(base: key), in: lane, deadline: deadline) {
+        case .refused: return LoopWarning.loopEnded.make()
+        case .replaced: return
+        case .added: break
+        case .addedToNewLane: add(beforeWaiting.observer(of: lane), to: mode)
+        }
+        // On its own thread the loop comes by without a wake-up, unless it may just have come by.
+        if !isOnOwnThread || heartbeat.pulse.phase == .beforeWaiting { wake.post() }
+    }
+
+    /// Frees the work of that key without doing it, if it has not begun; says whether it had not. Any thread.
+    @discardableResult
+    public func cancelBeforeWaiting(_ key: some Hashable & Sendable) -> Bool {
+        beforeWaiting.remove(BeforeWaitingWork.Key(base: key))
+    }
+}
+
+extension EventRunLoop {
+    /// Runs `body` once, on the loop's thread, after `delay`, in whichever of the modes runs then (R53). Any thread; not in a
+    /// signal handler.
+    ///
+    /// Those with equal delays run in the order of the calls. If the loop ends first, `body` is released unrun.
+    ///
+    /// - Parameters:
+    ///   - delay: Zero or less: in the next turn that looks at timers.
+    ///   - modes: At least one; none traps. By default the default mode alone.
+    ///   - target: Whose perform it is, for ``cancelPerforms(target:)``. Not retained, and known by its identity only: one that does not
+    ///     live as long as `body` has to cancel in its deinit.
+    /// - Returns: What cancels this one.
+    @discardableResult
+    public func perform(
+        after delay: Duration,
+        inModes modes: [Mode] = [.default],
+        target: AnyObject? = nil,
+        file: StaticString = #fileID,
+        line: UInt = #line,
+        _ body: @escaping @Sendable () -> Void
+    ) -> DelayedPerform {
+        requireMode(in: modes, file, line)
+        let date = MonotonicInstant.now.advanced(by: max(delay, .zero))
+        // Never due before it is in all its modes and recorded: so it cannot be over in the middle of that.
+        let timer = EventTimer(at: .distantFuture) { [delayed] timer in
+            delayed.forget(timer)
+            body()
+        }
+        for mode in modes { add(timer, to: mode) }
+        if !isOfParent, delayed.record(timer, target: target.map { ObjectIdentifier($0) }) {
+            timer.nextFireDate = date
+        } else {
+            timer.invalidate()
+        }
+        return DelayedPerform(timer, of: delayed)
+    }
+
+    /// Cancels every perform after a delay that was asked for with this target on this loop and has not begun (R53). Any thread; also
+    /// from inside a callout, where it stops those that are due in the same turn.
+    public func cancelPerforms(target: AnyObject) { delayed.cancelAll(of: ObjectIdentifier(target)) }
 }

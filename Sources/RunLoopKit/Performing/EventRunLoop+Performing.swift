@@ -1,3 +1,4 @@
+import Locking
 internal import Synchronization
 
 // Perform requests, the run loop's way to have work done on its thread and to know of it (R52). A block of `perform` is lighter, runs
@@ -17,7 +18,7 @@ extension EventRunLoop {
         _ body: @escaping @Sendable () -> Void
     ) {
         requireMode(in: modes, file, line)
-        if !post(PerformRequest(inModes: modes, body: body)) { Complaint.loopEnded.make() }
+        if !post(PerformRequest(inModes: modes, body: body)) { LoopWarning.loopEnded.make() }
     }
 
     /// Has the loop run `body`, and waits until it is done (R52). Any thread, not in a signal handler; on the loop's own,
@@ -125,7 +126,7 @@ private final class Reply<Value: Sendable>: Sendable {
         var continuation: CheckedContinuation<Value, any Error>?
     }
 
-    private let state = Mutex(State())
+    private let state = ForkSafeMutex(State())
     private let latch: Latch
 
     /// - Parameter loop: by whose thread it will come.

@@ -1,5 +1,6 @@
 internal import CRunLoopShims
 internal import Glibc
+import Locking
 internal import Synchronization
 
 /// A thread that lives by its loop: it runs the loop's default mode from its start until it is stopped, also while there is nothing
@@ -17,7 +18,7 @@ public final class WorkerThread: Sendable {
     public let name: String
     private let life: WorkerLife
     /// Nil once joined.
-    private let handle: Mutex<pthread_t?>
+    private let handle: ForkSafeMutex<pthread_t?>
 
     /// Starts a thread, and returns when its loop is there.
     ///
@@ -27,7 +28,7 @@ public final class WorkerThread: Sendable {
     public init(name: String) throws(RunLoopError) {
         let name = WorkerThread.kernelName(name)
         let life = WorkerLife()
-        handle = Mutex(try WorkerThread.start(life, name: name))
+        handle = ForkSafeMutex(try WorkerThread.start(life, name: name))
         loop = life.awaitLoop()
         self.name = name
         self.life = life
@@ -96,7 +97,7 @@ private final class WorkerLife: Sendable {
     }
 
     private let wishes = Atomic<UInt8>(0)
-    private let loop = Mutex<EventRunLoop?>(nil)
+    private let loop = ForkSafeMutex<EventRunLoop?>(nil)
     private let started = Latch(.workerStart)
     let ended = Latch(.workerEnd)
     /// Keeps the default mode from being empty, and ends a run of it when signalled.

@@ -1,4 +1,5 @@
 internal import Glibc
+import Locking
 internal import Synchronization
 
 /// Calls back at a time, once or again and again on a fixed grid (R41–R50). On one loop, in any number of its modes. Any thread may
@@ -16,7 +17,7 @@ public final class EventTimer: Sendable {
     public let order: Int
     /// Zero for a one-shot.
     private let intervalNanoseconds: UInt64
-    private let state: Mutex<State>
+    private let state: ForkSafeMutex<State>
 
     private struct State: Sendable {
         var date: TimerDate
@@ -38,8 +39,8 @@ public final class EventTimer: Sendable {
     private init(_ date: TimerDate, every interval: Duration, order: Int, _ callback: @escaping Callback) {
         self.order = order
         // A part of a nanosecond makes one.
-        intervalNanoseconds = interval > .zero ? UInt64(max(1, interval.saturatedNanoseconds)) : 0
-        state = Mutex(State(date: date, callback: Boxed(call: callback)))
+        intervalNanoseconds = interval > .zero ? UInt64(max(1, interval.nanoseconds)) : 0
+        state = ForkSafeMutex(State(date: date, callback: Boxed(call: callback)))
     }
 
     /// - Parameter interval: Zero or less makes a one-shot (R42).
@@ -128,7 +129,7 @@ extension EventTimer {
     public var tolerance: Duration {
         get { .nanoseconds(Int64(clamping: state.withLock { $0.date.tolerance })) }
         set {
-            let wanted = UInt64(max(0, newValue.saturatedNanoseconds))
+            let wanted = UInt64(max(0, newValue.nanoseconds))
             change { $0.date.tolerance = repeats ? min(wanted, intervalNanoseconds / 2) : wanted }
         }
     }

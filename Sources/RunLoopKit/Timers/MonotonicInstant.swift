@@ -53,7 +53,7 @@ extension UInt64 {
     func subtractingSaturated(_ other: UInt64) -> UInt64 { self > other ? self - other : 0 }
 
     func advancedSaturated(by duration: Duration) -> UInt64 {
-        let distance = duration.saturatedNanoseconds
+        let distance = duration.nanoseconds
         return distance < 0 ? subtractingSaturated(distance.magnitude) : addingSaturated(distance.magnitude)
     }
 
@@ -65,15 +65,18 @@ extension UInt64 {
 }
 
 extension MonotonicInstant {
+    package static func + (instant: Self, duration: Duration) -> Self { instant.advanced(by: duration) }
+    package static func - (later: Self, earlier: Self) -> Duration { earlier.duration(to: later) }
+
     /// So long from now; nil is for ever.
-    static func after(_ timeout: Duration?) -> MonotonicInstant {
+    package static func after(_ timeout: Duration?) -> MonotonicInstant {
         timeout.map { .now.advanced(by: $0) } ?? .distantFuture
     }
 }
 
 extension Duration {
     /// Whole nanoseconds, rounded towards zero, within ±292 years.
-    var saturatedNanoseconds: Int64 {
+    package var nanoseconds: Int64 {
         // Below nine seconds, which most are, there is no need to divide 128 bits.
         if let short = Int64(exactly: attoseconds) { return short / 1_000_000_000 }
         return Int64(clamping: attoseconds / 1_000_000_000)

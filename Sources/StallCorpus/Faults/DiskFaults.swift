@@ -51,12 +51,10 @@ final class ScratchFile: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Changes some megabytes, so that there is something to sync.
+    /// Changes a few pages, so that there is something to sync. With many the thread would compute for longer than a fast disk takes.
     func dirty(round: Int) {
-        for chunk in 0..<8 {
-            let offset = (round * 8 + chunk) % (Self.size >> 20) << 20
-            _ = unsafe pwrite(descriptor, Self.chunk, Self.chunk.count, offset)
-        }
+        let offset = round % (Self.size >> 20) << 20
+        _ = unsafe pwrite(descriptor, Self.chunk, Self.pageSize * 16, offset)
     }
 
     /// The file's pages, none of which is in memory.

@@ -52,3 +52,44 @@ struct Descriptors: Sendable {
         _ = unsafe read(first, &block, block.count)
     }
 }
+
+/// The text of a small file; empty when it cannot be read.
+func textOfFile(_ path: String) -> String {
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return "" }
+    defer { close(descriptor) }
+    return unsafe withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
+        let count = unsafe read(descriptor, buffer.baseAddress, buffer.count)
+        return unsafe count > 0 ? String(decoding: buffer[..<count], as: UTF8.self) : ""
+    }
+}
+
+/// Writes a text into a file as one write. False when it cannot.
+@discardableResult
+func writeFile(_ text: String, to path: String, creating: Bool = false) -> Bool {
+    let flags = O_WRONLY | O_CLOEXEC | (creating ? O_CREAT | O_TRUNC : 0)
+    let descriptor = unsafe open(path, flags, 0o600)
+    guard descriptor >= 0 else { return false }
+    defer { close(descriptor) }
+    let bytes = Array(text.utf8)
+    return unsafe write(descriptor, bytes, bytes.count) == bytes.count
+}
+
+/// Starts a program of the system's with no descriptor of ours but the standard ones. Its process number.
+@discardableResult
+func startProgram(_ path: String, _ arguments: String...) throws -> pid_t {
+    guard unsafe access(path, X_OK) == 0 else { throw SkippedScenario("no \(path) here") }
+    var pointers = unsafe ([path] + arguments).map { unsafe strdup($0) } + [nil]
+    defer { for index in unsafe pointers.indices { unsafe free(pointers[index]) } }
+    var process: pid_t = 0
+    let error = unsafe posix_spawn(&process, path, nil, nil, &pointers, environ)
+    guard error == 0 else { throw SkippedScenario("\(path) did not start (errno \(error))") }
+    return process
+}
+
+/// Runs a line of shell, and returns when it is over.
+func runShell(_ line: String) throws {
+    let shell = try startProgram("/bin/sh", "-c", line)
+    var status: Int32 = 0
+    while unsafe waitpid(shell, &status, 0) < 0, errno == EINTR {}
+}

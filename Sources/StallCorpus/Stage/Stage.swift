@@ -12,7 +12,7 @@ final class Stage: Sendable {
     static let usualLength = Duration.milliseconds(600)
 
     let monitor: StallMonitor
-    let watch: Watch?
+    let watch: StallMonitor.Watch?
     /// For files and sockets of the scenario's own.
     let directory: String
     /// Opened as the first stall begins: those who hold something the stall waits for count from here.

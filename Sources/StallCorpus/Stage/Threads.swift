@@ -1,6 +1,8 @@
 import CStallCorpus
+import Dispatch
 import Glibc
 import RunLoopKit
+import Synchronization
 
 /// A detached thread with a name, which reports may show.
 func startThread(named name: String, _ body: @escaping @Sendable () -> Void) {
@@ -57,4 +59,36 @@ final class BusyThreads: Sendable {
 /// Lets the calling thread run on one CPU only.
 func bindThread(to cpu: Int) {
     corpus_bind_thread(Int32(cpu))
+}
+
+/// Something that any number of threads wait for, and that happens once.
+final class Gate: Sendable {
+    private let group = DispatchGroup()
+    private let once = OnceFlag()
+
+    init() { group.enter() }
+
+    /// Lets everybody through, now and later. Any thread; again does nothing.
+    func open() {
+        if once.take() { group.leave() }
+    }
+
+    /// Blocks the thread until it is open. Not for threads of tasks.
+    func wait() { group.wait() }
+}
+
+/// Says true once.
+final class OnceFlag: Sendable {
+    private let taken = Atomic(false)
+
+    func take() -> Bool { !taken.exchange(true, ordering: .acquiringAndReleasing) }
+}
+
+/// Told from one thread, asked on others.
+final class StopFlag: Sendable {
+    private let stopped = Atomic(false)
+
+    var isStopped: Bool { stopped.load(ordering: .relaxed) }
+
+    func stop() { stopped.store(true, ordering: .relaxed) }
 }

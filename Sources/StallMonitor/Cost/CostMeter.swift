@@ -1,4 +1,6 @@
+import Locking
 import StackCapture
+import StallDiagnosis
 
 /// What the monitor has cost so far, from all its threads. Any thread.
 final class CostMeter: Sendable {

@@ -1,3 +1,4 @@
+import StallDiagnosis
 import StallReports
 
 /// What each stall under way has cost, as far as its report tells it. Confined to the reporter's thread.

@@ -1,3 +1,4 @@
+import Locking
 import RunLoopKit
 
 /// A queue from any number of threads to one. Adding never waits for the reader, however far behind that is: see ``Backlog`` for what

@@ -1,5 +1,6 @@
 import RunLoopKit
 import StackCapture
+import StallDiagnosis
 
 /// Where the watchdog gets stacks from.
 struct StackSource: Sendable {
@@ -30,11 +31,17 @@ struct StackSource: Sendable {
         return try? capturer.captureAll(except: stalled.map { [$0] } ?? [], within: time).get()
     }
 
+    /// What becomes of a capture where there is nothing to capture with.
+    var stackless: StackOutcome { .unavailable(problem) }
+
     /// The stack of the loop's thread, if the loop is still where it was seen once the stack is taken.
-    func stack(of loop: any WatchableLoop, at place: LoopPlace) -> StackOutcome {
-        guard let capturer else { return .unavailable(problem) }
+    func stack(of loop: WatchedThing, at place: LoopPlace) -> StackOutcome {
+        guard let capturer else { return stackless }
         guard let thread = loop.thread else { return .unavailable("The loop's thread is not known.") }
-        let result = capturer.capture(threadID: thread.id, stack: thread.stack, since: place.since?.nanoseconds)
+        let result =
+            thread.stack.isEmpty
+            ? capturer.capture(threadID: thread.id)
+            : capturer.capture(threadID: thread.id, stack: thread.stack, since: place.since?.nanoseconds)
         guard place.isThat(of: loop.heartbeat) else { return .raced }
         switch result {
         case .success(let stack): return .captured(stack)
@@ -45,7 +52,7 @@ struct StackSource: Sendable {
 
 extension StackSource {
     /// What the loop's thread, kept from the processors while its stack was asked for, has copied when it came to run.
-    func lateStack(of loop: any WatchableLoop, since: MonotonicInstant) -> CapturedStack? {
+    func lateStack(of loop: WatchedThing, since: MonotonicInstant) -> CapturedStack? {
         guard let capturer, let thread = loop.thread else { return nil }
         return capturer.lateCapture(threadID: thread.id, since: since.nanoseconds)
     }
@@ -59,7 +66,16 @@ struct LoopPlace: Hashable, Sendable {
     /// Since when it has been there, as far as is known: a stack is as good from then as from now.
     var since: MonotonicInstant?
 
-    func isThat(of heartbeat: LoopHeartbeat) -> Bool {
+    func isThat(of heartbeat: any WatchedHeartbeat) -> Bool {
         heartbeat.pulse == pulse && callouts.map { heartbeat.calloutCount == $0 } ?? true
+    }
+}
+
+extension StackSource {
+    /// Where the thread waits whose stack has just been taken. Nil for one that did not sleep in a call. The watchdog's thread.
+    package func waitSite(of stack: CapturedStack, threadID: Int32?) -> WaitSite? {
+        guard let call = stack.systemCall else { return nil }
+        let state = threadID.flatMap { ThreadEvidence.read(threadID: $0) }?.state
+        return WaitSite(call, state: state) { capturer?.readMemory(at: $0, count: $1) }
     }
 }

@@ -7,7 +7,7 @@ extension StallNotice: QueuedMessage {
         case .grew(let number, _): .updates(number)
         case .counted(let number, _): .updates(number, .counts)
         case .sampled(let number, _), .crashing(let number): .adds(number)
-        case .ended(let number, _, _), .abandoned(let number, _, _): .closes(number)
+        case .ended(let number, _, _), .abandoned(let number, _, _), .died(let number, _): .closes(number)
         case .checkpoint: .alone(latestIsEnough: true)
         default: .alone(latestIsEnough: false)
         }
@@ -35,6 +35,8 @@ extension StallNotice: QueuedMessage {
         observation.stack = .unavailable("It was dropped: the reporter was too far behind to keep it in memory.")
         observation.samples = []
         (observation.others, observation.lock) = (nil, nil)
+        observation.pool?.stacks = []
+        observation.pool?.locks = []
         return .began(observation)
     }
 }

@@ -1,5 +1,7 @@
 import RunLoopKit
 import StackCapture
+import StallDetection
+import StallDiagnosis
 import StallReports
 
 /// What the watchdog tells the reporter. Raw: names and sentences come later, on the reporter's thread.
@@ -13,6 +15,8 @@ enum StallNotice: Sendable {
     case ended(Int, StallSpan, EvidenceWindow?)
     /// Nobody looks any more, and the stall goes on, as far as is known.
     case abandoned(Int, StallSpan, EvidenceWindow?)
+    /// The process it stalled in has ended, as was seen from outside.
+    case died(Int, StallSpan)
     /// The process has crashed meanwhile, and its crash handler is at work. The stall has the length told last.
     case crashing(Int)
     /// Time to bring the run record up to date.
@@ -33,7 +37,7 @@ struct StallObservation: Sendable {
     let reportID: ULID
     let watch: WatchIdentity
     /// For what the reporter asks of it, away from the watchdog.
-    let loop: any WatchableLoop
+    let loop: WatchedThing
     let category: StallCategory
     let rule: StallRule
     let pulse: LoopHeartbeat.Pulse
@@ -44,6 +48,8 @@ struct StallObservation: Sendable {
     var stack: StackOutcome
     /// What the thread was at before, from its second tick of standing still on.
     var samples: [StackSample]
+    /// The workers, if it is a pool that stands.
+    var pool: PoolObservation?
     /// Nil for a stall that is one standstill.
     let busy: StallReport.BusyTime?
     /// One for all times of the report, so that a clock that is set while the stall lasts does not tear it.
@@ -56,6 +62,12 @@ struct StallObservation: Sendable {
     var lock: LockFinding?
     /// Processor time of the watchdog's thread when the loop was first seen to stand still, nanoseconds.
     var watchdogCPU: UInt64?
+    /// The process that it stalled in, if that is another one.
+    var subject: OutsideProcess?
+    /// The epoll set that the loop rests on, if it is known: whose clients wait there is counted.
+    var waitSet: Int32?
+    /// Of the stack: see `StackSample`.
+    var loopFrame: Int?
 }
 
 /// What people call a watched thing.

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDiagnosis
 
 /// A loop that has stood still for a whole tick, be it a stall yet or not: what its thread was at meanwhile. A stall's cause is
 /// read off the kernel's counts since then, its culprit off the samples.
@@ -8,9 +9,10 @@ struct Standstill: Sendable {
     /// Of the watchdog's thread, as it began.
     let watchdogCPU = ThreadClock.nanoseconds
     let since: MonotonicInstant
-    private let evidence: ThreadEvidence
+    /// By thread: a loop has one, a pool as many as it has workers.
+    private let evidence: [Int32: ThreadEvidence]
     private var samples: [StackSample] = []
-    private var lastSample: MonotonicInstant?
+    private(set) var lastSample: MonotonicInstant?
     /// The supply of processors as it was then. Nil when nobody has looked.
     var supply: SupplyMeter.Reading? {
         didSet { wantsSupply = supply == nil }
@@ -20,11 +22,12 @@ struct Standstill: Sendable {
     /// Whether it was found out whom the thread waits for: once is enough.
     var lockIsKnown = false
 
-    /// Nil when the thread is gone.
-    init?(pulse: LoopHeartbeat.Pulse, callouts: UInt64, threadID: Int32, at time: MonotonicInstant) {
-        guard let evidence = ThreadEvidence.read(threadID: threadID) else { return nil }
-        (self.pulse, self.callouts) = (pulse, callouts)
-        self.evidence = evidence
+    /// Nil when none of the threads is there.
+    init?(pulse: LoopHeartbeat.Pulse, callouts: UInt64, threadIDs: [Int32], at time: MonotonicInstant) {
+        var evidence: [Int32: ThreadEvidence] = [:]
+        for id in threadIDs { evidence[id] = ThreadEvidence.read(threadID: id) }
+        guard !evidence.isEmpty else { return nil }
+        (self.pulse, self.callouts, self.evidence) = (pulse, callouts, evidence)
         since = time
     }
 
@@ -33,11 +36,10 @@ struct Standstill: Sendable {
         self.pulse == pulse && self.callouts == callouts
     }
 
-    /// The kernel's account from then until now.
+    /// The kernel's account of one of the threads from then until now.
     func evidence(threadID: Int32, at time: MonotonicInstant) -> EvidenceWindow? {
-        ThreadEvidence.read(threadID: threadID).map {
-            EvidenceWindow(length: time - since, before: evidence, after: $0)
-        }
+        guard let before = evidence[threadID], let after = ThreadEvidence.read(threadID: threadID) else { return nil }
+        return EvidenceWindow(length: time - since, before: before, after: after)
     }
 
     /// Whether to take another sample: every tick at first, then at growing distances, so that a minute costs not many more

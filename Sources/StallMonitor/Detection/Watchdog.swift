@@ -1,4 +1,6 @@
+import Locking
 import RunLoopKit
+import StallDetection
 import Synchronization
 
 /// The thread that looks at all watched loops.
@@ -7,12 +9,12 @@ import Synchronization
 ///
 /// Parked, it waits on its semaphore without a deadline and costs nothing. The first departure from rest posts the semaphore;
 /// later ones find nobody parked and do not. Ticking, it looks once a tick at the loops that are awake: one that it finds at rest
-/// it leaves alone until its bell rings. What it finds goes to the reporter, so that
+/// it leaves alone until its wake flag is raised. What it finds goes to the reporter, so that
 /// neither names nor disks delay the next look.
 final class Watchdog: Sendable {
     /// What other threads ask of the watchdog.
     enum Order: Sendable {
-        case watch(WatchIdentity, any WatchableLoop, StallRule, LoopBell, [ExpectedSlowness])
+        case watch(WatchIdentity, WatchedThing, StallRule, WakeFlag, [ExpectedSlowness])
         case cancel(Int)
         /// From a moment on, one watch or all: nobody looks.
         case pause(Int?, MonotonicInstant)
@@ -29,7 +31,7 @@ final class Watchdog: Sendable {
         }
     }
 
-    let bells = BellBoard()
+    let wakeFlags = WakeFlags()
     let semaphore = TickSemaphore()
     private let isParked = Atomic(false)
     private let orders = ForkSafeMutex<[Order]?>([])
@@ -44,14 +46,14 @@ final class Watchdog: Sendable {
         semaphore.signal()
     }
 
-    /// A bell has rung. On the loop's thread, as it leaves its rest.
+    /// A wake flag was raised. On the loop's thread, as it leaves its rest.
     func wake() {
         guard isParked.load(ordering: .sequentiallyConsistent) else { return }
         if isParked.exchange(false, ordering: .sequentiallyConsistent) { semaphore.signal() }
     }
 
     /// The thread's life. Returns after a `stop` order, all stalls closed.
-    func run(_ round: consuming WatchRound) {
+    func run(_ round: consuming WatchdogState) {
         round.begin(since: createdAt)
         while carryOutOrders(&round, { round, since in round.catchUp(since: since) }) {
             if park(round) {
@@ -71,8 +73,8 @@ final class Watchdog: Sendable {
     ///   time it is handed; tells what had been missed before.
     /// - Returns: false after `stop`.
     private func carryOutOrders(
-        _ round: inout WatchRound,
-        _ catchUp: (inout WatchRound, MonotonicInstant?) -> Duration
+        _ round: inout WatchdogState,
+        _ catchUp: (inout WatchdogState, MonotonicInstant?) -> Duration
     ) -> Bool {
         let given = orders.withLock { orders in
             defer { orders = [] }
@@ -81,10 +83,16 @@ final class Watchdog: Sendable {
         let missed = catchUp(&round, given.compactMap(\.countsSince).min())
         for order in given {
             switch order {
-            case .watch(let identity, let loop, let rule, let bell, let scopes):
-                var subject = Subject(identity: identity, loop: loop, rule: rule, bell: bell, scopes: scopes)
-                subject.discounts.ignoreMissed(before: missed)
-                round.add(subject)
+            case .watch(let identity, let loop, let rule, let wakeFlag, let scopes):
+                var watched = WatchedLoop(
+                    identity: identity,
+                    loop: loop,
+                    rule: rule,
+                    wakeFlag: wakeFlag,
+                    scopes: scopes
+                )
+                watched.excludedTime.ignoreMissed(before: missed)
+                round.add(watched)
             case .pause(let number, let time): round.pause(number, at: time)
             case .resume(let number, let time): round.resume(number, at: time, missed: missed)
             case .cancel(let number): round.remove(number)
@@ -96,15 +104,15 @@ final class Watchdog: Sendable {
         return true
     }
 
-    /// Every loop at rest rings when it leaves. False when one is busy, or has rung already. The flag is up before the bells are
-    /// looked at, and a loop rings before it looks at the flag: one that leaves in between is seen here or ends the wait at once.
-    private func park(_ round: borrowing WatchRound) -> Bool {
-        round.isAtRest && park { bells.hasRung }
+    /// Every loop at rest raises its wake flag when it leaves. False when one is busy, or has raised it already. The watchdog's own flag is up before the others are
+    /// looked at, and a loop raises its own before it looks at the watchdog's: one that leaves in between is seen here or ends the wait at once.
+    private func park(_ round: borrowing WatchdogState) -> Bool {
+        round.isAtRest && park { wakeFlags.hasRaised }
     }
 
-    func park(unless hasRung: () -> Bool) -> Bool {
+    func park(unless hasRaised: () -> Bool) -> Bool {
         isParked.store(true, ordering: .sequentiallyConsistent)
-        if !hasRung() { return true }
+        if !hasRaised() { return true }
         isParked.store(false, ordering: .sequentiallyConsistent)
         return false
     }

@@ -1,3 +1,4 @@
+import Locking
 import RunLoopKit
 import StackCapture
 import StallReports
@@ -18,6 +19,8 @@ final class WatchdogLedger: Sendable {
         var watches: [Int: WatchRecord] = [:]
         /// What the watches that are over add up to, by what they watched: bounded, however many loops come and go.
         var past: [WatchName: WatchTotal] = [:]
+        /// Processes that were watched from outside, the latest last.
+        var targets: [ProcessIdentity] = []
         var pauses = PauseTally()
         /// What looked like stalls and was none.
         var dismissed: [PauseKind: Int64] = [:]
@@ -28,8 +31,8 @@ final class WatchdogLedger: Sendable {
         var since: MonotonicInstant
         /// The loop's turns count from its birth, modulo 2^40.
         var firstTurn: UInt64
-        /// What the loop itself counts is read when it is asked for: it costs the watchdog nothing.
-        var heartbeat: LoopHeartbeat
+        /// What the loop itself counts is read when it is asked for: it costs the watchdog nothing. Nil for a loop that publishes nothing.
+        var heartbeat: (any WatchedHeartbeat)?
         /// For how long nobody looked, and since when nobody does.
         var paused = Duration.zero
         var pausedSince: MonotonicInstant?
@@ -37,8 +40,9 @@ final class WatchdogLedger: Sendable {
         func total(at time: MonotonicInstant) -> WatchTotal {
             WatchTotal(
                 time: max(.zero, (pausedSince ?? time) - since - paused),
-                turns: (heartbeat.pulse.turn &- firstTurn) & (1 << 40 - 1),
-                lengths: heartbeat.turnHistogram,
+                turns: heartbeat.map { ($0.turnCount &- firstTurn) & (1 << 40 - 1) },
+                lengths: heartbeat?.turnHistogram ?? TurnHistogram(),
+                longestFunctions: heartbeat?.longestFunctions ?? [],
                 underWay: pausedSince == nil ? 1 : 0
             )
         }
@@ -46,16 +50,20 @@ final class WatchdogLedger: Sendable {
 
     struct WatchTotal: Hashable, Sendable {
         var time = Duration.zero
-        var turns: UInt64 = 0
+        /// Nil: nobody counts them.
+        var turns: UInt64?
         var lengths = TurnHistogram()
+        /// Where the longest began, then those that awaited it; empty if that is not known.
+        var longestFunctions: [UInt] = []
         /// Watches that are neither over nor paused.
         var underWay = 0
 
         static func + (a: WatchTotal, b: WatchTotal) -> WatchTotal {
             WatchTotal(
                 time: a.time + b.time,
-                turns: a.turns &+ b.turns,
+                turns: a.turns.map { $0 &+ (b.turns ?? 0) } ?? b.turns,
                 lengths: a.lengths + b.lengths,
+                longestFunctions: b.lengths.longest > a.lengths.longest ? b.longestFunctions : a.longestFunctions,
                 underWay: a.underWay + b.underWay
             )
         }

@@ -1,4 +1,5 @@
 import CMonitorShims
+import Locking
 import RunLoopKit
 
 /// The boards to be told when the process calls exit(3), so that an end in order is known from a crash.

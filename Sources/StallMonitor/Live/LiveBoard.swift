@@ -1,4 +1,6 @@
+import Locking
 import RunLoopKit
+import StallDetection
 import StallReports
 import Synchronization
 

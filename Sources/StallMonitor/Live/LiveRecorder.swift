@@ -1,6 +1,7 @@
 import CMonitorShims
 import RunLoopKit
 import StackCapture
+import StallDetection
 import StallReports
 
 /// The thread that keeps the live record. It sleeps while no stall is under way.
@@ -125,15 +126,17 @@ extension LiveStall {
         self.init(
             report: stall.reportID,
             state: entry.hasEnded ? .recovered : .ongoing,
-            rule: stall.rule.reportRule(for: stall.category),
+            rule: stall.reportRule,
             watched: .init(
                 type: stall.watch.name.type,
                 label: stall.watch.name.label,
-                activity: stall.pulse.phase.reportName,
-                turn: stall.pulse.turn
+                activity: stall.subject == nil && stall.watch.name.type == .runLoop
+                    ? stall.pulse.phase.reportName : nil,
+                turn: stall.subject == nil && stall.pool == nil ? stall.pulse.turn : nil
             ),
             watch: stall.watch.number,
             threadID: stall.threadID,
+            processID: stall.subject?.identity.pid,
             systemCall: stall.stack.captured?.systemCall?.number,
             startedAt: clock.time(of: span.earliestStart),
             startedMonotonicNs: span.earliestStart.nanoseconds,

@@ -1,5 +1,6 @@
 import RunLoopKit
 import StackCapture
+import StallDiagnosis
 
 /// Who waits for whom, from the stalled thread on, as the watchdog found it. Raw: kinds are checked against names later.
 struct LockFinding: Sendable {
@@ -9,7 +10,7 @@ struct LockFinding: Sendable {
         /// The thread's name and state.
         var evidence: ThreadEvidence?
         var futex: FutexWait
-        var sight: LockSight
+        var sight: LockReading
         /// Where the thread slept, so that it can be seen whether it still does.
         var sighting: ThreadSighting
         /// The owner was another one, or the thread another place, at each look.

@@ -1,6 +1,7 @@
 import Glibc
 import RunLoopKit
 import StackCapture
+import StallDiagnosis
 
 /// Follows a thread that waits in futex(2) to the one that holds what it waits for, and on from there. On the watchdog's thread:
 /// only reads that cannot fault, and captures of stacks.
@@ -63,7 +64,7 @@ struct LockProbe {
             guard let number = wait.sight.owner else { return (wait, nil) }
             let waitsItself = number == threadID || waits.contains { $0.threadID == number }
             let owner = waitsItself ? nil : owner(number)
-            let again = LockSight(futex, waiter: threadID, memory)
+            let again = LockReading(futex, waiter: threadID, memory)
             // In this order: the lock was read again while the thread still slept.
             let after = StackCapturer.sighting(ofThread: threadID)
             if again == wait.sight, after?.sleepsOn(since: wait.sighting) == true { return (wait, owner) }
@@ -83,7 +84,7 @@ struct LockProbe {
             threadID: threadID,
             evidence: .read(threadID: threadID),
             futex: futex,
-            sight: LockSight(futex, waiter: threadID, memory),
+            sight: LockReading(futex, waiter: threadID, memory),
             sighting: sighting
         )
     }

@@ -4,7 +4,7 @@ import StackCapture
 extension StackSource {
     /// Whom the loop's thread waits for, if its stack was just captured in futex(2) and the loop has not moved since.
     func lock(
-        holding loop: any WatchableLoop,
+        holding loop: WatchedThing,
         at place: LoopPlace,
         _ stack: StackOutcome
     ) -> LockFinding? {

@@ -1,4 +1,5 @@
 import Glibc
+import StallDiagnosis
 import StallReports
 
 /// Whether the process is about to end by a crash, and only its crash handler is at work: Swift's, which has all other threads stand and
@@ -19,7 +20,7 @@ struct CrashWatch: Sendable {
     /// One system call; more only where the process is no longer what it was.
     func isUnderWay() -> Bool {
         guard isHandled, !Self.handlesCrashes else { return false }
-        return ChildProcesses.alive.contains { $0.name == handler }
+        return ChildProcesses.alive().contains { $0.name == handler }
     }
 
     /// The first thing that Swift's handler does is to give all of them back to the system.

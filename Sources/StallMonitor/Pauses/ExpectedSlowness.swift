@@ -1,3 +1,4 @@
+import Locking
 import RunLoopKit
 import StallReports
 

@@ -1,3 +1,4 @@
+import RunLoopKit
 import StallReports
 
 /// The pauses of a run so far: the latest one by one, all as sums.

@@ -1,3 +1,5 @@
+import StallDiagnosis
+
 /// Whether a thread that does not move could move at all: what the kernel says of it in `/proc/self/task/TID/status` (proc(5)).
 struct ThreadStanding: Hashable, Sendable {
     /// The letter: `R`, `S`, `D`, `T` stopped by a signal, `t` stopped by a tracer.

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDiagnosis
 
 /// How long limits (cpu.max, cpu.cfs_quota_us) kept the process's control groups from the processors, since it was last asked.
 struct ThrottleMeter {

@@ -1,10 +1,11 @@
+import Locking
 import RunLoopKit
 
 /// The watches by loop. It keeps no loop alive.
 final class WatchIndex: Sendable {
     private struct Entry: Sendable {
-        weak let heartbeat: LoopHeartbeat?
-        let watch: Watch
+        weak let heartbeat: (any WatchedHeartbeat)?
+        let watch: StallMonitor.Watch
     }
 
     private struct State: Sendable {
@@ -15,7 +16,7 @@ final class WatchIndex: Sendable {
 
     private let state = ForkSafeMutex(State())
 
-    func enter(_ watch: Watch, of heartbeat: LoopHeartbeat) {
+    func enter(_ watch: StallMonitor.Watch, of heartbeat: any WatchedHeartbeat) {
         state.withLock { state in
             state.entries[ObjectIdentifier(heartbeat)] = Entry(heartbeat: heartbeat, watch: watch)
             guard state.entries.count > state.limit else { return }
@@ -24,7 +25,7 @@ final class WatchIndex: Sendable {
         }
     }
 
-    func watch(of heartbeat: LoopHeartbeat) -> Watch? {
+    func watch(of heartbeat: any WatchedHeartbeat) -> StallMonitor.Watch? {
         state.withLock { state in
             state.entries[ObjectIdentifier(heartbeat)].flatMap { $0.heartbeat === heartbeat ? $0.watch : nil }
         }

@@ -1,5 +1,6 @@
 import RunLoopKit
 import StackCapture
+import StallDetection
 import StallReports
 
 /// A stall under way that is counted only, unless it turns out worse.
@@ -46,7 +47,8 @@ struct StackMemory {
 
         /// Nil without a stack.
         init?(_ observation: StallObservation) {
-            guard let stack = observation.stack.captured else { return nil }
+            // Of a pool one stack of several is not enough to know it by.
+            guard observation.pool == nil, let stack = observation.stack.captured else { return nil }
             kind = observation.kind
             addresses = stack.frames.map(\.address) + (stack.asyncCallers?.addresses ?? [])
         }

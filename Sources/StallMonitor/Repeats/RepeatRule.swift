@@ -16,23 +16,20 @@ public struct RepeatRule: Hashable, Sendable {
     public var bytesPerMinute: Int?
 
     /// One report a minute of a fault that goes on, then fewer until it is one an hour; 120 reports and 32 MiB a minute unless given.
-    /// Traps on negative windows, and on rates below 1.
+    ///
+    /// - Parameters:
+    ///   - window: 0 to one day.
+    ///   - longestWindow: 0 to one day; a shorter one than `window` counts as that.
+    ///   - reportsPerMinute: 1 to 100,000.
+    ///   - burst: 1 to 100,000.
+    ///   - bytesPerMinute: 1 byte to 100,000 MiB.
     public init(
         window: Duration = .seconds(60),
         longestWindow: Duration = .seconds(3600),
         reportsPerMinute: Int? = 120,
         burst: Int = 60,
-        bytesPerMinute: Int? = 32 << 20,
-        file: StaticString = #fileID,
-        line: UInt = #line
+        bytesPerMinute: Int? = 32 << 20
     ) {
-        // Not preconditions, which an optimised build takes the texts from.
-        guard window >= .zero && longestWindow >= .zero else {
-            fatalError("a window of repeats is not negative", file: file, line: line)
-        }
-        guard (reportsPerMinute ?? 1) > 0 && burst > 0 && (bytesPerMinute ?? 1) > 0 else {
-            fatalError("rates of reports start at 1", file: file, line: line)
-        }
         (self.window, self.longestWindow) = (window, max(window, longestWindow))
         (self.reportsPerMinute, self.burst, self.bytesPerMinute) = (reportsPerMinute, burst, bytesPerMinute)
     }

@@ -1,3 +1,4 @@
+import StallDetection
 import StallReports
 import Symbolication
 
@@ -15,7 +16,7 @@ import Symbolication
 /// functions of libraries, all with a name. Samples without one of that kind say nothing against it.
 struct Blame {
     /// One sample, or several equal ones.
-    struct Look {
+    struct Sample {
         var stack: StallReport.Stack
         /// How much of the stall it stands for.
         var span: Duration
@@ -24,22 +25,22 @@ struct Blame {
     }
 
     /// The sample that shows the culprit best, and where.
-    let look: Int
-    let suspect: Suspect
+    let sample: Int
+    let candidate: CulpritCandidate
     /// From the culprit outwards what its fault is known by: without own functions that only some of the samples show.
     let frames: [StallReport.Frame]
 
     private static let leastShare = 4
 
-    /// - Parameter looks: in the order of time. Nil if none shows anybody.
-    init?(_ looks: [Look]) {
+    /// - Parameter samples: in the order of time. Nil if none shows anybody.
+    init?(_ samples: [Sample]) {
         var names = FunctionNames()
-        let group = Self.traces(looks, &names)
+        let group = Self.traces(samples, &names)
         guard !group.isEmpty else { return nil }
-        let turning = Self.turningLevel(looks)
+        let turning = Self.turningLevel(samples)
         let (seen, staying) = Self.staying(group)
         let picks = seen.map { trace in
-            trace.pick(staying, outside: turning.flatMap { looks[trace.look].stack.start(ofLevel: $0) })
+            trace.pick(staying, outside: turning.flatMap { samples[trace.sample].stack.start(ofLevel: $0) })
         }
         // Which one, then which way to it: in each case what most of the time shows.
         let chosen = Self.heaviest(zip(picks, seen).map { ($0.name, $1.span) })
@@ -48,9 +49,9 @@ struct Blame {
         }
         let way = Self.heaviest(ways.map { ($0.2, $0.1.span) })
         guard let (pick, trace, _) = ways.first(where: { $0.2 == way }) else { return nil }
-        let stack = looks[trace.look].stack
-        (look, suspect) = (trace.look, pick.suspect)
-        let outwards = stack.frames(from: pick.suspect)
+        let stack = samples[trace.sample].stack
+        (sample, candidate) = (trace.sample, pick.candidate)
+        let outwards = stack.frames(from: pick.candidate)
         let passing = Set(seen.flatMap { $0.functions.map(\.name) }).subtracting(staying)
         frames = outwards.enumerated().filter { index, frame in
             index == 0 || !frame.own || (!frame.isMerged && !passing.contains(names.name(of: frame)))
@@ -61,13 +62,13 @@ struct Blame {
 
     private struct Function {
         var name: String
-        var suspect: Suspect
+        var candidate: CulpritCandidate
         /// Among the calls of the stack, innermost first.
         var place: Int
     }
 
     private struct Trace {
-        var look: Int
+        var sample: Int
         var span: Duration
         var samples: Int
         /// Those that may be to blame, innermost first.
@@ -83,35 +84,35 @@ struct Blame {
     }
 
     /// The samples that show somebody of the best kind.
-    private static func traces(_ looks: [Look], _ names: inout FunctionNames) -> [Trace] {
-        let whole = looks.indices.filter { looks[$0].stack.complete }
-        let total = span(looks, Array(looks.indices))
-        let used = span(looks, whole) * 2 >= total ? whole : Array(looks.indices)
-        for kind in SuspectKind.allCases {
+    private static func traces(_ samples: [Sample], _ names: inout FunctionNames) -> [Trace] {
+        let whole = samples.indices.filter { samples[$0].stack.complete }
+        let total = span(samples, Array(samples.indices))
+        let used = span(samples, whole) * 2 >= total ? whole : Array(samples.indices)
+        for kind in CandidateKind.allCases {
             var found: [Trace] = []
             for index in used {
-                let stack = looks[index].stack
-                let functions = stack.suspects(of: kind).map { suspect, place in
-                    Function(name: names.name(of: stack.frame(suspect)), suspect: suspect, place: place)
+                let stack = samples[index].stack
+                let functions = stack.candidates(of: kind).map { candidate, place in
+                    Function(name: names.name(of: stack.frame(candidate)), candidate: candidate, place: place)
                 }
                 if !functions.isEmpty {
                     found.append(
                         Trace(
-                            look: index,
-                            span: looks[index].span,
+                            sample: index,
+                            span: samples[index].span,
                             samples: min(1_000, max(1, stack.count)),
                             functions: functions
                         )
                     )
                 }
             }
-            if !found.isEmpty, span(looks, found.map(\.look)) * leastShare >= span(looks, used) { return found }
+            if !found.isEmpty, span(samples, found.map(\.sample)) * leastShare >= span(samples, used) { return found }
         }
         return []
     }
 
-    private static func span(_ looks: [Look], _ indices: [Int]) -> Duration {
-        indices.reduce(.zero) { $0 + looks[$1].span }
+    private static func span(_ samples: [Sample], _ indices: [Int]) -> Duration {
+        indices.reduce(.zero) { $0 + samples[$1].span }
     }
 
     // What stays
@@ -155,8 +156,8 @@ struct Blame {
 
     /// The outermost frame that has run on between most samples and the ones after them, counted from the thread's first frame. Nil where
     /// most pairs of samples show nothing of the kind.
-    private static func turningLevel(_ looks: [Look]) -> Int? {
-        let whole = looks.filter { $0.stack.complete && $0.stack.leftOut == nil }
+    private static func turningLevel(_ samples: [Sample]) -> Int? {
+        let whole = samples.filter { $0.stack.complete && $0.stack.leftOut == nil }
         var levels = zip(whole, whole.dropFirst()).map { $0.firstDifference(from: $1) ?? .max }
         for look in whole { levels += Array(repeating: .max, count: min(64, max(1, look.stack.count) - 1)) }
         levels.sort()
@@ -165,7 +166,7 @@ struct Blame {
     }
 }
 
-extension Blame.Look {
+extension Blame.Sample {
     /// Counted from the thread's first frame. Nil: the thread stands in both as it stood in the other.
     fileprivate func firstDifference(from other: Self) -> Int? {
         let (frames, others) = (places, other.places)

@@ -1,5 +1,7 @@
 import RunLoopKit
 import StackCapture
+import StallDetection
+import StallDiagnosis
 import StallReports
 import Symbolication
 
@@ -7,7 +9,7 @@ import Symbolication
 struct ReportComposer {
     let run: RunIdentity
     private let symbolicator = Symbolicator()
-    private let ownCode: OwnCode
+    let ownCode: OwnCode
 
     init(run: RunIdentity, ownCode: OwnCode) {
         self.run = run
@@ -19,50 +21,60 @@ struct ReportComposer {
         let clock = stall.clock
         var report = StallReport(
             id: stall.reportID,
-            kind: stall.category.kind,
+            kind: stall.kind,
             startedAt: clock.time(of: stall.span.earliestStart),
             detectedAt: clock.time(of: stall.detectedAt),
             durationNs: 0,
-            rule: stall.rule.reportRule(for: stall.category),
+            rule: stall.reportRule,
             host: run.host,
-            service: run.service,
-            process: run.process,
+            service: stall.subject?.service ?? run.service,
+            process: stall.subject?.identity ?? run.process,
             run: run.id,
-            watched: .init(
-                type: stall.watch.name.type,
-                label: stall.watch.name.label,
-                mode: stall.loop.modeName(at: stall.pulse.modeIndex),
-                activity: stall.pulse.phase.reportName,
-                turn: stall.pulse.turn,
-                turnDurations: .init(stall.loop.heartbeat.turnHistogram)
-            ),
+            watched: watched(stall),
             busy: stall.busy,
             thread: .init(
                 id: stall.threadID ?? 0,
                 name: stall.evidence?.after.name,
                 state: stall.evidence.map { String($0.after.state) }
             ),
-            fingerprint: .make(kind: stall.category.kind, frames: [], modules: [])
+            fingerprint: .make(kind: stall.kind, frames: [], modules: [])
         )
-        extend(&report, by: stall.span)
+        report.victims = findings.victims
+        report.watcher = stall.subject.map { _ in run.process }
         addStacks(findings, of: stall, to: &report)
+        extend(&report, of: stall, by: stall.span)
         report.cause = cause(of: stall, findings, in: report, over: stall.evidence)
         tellLocks(of: findings, in: &report)
+        report.tellPool()
         return report
     }
 
+    /// What is not known of a loop that is watched from outside is left out.
+    private func watched(_ stall: StallObservation) -> StallReport.Watched {
+        var watched = StallReport.Watched(type: stall.watch.name.type, label: stall.watch.name.label)
+        guard stall.subject == nil else { return watched }
+        watched.mode = stall.loop.modeName(at: stall.pulse.modeIndex)
+        watched.activity = stall.watch.name.type == .runLoop ? stall.pulse.phase.reportName : nil
+        watched.turn = stall.pool == nil ? stall.pulse.turn : nil
+        watched.turnDurations = .init(stall.loop.heartbeat.turnHistogram)
+        return watched
+    }
+
     /// Brings the length of a stall that goes on up to date.
-    func extend(_ report: inout StallReport, by span: StallSpan) {
+    func extend(_ report: inout StallReport, of stall: StallObservation, by span: StallSpan) {
         report.durationNs = span.length.nanoseconds
         report.excludedNs = span.unproven > .zero ? span.unproven.nanoseconds : nil
         report.severity = Severity(duration: span.length)
         (report.durationMinNs, report.durationMaxNs) = span.isExact ? (nil, nil) : span.bounds
+        if let pool = stall.pool { report.pool?.extend(pool, until: span.latestEnd) }
     }
 
     /// Brings stacks and culprit of a stall that goes on up to date.
-    func retell(_ report: inout StallReport, of stall: StallObservation, _ findings: CaseFindings) {
+    func retell(_ report: inout StallReport, of stall: StallObservation, _ findings: CaseFindings, by span: StallSpan) {
         addStacks(findings, of: stall, to: &report)
+        extend(&report, of: stall, by: span)
         tellLocks(of: findings, in: &report)
+        report.tellPool()
     }
 
     /// Closes the report of a stall that is over.
@@ -73,26 +85,29 @@ struct ReportComposer {
         by span: StallSpan,
         _ evidence: EvidenceWindow?
     ) {
-        extend(&report, by: span)
+        extend(&report, of: stall, by: span)
         report.state = .recovered
         report.watched.turnDurations = .init(stall.loop.heartbeat.turnHistogram) ?? report.watched.turnDurations
         report.endedAt = stall.clock.time(of: span.latestEnd, sleptUntilNow: true)
-        if let evidence { report.cause = cause(of: stall, findings, in: report, over: evidence) }
+        // What the workers of a pool did since is not what the pool stood at.
+        if let evidence, stall.pool == nil { report.cause = cause(of: stall, findings, in: report, over: evidence) }
         tellLocks(of: findings, in: &report)
-        tellNamedWait(findings, in: &report)
+        tellNamedWait(findings, of: stall, in: &report)
     }
 
     /// Names what was captured so far, and says who is the culprit.
     func addStacks(_ findings: CaseFindings, of stall: StallObservation, to report: inout StallReport) {
         let samples = findings.tally.samples
+        let crew = stall.pool.map(Crew.init) ?? Crew()
         let (book, time) = ContinuousClock().timed {
-            Casebook(
+            SymbolicatedStacks(
                 samples,
-                companions: findings.lock?.companions ?? [],
+                crew: crew,
+                companions: companions(of: findings, stall.pool),
                 thread: report.thread,
                 clock: stall.clock,
-                name: resolve,
-                isOwn: isOwn
+                name: { resolve($0, in: stall.subject) },
+                isOwn: { isOwn($0, $1, report) }
             )
         }
         report.stacks = book.stacks.isEmpty ? [missingStack(stall, report)] : book.stacks
@@ -102,19 +117,35 @@ struct ReportComposer {
             kind: report.kind,
             fault: book.culpritFrames,
             modules: book.modules,
-            executable: run.process.executable
+            executable: report.process.executable
         )
-        report.monitor = cost(of: samples.map(\.stack.cost) + (findings.lock?.costs ?? []), naming: time)
+        let locks = [findings.lock].compactMap { $0 } + findings.locks
+        report.monitor = cost(of: samples.map(\.stack.cost) + locks.flatMap(\.costs), naming: time)
+        if let pool = stall.pool { tellWorkers(of: pool, findings, book, crew, in: &report) }
         if let others = stall.others {
-            report.add(others, at: report.detectedAt, name: resolve, isOwn: isOwn)
+            let told = report
+            report.add(
+                others,
+                at: report.detectedAt,
+                name: { resolve($0, in: stall.subject) },
+                isOwn: { isOwn($0, $1, told) }
+            )
         }
         report.isProvisional = book.culpritFrames.contains(where: \.isNamelessOwn) ? true : nil
         report.monitor.symbolicationNote =
             report.missingNames ?? book.problems.first(where: \.isOfBudget)?.description
     }
 
+    /// The owners of locks, each once, without a pool's workers, whose stacks are there anyway.
+    private func companions(of findings: CaseFindings, _ pool: PoolObservation?) -> [CompanionStack] {
+        guard let pool else { return findings.lock?.companions ?? [] }
+        var known = Set(pool.workers.map(\.job.threadID))
+        return findings.locks.flatMap(\.companions).filter { known.insert($0.thread.id).inserted }
+    }
+
     /// With the names that are known without any symbols: the loop's own.
-    private func resolve(_ addresses: [ResolvableAddress]) -> Resolution {
+    func resolve(_ addresses: [ResolvableAddress], in subject: OutsideProcess?) -> Resolution {
+        if let subject { return subject.symbolicator.resolve(addresses, budget: .tool) }
         var resolution = symbolicator.resolve(addresses)
         for (index, frame) in resolution.frames.enumerated() where frame.symbol == nil {
             guard let offset = frame.functionOffset,
@@ -126,8 +157,10 @@ struct ReportComposer {
         return resolution
     }
 
-    private func isOwn(_ frame: SymbolicatedFrame, _ module: LoadedModule?) -> Bool {
-        ownCode.isOwn(frame, module: module, executable: run.process.executable ?? "")
+    private func isOwn(_ frame: SymbolicatedFrame, _ module: LoadedModule?, _ report: StallReport) -> Bool {
+        let executable = report.process.executable ?? ""
+        if report.watcher != nil { return ownCode.isOwnOfAnyMake(frame, module: module, executable: executable) }
+        return ownCode.isOwn(frame, module: module, executable: executable)
     }
 
     private func missingStack(_ stall: StallObservation, _ report: StallReport) -> StallReport.Stack {
@@ -147,11 +180,13 @@ struct ReportComposer {
         in report: StallReport,
         over window: EvidenceWindow?
     ) -> StallReport.Cause {
-        let waits = waits(of: findings)
+        let waits = waits(of: findings, report, stall.subject)
+        // Of a pool, the one's at the culprit.
+        let window = stall.pool.map { $0.evidence(of: report.thread.id) } ?? window
         let descriptors = waits.longestCall.map(findings.descriptors) ?? []
         let diagnosis = Diagnosis(
             window: window,
-            state: stall.evidence?.after.state,
+            state: (stall.pool == nil ? stall.evidence : window)?.after.state,
             waits: waits,
             descriptors: descriptors,
             hottest: report.hottestFunction,
@@ -168,27 +203,35 @@ struct ReportComposer {
 
     /// Says whom the thread waited for. Last of all: it needs the names on the stacks, and decides for a deadlock.
     private func tellLocks(of findings: CaseFindings, in report: inout StallReport) {
-        guard let lock = findings.lock else { return }
-        let account = LockAccount(lock, report.stacks, processID: report.process.pid) { findings.descriptors(of: $0) }
+        guard let lock = findings.lock(of: report.thread.id) else { return }
+        let account = LockSummary(lock, report.stacks, processID: report.process.pid) { findings.descriptors(of: $0) }
         account.tell(in: &report)
     }
 
     /// Says what the names on the stack made known of a wait.
-    func tellNamedWait(_ findings: CaseFindings, in report: inout StallReport) {
+    func tellNamedWait(_ findings: CaseFindings, of stall: StallObservation, in report: inout StallReport) {
+        defer { report.tellPool() }
         guard let found = findings.named, report.cause.verdict == .blocked, report.cause.lock == nil else { return }
-        report.cause.summary = found.sentence(waits(of: findings).longestCall)
+        report.cause.summary = found.sentence(waits(of: findings, report, stall.subject).longestCall)
         if found.databases.count == 1 { report.cause.systemCall?.descriptors = found.databases.map(\.told) }
     }
 
     /// What the thread was found at, with calls that a signal interrupted under the names they have on the stack.
-    private func waits(of findings: CaseFindings) -> WaitProfile {
-        var samples = findings.tally.samples.weighted
+    private func waits(of findings: CaseFindings, _ report: StallReport, _ subject: OutsideProcess?) -> WaitProfile {
+        let samples = findings.tally.samples.filter { $0.threadID.map { $0 == report.thread.id } ?? true }
+        return waits(of: samples, subject)
+    }
+
+    /// Likewise, of some of the samples.
+    func waits(of samples: [StackSample], _ subject: OutsideProcess? = nil) -> WaitProfile {
+        let names = subject?.symbolicator ?? symbolicator
+        var samples = samples.weighted
         for index in samples.indices {
             guard let site = samples[index].sample.site, !site.continued.isEmpty else { continue }
             let innermost = samples[index].sample.stack.frames.prefix(3).map {
                 ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register)
             }
-            samples[index].sample.site = site.settled(by: symbolicator.resolve(innermost).frames.compactMap(\.symbol))
+            samples[index].sample.site = site.settled(by: names.resolve(innermost).frames.compactMap(\.symbol))
         }
         return WaitProfile(samples)
     }
@@ -209,6 +252,11 @@ extension StallObservation {
 
     /// The detection's stack, then the samples before it.
     var allSamples: [StackSample] {
-        [stack.captured.map { StackSample(time: detectedAt, stack: $0, site: site) }].compactMap { $0 } + samples
+        // A pool's first worker is among the others.
+        if let pool { return pool.stacks + samples }
+        let detected = stack.captured.map {
+            StackSample(time: detectedAt, stack: $0, site: site, loopFrame: loopFrame)
+        }
+        return [detected].compactMap { $0 } + samples
     }
 }

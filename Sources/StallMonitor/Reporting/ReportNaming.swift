@@ -1,3 +1,4 @@
+import StallDiagnosis
 public import StallReports
 public import Symbolication
 
@@ -66,18 +67,23 @@ public struct ReportNaming: Sendable {
     /// Who is to blame, now that there are names, and what the fault is known by.
     private static func decide(_ report: StallReport, _ amendment: inout ReportAmendment) {
         let named = amendment.applied(to: report)
-        let order = named.stacks.indices.filter { named.stacks[$0].role == .stalled }
+        let byTime = named.stacks.indices.filter { named.stacks[$0].role == .stalled }
             .sorted { named.stacks[$0].capturedAt < named.stacks[$1].capturedAt }
+        let order = named.pool.map { Crew.order(byTime, named.stacks, $0) } ?? byTime
         let looks = order.map { index in
             let stack = named.stacks[index]
-            return Blame.Look(stack: stack, span: .nanoseconds(max(1, stack.sampledNs ?? Int64(clamping: stack.count))))
+            return Blame.Sample(
+                stack: stack,
+                span: .nanoseconds(max(1, stack.sampledNs ?? Int64(clamping: stack.count)))
+            )
         }
         var frames = named.stacks.first?.callers(from: 0) ?? []
         if let blame = Blame(looks) {
-            let stack = order[blame.look]
+            let stack = order[blame.sample]
             frames = blame.frames
-            amendment.culprit = .init(named.stacks[stack].frame(blame.suspect), stack: stack, blame.suspect)
+            amendment.culprit = .init(named.stacks[stack].frame(blame.candidate), stack: stack, blame.candidate)
         }
+        let summary = Diagnosis.sentence(report.cause.summary, hottest: named.hottestFunction)
         amendment.identity = .init(
             fingerprint: .make(
                 kind: report.kind,
@@ -86,7 +92,7 @@ public struct ReportNaming: Sendable {
                 executable: report.process.executable
             ),
             isProvisional: frames.contains(where: \.isNamelessOwn),
-            summary: Diagnosis.sentence(report.cause.summary, hottest: named.hottestFunction)
+            summary: report.pool == nil ? summary : amendment.applied(to: report).toldOfPool(summary)
         )
     }
 
@@ -148,8 +154,8 @@ public struct ReportNaming: Sendable {
             return culprit
         }
         culprit.frame += lists[culprit.stack][...culprit.frame].reduce(0) { $0 + $1.inlined.count }
-        let suspect = Suspect(frame: culprit.frame, isAwaiting: culprit.isAwaiting == true)
-        let frame = named.stacks[culprit.stack].frame(suspect)
+        let candidate = CulpritCandidate(frame: culprit.frame, isAwaiting: culprit.isAwaiting == true)
+        let frame = named.stacks[culprit.stack].frame(candidate)
         culprit.function = culprit.function ?? frame.function
         culprit.symbol = culprit.symbol ?? frame.symbol
         culprit.module = culprit.module ?? culprit.symbol.flatMap(Demangler.swiftModule)

@@ -1,3 +1,5 @@
+import RunLoopKit
+import StallDiagnosis
 import StallReports
 
 // What was found out of a wait, in the report's terms.
@@ -48,7 +50,7 @@ extension StallReport {
     /// not known, because own code without a name is further in.
     var hottestFunction: String? {
         var times: [String?: Int64] = [:]
-        for stack in stacks where stack.role == .stalled && stack.method == .signal {
+        for stack in stacks where stack.role == .stalled && (stack.method == .signal || stack.method == .stopped) {
             guard let frame = stack.frames.first(where: { $0.function != nil || $0.own }) else { continue }
             let (sum, isOver) = times[frame.function, default: 0].addingReportingOverflow(stack.sampledNs ?? 0)
             times[frame.function] = isOver ? .max : sum

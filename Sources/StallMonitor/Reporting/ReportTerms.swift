@@ -1,5 +1,7 @@
 import RunLoopKit
 package import StackCapture
+import StallDetection
+import StallDiagnosis
 package import StallReports
 
 // The monitor's values in the report's terms.
@@ -38,6 +40,16 @@ extension LoopPhase {
         case .waiting: "waiting"
         case .afterWaiting: "after_waiting"
         case .exit: "exit"
+        }
+    }
+}
+
+extension CapturedStack.Method {
+    var reportName: CaptureMethod {
+        switch self {
+        case .quiet: .quiet
+        case .signal: .signal
+        case .stopped: .stopped
         }
     }
 }

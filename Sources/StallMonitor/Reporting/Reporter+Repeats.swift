@@ -1,11 +1,12 @@
 import RunLoopKit
+import StallDetection
 import StallReports
 
 // Stalls that are counted and not reported.
 
 extension StallObservation {
     /// By which rule it is a stall.
-    var kind: StallKind { category.kind }
+    var kind: StallKind { if case .job = loop { .longJob } else { category.kind } }
 }
 
 extension Reporter {

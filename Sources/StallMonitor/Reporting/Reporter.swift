@@ -1,4 +1,6 @@
 import RunLoopKit
+import StallDetection
+import StallDiagnosis
 import StallReports
 
 /// The thread that names, writes and tells what the watchdog found. Slow work ends here: names, disks, the server's handler.
@@ -6,11 +8,12 @@ struct Reporter: ~Copyable {
     private let notices: Mailbox<StallNotice>
     private let composer: ReportComposer
     let tell: @Sendable (StallEvent) -> Void
-    private var shelf: ReportShelf
+    private var publisher: ReportPublisher
     private var log: RunLog
     private var expenses: StallExpenses
     private let live: LiveBoard
     private let supply: SupplyLocation
+    private let details: DetailsSource
     private let lookup = PatientLookup()
     var throttle: ReportThrottle
     var stackMemory = StackMemory()
@@ -33,43 +36,45 @@ struct Reporter: ~Copyable {
     init(
         notices: Mailbox<StallNotice>,
         composer: ReportComposer,
-        shelf: ReportShelf,
+        publisher: ReportPublisher,
         log: RunLog,
         expenses: StallExpenses,
         throttle: ReportThrottle = .init(rule: .init()),
+        details: DetailsSource = DetailsSource(),
         live: LiveBoard = LiveBoard(),
         supply: SupplyLocation = .init(),
         tell: @escaping @Sendable (StallEvent) -> Void
     ) {
         self.notices = notices
         self.composer = composer
-        self.shelf = shelf
+        self.publisher = publisher
         self.log = log
         self.live = live
         self.supply = supply
         self.expenses = expenses
         self.throttle = throttle
+        self.details = details
         self.tell = tell
     }
 
     /// The thread's life. Returns when the mailbox is closed and everything in it is written.
     consuming func run() {
         supply.search()
-        shelf.tidy()
-        shelf.put(log.entry(shelf))
+        publisher.tidy()
+        publisher.put(log.entry(publisher))
         while let batch = notices.take(until: recordPace.deadline) {
             let before = recordChanges
-            for notice in batch where shelf.hasTime(for: notice) { handle(notice) }
+            for notice in batch where publisher.hasTime(for: notice) { handle(notice) }
             expenses.settle()
             if recordChanges != before || recordPace.deadline.map({ $0 <= .now }) == true {
-                shelf.put(withRepeats(log.entry(shelf)))
+                publisher.put(withRepeats(log.entry(publisher)))
                 recordPace.wrote(at: .now)
-                live.note(waiting: shelf.waitingReports)
+                live.note(waiting: publisher.waitingReports)
             }
         }
-        shelf.settle()
-        shelf.put(withRepeats(log.lastEntry(shelf)))
-        shelf.close()
+        publisher.settle()
+        publisher.put(withRepeats(log.lastEntry(publisher)))
+        publisher.close()
     }
 
     private mutating func handle(_ notice: StallNotice) {
@@ -91,7 +96,8 @@ struct Reporter: ~Copyable {
             held[number]?.busy = busy
         case .crashing(let number): tellCrash(number)
         case .ended(let number, let span, let evidence): end(number, span, evidence)
-        case .abandoned(let number, let span, let evidence): end(number, span, evidence, isAbandoned: true)
+        case .abandoned(let number, let span, let evidence): end(number, span, evidence, as: .abandoned)
+        case .died(let number, let span): end(number, span, nil, as: .terminated)
         case .disarmed(let error):
             log.disarmed = error
             recordChanges += 1
@@ -101,9 +107,9 @@ struct Reporter: ~Copyable {
     private mutating func begin(_ observation: StallObservation) {
         log.count(observation.kind)
         guard !holdsBack(observation) else { return }
-        var findings = CaseFindings(observation, lookup)
         // The loop had moved on before its stack could be taken: it waits no more.
         let isOver = if case .raced = observation.stack { true } else { false }
+        var findings = CaseFindings(observation, lookup, isOver: isOver)
         let report = compose(observation, &findings, isOver: isOver)
         expenses.named(report)
         guard !holdsBack(observation, report.fingerprint) else { return }
@@ -117,13 +123,16 @@ struct Reporter: ~Copyable {
         isOver: Bool
     ) -> StallReport {
         var report = composer.report(of: observation, findings)
-        if findings.look(atNamesIn: report, isOver ? nil : lookup) { composer.tellNamedWait(findings, in: &report) }
+        if findings.look(atNamesIn: report, isOver ? nil : lookup) {
+            composer.tellNamedWait(findings, of: observation, in: &report)
+        }
         return report
     }
 
     private mutating func begin(_ report: StallReport, of observation: StallObservation, _ findings: CaseFindings) {
         var report = report
         addRepeats(to: &report)
+        details.complete(&report) { tell(.fault($0)) }
         open[observation.number] = Case(
             observation: observation,
             findings: findings,
@@ -136,10 +145,10 @@ struct Reporter: ~Copyable {
 
     /// A stall that was held back is worth a report after all.
     private mutating func begin(_ stall: HeldStall, isOver: Bool = false) {
-        var findings = CaseFindings(stall.observation, lookup)
+        var findings = CaseFindings(stall.observation, lookup, isOver: isOver)
         for sample in stall.later { findings.add(sample, lookup) }
         var report = compose(stall.observation, &findings, isOver: isOver)
-        composer.extend(&report, by: stall.span)
+        composer.extend(&report, of: stall.observation, by: stall.span)
         if let busy = stall.busy { report.busy = busy }
         begin(report, of: stall.observation, findings)
     }
@@ -149,9 +158,9 @@ struct Reporter: ~Copyable {
             if let stall = releaseHeld(number, span) { begin(stall) }
             return
         }
-        composer.extend(&stall.report, by: span)
+        composer.extend(&stall.report, of: stall.observation, by: span)
         // A stall without end is told by its samples, too, and not by what was there when it was found.
-        if stall.hasNewSamples { composer.retell(&stall.report, of: stall.observation, stall.findings) }
+        if stall.hasNewSamples { composer.retell(&stall.report, of: stall.observation, stall.findings, by: span) }
         stall.hasNewSamples = false
         open[number] = stall
         throttle.note(span.length, of: stall.fingerprint)
@@ -170,7 +179,7 @@ struct Reporter: ~Copyable {
         _ number: Int,
         _ span: StallSpan,
         _ evidence: EvidenceWindow?,
-        isAbandoned: Bool = false
+        as state: StallState = .recovered
     ) {
         if let stall = releaseHeld(number, span) { begin(stall, isOver: true) }
         defer {
@@ -181,7 +190,8 @@ struct Reporter: ~Copyable {
         // The later samples may have shown that what looked like the culprit only came and went.
         composer.addStacks(stall.findings, of: stall.observation, to: &stall.report)
         composer.close(&stall.report, of: stall.observation, stall.findings, by: span, evidence)
-        if isAbandoned { (stall.report.state, stall.report.endedAt) = (.abandoned, nil) }
+        stall.report.state = state
+        if state == .abandoned { stall.report.endedAt = nil }
         expenses.named(stall.report)
         throttle.note(span.length, of: stall.fingerprint)
         let hadStack = stall.observation.stack.captured != nil
@@ -193,8 +203,8 @@ struct Reporter: ~Copyable {
     private mutating func publish(_ report: StallReport, _ number: Int, _ event: (StallReport) -> StallEvent) {
         var report = report
         expenses.note(on: &report, number)
-        shelf.put(report)
-        throttle.noteBytes(shelf.bytesWritten, at: .now)
+        publisher.put(report)
+        throttle.noteBytes(publisher.bytesWritten, at: .now)
         tell(event(report))
     }
 }

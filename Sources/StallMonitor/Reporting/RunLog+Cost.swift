@@ -3,7 +3,7 @@ import StallReports
 
 extension RunLog {
     /// What the monitor cost, how writing went, and what became of the budget.
-    func addOwnCost(to record: inout RunRecord, _ shelf: ReportShelf, _ counts: WatchdogLedger.Counts) {
+    func addOwnCost(to record: inout RunRecord, _ publisher: ReportPublisher, _ counts: WatchdogLedger.Counts) {
         let totals = meter.totals
         record.cost.watchdogCPUNs = Int64(clamping: totals.watching)
         record.cost.heldNs = Int64(clamping: totals.held)
@@ -13,7 +13,7 @@ extension RunLog {
         record.cost.unwindNs = Int64(clamping: totals.unwinding)
         record.cost.symbolicationNs = Int64(clamping: totals.naming)
         record.cost.copiedBytes = Int64(clamping: totals.copiedBytes)
-        record.writing = shelf.record
+        record.writing = publisher.record
         let dropped = notices.dropped
         record.writing?.dropped = dropped.mapValues(Int64.init)
         record.writing?.noticePeakBytes = Int64(notices.peakBytes)

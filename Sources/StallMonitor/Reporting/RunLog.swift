@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 import StallReports
 
 /// Who reports: the same in every report of one run.
@@ -26,11 +27,27 @@ struct RunLog {
     private let ledger: WatchdogLedger
     let meter: CostMeter
     let notices: Mailbox<StallNotice>
+    /// Names that were looked for, also in vain.
+    private var names: [[UInt]: String?] = [:]
+    private let nameOfJob: ([UInt]) -> String?
+    /// A job as long as this is worth a name: to look for one costs far more than to count it.
+    private let longJob: Duration
     private var stalls: [String: Int64] = [:]
     /// Why the monitor has switched itself off.
     var disarmed: StallMonitorError?
 
-    init(run: RunIdentity, ledger: WatchdogLedger, meter: CostMeter, notices: Mailbox<StallNotice>) {
+    /// - Parameters:
+    ///   - longJob: how long the longest of a pool's jobs is at least for its function to be named.
+    ///   - nameOfJob: a function of the source, by where the job began and who awaited that.
+    init(
+        run: RunIdentity,
+        ledger: WatchdogLedger,
+        meter: CostMeter,
+        notices: Mailbox<StallNotice>,
+        longJob: Duration = StallRule().threshold,
+        nameOfJob: @escaping ([UInt]) -> String? = { _ in nil }
+    ) {
+        (self.longJob, self.nameOfJob) = (longJob, nameOfJob)
         self.meter = meter
         self.notices = notices
         self.run = run
@@ -42,8 +59,9 @@ struct RunLog {
     }
 
     /// The record as of now.
-    func entry(_ shelf: ReportShelf) -> RunRecord {
+    mutating func entry(_ publisher: ReportPublisher) -> RunRecord {
         let (counts, now) = (ledger.snapshot, MonotonicInstant.now)
+        let watched = counts.totals(at: now).sorted { $0.key.label < $1.key.label }.map { self.watched($0, $1) }
         var record = RunRecord(
             id: run.id,
             startedAt: run.startedAt,
@@ -52,22 +70,23 @@ struct RunLog {
             service: run.service,
             process: run.process,
             monitorVersion: StallMonitor.version,
-            watched: counts.totals(at: now).sorted { $0.key.label < $1.key.label }.map(Self.watched),
+            watched: watched,
             ticks: Int64(counts.looks),
             lateTicks: Int64(counts.lateLooks),
             stalls: stalls,
             raced: Int64(counts.raced),
             captureFailures: Int64(counts.captureFailures),
-            lostWrites: shelf.lostWrites,
-            cost: .init(captures: Int64(counts.captures), bytesWritten: shelf.bytesWritten)
+            lostWrites: publisher.lostWrites,
+            cost: .init(captures: Int64(counts.captures), bytesWritten: publisher.bytesWritten)
         )
         record.updatedMonotonicNs = now.nanoseconds
+        record.targets = counts.targets.isEmpty ? nil : counts.targets
         addPauses(counts, to: &record)
-        addOwnCost(to: &record, shelf, counts)
+        addOwnCost(to: &record, publisher, counts)
         return record
     }
 
-    private static func watched(_ name: WatchName, _ total: WatchdogLedger.WatchTotal) -> RunRecord.Watched {
+    private mutating func watched(_ name: WatchName, _ total: WatchdogLedger.WatchTotal) -> RunRecord.Watched {
         var watched = RunRecord.Watched(
             type: name.type,
             label: name.label,
@@ -76,7 +95,19 @@ struct RunLog {
             turnDurations: .init(total.lengths)
         )
         watched.watching = total.underWay
+        guard name.type == .taskPool else { return watched }
+        watched.jobLengths = RunRecord.LengthCount.of(total.lengths)
+        watched.longestJob = total.lengths.longest >= longJob.nanoseconds ? self.name(of: total.longestFunctions) : nil
         return watched
+    }
+
+    private mutating func name(of functions: [UInt]) -> String? {
+        guard !functions.isEmpty else { return nil }
+        if let known = names[functions] { return known }
+        let name = nameOfJob(functions)
+        // There are as many as there were longest jobs, each longer than the one before.
+        names[functions] = .some(name)
+        return name
     }
 
     private func addPauses(_ counts: WatchdogLedger.Counts, to record: inout RunRecord) {
@@ -87,8 +118,8 @@ struct RunLog {
     }
 
     /// The record of a run that has ended in order.
-    func lastEntry(_ shelf: ReportShelf) -> RunRecord {
-        var record = entry(shelf)
+    mutating func lastEntry(_ publisher: ReportPublisher) -> RunRecord {
+        var record = entry(publisher)
         record.state = .stopped
         record.stoppedAt = record.updatedAt
         return record

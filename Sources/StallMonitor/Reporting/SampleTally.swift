@@ -1,31 +1,38 @@
 import RunLoopKit
 import StackCapture
+import StallDetection
+import StallDiagnosis
 import StallReports
 
 /// What was captured of one stall so far: equal stacks once, with the time they stand for, and never more than a few dozen. Pure.
 struct SampleTally: Sendable {
-    /// The detection's first, if there is one.
+    /// The detection's first, if there are any.
     private(set) var samples: [StackSample]
     private var lastTime: MonotonicInstant?
+    /// How many are never left out: the detection's.
+    private let kept: Int
 
     /// Most samples kept.
     static let limit = 64
 
-    /// - Parameter samples: the detection's first, then those before it.
-    init(_ samples: [StackSample] = []) {
+    /// - Parameters:
+    ///   - samples: the detection's first, then those before it.
+    ///   - detected: how many are the detection's: of a pool, several.
+    init(_ samples: [StackSample] = [], detected: Int = 1) {
         self.samples = []
+        kept = max(1, min(detected, samples.count))
         lastTime = samples.map(\.time).max()
         for (sample, span) in samples.weighted { merge(sample, span) }
     }
 
     /// Takes one more, later than all before.
     mutating func add(_ sample: StackSample) {
-        let span = lastTime.map { max(.zero, sample.time - $0) } ?? .milliseconds(1)
+        let span = sample.span ?? lastTime.map { max(.zero, sample.time - $0) } ?? .milliseconds(1)
         lastTime = sample.time
         // The only one so far stands for as long as the next.
         if samples.count == 1, samples[0].count == 1 { samples[0].span = span }
         merge(sample, span)
-        if samples.count > Self.limit { thin() }
+        if samples.count > Self.limit + kept - 1 { thin() }
     }
 
     private mutating func merge(_ sample: StackSample, _ span: Duration) {
@@ -39,10 +46,10 @@ struct SampleTally: Sendable {
         }
     }
 
-    /// Leaves out one of each two, but never the first, and lets the other stand for its time: the one that stood for more.
+    /// Leaves out one of each two, but none of the detection's, and lets the other stand for its time: the one that stood for more.
     private mutating func thin() {
-        var kept = Array(samples.prefix(1))
-        var rest = samples.dropFirst()
+        var kept = Array(samples.prefix(kept))
+        var rest = samples.dropFirst(kept.count)
         while let left = rest.popFirst() {
             guard let next = rest.popFirst() else {
                 kept.append(left)
@@ -59,7 +66,8 @@ struct SampleTally: Sendable {
 
 extension StackSample {
     fileprivate func isSame(as other: StackSample) -> Bool {
-        stack.frames == other.stack.frames && stack.asyncCallers == other.stack.asyncCallers
+        threadID == other.threadID && stack.frames == other.stack.frames
+            && stack.asyncCallers == other.stack.asyncCallers
             && stack.leftOut == other.stack.leftOut && site?.call.number == other.site?.call.number
             && site?.descriptors.map(\.link) == other.site?.descriptors.map(\.link) && site?.state == other.site?.state
     }

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 import StallReports
 
 extension StallCategory {
@@ -21,6 +22,25 @@ extension StallRule {
         case .congested: .init(name: .congested, tickNs: tick, ticks: congested?.ticks ?? all)
         case .repeated: .init(name: .repeated, tickNs: tick, ticks: repeated?.ticks ?? 1, turns: repeated?.turns)
         }
+    }
+}
+
+extension RunRecord.LengthCount {
+    /// In decades. Nil without a turn.
+    static func of(_ histogram: TurnHistogram) -> [Self]? {
+        guard histogram.longest > 0 else { return nil }
+        let bounds = (4...10).map { power in (0..<power).reduce(UInt64(1)) { product, _ in product * 10 } }
+        let counts = zip(bounds.map { Int64($0) } + [nil], histogram.counts(upTo: bounds))
+        return counts.compactMap { $1 > 0 ? .init(upToNs: $0, count: $1) : nil }
+    }
+}
+
+extension StallObservation {
+    /// The rule by which it is one.
+    var reportRule: StallReport.Rule {
+        var told = rule.reportRule(for: category)
+        told.name = kind
+        return told
     }
 }
 

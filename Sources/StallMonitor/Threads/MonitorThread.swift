@@ -3,13 +3,13 @@ import Glibc
 import RunLoopKit
 
 /// A named thread of the monitor that takes no signals. It must be joined.
-struct MonitorThread: Sendable {
+package struct MonitorThread: Sendable {
     private let handle: pthread_t
 
     /// Starts a thread. `name` shows in `ps -L` and in captured stacks; 15 bytes at most.
     ///
     /// - Throws: ``StallMonitorError`` with code `threadNotStarted` when the system has no thread to give (EAGAIN).
-    init(name: String, _ body: @escaping @Sendable () -> Void) throws(StallMonitorError) {
+    package init(name: String, _ body: @escaping @Sendable () -> Void) throws(StallMonitorError) {
         let box = unsafe Unmanaged.passRetained(ThreadBody(body))
         var handle = pthread_t()
         let error = unsafe monitor_thread_start(
@@ -31,7 +31,7 @@ struct MonitorThread: Sendable {
     }
 
     /// Lets the thread end by itself instead of being joined.
-    func detach() {
+    package func detach() {
         pthread_detach(handle)
     }
 }

@@ -1,3 +1,4 @@
+import Locking
 import RunLoopKit
 import StallReports
 
@@ -102,8 +103,7 @@ final class ReportWriter: Sendable {
 
     /// The thread's life. Returns after the queue was closed, and all that is in it was tried once more.
     func run() {
-        // What this run has in the directory.
-        var own: Set<ReportFileName> = []
+        var memory = WriterMemory()
         while true {
             let now = MonotonicInstant.now
             let step = state.withLock { state in
@@ -112,7 +112,7 @@ final class ReportWriter: Sendable {
                 return step
             }
             switch step {
-            case .tidy, .write: carryOut(step, own: &own)
+            case .tidy, .write: carryOut(step, &memory)
             case .wait(let deadline): park(until: deadline)
             case .end: return answer(didChange: false)
             }
@@ -124,9 +124,9 @@ final class ReportWriter: Sendable {
         if let deadline { _ = orders.wait(until: deadline) } else { orders.wait() }
     }
 
-    private func carryOut(_ step: WriteQueue.Step, own: inout Set<ReportFileName>) {
+    private func carryOut(_ step: WriteQueue.Step, _ memory: inout WriterMemory) {
         let start = MonotonicInstant.now
-        let result = result(of: step, own: &own)
+        let result = result(of: step, &memory)
         let end = MonotonicInstant.now
         meter.spent(.writing)
         let didChange = state.withLock { state in
@@ -147,7 +147,7 @@ final class ReportWriter: Sendable {
 
     private func result(
         of step: WriteQueue.Step,
-        own: inout Set<ReportFileName>
+        _ memory: inout WriterMemory
     ) -> Result<ReportDirectory.Written, ReportError> {
         do throws(ReportError) {
             switch step {
@@ -155,7 +155,7 @@ final class ReportWriter: Sendable {
                 try directory.prepare()
                 if closing { try directory.closeTerminated() }
             case .write(let document):
-                return .success(try directory.write(document.bytes, as: document.name, own: &own))
+                return .success(try directory.write(document.bytes, as: document.name, &memory))
             case .wait, .end: break
             }
             // Whether it is filled was seen at the last write.

@@ -1,3 +1,5 @@
+internal import Glibc
+
 /// Why reports could not be written, read or followed.
 ///
 /// The text says what to do next. It never quotes a report: what a file holds may be hostile, or private.
@@ -103,4 +105,32 @@ extension ReportError: CustomStringConvertible {
         let reason = [errorNumber.map(errorText), detail].compactMap { $0 }.joined(separator: ", ")
         return reason.isEmpty ? code.advice : "\(code.advice) (\(reason))"
     }
+}
+
+extension ReportError {
+    /// What a failed system call on the store means to its user.
+    init(errno number: Int32, path: String? = nil, detail: String? = nil) {
+        self.init(Self.code(forErrno: number), path: path, detail: detail, errorNumber: number)
+    }
+
+    private static func code(forErrno number: Int32) -> Code {
+        switch number {
+        case ENOENT: .missingFile
+        case ENOTDIR: .notADirectory
+        case EACCES, EPERM: .permissionDenied
+        case EROFS: .readOnly
+        case ENOSPC, EDQUOT: .full
+        case ELOOP: .notAFile
+        default: .io
+        }
+    }
+}
+
+/// The system's text for an errno value. Any thread.
+func errorText(_ number: Int32) -> String {
+    var buffer = [UInt8](repeating: 0, count: 128)
+    let status = unsafe buffer.withUnsafeMutableBytes { bytes in
+        unsafe strerror_r(number, bytes.bindMemory(to: CChar.self).baseAddress!, bytes.count)
+    }
+    return status == 0 ? String(decoding: buffer.prefix { $0 != 0 }, as: UTF8.self) : "errno \(number)"
 }

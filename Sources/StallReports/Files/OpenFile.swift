@@ -61,3 +61,34 @@ struct OpenFile: ~Copyable {
         flock(descriptor, LOCK_EX | LOCK_NB) == 0
     }
 }
+
+/// What tells one version of a file from another.
+struct FileStatus: Hashable {
+    let inode: UInt64
+    let size: Int
+    let modified: Timestamp
+    let isRegular: Bool
+    let owner: UInt32
+    let group: UInt32
+    /// The permission bits alone.
+    let mode: UInt32
+
+    init(_ raw: stat) {
+        inode = UInt64(raw.st_ino)
+        size = Int(raw.st_size)
+        modified = Timestamp(seconds: Int64(raw.st_mtim.tv_sec), nanoseconds: Int64(raw.st_mtim.tv_nsec))
+        (owner, group, mode) = (raw.st_uid, raw.st_gid, raw.st_mode & 0o7777)
+        isRegular = raw.st_mode & S_IFMT == S_IFREG
+    }
+}
+
+/// Makes a system call that answers −1 on failure: again when a signal interrupted it, throwing what `errno` says otherwise.
+@discardableResult
+func systemCall<Result: SignedInteger>(path: String?, _ call: () -> Result) throws(ReportError) -> Result {
+    while true {
+        let result = call()
+        if result >= 0 { return result }
+        let number = errno
+        if number != EINTR { throw ReportError(errno: number, path: path) }
+    }
+}

@@ -26,7 +26,7 @@ public struct ReportFollower: ~Copyable {
     private let reader: ReportReader
     private var watch: DirectoryWatch
     private var catchUp = CatchUp()
-    private var lasting = LastingStalls()
+    private var lasting = OngoingStalls()
 
     /// Throws when the path can never become a readable directory, or the system has no watch left.
     public init(
@@ -118,5 +118,115 @@ extension Duration {
         let (seconds, attoseconds) = components
         let rest = (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000
         return max(0, seconds.multipliedSaturated(by: 1000).addingSaturated(rest))
+    }
+}
+
+/// What a follower has still to tell, and which version of each file it has told.
+struct CatchUp {
+    enum Step {
+        case tell(ReportFollower.Event)
+        case read(ReportFileName)
+    }
+
+    private var steps: [Step] = []
+    private var position = 0
+    private var told: [ReportFileName: FileStatus] = [:]
+
+    mutating func tell(_ event: ReportFollower.Event) { steps.append(.tell(event)) }
+
+    mutating func read(_ names: [ReportFileName]) { steps += names.map { .read($0) } }
+
+    mutating func next() -> Step? {
+        guard position < steps.count else {
+            (steps, position) = ([], 0)
+            return nil
+        }
+        position += 1
+        return steps[position - 1]
+    }
+
+    /// Whether this version of the file is untold; from now on it is told.
+    mutating func isNews(_ name: ReportFileName, _ status: FileStatus) -> Bool {
+        told.updateValue(status, forKey: name) != status
+    }
+
+    mutating func forget(_ name: ReportFileName) { told[name] = nil }
+
+    /// Reads all that is there; what is not there any more is forgotten.
+    mutating func readAll(_ names: [ReportFileName]) {
+        let present = Set(names)
+        told = told.filter { present.contains($0.key) }
+        read(names)
+    }
+}
+
+/// The stalls a follower has told as ongoing: the only things of which there can be news without a file.
+struct OngoingStalls {
+    private var reports: [ULID: StallReport] = [:]
+    private var lastLook = ContinuousClock.now
+    /// Those that the present look has still to come to.
+    private var due: [ULID] = []
+
+    /// When they should be looked at next; nil while there are none.
+    var nextLook: ContinuousClock.Instant? {
+        if !due.isEmpty { return .now }
+        return reports.isEmpty ? nil : lastLook + .seconds(1)
+    }
+
+    /// Takes in a report as it now is.
+    mutating func note(_ report: StallReport) {
+        if reports.isEmpty { lastLook = .now }
+        reports[report.id] = report.state == .ongoing ? report : nil
+    }
+
+    /// One that has grown, or whose process died; nil when it is not yet time to look, or there is no news.
+    ///
+    /// - Parameter look: the report as it is known now; nil if its process closed it.
+    mutating func next(_ look: (StallReport) -> StallReport?) -> ReportFollower.Event? {
+        if due.isEmpty, let nextLook, nextLook <= .now {
+            due = reports.keys.sorted(by: >)
+            lastLook = .now
+        }
+        while let id = due.popLast() {
+            guard let known = reports[id] else { continue }
+            guard let report = look(known) else {
+                // What its process closed comes with its file, if that is there still.
+                reports[id] = nil
+                continue
+            }
+            note(report)
+            if report.state != .ongoing { return .report(report) }
+            if report.durationNs > known.durationNs { return .grown(report) }
+        }
+        return nil
+    }
+}
+
+/// Ends a wait of a ``ReportFollower`` from any thread: now, or the next one when none is under way. It stays cancelled.
+public final class Cancellation: Sendable {
+    /// Becomes readable, and stays so.
+    let readEnd: Int32
+    private let writeEnd: Int32
+
+    init() throws(ReportError) {
+        var ends: [Int32] = [-1, -1]
+        try systemCall(path: nil) { unsafe pipe(&ends) }
+        (readEnd, writeEnd) = (ends[0], ends[1])
+        for end in ends {
+            _ = fcntl(end, F_SETFD, FD_CLOEXEC)
+            _ = fcntl(end, F_SETFL, O_NONBLOCK)
+        }
+    }
+
+    deinit {
+        close(readEnd)
+        close(writeEnd)
+    }
+
+    /// Any thread, any number of times.
+    public func cancel() {
+        var byte: UInt8 = 1
+        // A full pipe (EAGAIN) has been cancelled 65,536 times before.
+        _ = unsafe write(writeEnd, &byte, 1)
     }
 }

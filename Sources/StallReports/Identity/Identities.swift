@@ -1,3 +1,5 @@
+internal import Glibc
+
 /// The machine, or container, that a process ran on.
 public struct HostIdentity: Codable, Hashable, Sendable {
     /// The host's name, as `uname` tells it.
@@ -71,5 +73,17 @@ public struct ProcessIdentity: Codable, Hashable, Sendable {
         case executable
         case buildID = "build_id"
         case pidNamespace = "pid_namespace"
+    }
+}
+
+extension HostIdentity {
+    /// The machine, or container, the caller runs on. Any thread; some system calls.
+    public static func current() -> HostIdentity {
+        HostIdentity(
+            name: readProcFile("/proc/sys/kernel/hostname") ?? "unknown",
+            bootID: readProcFile("/proc/sys/kernel/random/boot_id"),
+            kernel: readProcFile("/proc/sys/kernel/osrelease"),
+            cpus: Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+        )
     }
 }

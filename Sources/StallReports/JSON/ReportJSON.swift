@@ -30,7 +30,7 @@ package enum ReportJSON {
         do {
             let decoder = JSONDecoder()
             let data = Data(bytes)
-            guard try decoder.decode(SchemaOnly.self, from: data).schema == schema else {
+            guard reads(try decoder.decode(SchemaOnly.self, from: data).schema, as: schema) else {
                 throw ReportError(.unsupportedSchema, detail: "expected \(schema)")
             }
             return try decoder.decode(type, from: data)
@@ -55,7 +55,104 @@ package enum ReportJSON {
         }
     }
 
+    /// Whether a document that names the schema `found` can be read as one of `schema`: also one of a later minor version
+    /// (`stall-report/1.2`), which has keys more, and none with another meaning.
+    static func reads(_ found: String, as schema: String) -> Bool {
+        guard found != schema else { return true }
+        guard found.hasPrefix(schema + ".") else { return false }
+        let minor = found.utf8.dropFirst(schema.utf8.count + 1)
+        return (1...9).contains(minor.count)
+            && minor.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+    }
+
     private struct SchemaOnly: Decodable {
         let schema: String
+    }
+}
+
+/// What the store keeps in a file of its own: encodes to one line of JSON, and names its schema.
+public protocol JSONDocument: Codable, Hashable, Sendable {
+    /// The schema that this version writes and reads.
+    static var currentSchema: String { get }
+    var id: ULID { get }
+}
+
+extension JSONDocument {
+    /// Reads a document's JSON, of any size. Any thread.
+    ///
+    /// Unknown keys and names are kept out of the way; a missing or wrong value throws `.malformed` with its path.
+    public init(json bytes: [UInt8]) throws(ReportError) {
+        self = try ReportJSON.decode(Self.self, schema: Self.currentSchema, from: bytes)
+    }
+
+    /// One line of JSON with sorted keys, and a line feed. Any thread.
+    public func json() throws(ReportError) -> [UInt8] {
+        try ReportJSON.encode(self)
+    }
+}
+
+extension StallReport: JSONDocument {}
+extension RunRecord: JSONDocument {}
+
+extension ReportJSON {
+    /// Where and how a document departs from the model, in words of the model alone.
+    static func text(for error: DecodingError) -> String {
+        switch error {
+        case .keyNotFound(let key, let context): "\(path(context.codingPath + [key])) is missing"
+        case .valueNotFound(_, let context): "\(path(context.codingPath)) is null"
+        case .typeMismatch(_, let context): "\(path(context.codingPath)) has the wrong type"
+        case .dataCorrupted(let context) where context.codingPath.isEmpty: "not JSON, or a number in it is out of range"
+        case .dataCorrupted(let context): "\(path(context.codingPath)) has an impossible value"
+        @unknown default: "not decodable"
+        }
+    }
+
+    /// Like `stacks[0].frames[3].address`. Below a dictionary the keys are the writer's own, and are left out.
+    private static func path(_ keys: [any CodingKey]) -> String {
+        var text = ""
+        for key in keys {
+            if let index = key.intValue {
+                text += "[\(index)]"
+            } else {
+                text += (text.isEmpty ? "" : ".") + key.stringValue
+            }
+            if ["metadata", "stalls"].contains(key.stringValue) { break }
+        }
+        return text
+    }
+}
+
+extension Decoder {
+    /// Decodes a value that JSON holds as a string of a fixed form.
+    func decodeText<Value>(as form: String, _ parse: (String) -> Value?) throws -> Value {
+        let container = try singleValueContainer()
+        guard let value = parse(try container.decode(String.self)) else {
+            throw DecodingError.dataCorruptedError(in: container, debugDescription: "expected \(form)")
+        }
+        return value
+    }
+}
+
+extension Encoder {
+    /// Encodes a value that JSON holds as a string.
+    func encodeText(_ text: String) throws {
+        var container = singleValueContainer()
+        try container.encode(text)
+    }
+}
+
+extension ReportJSON {
+    /// Decodes a value that names no schema, within the limits that hold for documents.
+    package static func decode<Value: Decodable>(_ bytes: [UInt8]) throws(ReportError) -> Value {
+        switch JSONShape(of: bytes, maximumDepth: maximumDepth) {
+        case .whole: break
+        case .cutOff: throw ReportError(.torn)
+        case .tooDeep: throw ReportError(.tooDeep)
+        }
+        do {
+            return try JSONDecoder().decode(Value.self, from: Data(bytes))
+        } catch {
+            throw ReportError(.malformed, detail: (error as? DecodingError).map(text(for:)))
+        }
     }
 }

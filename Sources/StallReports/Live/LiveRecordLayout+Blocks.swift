@@ -53,6 +53,7 @@ extension LiveRecordLayout {
         block.set(UInt32(clamping: stall.rule.ticks), at: 104)
         block.set(Int32(clamping: stall.systemCall ?? -1), at: 108)
         block.set(UInt32(clamping: stall.watch), at: 112)
+        block.set(stall.processID ?? 0, at: 116)
         block.set(stall.rule.name.rawValue, at: 120, count: 16)
         block.set(stall.watched.type.rawValue, at: 136, count: 16)
         block.set(stall.watched.activity ?? "", at: 152, count: 24)
@@ -71,6 +72,7 @@ extension LiveRecordLayout {
         let lengths = [64, 72, 80].map { block.integer(at: $0, as: Int64.self) }
         guard state <= 2, lengths.allSatisfy({ $0 >= 0 }) else { return .failure(ReportError(.malformed)) }
         let (thread, call) = (block.integer(at: 4, as: Int32.self), block.integer(at: 108, as: Int32.self))
+        let process = block.integer(at: 116, as: Int32.self)
         return .success(
             LiveStall(
                 report: ULID(rawValue: block.integer(at: 8)),
@@ -83,6 +85,7 @@ extension LiveRecordLayout {
                 watched: watched(in: block),
                 watch: Int(block.integer(at: 112, as: UInt32.self)),
                 threadID: thread > 0 ? thread : nil,
+                processID: process > 0 ? process : nil,
                 systemCall: call < 0 ? nil : Int(call),
                 startedAt: Timestamp(sinceEpoch: block.integer(at: 32)),
                 startedMonotonicNs: block.integer(at: 24),
@@ -102,7 +105,7 @@ extension LiveRecordLayout {
             type: WatchedType(rawValue: block.text(at: 136, count: 16)),
             label: block.text(at: 176, count: labelSize),
             activity: activity.isEmpty ? nil : activity,
-            turn: block.integer(at: 88)
+            turn: block.integer(at: 116, as: Int32.self) > 0 ? nil : block.integer(at: 88)
         )
     }
 }

@@ -9,7 +9,7 @@
 ///     512   the writer, JSON
 ///     4096  places: state u32 (0 free, 1 ongoing, 2 recovered), thread i32, report u128, started u64 (monotonic), started i64,
 ///           detected i64, last seen u64 (monotonic), last seen i64, length i64, least i64, most i64, turn u64, tick i64, ticks u32,
-///           system call i32 (−1: none), watch u32, 0 u32, rule 16 bytes, type 16, activity 24, label 56; checksum at 248
+///           system call i32 (−1: none), watch u32, process i32 (0: the writer), rule 16 bytes, type 16, activity 24, label 56; checksum at 248
 enum LiveRecordLayout {
     static let magic = Array("STALLIVE".utf8)
     static let version: UInt32 = 1

@@ -12,6 +12,8 @@ public struct LiveStall: Codable, Hashable, Sendable {
     public var watch: Int
     /// The thread that stands (gettid(2)). Nil when it is not known.
     public var threadID: Int32?
+    /// The process it stands in, where that is not the writer. Nil: it is.
+    public var processID: Int32?
     /// The call it was found in at detection, as the kernel numbers it.
     public var systemCall: Int?
     /// The last transition seen before the loop stood.
@@ -39,6 +41,7 @@ public struct LiveStall: Codable, Hashable, Sendable {
         watched: StallReport.Watched,
         watch: Int,
         threadID: Int32? = nil,
+        processID: Int32? = nil,
         systemCall: Int? = nil,
         startedAt: Timestamp,
         startedMonotonicNs: UInt64,
@@ -50,7 +53,7 @@ public struct LiveStall: Codable, Hashable, Sendable {
         durationMaxNs: Int64
     ) {
         (self.report, self.state, self.rule, self.watched, self.watch) = (report, state, rule, watched, watch)
-        (self.threadID, self.systemCall) = (threadID, systemCall)
+        (self.threadID, self.processID, self.systemCall) = (threadID, processID, systemCall)
         (self.startedAt, self.startedMonotonicNs) = (startedAt, startedMonotonicNs)
         (self.detectedAt, self.lastSeenAt, self.lastSeenMonotonicNs) = (detectedAt, lastSeenAt, lastSeenMonotonicNs)
         (self.durationNs, self.durationMinNs, self.durationMaxNs) = (durationNs, durationMinNs, durationMaxNs)
@@ -59,6 +62,7 @@ public struct LiveStall: Codable, Hashable, Sendable {
     private enum CodingKeys: String, CodingKey {
         case report, state, rule, watched, watch
         case threadID = "thread_id"
+        case processID = "process_id"
         case systemCall = "system_call"
         case startedAt = "started_at"
         case startedMonotonicNs = "started_monotonic_ns"

@@ -32,7 +32,7 @@ extension ReportReader {
     }
 
     /// The document with what its run's live record knows of it, and whether its process is dead and left it so.
-    func upToDate<Document: MortalDocument>(
+    func upToDate<Document: RecoverableDocument>(
         _ document: Document,
         in directory: borrowing OpenDirectory,
         _ runs: LiveRuns? = nil

@@ -14,10 +14,10 @@ extension StallReport {
             copy.state = .recovered
             copy.endedAt = startedAt.advanced(byNanoseconds: stall.durationMaxNs)
         } else {
-            copy.state = .terminated
+            copy.state = watcher == nil ? .terminated : .abandoned
             copy.durationMinNs = copy.durationMinNs ?? copy.durationNs
             copy.durationMaxNs = nil
-            copy.processEnd = end
+            if watcher == nil { copy.processEnd = end }
         }
         return copy
     }
@@ -43,7 +43,7 @@ extension StallReport {
             rule: stall.rule,
             host: record.writer.host,
             service: record.writer.service,
-            process: record.writer.process,
+            process: stall.processID.map { ProcessIdentity(pid: $0) } ?? record.writer.process,
             run: record.run,
             watched: stall.watched,
             thread: .init(id: stall.threadID ?? 0),
@@ -54,6 +54,7 @@ extension StallReport {
             ),
             fingerprint: .make(kind: stall.rule.name, frames: [], modules: [])
         )
+        watcher = stall.processID.map { _ in record.writer.process }
         grow(to: stall)
     }
 }

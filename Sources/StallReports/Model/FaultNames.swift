@@ -6,11 +6,20 @@ public struct FaultNames: Hashable, Sendable {
 
     /// - Parameter reports: all that may have been named.
     public init(_ reports: some Sequence<StallReport>) {
+        self.init(reports.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
+    }
+
+    /// - Parameter stalls: all that may have been named.
+    public init(_ stalls: some Sequence<StallOutline>) {
+        self.init(stalls.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
+    }
+
+    private init(_ faults: some Sequence<(Fingerprint, [Fingerprint])>) {
         var others: [Fingerprint: Set<Fingerprint>] = [:]
-        for report in reports {
-            for alias in report.aliases ?? [] where alias != report.fingerprint {
-                others[alias, default: []].insert(report.fingerprint)
-                others[report.fingerprint, default: []].insert(alias)
+        for (fingerprint, aliases) in faults {
+            for alias in aliases where alias != fingerprint {
+                others[alias, default: []].insert(fingerprint)
+                others[fingerprint, default: []].insert(alias)
             }
         }
         for start in others.keys where groups[start] == nil {

@@ -45,3 +45,82 @@ extension Fingerprint: Codable {
         try encoder.encodeText(rawValue)
     }
 }
+
+extension Fingerprint {
+    /// A function by its name in the source.
+    public struct SourceName: Hashable, Sendable {
+        /// The same however it was compiled.
+        public var name: String
+        /// For a closure, what it stands in, the innermost first.
+        public var enclosing: [String]
+        /// Whether the name says whose it is, so that the file need not.
+        public var isQualified: Bool
+        /// Whether a compiler may dissolve it into its caller although it is not the server's own: the standard library's, and what
+        /// compilers make up.
+        public var isTransparent: Bool
+
+        /// A plain function that no compiler dissolves, unless said otherwise.
+        public init(
+            _ name: String,
+            enclosing: [String] = [],
+            isQualified: Bool = false,
+            isTransparent: Bool = false
+        ) {
+            (self.name, self.enclosing) = (name, enclosing)
+            (self.isQualified, self.isTransparent) = (isQualified, isTransparent)
+        }
+    }
+
+    /// Makes the fingerprint of a stall. Pure: the same input gives the same value in every process.
+    ///
+    /// FNV-1a (64 bit) over the kind and the names of four functions at most, each followed by a zero byte:
+    /// 1. the culprit: the first frame that is `own`;
+    /// 2. the next three own functions outwards, each once, also those that await, and those that were inlined.
+    ///
+    /// What makes them the same for all builds:
+    /// - A function goes in by its name in the source: no specialisation, part, clone or copy of it is another one. The file that it lies
+    ///   in goes in where the name does not say whose it is (C): its base name without a version (`libfoo.so.6.1` is `libfoo.so`).
+    /// - A closure that runs inside the function it stands in is that function, with only own code and the standard library's between:
+    ///   a compiler dissolves these. A closure that a library keeps and calls later is a function of its own.
+    /// - A recursion is one step of the way, however deep it is and whichever of its functions is the innermost.
+    /// - Where nothing is own (no symbols, or C and C++ alone), the frames in the executable count, or else all. One without a symbol goes in
+    ///   as its build id and its function's start; without that, as its place.
+    ///
+    /// Neither goes in: what the culprit calls, and why it stands (load turns `on_cpu` into `starved`, and one function may wait and
+    /// compute by turns); any address, line, thread, host or time. Inlined functions are known from debug information only, so a build that
+    /// was stripped of it can have fingerprints of its own.
+    ///
+    /// Without any frame the kind alone is left, so all stalls of that kind whose capture failed count as the same.
+    ///
+    /// - Parameters:
+    ///   - frames: from the culprit outwards.
+    ///   - executable: the path of the process's.
+    ///   - source: a symbol's function, as its source has it.
+    public static func make(
+        kind: StallKind,
+        frames: [StallReport.Frame],
+        modules: [StallReport.Module],
+        executable: String? = nil,
+        source: (String) -> SourceName = { SourceName($0) }
+    ) -> Fingerprint {
+        let path = FaultPath(frames: frames, modules: modules, executable: executable, source: source)
+        var hash = FNV1a()
+        hash.add(kind.rawValue)
+        for name in path.names { hash.add(name) }
+        return Fingerprint(digest: hash.value)
+    }
+}
+
+/// The hash of Fowler, Noll and Vo, 64 bit, variant 1a: fixed for all time, unlike the standard library's seeded one.
+private struct FNV1a {
+    private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
+
+    mutating func add(_ text: String) {
+        for byte in text.utf8 { add(byte) }
+        add(0)
+    }
+
+    private mutating func add(_ byte: UInt8) {
+        value = (value ^ UInt64(byte)) &* 0x0000_0100_0000_01b3
+    }
+}

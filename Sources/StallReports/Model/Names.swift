@@ -11,6 +11,8 @@ public struct StallKind: OpenName {
     public static let repeated = StallKind(rawValue: "repeated")
     /// A turn full of short callbacks that does not come to its sleep.
     public static let congested = StallKind(rawValue: "congested")
+    /// One job of a task pool that lasted, though other workers may have been free: told of only if asked for, and no stall of the pool.
+    public static let longJob = StallKind(rawValue: "long_job")
 }
 
 /// Where a stall stands in its life: it starts once and ends once.
@@ -76,8 +78,14 @@ public struct WatchedType: OpenName {
     /// Takes unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// An event loop of any make, as long as it publishes its turns.
+    /// A run loop, or another loop that publishes its turns itself.
     public static let runLoop = WatchedType(rawValue: "run_loop")
+    /// A loop that was found by its waits, in epoll or poll: SwiftNIO's and others. Modes and activities are not known of it.
+    public static let eventLoop = WatchedType(rawValue: "event_loop")
+    /// The workers that share one queue of jobs: Swift's tasks of one priority, or an executor's. Starved when none is free for too long.
+    public static let taskPool = WatchedType(rawValue: "task_pool")
+    /// A serial dispatch queue. Stalled when new work has to wait for too long for what is on it.
+    public static let queue = WatchedType(rawValue: "queue")
 }
 
 /// Whose stack it is.
@@ -106,6 +114,8 @@ public struct CaptureMethod: OpenName {
     public static let quiet = CaptureMethod(rawValue: "quiet")
     /// Copied by the thread itself, in a signal handler.
     public static let signal = CaptureMethod(rawValue: "signal")
+    /// Copied from outside, while the thread was stopped for it.
+    public static let stopped = CaptureMethod(rawValue: "stopped")
 }
 
 /// How the unwinder came to a frame.

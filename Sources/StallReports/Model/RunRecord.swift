@@ -24,6 +24,8 @@ public struct RunRecord: Codable, Hashable, Sendable {
     public var service: ServiceIdentity?
     /// The one that the monitor ran in.
     public var process: ProcessIdentity
+    /// The processes that it watched from outside, the latest last, 100 at most. Nil for a monitor that watches its own.
+    public var targets: [ProcessIdentity]?
     /// The monitor's version.
     public var monitorVersion: String
     /// All that was ever watched in this run, also what no longer is.
@@ -107,7 +109,7 @@ public struct RunRecord: Codable, Hashable, Sendable {
         case updatedAt = "updated_at"
         case updatedMonotonicNs = "updated_monotonic_ns"
         case stoppedAt = "stopped_at"
-        case host, service, process
+        case host, service, process, targets
         case monitorVersion = "monitor_version"
         case watched, ticks
         case lateTicks = "late_ticks"
@@ -147,10 +149,15 @@ extension RunRecord {
         public var watchedNs: Int64
         /// How many of that name were under watch at `updated_at`, and not paused. Nil: not known.
         public var watching: Int?
-        /// Turns it made; nil where the thing does not count them.
+        /// Turns it made, or jobs that a task pool began; nil where the thing does not count them.
         public var turns: UInt64?
-        /// Of all turns that ended under watch. Nil when there was none.
+        /// Of all turns that ended under watch; of a task pool its jobs, since it began. Nil when there was none.
         public var turnDurations: TurnDurations?
+        /// Of a task pool: how many of its jobs took how long, the shortest first, since it began. Nil when there was none.
+        public var jobLengths: [LengthCount]?
+        /// Of a task pool: where the longest of its jobs began, or went on after an `await`: a function of the source. Nil where that is not
+        /// known, and for jobs that were none too long.
+        public var longestJob: String?
 
         /// A run loop, watched for no time, its turns neither counted nor timed, unless said otherwise.
         public init(
@@ -169,6 +176,24 @@ extension RunRecord {
             case watchedNs = "watched_ns"
             case watching, turns
             case turnDurations = "turn_durations"
+            case jobLengths = "job_lengths"
+            case longestJob = "longest_job"
+        }
+    }
+
+    /// Jobs of about one length.
+    public struct LengthCount: Codable, Hashable, Sendable {
+        /// They were not longer than this, give or take an eighth, and longer than what the class before holds. Nil: longer than all others.
+        public var upToNs: Int64?
+        /// How many there were.
+        public var count: UInt64
+
+        /// Nothing is checked.
+        public init(upToNs: Int64?, count: UInt64) { (self.upToNs, self.count) = (upToNs, count) }
+
+        private enum CodingKeys: String, CodingKey {
+            case upToNs = "up_to_ns"
+            case count
         }
     }
 

@@ -18,6 +18,8 @@ public struct StallOutline: Hashable, Sendable {
     /// Why the stalled thread's stack is missing or ends early.
     public var stackError: String?
     public var fingerprint: Fingerprint
+    /// Of the same fault: fingerprints that the report had before.
+    public var aliases: [Fingerprint]?
     public var suppressed: Int
     public var repeats: StallReport.Repeats?
 
@@ -27,7 +29,8 @@ public struct StallOutline: Hashable, Sendable {
         (startedAt, endedAt, durationNs) = (report.startedAt, report.endedAt, report.durationNs)
         (run, label, verdict) = (report.run, report.watched.label, report.cause.verdict)
         (culprit, culpritName, stackError) = (report.culprit, report.culpritName, report.stacks.first?.error)
-        (fingerprint, suppressed, repeats) = (report.fingerprint, report.suppressed, report.repeats)
+        (fingerprint, aliases) = (report.fingerprint, report.aliases)
+        (suppressed, repeats) = (report.suppressed, report.repeats)
     }
 }
 
@@ -35,7 +38,7 @@ extension StallOutline: Decodable {
     /// Reads a report's JSON, and of that only what it takes: what an outline lacks is not checked.
     public init(from decoder: any Decoder) throws {
         let report = try decoder.container(keyedBy: CodingKeys.self)
-        guard try report.decode(String.self, forKey: .schema) == StallReport.currentSchema else {
+        guard ReportJSON.reads(try report.decode(String.self, forKey: .schema), as: StallReport.currentSchema) else {
             throw DecodingError.dataCorruptedError(forKey: .schema, in: report, debugDescription: "another schema")
         }
         id = try report.decode(ULID.self, forKey: .id)
@@ -66,13 +69,14 @@ extension StallOutline: Decodable {
             }
         }
         fingerprint = try report.decode(Fingerprint.self, forKey: .fingerprint)
+        aliases = try report.decodeIfPresent([Fingerprint].self, forKey: .aliases)
         suppressed = try report.decode(Int.self, forKey: .suppressed)
         repeats = try report.decodeIfPresent(StallReport.Repeats.self, forKey: .repeats)
     }
 
     private enum CodingKeys: String, CodingKey {
-        case schema, id, kind, state, severity, run, watched, cause, culprit, stacks, modules, fingerprint, suppressed,
-            repeats
+        case schema, id, kind, state, severity, run, watched, cause, culprit, stacks, modules, fingerprint, aliases,
+            suppressed, repeats
         case startedAt = "started_at"
         case endedAt = "ended_at"
         case durationNs = "duration_ns"

@@ -3,7 +3,7 @@ extension StallReport {
     public struct Stack: Codable, Hashable, Sendable {
         /// `stalled` for the thread that the report is about.
         public var role: StackRole
-        /// For a `stalled` stack the report's own thread, as it was at detection.
+        /// For a `stalled` stack the report's own thread, as it was at detection; of a task pool, a worker.
         public var thread: Thread
         /// When it was taken; of equal stacks, the first that was added.
         public var capturedAt: Timestamp
@@ -23,6 +23,9 @@ extension StallReport {
         public var async: AsyncCallers?
         /// How much of the stall its captures stand for: each for the time since the one before it. Nil when nobody counted.
         public var sampledNs: Int64?
+        /// Which frame is the loop's own, of a loop that was watched from outside: it called those before it, and turns no further before these
+        /// have returned. Index into `frames`; nil where it is not known.
+        public var loop: Int?
         /// All threads that had this stack, `thread` among them. Nil for one thread's.
         public var threads: [Thread]?
 
@@ -54,7 +57,7 @@ extension StallReport {
             case leftOut = "left_out"
             case error, async
             case sampledNs = "sampled_ns"
-            case threads
+            case loop, threads
         }
     }
 

@@ -26,7 +26,7 @@ extension StallReport {
 
     /// The watched thing, as it was at detection.
     public struct Watched: Codable, Hashable, Sendable {
-        /// `runLoop` for every loop, whoever made it.
+        /// `runLoop`, or `eventLoop` for one that was found by its waits.
         public var type: WatchedType
         /// The name it was registered under.
         public var label: String
@@ -34,9 +34,9 @@ extension StallReport {
         public var mode: String?
         /// The last transition seen, in snake case: `before_sources`.
         public var activity: String?
-        /// Turns finished since the loop began.
+        /// Turns finished since the loop began. Nil of a task pool.
         public var turn: UInt64?
-        /// Of the loop since its watch began, those of the stall included as far as they are over. Nil before its first turn.
+        /// Of the loop since its watch began (of a task pool: its jobs, since it began), those of the stall included as far as they are over. Nil before its first turn.
         public var turnDurations: TurnDurations?
 
         /// A run loop, without mode, activity and turns, unless given.
@@ -73,7 +73,7 @@ extension StallReport {
         }
     }
 
-    /// The distributed trace the stalled work belonged to.
+    /// The distributed trace that the stalled work belonged to, as the server says.
     public struct Trace: Codable, Hashable, Sendable {
         /// As the tracer writes it.
         public var traceID: String

@@ -40,13 +40,20 @@ public struct StallReport: Codable, Hashable, Sendable {
     public var service: ServiceIdentity?
     /// The one that `thread` belongs to.
     public var process: ProcessIdentity
+    /// Who looked, where that was another process: the report was taken from outside, and `process` had no part in it. Nil: the monitor is
+    /// part of `process`.
+    public var watcher: ProcessIdentity?
     /// The run record of the same monitor.
     public var run: ULID?
-    /// The loop that stood.
+    /// The loop that stood, or the task pool that had no worker free.
     public var watched: Watched
     /// Nil for a stall that is one standstill.
     public var busy: BusyTime?
-    /// The thread that stood.
+    /// The workers of a task pool; nil for anything else.
+    public var pool: Pool?
+    /// Who waited for the loop when the stall was detected. Nil where that is not known.
+    public var victims: Victims?
+    /// The thread that stood. Of a task pool, a worker that stood at the culprit.
     public var thread: Thread
     /// Decided at detection, and again at the end if the thread could still be measured.
     public var cause: Cause
@@ -95,6 +102,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         run: ULID? = nil,
         watched: Watched,
         busy: BusyTime? = nil,
+        pool: Pool? = nil,
         thread: Thread,
         cause: Cause = Cause(),
         stacks: [Stack] = [],
@@ -114,7 +122,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         (self.startedAt, self.detectedAt, self.endedAt) = (startedAt, detectedAt, endedAt)
         (self.durationNs, self.durationMinNs, self.durationMaxNs) = (durationNs, durationMinNs, durationMaxNs)
         (self.rule, self.host, self.service, self.process, self.run) = (rule, host, service, process, run)
-        (self.watched, self.busy, self.thread, self.cause) = (watched, busy, thread, cause)
+        (self.watched, self.busy, self.pool, self.thread, self.cause) = (watched, busy, pool, thread, cause)
         (self.stacks, self.culprit, self.modules) = (stacks, culprit, modules)
         (self.fingerprint, self.suppressed, self.trace) = (fingerprint, suppressed, trace)
         (self.isProvisional, self.aliases) = (isProvisional, aliases)
@@ -131,8 +139,9 @@ public struct StallReport: Codable, Hashable, Sendable {
         case durationMinNs = "duration_min_ns"
         case durationMaxNs = "duration_max_ns"
         case excludedNs = "excluded_ns"
-        case rule, host, service, process, run, watched, busy, thread, cause, stacks, culprit, modules, fingerprint,
-            aliases, suppressed, repeats
+        case rule, host, service, process, watcher, run, watched, busy, pool, victims, thread, cause, stacks, culprit,
+            modules
+        case fingerprint, aliases, suppressed, repeats
         case isProvisional = "provisional"
         case trace, metadata, monitor
         case processEnd = "process_end"

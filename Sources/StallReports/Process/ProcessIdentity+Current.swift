@@ -2,14 +2,17 @@ internal import Glibc
 
 extension ProcessIdentity {
     /// The calling process, without its build id. Any thread; some system calls. False after fork until called again.
-    public static func current() -> ProcessIdentity {
-        let pid = getpid()
+    public static func current() -> ProcessIdentity { of(getpid()) }
+
+    /// A process that can be seen from here, without its build id: what cannot be read of it is left out. Its number is as the caller
+    /// counts. Any thread; some system calls.
+    package static func of(_ pid: Int32) -> ProcessIdentity {
         let ticks = ProcessStat(pid: pid)?.startTicks
         return ProcessIdentity(
             pid: pid,
             startTicks: ticks,
             startedAt: ticks.flatMap(startTime),
-            executable: readProcLink("/proc/self/exe"),
+            executable: readProcLink("/proc/\(pid)/exe"),
             pidNamespace: currentPIDNamespace()
         )
     }

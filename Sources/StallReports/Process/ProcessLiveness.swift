@@ -57,3 +57,48 @@ public struct ProcessLiveness: Sendable {
         return process.startTicks == nil || process.startTicks == stat.startTicks ? .alive : .dead
     }
 }
+
+/// Two fields of `/proc/PID/stat` (proc(5)).
+struct ProcessStat: Hashable {
+    /// Field 3: one letter.
+    let state: Character
+    /// Field 22: the process's start, in clock ticks since the kernel's.
+    let startTicks: UInt64
+
+    /// Nil when the process is gone, or hidden.
+    init?(pid: Int32) {
+        guard let text = readProcFile("/proc/\(pid)/stat") else { return nil }
+        self.init(text)
+    }
+
+    /// The second field is the name in brackets, and may itself hold blanks and brackets: the fields begin after the last one.
+    init?(_ text: String) {
+        guard let end = text.lastIndex(of: ")") else { return nil }
+        let fields = text[text.index(after: end)...].split(separator: " ")
+        guard fields.count > 19, let state = fields[0].first, let ticks = UInt64(fields[19]) else { return nil }
+        (self.state, startTicks) = (state, ticks)
+    }
+}
+
+/// The text of a small file of /proc, without its last line feed; nil when it cannot be read.
+func readProcFile(_ path: String) -> String? {
+    guard
+        let descriptor = try? systemCall(
+            path: path,
+            { unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) }
+        )
+    else { return nil }
+    let file = OpenFile(owning: descriptor, path: path)
+    guard var bytes = try? file.readAll(limit: 64 << 10) else { return nil }
+    if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
+    return String(decoding: bytes, as: UTF8.self)
+}
+
+/// Where a link of /proc points; nil when it cannot be read.
+func readProcLink(_ path: String) -> String? {
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    let count = unsafe buffer.withUnsafeMutableBytes { bytes in
+        unsafe readlink(path, bytes.bindMemory(to: CChar.self).baseAddress!, bytes.count)
+    }
+    return count < 0 ? nil : String(decoding: buffer[..<count], as: UTF8.self)
+}

@@ -76,6 +76,8 @@ public struct ReportAmendment: Hashable, Sendable {
         report.fingerprint = identity.fingerprint
         report.isProvisional = identity.isProvisional ? true : nil
         report.cause.summary = identity.summary
+        let atCulprit = report.workersAtCulprit
+        report.pool?.atCulprit = atCulprit
         report.monitor.symbolicationNote = report.missingNames
     }
 
@@ -166,6 +168,7 @@ extension ReportAmendment {
         tree["cause"]["summary"] = .text(report.cause.summary)
         tree.remove("provisional")
         if report.isProvisional == true { tree["provisional"] = .bool(true) }
+        if let atCulprit = report.pool?.atCulprit { tree["pool"]["at_culprit"] = .integer(Int64(atCulprit)) }
         if let aliases = report.aliases { tree["aliases"] = .array(aliases.map { .text($0.rawValue) }) }
         tree["monitor"].remove("symbolication_note")
         if let note = report.monitor.symbolicationNote { tree["monitor"]["symbolication_note"] = .text(note) }

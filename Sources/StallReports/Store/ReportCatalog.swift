@@ -122,6 +122,11 @@ extension ReportReader {
 
         /// Empty, for callers that fill it themselves.
         public init() {}
+
+        /// Of reports that are at hand.
+        public init(_ contents: Contents) {
+            (stalls, runs, failures) = (contents.reports.map { StallOutline($0) }, contents.runs, contents.failures)
+        }
     }
 
     /// Like ``contents()``, for many reports: only what lists tell of each is kept.
@@ -131,9 +136,10 @@ extension ReportReader {
         (overview.runs, overview.failures) = try runs(in: directory)
         let catalog = try ReportCatalog(self, in: directory)
         overview.stalls.reserveCapacity(catalog.stalls.count)
+        var texts = SharedTexts()
         for id in catalog.stalls {
             do throws(ReportError) {
-                overview.stalls.append(try catalog.outline(id, in: directory))
+                overview.stalls.append(texts.shared(try catalog.outline(id, in: directory)))
             } catch let error where error.code == .missingFile {
                 // Made room for a newer one after it was listed.
             } catch {
@@ -143,4 +149,31 @@ extension ReportReader {
         overview.failures += catalog.failures
         return overview
     }
+}
+
+/// Texts that many stalls have in common, each kept once.
+private struct SharedTexts {
+    private var texts: Set<String> = []
+
+    mutating func shared(_ outline: StallOutline) -> StallOutline {
+        var outline = outline
+        share(&outline.label)
+        share(&outline.culpritName)
+        share(&outline.stackError)
+        share(&outline.culprit)
+        return outline
+    }
+
+    private mutating func share(_ culprit: inout StallReport.Culprit?) {
+        guard var known = culprit else { return }
+        share(&known.function)
+        share(&known.symbol)
+        share(&known.module)
+        share(&known.file)
+        culprit = known
+    }
+
+    private mutating func share(_ text: inout String) { text = texts.insert(text).memberAfterInsert }
+
+    private mutating func share(_ text: inout String?) { text = text.map { texts.insert($0).memberAfterInsert } }
 }

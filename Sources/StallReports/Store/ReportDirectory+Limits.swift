@@ -13,11 +13,11 @@ extension ReportDirectory {
 
     /// Writes a document that was encoded elsewhere, then keeps the limits.
     ///
-    /// - Parameter own: what the caller's run has written before, as far as it is still there: it goes last. Takes in this one.
+    /// - Parameter memory: of what the caller's run has written and read here before. Takes in this one.
     package func write(
         _ bytes: [UInt8],
         as name: ReportFileName,
-        own: inout Set<ReportFileName>
+        _ memory: inout WriterMemory
     ) throws(ReportError) -> Written {
         // What no reader would open again is not written either.
         guard bytes.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
@@ -28,8 +28,8 @@ extension ReportDirectory {
             try OpenDirectory.create(path: path)
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
         }
-        own.insert(name)
-        let isFilled = keepLimits(sparing: name, own: &own)
+        memory.own.insert(name)
+        let isFilled = keepLimits(sparing: name, &memory)
         return Written(bytes: bytes.count, concerns: exposures.union(isFilled ? [.filled] : []))
     }
 
@@ -37,42 +37,67 @@ extension ReportDirectory {
     /// runs go first; those of the caller's only for what it has written itself.
     ///
     /// - Returns: whether what is not the caller's to remove fills the directory.
-    private func keepLimits(sparing written: ReportFileName, own: inout Set<ReportFileName>) -> Bool {
+    private func keepLimits(sparing written: ReportFileName, _ memory: inout WriterMemory) -> Bool {
         guard let directory = try? OpenDirectory(path: path),
-            var stock = Stock(of: directory, around: written, own: own, limits)
+            var stock = Stock(of: directory, around: written, own: memory.own, limits)
         else { return false }
+        let reader = ReportReader(path: path)
         // What is read of others' files takes nothing from what may be read of the run's own.
-        let isThrough = stock.thin(ofOthers: true, limits, in: directory, ReportReader(path: path))
-        stock.thin(ofOthers: false, limits, in: directory, ReportReader(path: path))
-        own.formIntersection(stock.names)
+        let isThrough = stock.thin(ofOthers: true, limits, in: directory, reader, &memory.lastingOthers)
+        stock.thin(ofOthers: false, limits, in: directory, reader, &memory.lastingOwn)
+        memory.own.formIntersection(stock.names)
         return stock.strangers.isOver(limits) || isThrough && stock.others.isOver(limits)
     }
 }
 
-/// How much is read for the sake of the limits at one write, of others' files and of the run's own each. Files that may not go are read again each time: many and large ones must
-/// not hold up the reports behind them.
+/// How much is read for the sake of the limits at one write, of others' files and of the run's own each: many and large ones must not hold up
+/// the reports behind them.
 private struct Examination {
-    private var files = 2048
-    private var bytes = 64 << 20
+    /// Of files that were never read. What is over goes at the next writes.
+    private var new = Allowance(files: 2048, bytes: 64 << 20)
+    private var changed = Allowance(files: LastingFiles.readAgain, bytes: 4 << 20)
+    private var known = Allowance(files: LastingFiles.readAgain, bytes: 4 << 20)
+    private let turns: Set<ReportFileName>
 
-    /// False when enough is read; what is over goes at the next writes.
-    mutating func take(_ file: StoredFile) -> Bool {
-        guard files > 0, bytes > 0 else { return false }
-        (files, bytes) = (files - 1, bytes - min(file.size, ReportReader.maximumFileSize))
-        return true
+    private struct Allowance {
+        var files: Int
+        var bytes: Int
+
+        mutating func take(_ file: StoredFile) -> Bool {
+            guard files > 0, bytes > 0 else { return false }
+            (files, bytes) = (files - 1, bytes - min(file.size, ReportReader.maximumFileSize))
+            return true
+        }
+    }
+
+    enum Answer { case read, passOver, enough }
+
+    init(of files: [StoredFile], _ lasting: inout LastingFiles) {
+        let known = files.filter { lasting.standing(of: $0.name, $0.version) == .known }
+        turns = lasting.next(of: known.map(\.name))
+    }
+
+    mutating func take(_ file: StoredFile, _ lasting: LastingFiles) -> Answer {
+        switch lasting.standing(of: file.name, file.version) {
+        case .new: new.take(file) ? .read : .enough
+        case .changed: changed.take(file) ? .read : .passOver
+        case .known: turns.contains(file.name) && known.take(file) ? .read : .passOver
+        }
     }
 }
 
 /// A file that a monitor of this user wrote, by all that can be seen without reading it.
 private struct StoredFile {
     let name: ReportFileName
-    let size: Int
+    let version: FileStatus
     /// What it takes of the disk. Its size can be anything: a file has holes.
     let room: Int
     let isOwn: Bool
     /// Named by a time that has not come: planted, or written while the clock was wrong. Its age is not known, and nobody is to put others
     /// out by it.
     let isUndated: Bool
+
+    var size: Int { version.size }
 
     static func goesBefore(_ left: StoredFile, _ right: StoredFile) -> Bool {
         left.isUndated == right.isUndated ? left.name < right.name : left.isUndated
@@ -103,16 +128,16 @@ private struct Usage {
 
     /// Whether a limit is broken that removing `file` would help.
     func exceeds(_ limits: ReportDirectory.Limits, by file: StoredFile) -> Bool {
-        bytes > limits.maxBytes || counts[file.name.content, default: 0] > limits.most(file.name.content)
+        bytes > limits.bytes || counts[file.name.content, default: 0] > limits.most(file.name.content)
     }
 
     func isOver(_ limits: ReportDirectory.Limits) -> Bool {
-        bytes > limits.maxBytes || counts.contains { $1 > limits.most($0) }
+        bytes > limits.bytes || counts.contains { $1 > limits.most($0) }
     }
 }
 
 extension ReportDirectory.Limits {
-    fileprivate func most(_ content: ReportFileName.Content) -> Int { content == .stall ? maxReports : maxRuns }
+    fileprivate func most(_ content: ReportFileName.Content) -> Int { content == .stall ? reports : runs }
 }
 
 /// What is in a directory, by whose it is.
@@ -151,7 +176,7 @@ private struct Stock {
             if let name, isOurs, (1...ReportReader.maximumFileSize).contains(Int(raw.st_size)) {
                 let file = StoredFile(
                     name: name,
-                    size: Int(raw.st_size),
+                    version: FileStatus(raw),
                     room: room,
                     isOwn: own.contains(name),
                     isUndated: name.id > tomorrow && !own.contains(name)
@@ -177,24 +202,39 @@ private struct Stock {
         ofOthers: Bool,
         _ limits: ReportDirectory.Limits,
         in directory: borrowing OpenDirectory,
-        _ reader: ReportReader
+        _ reader: ReportReader,
+        _ lasting: inout LastingFiles
     ) -> Bool {
-        var examination = Examination()
-        for file in files where file.name != written && file.isOwn != ofOthers {
+        let candidates = files.filter { $0.name != written && $0.isOwn != ofOthers }
+        if lasting.count > 0 { lasting.forgetAll(but: Set(candidates.map(\.name))) }
+        var examination = Examination(of: candidates, &lasting)
+        for file in candidates {
             let usage = ofOthers ? own.joined(by: others) : own
             guard usage.exceeds(limits, by: file) else { continue }
-            guard examination.take(file) else { return false }
-            guard reader.isFinished(file.name, in: directory) else { continue }
-            do throws(ReportError) {
-                try directory.remove(file.name.description)
-            } catch {
-                // Gone already, by another process that shares the directory; or not ours to remove.
-                if error.code != .missingFile { continue }
+            switch examination.take(file, lasting) {
+            case .read: break
+            case .passOver: continue
+            case .enough: return false
             }
+            guard reader.isFinished(file.name, in: directory), remove(file, in: directory) else {
+                lasting.remember(file.name, file.version)
+                continue
+            }
+            lasting.forget(file.name)
             gone.insert(file.name)
             if ofOthers { others.subtract(file) } else { own.subtract(file) }
         }
         return true
+    }
+
+    /// False if it is not ours to remove. One that is gone already, by another process that shares the directory, counts as removed.
+    private func remove(_ file: StoredFile, in directory: borrowing OpenDirectory) -> Bool {
+        do throws(ReportError) {
+            try directory.remove(file.name.description)
+            return true
+        } catch {
+            return error.code == .missingFile
+        }
     }
 }
 

@@ -14,18 +14,25 @@ extension ReportDirectory {
             let name = LiveRecordName(run: process.record.run).description
             if directory.status(of: name)?.owner == owner { live.append(process) }
         }
-        // As they stand in the files: a reader that could see would have closed them already.
-        let unseen = try ReportReader(path: path, liveness: .blind).contents()
-        let orphans = reader.orphans(of: live, besides: try reader.names())
+        let names = try reader.names()
+        let orphans = reader.orphans(of: live, besides: names)
+        // One after the other: a directory can hold more than fits into memory.
         var closed: [StallReport] = []
-        for report in unseen.reports where report.state == .ongoing {
-            guard directory.status(of: ReportFileName(.stall, report.id).description)?.owner == owner else { continue }
-            if let report = reader.seenAgain(report), report.state != .ongoing { closed.append(report) }
+        for name in names where name.content == .stall && directory.status(of: name.description)?.owner == owner {
+            // As it stands in the file: a reader that looks for its process would have closed it already.
+            guard let report: StallReport = try? reader.parse(name, in: directory), report.state == .ongoing,
+                let report = reader.seenAgain(report), report.state != .ongoing
+            else { continue }
+            closed.append(report)
         }
-        for report in closed + orphans { try write(report) }
-        for run in unseen.runs where run.state == .running {
-            guard directory.status(of: ReportFileName(.run, run.id).description)?.owner == owner else { continue }
-            if let run = try? reader.run(run.id), run.state == .terminated { try write(run) }
+        // For all writes one: none is to read again what must stay.
+        var memory = WriterMemory()
+        for report in closed + orphans { try write(report, &memory) }
+        for name in names where name.content == .run && directory.status(of: name.description)?.owner == owner {
+            guard let run: RunRecord = try? reader.parse(name, in: directory), run.state == .running,
+                let run = try? reader.run(run.id), run.state == .terminated
+            else { continue }
+            try write(run, &memory)
         }
         try removeDeadRecords(reader, of: owner)
         return closed + orphans
@@ -43,5 +50,12 @@ extension ReportDirectory {
                 try? directory.remove(name.description)
             }
         }
+    }
+
+    /// They are another run's, and go as such.
+    private func write(_ document: some RecoverableDocument, _ memory: inout WriterMemory) throws(ReportError) {
+        let content: ReportFileName.Content = document is RunRecord ? .run : .stall
+        _ = try write(document.json(), as: ReportFileName(content, document.id), &memory)
+        memory.own = []
     }
 }

@@ -15,26 +15,16 @@ public struct ReportDirectory: Hashable, Sendable {
     /// ``ReportReader/maximumFileSize``. Nothing else is ever removed, and each user of a shared directory has limits of its own. Files
     /// named by a time that has not come are the first to go.
     public struct Limits: Hashable, Sendable {
-        /// Stall reports; at least 1.
-        public var maxReports: Int
-        /// Run records; at least 1.
-        public var maxRuns: Int
-        /// Reports and run records together, in bytes of the disk that they take.
-        public var maxBytes: Int
+        /// Stall reports: 1 to 1,000,000. What was written last stays, whatever the limits.
+        public var reports: Int
+        /// Run records: 1 to 1,000,000.
+        public var runs: Int
+        /// Reports and run records together, in bytes of the disk that they take: 1 to 1 TiB.
+        public var bytes: Int
 
-        /// 1000 reports, 100 runs and 256 MiB unless given. Traps on a limit below 1.
-        public init(
-            maxReports: Int = 1000,
-            maxRuns: Int = 100,
-            maxBytes: Int = 256 << 20,
-            file: StaticString = #fileID,
-            line: UInt = #line
-        ) {
-            // Not a precondition, which an optimised build takes the text from.
-            guard maxReports >= 1 && maxRuns >= 1 && maxBytes >= 1 else {
-                fatalError("a report directory's limits start at 1", file: file, line: line)
-            }
-            (self.maxReports, self.maxRuns, self.maxBytes) = (maxReports, maxRuns, maxBytes)
+        /// 1000 reports, 100 runs and 256 MiB unless given.
+        public init(reports: Int = 1000, runs: Int = 100, bytes: Int = 256 << 20) {
+            (self.reports, self.runs, self.bytes) = (reports, runs, bytes)
         }
     }
 
@@ -63,7 +53,7 @@ public struct ReportDirectory: Hashable, Sendable {
     }
 
     private func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) -> Int {
-        var own: Set<ReportFileName> = []
-        return try write(bytes, as: name, own: &own).bytes
+        var memory = WriterMemory()
+        return try write(bytes, as: name, &memory).bytes
     }
 }

@@ -2,7 +2,7 @@ extension ReportReader {
     /// Reads one file, and says what became of its process.
     ///
     /// - Parameter live: the directory's live records, read before; nil to read the one that is asked for.
-    func load<Document: MortalDocument>(
+    func load<Document: RecoverableDocument>(
         _ name: ReportFileName,
         in directory: borrowing OpenDirectory,
         _ live: LiveRuns? = nil
@@ -16,7 +16,7 @@ extension ReportReader {
     }
 
     /// As it stands in the file.
-    func parse<Document: MortalDocument>(
+    func parse<Document: RecoverableDocument>(
         _ name: ReportFileName,
         in directory: borrowing OpenDirectory
     ) throws(ReportError) -> Document {

@@ -9,12 +9,15 @@ struct GateCommand: ParsableCommand {
         discussion: """
             EXAMPLES
               stall-monitor gate ./stall-reports --max-stalls 0
-              stall-monitor gate ./stall-reports --max-stalls 2 --max-duration 500ms --allow 3fa0c1
+              stall-monitor gate --max-stalls 2 --max-duration 500ms --allow 3fa0c1
               stall-monitor gate ./stall-reports --format junit > stalls.xml
 
             Exit code 0: within budget. 2: over budget. 1: cannot judge, because the directory is missing, a report cannot be \
             read or is missing, no monitor watched, or a stall is still under way that may yet last too long. 64: wrong usage. Without any \
             budget, no stall is permitted.
+
+            A process that was killed or crashed is judged by what it left, up to its last moment, with the same exit codes, and a line says \
+            so. If its live record (live-*.bin) is not in the directory, nobody knows of its end: exit code 1.
             """
     )
 
@@ -47,7 +50,7 @@ struct GateCommand: ParsableCommand {
 
     func run() throws {
         let result = Gate.judge(
-            Result { () throws(ReportError) in try ReportReader(path: reports.path).contents() },
+            Result { () throws(ReportError) in try ReportReader(path: reports.path).overview() },
             by: budget
         )
         switch format {

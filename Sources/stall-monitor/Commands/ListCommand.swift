@@ -13,6 +13,8 @@ struct ListCommand: ParsableCommand {
 
             A plus behind a duration: it lasted at least that long. ×37 since 12:00: so many of the same fault came after it and were \
             only counted. JSON is one array of whole reports.
+
+            Exit code 0: done. 1: the directory, or a file in it, cannot be read; the others are listed. 64: wrong usage.
             """
     )
 
@@ -43,6 +45,7 @@ struct ListCommand: ParsableCommand {
                 try Output.write(list.lines, on: terminal)
             }
             noteCountedOnly(overview)
+            noteLongJobs(overview)
         }
         try Directory.report(failures)
     }
@@ -80,6 +83,15 @@ struct ListCommand: ParsableCommand {
         let running = overview.runs.filter { $0.state == .running }.map { "\($0.process.pid)" }
         let note = running.isEmpty ? "" : "; still watching: process \(running.joined(separator: ", "))"
         return (since == nil ? "no stalls" : "no stalls since then") + note
+    }
+
+    /// A long job among free workers is no stall, and so in no report.
+    private func noteLongJobs(_ overview: ReportReader.Overview) {
+        let runs = overview.runs.filter { run in since.map { run.updatedAt >= $0.moment } ?? true }
+        let pools = runs.flatMap { run in
+            run.watched.filter { $0.type == .taskPool }.map { JobTable.Pool(processID: run.process.pid, watched: $0) }
+        }
+        for note in JobTable(pools: pools).notes { Output.note(note) }
     }
 
     /// Faults whose report is not here, or was never written: they would be missing from the list in silence.

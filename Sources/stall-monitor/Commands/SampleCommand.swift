@@ -8,18 +8,20 @@ struct SampleCommand: ParsableCommand {
         abstract: "Shows where a process's threads are: any process, with nothing installed in it.",
         discussion: """
             EXAMPLES
-              stall-monitor sample 4711                             the main thread, once
-              stall-monitor sample 4711 --all                       every thread; equal stacks together
-              stall-monitor sample 4711 --every 10ms --for 5s       how often each stack was seen
-              stall-monitor sample 4711 --all --for 10s --format collapsed | flamegraph.pl > flames.svg
-              stall-monitor sample 4711 --all --format json | jq '.stacks[].frames[0].function'
+              stall-monitor sample 4711                        the main thread, once
+              stall-monitor sample 4711 --all                  every thread
+              stall-monitor sample 4711 --every 10ms --for 5s  how often which stack
+              stall-monitor sample 4711 --for 10s --format collapsed | flamegraph.pl >svg
+              stall-monitor sample 4711 --all --format json | jq '.stacks[].frames[0]'
 
             A thread that sleeps is read without its noticing. A thread that runs is stopped for as long as it takes to copy \
             its stack: some tens of microseconds, some hundreds on a busy machine. The last lines say how often and for how \
             long at most, and what this command took itself. A thread can stop only when it has a processor; what it waits for \
             one is no time held, and told apart. While a thread stands, this command has the lowest real-time priority, so as \
             not to wait for a processor itself; where it may not have that, a thread can stand for milliseconds. \
-            Ctrl-C ends early and shows what there is.
+            Ctrl-C ends early and shows what there is, if there is anything; a second one ends at once.
+
+            Exit code 0: every stack that was asked for was taken. 1: some or all were not, and why. 130: ended by Ctrl-C. 64: wrong usage.
 
             It takes the same user and an open ptrace_scope, or root, or CAP_SYS_PTRACE.
 
@@ -67,7 +69,7 @@ struct SampleCommand: ParsableCommand {
     }
 
     func run() throws {
-        let pause = SamplePause()
+        let pause = SamplePause(endsAtOnce: schedule == nil)
         do {
             var run = try SampleRun(
                 processID: processID,

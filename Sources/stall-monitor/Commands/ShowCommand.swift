@@ -15,6 +15,8 @@ struct ShowCommand: ParsableCommand {
 
             Own frames are marked with ▶. Functions and lines that the report lacks are looked for as 'stall-monitor symbolicate' \
             does, in ten seconds at most; the report's file stays as it is.
+
+            Exit code 0: done. 1: there is no such stall, or it cannot be read. 64: wrong usage.
             """
     )
 
@@ -57,8 +59,10 @@ struct ShowCommand: ParsableCommand {
         switch format {
         case .json: try Output.write(JSONText.of(report) + "\n")
         case .text:
-            let page = StallPage(report: report, repeats: catalog.repeats(of: report), showsAllFrames: full)
-            try Output.write(page.lines, on: .current())
+            let terminal = Terminal.current()
+            var page = StallPage(report: report, repeats: catalog.repeats(of: report), showsAllFrames: full)
+            page.width = terminal.width
+            try Output.write(page.lines, on: terminal)
         }
     }
 

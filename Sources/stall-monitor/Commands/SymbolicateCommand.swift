@@ -12,7 +12,7 @@ struct SymbolicateCommand: ParsableCommand {
             EXAMPLES
               stall-monitor symbolicate
               stall-monitor symbolicate /var/lib/shop/stalls --symbols ./release-symbols
-              stall-monitor symbolicate stalls/stall-01M7Z6K7NWC5BV4A5R1677T8TM.json --print | jq .stacks
+              stall-monitor symbolicate --print | jq .culprit.function
 
             Looks in the --symbols directories, in the executables and libraries that the report names, in /usr/lib/debug, and, if \
             $DEBUGINFOD_URLS names servers, there. A file is used only if it has the build id that the report has for it.
@@ -22,6 +22,8 @@ struct SymbolicateCommand: ParsableCommand {
 
             Reports are rewritten whole or not at all; no frame is taken away, and a second time changes nothing more. A \
             stall that lasts is left to its process. 'stall-monitor show' does the same for what it shows, and writes nothing.
+
+            Exit code 0: done, also where no name was found. 1: a report could not be read or written. 64: wrong usage.
             """
     )
 

@@ -12,8 +12,10 @@ struct TailCommand: ParsableCommand {
               stall-monitor tail -f --format json | jq -r .culprit.function
 
             A stall is shown when it is detected, when it becomes more severe, and when it has ended; on a terminal the last line \
-            shows the longest one under way as it grows. With -f the directory may appear later, go and come again; Ctrl-C ends it \
-            with exit code 130. JSON is one whole report per line.
+            shows the longest one under way as it grows. With -f the directory may appear later, go and come again; Ctrl-C ends it. \
+            JSON is one whole report per line.
+
+            Exit code 0: done. 1: the directory, or a file in it, cannot be read. 64: wrong usage. 130: ended by Ctrl-C.
             """
     )
 

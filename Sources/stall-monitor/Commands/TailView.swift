@@ -69,8 +69,9 @@ struct TailView {
             switch event {
             case .directoryAppeared: isThere = true
             case .report(let report):
-                if since?.includes(report) ?? true { past.append(report) }
-                // There may be many, of which few are shown.
+                guard since?.includes(report) ?? true else { continue }
+                // There may be many: none is kept that need not be.
+                if limit == .max { try show(report) } else { past.append(report) }
                 if past.count / 2 > limit { keepLatest(&past) }
             default: try show(event, path)
             }

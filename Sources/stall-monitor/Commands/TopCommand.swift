@@ -10,10 +10,12 @@ struct TopCommand: ParsableCommand {
             EXAMPLES
               stall-monitor top --live
               stall-monitor top --live /var/lib/shop/stalls --every 200ms
-              stall-monitor top --live --format json | jq '.processes[].stalls[].live.duration_ns'
+              stall-monitor top --live --format json | jq '.processes[].stalls[].live'
 
             On a terminal the screen is drawn anew until Ctrl-C ends it; elsewhere, with --once and as JSON it is shown once. A process \
             that died is shown with its last state and how it ended, until the next start in the directory has closed its reports.
+
+            Exit code 0: done. 1: the directory, or a live record in it, cannot be read. 64: wrong usage. 130: ended by Ctrl-C.
             """
     )
 

@@ -16,6 +16,8 @@ struct LiveSnapshot: Codable, Hashable {
         var record: LiveRecord
         /// Its stalls under way with what their reports add.
         var stalls: [Stall]
+        /// The task pools that it watches, as of its run record's last writing. Nil for none, and where there is no record.
+        var pools: [RunRecord.Watched]?
     }
 
     enum State: String, Codable {
@@ -37,15 +39,16 @@ struct LiveSnapshot: Codable, Hashable {
         let catalog = try reader.catalog()
         failures += catalog.failures
         at = .now()
-        processes = catalog.processes.map { Row($0, catalog, reader.liveness) }.sorted { $0.rank > $1.rank }
+        processes = catalog.processes.map { Row($0, catalog, reader) }.sorted { $0.rank > $1.rank }
     }
 
     private enum CodingKeys: String, CodingKey { case schema, at, processes }
 }
 
 extension LiveSnapshot.Row {
-    init(_ process: LiveProcess, _ catalog: ReportCatalog, _ liveness: ProcessLiveness) {
+    init(_ process: LiveProcess, _ catalog: ReportCatalog, _ reader: ReportReader) {
         record = process.record
+        let liveness = reader.liveness
         let status = process.status(by: liveness)
         state =
             switch status {
@@ -55,6 +58,8 @@ extension LiveSnapshot.Row {
             }
         end = status == .dead ? process.end(by: liveness) : nil
         stalls = record.stalls.sorted { $0.durationNs > $1.durationNs }.map { LiveSnapshot.Stall($0, catalog) }
+        let pools = (try? reader.run(record.run))?.watched.filter { $0.type == .taskPool && $0.turnDurations != nil }
+        self.pools = pools?.isEmpty == false ? pools : nil
     }
 
     /// The greater, the higher up.

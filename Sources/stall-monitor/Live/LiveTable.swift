@@ -13,7 +13,18 @@ struct LiveTable {
             \(snapshot.at.toMilliseconds, .dim)  \(Self.count(living, "process"), .bold) watched, \
             \(Self.count(stalls, "stall"), .bold) under way
             """
+        guard !snapshot.processes.isEmpty else {
+            return [title, "", "No monitored process keeps a live record in this directory, or left one."]
+        }
+        let jobs = JobTable(pools: pools, width: width).lines
         return [title, ""] + processes + (snapshot.processes.allSatisfy(\.stalls.isEmpty) ? [] : [""] + stallLines)
+            + (jobs.isEmpty ? [] : [""] + jobs)
+    }
+
+    private var pools: [JobTable.Pool] {
+        snapshot.processes.filter { $0.state != .dead }.flatMap { row in
+            (row.pools ?? []).map { JobTable.Pool(processID: row.record.writer.process.pid, watched: $0) }
+        }
     }
 
     private static func count(_ number: Int, _ noun: String) -> String {

@@ -5,6 +5,8 @@ import Symbolication
 struct StackListing {
     let stack: StallReport.Stack
     let modules: [StallReport.Module]
+    /// Of a pool it is workers that stand.
+    var isOfPool = false
     var showsAllFrames = false
 
     /// Most frames printed of one stack.
@@ -147,15 +149,17 @@ struct StackListing {
     }
 
     private var header: StyledText {
+        let isWorkers = isOfPool && stack.role == .stalled
         if let threads = stack.threads {
-            return "\("Stack of \(threads.count) other threads", .bold) \(Self.listed(threads))"
+            let kind = isWorkers ? "workers" : "other threads"
+            return "\("Stack of \(threads.count) \(kind)", .bold) \(Self.listed(threads))"
         }
         let time = stack.sampledNs.map { " for \(DurationText(nanoseconds: $0).short)" } ?? ""
         let count = stack.count > 1 ? ", seen \(stack.count) times\(time)" : ""
         let method = stack.method.map { ", \($0) capture" } ?? ""
         let role = stack.role.rawValue.replacing("_", with: " ")
         return
-            "\("Stack of the \(role) thread", .bold) \(stack.thread.numberAndName)\(method)\(count)"
+            "\(isWorkers ? "Stack of the worker" : "Stack of the \(role) thread", .bold) \(stack.thread.numberAndName)\(method)\(count)"
     }
 
     /// The names with their numbers of threads, then the threads' numbers.
@@ -213,7 +217,10 @@ struct StackListing {
     }
 
     private func moduleName(of frame: StallReport.Frame) -> String {
-        guard let index = frame.module, modules.indices.contains(index) else { return "" }
+        guard let index = frame.module, modules.indices.contains(index) else {
+            return (frame.function ?? frame.symbol) == nil
+                ? "in no module: code made at run time" + Self.doubt(of: frame) : ""
+        }
         let base = modules[index].path.split(separator: "/").last.map(String.init) ?? ""
         return base + Self.doubt(of: frame)
     }

@@ -9,9 +9,10 @@ struct StallFacts {
     var rows: [(name: String, value: StyledText)] {
         let rows: [(String, StyledText?)] = [
             ("culprit", culprit), ("no names", report.missingNames.map { "\($0)" }), ("verdict", verdict),
-            ("lock", lock), ("circle", circle), ("evidence", evidence),
+            ("victims", report.victimText.map { "\($0)" }), ("lock", lock), ("circle", circle), ("evidence", evidence),
             ("waited on", waitedOn), ("processors", processors), ("lasted", duration), ("busy", busy),
-            ("turns", turns), ("ended", processEnd),
+            ("pool", report.pool.map { PoolTable.summary(of: $0) }),
+            (report.watched.type == .taskPool ? "jobs" : "turns", turns), ("ended", processEnd),
             ("started", "\(report.startedAt)"), ("detected", detected), ("watched", watched), ("thread", thread),
             ("service", service), ("process", process), ("host", host), ("trace", trace),
             ("fingerprint", fingerprint), ("repeats", repeats.map { "\($0.whole)" }),

@@ -10,8 +10,8 @@ enum StallLine {
             \(StyledText(report.cause.verdict.rawValue, limit: 40).padded(to: 8))  \
             \(StyledText(report.watched.label, .bold, limit: 80))  \(report.culpritText)  \(report.id, .dim)
             """
-        let summary = report.cause.summary
-        return isFirst && !summary.isEmpty ? [line, "    \(summary, .dim)"] : [line]
+        let details = [report.cause.summary, report.victimText ?? ""].filter { !$0.isEmpty }
+        return isFirst ? [line] + details.map { "    \($0, .dim)" } : [line]
     }
 
     /// One that lasts, as it grows.

@@ -7,9 +7,11 @@ struct StallPage {
     var repeats: StallReport.Repeats?
     /// Show every frame, also the libraries'.
     var showsAllFrames = false
+    /// Of the terminal, for tables. Nil: as wide as they are.
+    var width: Int?
 
     var lines: [StyledText] {
-        title + [""] + facts + [""] + stacks + modules + cost
+        title + [""] + facts + [""] + workers + stacks + modules + cost
     }
 
     private var title: [StyledText] {
@@ -26,9 +28,18 @@ struct StallPage {
         }
     }
 
+    private var workers: [StyledText] {
+        report.pool.map { PoolTable(report: report, pool: $0, width: width).lines } ?? []
+    }
+
     private var stacks: [StyledText] {
         stacksInOrder.flatMap { stack in
-            StackListing(stack: stack, modules: report.modules, showsAllFrames: showsAllFrames).lines + [""]
+            StackListing(
+                stack: stack,
+                modules: report.modules,
+                isOfPool: report.pool != nil,
+                showsAllFrames: showsAllFrames
+            ).lines + [""]
         }
     }
 

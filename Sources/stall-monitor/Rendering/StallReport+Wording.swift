@@ -61,3 +61,19 @@ extension Timestamp {
     /// `2026-01-31T12:00:00.000Z`
     var toMilliseconds: String { String(description.prefix(23)) + "Z" }
 }
+
+extension StallReport {
+    /// Who waited for the loop. Nil where nobody did, or that is not known.
+    var victimText: String? {
+        guard let victims, victims.clients > 0 else { return nil }
+        var parts: [String] = []
+        if victims.unread > 0 {
+            let connections = victims.unread == 1 ? "1 connection" : "\(victims.unread) connections"
+            let bytes = victims.unreadBytes == 1 ? "1 byte" : "\(victims.unreadBytes) bytes"
+            parts.append("\(connections) with \(bytes) unread")
+        }
+        if victims.unaccepted > 0 { parts.append("\(victims.unaccepted) not accepted") }
+        let clients = victims.clients == 1 ? "1 client waited" : "\(victims.clients) clients waited"
+        return "at least \(clients): \(parts.joined(separator: ", "))"
+    }
+}

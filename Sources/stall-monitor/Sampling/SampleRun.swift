@@ -43,7 +43,11 @@ struct SampleRun {
         _ schedule: SampleSchedule?,
         _ pause: SamplePause
     ) throws(CaptureError) -> SampleDocument.Ending {
-        guard try look() else { throw CaptureError(.noSuchProcess) }
+        switch try look(pause) {
+        case .taken: break
+        case .processEnded: throw CaptureError(.noSuchProcess)
+        case .interrupted: return .interrupted
+        }
         guard let schedule else { return .complete }
         intervalNs = schedule.intervalNs
         var progress = SampleProgress()
@@ -52,7 +56,11 @@ struct SampleRun {
         var next = started.addingSaturated(schedule.intervalNs)
         while next < end {
             guard pause.wait(until: next) else { return .interrupted }
-            guard try look() else { return .processEnded }
+            switch try look(pause) {
+            case .taken: break
+            case .processEnded: return .processEnded
+            case .interrupted: return .interrupted
+            }
             progress.show(rounds: rounds, elapsed: lastLook - started, of: schedule.lengthNs)
             let due = max(1, (SamplePause.now - next + schedule.intervalNs - 1) / schedule.intervalNs)
             missed += Int(due - 1)
@@ -78,18 +86,21 @@ struct SampleRun {
         )
     }
 
-    /// - Returns: false if the process has ended.
-    private mutating func look() throws(CaptureError) -> Bool {
-        let captures = try captures()
+    private enum Look { case taken, processEnded, interrupted }
+
+    /// One that Ctrl-C cuts short counts for nothing: some threads would be seen more often than others.
+    private mutating func look(_ pause: SamplePause) throws(CaptureError) -> Look {
+        let captures = try captures(pause)
         lastLook = SamplePause.now
-        guard let captures else { return false }
+        guard let captures else { return .processEnded }
+        guard !pause.isInterrupted else { return .interrupted }
         rounds += 1
         if sampler.programsRun != programs {
             programs = sampler.programsRun
             names.forgetAddresses()
         }
         for capture in captures { add(capture) }
-        return true
+        return .taken
     }
 
     private mutating func add(_ capture: ThreadCapture) {
@@ -116,9 +127,9 @@ struct SampleRun {
     }
 
     /// Nil if the process has ended. What no later look can change is thrown.
-    private mutating func captures() throws(CaptureError) -> [ThreadCapture]? {
+    private mutating func captures(_ pause: SamplePause) throws(CaptureError) -> [ThreadCapture]? {
         do {
-            return showsAll || firstThreadHasEnded ? try living() : try firstThread()
+            return showsAll || firstThreadHasEnded ? try living(pause) : try firstThread(pause)
         } catch {
             if error.code == .noSuchProcess || error.code == .zombie { return nil }
             throw error
@@ -128,8 +139,8 @@ struct SampleRun {
     private var firstThreadHasEnded: Bool { identity.firstThreadEnded == true }
 
     /// The first thread of a process can end before the others.
-    private mutating func living() throws(CaptureError) -> [ThreadCapture] {
-        let captures = try sampler.captureAll()
+    private mutating func living(_ pause: SamplePause) throws(CaptureError) -> [ThreadCapture] {
+        let captures = try sampler.captureAll(while: pause.goesOn)
         let errors = captures.compactMap { capture -> CaptureError? in
             if case .failure(let error) = capture.result { error } else { nil }
         }
@@ -142,16 +153,16 @@ struct SampleRun {
         threads.contains { $0.threadID == threadID && ["Z", "X"].contains($0.state) }
     }
 
-    private mutating func firstThread() throws(CaptureError) -> [ThreadCapture] {
+    private mutating func firstThread(_ pause: SamplePause) throws(CaptureError) -> [ThreadCapture] {
         let threads = try sampler.threads()
         guard let thread = threads.first(where: { $0.threadID == processID }) else {
             throw CaptureError(.noSuchProcess)
         }
-        if Self.hasEnded(threads, processID) { return try living() }
+        if Self.hasEnded(threads, processID) { return try living(pause) }
         let result = sampler.capture(threadID: processID)
         if case .failure(let error) = result {
             if error.isOfProcess { throw error }
-            if error.code == .threadGone { return try living() }
+            if error.code == .threadGone { return try living(pause) }
         }
         return [ThreadCapture(thread: thread, result: result)]
     }

@@ -30,6 +30,9 @@ enum Output {
         _ = writeAll("stall-monitor: \(VisibleText.of(text, limit: 2000))\n", to: STDERR_FILENO)
     }
 
+    /// Whole lines that stand where data cannot.
+    static func error(_ text: String) { _ = writeAll(text, to: STDERR_FILENO) }
+
     static func note(_ error: ReportError) { note(CommandFailure(error).message) }
 
     /// Zero, or the errno of the write that failed.

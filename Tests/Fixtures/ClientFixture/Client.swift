@@ -1,4 +1,5 @@
 import Dispatch
+import Glibc
 import RunLoopKit
 import Synchronization
 
@@ -9,6 +10,7 @@ struct Client {
     @MainActor
     static func main() async throws {
         try useOnMainActor()
+        try await callOnMainActor()
         print("main actor: done")
         try await useFromTasks()
         print("tasks: done")
@@ -30,15 +32,14 @@ struct Client {
 final class Model {
     var ticks = 0
     var exits = 0
+    var calls: Set<String> = []
     var timer: EventTimer?
     var observer: LoopObserver?
 
     func start() {
-        timer = EventTimer(every: .milliseconds(100)) { [weak self] _ in
-            MainActor.assumeIsolated { self?.ticks += 1 }
-        }
-        observer = LoopObserver(activities: [.beforeWaiting, .exit]) { [weak self] _, activity in
-            MainActor.assumeIsolated { if activity.contains(.exit) { self?.exits += 1 } }
+        timer = .onMainActor(every: .milliseconds(100)) { [weak self] _ in self?.ticks += 1 }
+        observer = .onMainActor(activities: [.beforeWaiting, .exit]) { [weak self] _, activity in
+            if activity.contains(.exit) { self?.exits += 1 }
         }
         if let timer { EventRunLoop.main.add(timer, to: .common) }
         if let observer { EventRunLoop.main.add(observer, to: .common) }
@@ -69,6 +70,43 @@ func useOnMainActor() throws {
     _ = (loop.description, loop.label, loop.currentMode, loop.isWaiting, loop.nextTimerFireDate(), loop.thread?.stack)
     _ = (loop.heartbeat.pulse, loop.heartbeat.hasEnded, loop.modeName(at: 0))
     model.stop()
+}
+
+/// In a function that is not async, where it may wait.
+@MainActor
+func runMainLoop() { EventRunLoop.main.run(mode: .default, for: .milliseconds(5)) }
+
+/// Each kind of item, on the main loop and on another thread's.
+@MainActor
+func callOnMainActor() async throws {
+    let model = Model()
+    let worker = Thread()
+    var pipes: [Int32] = [-1, -1]
+    pipe(&pipes)
+    defer { for end in pipes { close(end) } }
+    for loop in [EventRunLoop.main, worker.loop] {
+        model.calls = []
+        let source = EventSource.onMainActor { _ in model.calls.insert("source") }
+        let reader = DescriptorSource.onMainActor(descriptor: pipes[0]) { reader, _ in
+            reader.invalidate()
+            model.calls.insert("descriptor")
+        }
+        loop.add(source)
+        try loop.add(reader)
+        loop.add(.onMainActor(activities: .beforeWaiting, repeats: false) { _, _ in model.calls.insert("observer") })
+        loop.add(.onMainActor(after: .milliseconds(1)) { _ in model.calls.insert("after") })
+        loop.add(.onMainActor(at: .now) { _ in model.calls.insert("at") })
+        loop.add(.onMainActor(atWallClock: .now) { _ in model.calls.insert("wall") })
+        source.signalAndWake()
+        write(pipes[1], "x", 1)
+        // Keeps the main loop in its mode while the other one works.
+        let keeper = EventTimer.onMainActor(every: .milliseconds(1)) { _ in model.ticks += 1 }
+        EventRunLoop.main.add(keeper)
+        while model.calls.count < 6 { runMainLoop() }
+        keeper.invalidate()
+        source.invalidate()
+    }
+    await worker.stop()
 }
 
 /// An actor that lives on a loop's thread, and keeps what is bound to it.

@@ -1,5 +1,6 @@
 import Glibc
 import RunLoopKit
+import RunLoopPorts
 
 /// A service on a worker's loop, and its clients: by name from a thread that waits in its own loop, and from tasks.
 @MainActor

@@ -3,6 +3,7 @@ import CRunLoopShims
 import Dispatch
 import Glibc
 import RunLoopKit
+import RunLoopPorts
 import Synchronization
 
 // A process forks and does not exec. Each scenario prints what parent and child saw, the child first; the tests compare.

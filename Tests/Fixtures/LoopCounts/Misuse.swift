@@ -1,5 +1,6 @@
 import Glibc
 import RunLoopKit
+import RunLoopPorts
 import Synchronization
 
 /// What a program must not do, each so that an optimised build says on stderr what it was, and where if it is told.

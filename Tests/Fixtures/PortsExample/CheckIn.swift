@@ -1,4 +1,5 @@
 import RunLoopKit
+import RunLoopPorts
 import Synchronization
 
 /// What the messages of the example mean.

@@ -1,6 +1,8 @@
+import CRunLoopPorts
 import CRunLoopShims
 import Glibc
 import RunLoopKit
+import RunLoopPorts
 import Synchronization
 
 // Processes at the other end of a port. Each prints what it saw; the tests compare.

@@ -2,6 +2,7 @@ import CRunLoopShims
 import Dispatch
 import Glibc
 import RunLoopKit
+import RunLoopPorts
 import Synchronization
 
 // Scenarios that need a main thread of their own. Each prints what it saw; the tests compare.

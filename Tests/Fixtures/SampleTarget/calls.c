@@ -320,6 +320,8 @@ static void touch_watched(void) { close(open(watched, O_WRONLY | O_TRUNC)), unli
 
 static int call_inotify(void) {
     char bytes[4096];
+    // Once more in the same process, too.
+    strcpy(watched, "/tmp/sample-target-XXXXXX");
     close(mkstemp(watched));
     watch = inotify_init1(0);
     inotify_add_watch(watch, watched, IN_CLOSE_WRITE);
@@ -360,7 +362,7 @@ static int call_vfork(void) {
 }
 
 static int call_flock(void) {
-    static char path[] = "/tmp/sample-target-XXXXXX";
+    char path[] = "/tmp/sample-target-XXXXXX";
     int file = mkstemp(path), second = open(path, O_RDWR);
     unlink(path);
     pid_t child = fork();
@@ -378,7 +380,7 @@ static int call_flock(void) {
 }
 
 static int call_fcntl_lock(void) {
-    static char path[] = "/tmp/sample-target-XXXXXX";
+    char path[] = "/tmp/sample-target-XXXXXX";
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int file = mkstemp(path);
     unlink(path);
@@ -451,6 +453,18 @@ int block_in(const char *name, double time) {
         return 0;
     }
     return 64;
+}
+
+bool call_once(const char *name, double time) {
+    seconds = time;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        if (strcmp(calls[i].name, name) != 0)
+            continue;
+        errno = 0;
+        int result = calls[i].call(), error = errno;
+        return result == calls[i].result && (result >= 0 || error == calls[i].error);
+    }
+    return false;
 }
 
 void list_calls(void) {

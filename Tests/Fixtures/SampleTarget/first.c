@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 void spin_first(void);
@@ -43,6 +44,31 @@ __attribute__((noinline)) static int call_code(void (*code)(void)) {
     return 1;
 }
 
+static void *sealed;
+
+__attribute__((noinline)) static void wait_sealed(void) {
+    mprotect(sealed, 4096, PROT_READ);
+    puts("READY");
+    fflush(stdout);
+    getchar();
+    mprotect(sealed, 4096, PROT_READ | PROT_EXEC);
+    for (;;)
+        pause();
+}
+
+int wait_in_sealed_code(void) {
+    // push %rbp; mov %rsp, %rbp; call *%rdi; leave; ret
+    static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0xc9, 0xc3};
+    sealed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (sealed == MAP_FAILED)
+        return 1;
+    memcpy(sealed, code, sizeof code);
+    mprotect(sealed, 4096, PROT_READ | PROT_EXEC);
+    ((void (*)(void (*)(void)))(uintptr_t)sealed)(wait_sealed);
+    __asm__ volatile("" ::: "memory");  // no tail call
+    return 0;
+}
+
 int stand_first(bool is_made) {
     void (*code)(void) = is_made ? make_code() : call_first;
     return code ? call_code(code) : 1;
@@ -50,6 +76,10 @@ int stand_first(bool is_made) {
 #else
 int stand_first(bool is_made) {
     (void)is_made;
+    return 64;
+}
+
+int wait_in_sealed_code(void) {
     return 64;
 }
 #endif

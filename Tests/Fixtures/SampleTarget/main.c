@@ -244,6 +244,8 @@ int main(int count_of_arguments, char **arguments) {
         return compute(atoi(more));
     if (strcmp(what, "first") == 0 || strcmp(what, "made") == 0)
         return stand_first(strcmp(what, "made") == 0);
+    if (strcmp(what, "sealed") == 0)
+        return wait_in_sealed_code();
     if (strcmp(what, "threads") == 0)
         return keep_threads(atoi(more));
     if (strcmp(what, "headless") == 0)
@@ -262,6 +264,8 @@ int main(int count_of_arguments, char **arguments) {
         return wait_often();
     if (strcmp(what, "traced") == 0)
         return trace_child(strcmp(more, "computing") == 0);
+    if (strcmp(what, "loop") == 0)
+        return turn_loop();
     if (strcmp(what, "zombie") == 0)
         return leave_zombie();
     if (strcmp(what, "protected") == 0)

@@ -64,14 +64,7 @@ struct Tally: CustomStringConvertible {
         guard addresses.count > outer.count, addresses.suffix(outer.count).elementsEqual(outer) else {
             return "outer frames"
         }
-        if isInLoad(addresses.dropLast(outer.count)) { return nil }
-        // Beside a loader, code may have been unloaded, and other code be in its place, before its instructions could be read. The
-        // outer frames are right all the same.
-        guard mayLackTables, stack.frames.contains(where: { [.instructions, .scan].contains($0.found) }) else {
-            return "the load's frames"
-        }
-        untabled += 1
-        return nil
+        return isInLoad(addresses.dropLast(outer.count)) ? nil : "the load's frames"
     }
 
     /// A thread that has only just begun, or is about to end, has not much to show but where it began.

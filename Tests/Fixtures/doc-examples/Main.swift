@@ -1,6 +1,8 @@
 import Glibc
 import RunLoopKit
+import RunLoopPorts
 import StallMonitor
+import StallMonitorLoops
 import StallReports
 
 // The code of the documentation, in the order of its articles: that it compiles is the test. Nothing of it is run.
@@ -28,6 +30,19 @@ func thresholds(_ monitor: StallMonitor, _ worker: WorkerThread) throws {
     monitor.watch(of: EventRunLoop.main)?.expectSlow(for: .seconds(5)) { rebuildIndex() }
 }
 
+func taskPool() {
+    let monitor = StallMonitor.start(watching: [.main, .taskPool])
+    defer { monitor.stop() }
+    var configuration = StallMonitor.Configuration()
+    configuration.reportsJobsLongerThan = .seconds(1)
+    print(configuration)
+}
+
+func ownExecutor(_ workers: TaskPoolHeartbeat) {
+    let monitor = StallMonitor.start(watching: [.main, .taskPool, .pools([workers])])
+    monitor.stop()
+}
+
 func follow() throws {
     var follower = try ReportFollower(path: "/var/lib/shop/stalls")
     while let event = try follower.next() {
@@ -37,9 +52,7 @@ func follow() throws {
 
 @MainActor final class Clock {
     var ticks = 0
-    private lazy var timer = EventTimer(every: .seconds(1)) { [weak self] _ in
-        MainActor.assumeIsolated { self?.ticks += 1 }
-    }
+    private lazy var timer = EventTimer.onMainActor(every: .seconds(1)) { [weak self] _ in self?.ticks += 1 }
 
     func start() { EventRunLoop.main.add(timer) }
 }

@@ -2,6 +2,7 @@ import Dispatch
 import Foundation
 import Glibc
 import RunLoopKit
+import RunLoopPorts
 import StallMonitor
 import StallReports
 import Synchronization

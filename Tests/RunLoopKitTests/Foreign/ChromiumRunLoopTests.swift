@@ -1,3 +1,4 @@
+import LoopTestSupport
 import RunLoopKit
 import Testing
 

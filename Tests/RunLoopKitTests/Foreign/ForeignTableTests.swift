@@ -1,4 +1,5 @@
 import Glibc
+import LoopTestSupport
 import Testing
 
 /// That README.md in this folder and the tests agree.

@@ -1,4 +1,6 @@
+import LoopTestSupport
 import RunLoopKit
+import RunLoopPorts
 import Testing
 
 /// The cases of swift-corelibs-foundation's TestSocketPort.

@@ -1,5 +1,7 @@
 import Glibc
+import LoopTestSupport
 import RunLoopKit
+import RunLoopPorts
 import Testing
 
 /// The cases of PyObjC's test_cfmessageport.

@@ -1,3 +1,4 @@
+import LoopTestSupport
 import Testing
 
 /// Names the cases of other projects' test suites that a test stands for. README.md in this folder lists every case of those suites.

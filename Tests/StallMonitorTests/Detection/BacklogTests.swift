@@ -64,9 +64,12 @@ struct BacklogTests {
         #expect(backlog.dropped == ["stalls": 48])
     }
 
-    @Test("Stalls that last are never dropped, but lose their stacks when those are too much to keep")
-    func lightened() {
-        var backlog = Backlog<Message>(capacity: 2, maxBytes: 250)
+    @Test(
+        "Stalls that last are never dropped, but lose their stacks when those are too much to keep, however few they are",
+        arguments: [2, 10]
+    )
+    func lightened(capacity: Int) {
+        var backlog = Backlog<Message>(capacity: capacity, maxBytes: 250)
         for number in 1...4 { backlog.add(opens(number), mayBeDropped: false) }
         let light = (1...2).map { Message(role: .opens($0), isLight: true) }
         let left = backlog.takeAll()

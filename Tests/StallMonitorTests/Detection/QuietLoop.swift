@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 import StallReports
 
 @testable import StallMonitor
@@ -28,22 +29,22 @@ struct RoundUnderTest: ~Copyable {
     let watchdog = Watchdog()
     let notices = Mailbox<StallNotice>(capacity: 10_000)
     let ledger = WatchdogLedger()
-    var round: WatchRound
+    var round: WatchdogState
     private var added = 0
 
     init() {
         let source = StackSource(signal: 0) { _ in }
-        round = WatchRound(notices: notices, ledger: ledger, stackSource: source, bells: watchdog.bells)
+        round = WatchdogState(notices: notices, ledger: ledger, stackSource: source, wakeFlags: watchdog.wakeFlags)
     }
 
     /// Watches a loop; returns the watch's number.
     @discardableResult
     mutating func watch(_ loop: QuietLoop, rule: StallRule = StallRule()) -> Int {
-        let bell = watchdog.bells.makeBell(for: watchdog)
-        precondition(loop.heartbeat.attach(bell))
+        let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
+        precondition(loop.heartbeat.attach(wakeFlag))
         added += 1
         let identity = WatchIdentity(number: added, name: .init(type: .runLoop, label: loop.label), since: .now)
-        round.add(Subject(identity: identity, loop: loop, rule: rule, bell: bell))
+        round.add(WatchedLoop(identity: identity, loop: .loop(loop), rule: rule, wakeFlag: wakeFlag))
         return added
     }
 

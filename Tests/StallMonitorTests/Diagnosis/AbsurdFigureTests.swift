@@ -3,6 +3,7 @@ import StackCapture
 import StallReports
 import Testing
 
+@testable import StallDiagnosis
 @testable import StallMonitor
 
 /// What /proc, a control group, a clock or a report can say, though none ever should: a figure as good as can be, and no trap.
@@ -55,10 +56,13 @@ struct AbsurdFigureTests {
     func counts() throws {
         for window in try windows() {
             for state in ["R", "S", "D", nil] as [Character?] {
-                #expect(!Diagnosis(window: window, state: state, waits: WaitProfile([])).summary.isEmpty)
+                #expect(
+                    !Diagnosis(window: window, state: state, waits: WaitProfile([WaitProfile.Sighting]())).summary
+                        .isEmpty
+                )
             }
             for sentence in [Diagnosis.computing(window), Diagnosis.starving(window)] { #expect(!sentence.isEmpty) }
-            let told = StallReport.Evidence(window, WaitProfile([]))
+            let told = StallReport.Evidence(window, WaitProfile([WaitProfile.Sighting]()))
             #expect([told.cpuNs, told.runDelayNs, told.blockIONs ?? 0].allSatisfy { $0 ?? 0 >= 0 })
         }
         #expect(try windows()[0].blockIO == .nanoseconds(Int64.max))

@@ -1,6 +1,7 @@
 import Glibc
 import RunLoopKit
 import StackCapture
+import StallDetection
 import Testing
 
 @testable import StallMonitor
@@ -62,7 +63,7 @@ struct SampleTallyTests {
     func growingDistance() throws {
         func count(_ seconds: Int) throws -> Int {
             var still = try #require(
-                Standstill(pulse: .init(rawValue: 0), callouts: 0, threadID: getpid(), at: .init(nanoseconds: 0))
+                Standstill(pulse: .init(rawValue: 0), callouts: 0, threadIDs: [getpid()], at: .init(nanoseconds: 0))
             )
             var (count, time) = (0, 0)
             while time < seconds * 1_000 {

@@ -42,7 +42,7 @@ struct SimulatedFault: Sendable {
     var look: @Sendable (_ part: Double, _ random: inout SplitMix64) -> SimulatedStack
 
     /// What a stall of it is told as that so many samples were taken of.
-    func book(samples count: Int, _ random: inout SplitMix64) -> Casebook {
+    func book(samples count: Int, _ random: inout SplitMix64) -> SymbolicatedStacks {
         let times = Self.times(count, &random)
         let length = times[count - 1] + 30
         let looks = times.map { look(Double($0) / Double(length), &random) }
@@ -52,7 +52,7 @@ struct SimulatedFault: Sendable {
         let names = Dictionary(
             looks.flatMap { $0.frames + ($0.awaiting?.names ?? []).map { SimulatedFrame($0) } }.map { ($0.address, $0) }
         ) { first, _ in first }
-        return Casebook(
+        return SymbolicatedStacks(
             order.map { Self.sample(looks[$0], at: times[$0]) },
             thread: .init(id: 1),
             clock: WallClockAnchor(),

@@ -2,6 +2,7 @@ import Foundation
 import Glibc
 import StallReports
 
+@testable import StallDiagnosis
 @testable import StallMonitor
 
 /// A `mortal-host`: a server whose loop stalls for good, and which dies as it is told. It ends with this value at the latest.

@@ -1,11 +1,13 @@
 import Dispatch
 import Glibc
 import RunLoopKit
+import StallDetection
 import StallReports
 import Synchronization
 import TestSupport
 import Testing
 
+@testable import StallDiagnosis
 @testable import StallMonitor
 
 /// One monitor at a time: the capture signal belongs to the process.
@@ -254,13 +256,93 @@ struct StallMonitorTests {
         return condition(log)
     }
 
+    @Test("A value out of its range is told and the nearest one taken; a watch's own rule is refused")
+    func outOfRange() throws {
+        let monitor = start {
+            $0.repeats.burst = 0
+            $0.limits.bytes = -1
+        }
+        #expect(throws: StallMonitorError.self) { try monitor.watch(worker.loop, rule: StallRule(ticks: 0)) }
+        #expect(stall { !$0.ended.isEmpty })
+        monitor.stop()
+        worker.end()
+
+        #expect(log.faults.map(\.code) == [.configurationOutOfRange, .configurationOutOfRange])
+        let texts = log.faults.map(\.message)
+        #expect(texts.contains { $0.hasSuffix("repeats.burst is 0; set it to 1 to 100000.") }, "\(texts)")
+    }
+
+    @Test("Labels and what the server says of a stall stand in its report")
+    func details() throws {
+        let monitor = start {
+            $0.metadata = ["region": "north", "shard": "7"]
+            $0.details = { report in
+                .init(
+                    metadata: ["shard": "\(report.kind)", "path": "/cart"],
+                    trace: .init(traceID: "4bf9", spanID: "00f0")
+                )
+            }
+        }
+        #expect(stall { !$0.ended.isEmpty })
+        monitor.stop()
+        worker.end()
+
+        let report = try #require(log.ended.first)
+        #expect(report.metadata == ["region": "north", "shard": "blocked", "path": "/cart"])
+        #expect(report.trace == .init(traceID: "4bf9", spanID: "00f0"))
+        #expect(try contents().reports.contains(report))
+    }
+
+    @Test("A closure that does not return is told once, and reports are written without what it has to say")
+    func detailsThatHang() throws {
+        let mayGoOn = DispatchSemaphore(value: 0)
+        let monitor = start {
+            $0.metadata = ["region": "north"]
+            $0.details = { _ in
+                mayGoOn.wait()
+                return .init(metadata: ["too": "late"])
+            }
+        }
+        #expect(stall { $0.ended.count >= 2 })
+        mayGoOn.signal()
+        monitor.stop()
+        worker.end()
+
+        #expect(log.ended.allSatisfy { $0.metadata == ["region": "north"] })
+        #expect(log.faults.map(\.code) == [.detailsMissing])
+    }
+
+    @Test("The same events come to whoever iterates over them, until the monitor is stopped")
+    func events() async {
+        let monitor = start()
+        let (first, second) = (monitor.events(), monitor.events(keeping: 1))
+        #expect(stall { !$0.ended.isEmpty })
+        monitor.stop()
+        worker.end()
+
+        var kinds: [String] = []
+        for await event in first {
+            switch event {
+            case .began(let report): kinds.append("began \(report.id)")
+            case .ended(let report): kinds.append("ended \(report.id)")
+            default: break
+            }
+        }
+        #expect(kinds.sorted() == (log.began.map { "began \($0.id)" } + log.ended.map { "ended \($0.id)" }).sorted())
+        var kept = 0
+        for await _ in second { kept += 1 }
+        for await _ in monitor.events() { kept += 1 }
+        #expect(kept == 1)
+    }
+
     @Test("A monitor that is switched off does nothing")
-    func disabled() {
+    func disabled() async {
         let before = ProcessState.now
-        let monitor = start { $0.isEnabled = false }
+        let monitor = start { $0.enabled = false }
         #expect(!monitor.isRunning)
         #expect(throws: Never.self) { try monitor.watch(worker.loop).cancel() }
         #expect(ProcessState.now.monitorThreads == before.monitorThreads && !ProcessState.now.handlesSignal)
+        for await _ in monitor.events() { Issue.record("nothing is told") }
         monitor.stop()
         worker.end()
     }

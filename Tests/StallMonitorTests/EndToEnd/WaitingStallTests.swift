@@ -7,6 +7,7 @@ import StallReports
 import TestSupport
 import Testing
 
+@testable import StallDiagnosis
 @testable import StallMonitor
 
 /// Threads that really wait, in the kernel's calls.
@@ -140,7 +141,7 @@ struct WaitingStallTests {
             }
         }
         for _ in 0..<3 { ready.wait() }
-        let report = try await report({ $0.captureAllThreads = true }) { _ = stallInRead(700) }
+        let report = try await report({ $0.capturesAllThreads = true }) { _ = stallInRead(700) }
         let others = report.stacks.filter { $0.role == .other }
         let sleepers = others.first { $0.frames.contains { $0.function?.contains("stallInSleep") == true } }
         #expect((sleepers?.count ?? 0) >= 3 && sleepers?.threads?.count == sleepers?.count)

@@ -44,7 +44,7 @@ struct FaultRecording {
     }
 
     /// What a report of the stall would be made of.
-    private static func book(_ executable: String, _ fault: String) throws -> Casebook? {
+    private static func book(_ executable: String, _ fault: String) throws -> SymbolicatedStacks? {
         let process = try TargetProcess(fault, executable: URL(filePath: executable))
         let sampler = try ProcessSampler(processID: process.processID)
         let symbolicator = Symbolicator(processID: process.processID)
@@ -55,7 +55,7 @@ struct FaultRecording {
                 $0.systemCall?.name == (fault == "computing" ? nil : "clock_nanosleep") && $0.isComplete
             }
             for stack in standing {
-                let book = Casebook(
+                let book = SymbolicatedStacks(
                     [StackSample(time: .now, stack: stack)],
                     thread: .init(id: process.processID),
                     clock: WallClockAnchor(),

@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 import StallReports
 import Testing
 
@@ -14,7 +15,7 @@ struct LiveBoardTests {
             number: number,
             reportID: .make(),
             watch: WatchIdentity(number: 1, name: .init(type: .runLoop, label: "quiet"), since: now),
-            loop: QuietLoop(),
+            loop: .loop(QuietLoop()),
             category: .blocked,
             rule: StallRule(),
             pulse: .init(rawValue: 1),

@@ -3,6 +3,7 @@ import Dispatch
 import Glibc
 import RunLoopKit
 import StackCapture
+import StallDetection
 import StallReports
 import Synchronization
 import TestSupport

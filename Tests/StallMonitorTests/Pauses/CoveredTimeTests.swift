@@ -1,4 +1,5 @@
 import RunLoopKit
+import StallDetection
 import StallReports
 import Testing
 
@@ -8,7 +9,9 @@ import Testing
 struct CoveredTimeTests {
     private var time = CoveredTime()
 
-    private func at(_ milliseconds: Int) -> MonotonicInstant { Trace.start + .milliseconds(milliseconds) }
+    private func at(_ milliseconds: Int) -> MonotonicInstant {
+        MonotonicInstant(nanoseconds: 1_000_000_000_000) + .milliseconds(milliseconds)
+    }
 
     @Test("A scope covers from its opening to its closing, or to its limit")
     mutating func oneScope() {
@@ -49,19 +52,19 @@ struct CoveredTimeTests {
     @Test("Each look takes what has come since the one before, from all sources")
     func meter() {
         let scope = ExpectedSlowness(ledger: WatchdogLedger())
-        var meter = DiscountMeter([scope])
+        var meter = ExcludedTimeMeter([scope])
         #expect(meter.take(at: .now, missed: .zero, because: .late) == nil)
         #expect(
             meter.take(at: .now, missed: .seconds(2), because: .stopped)
-                == Discount(length: .seconds(2), reason: .stopped)
+                == ExcludedTime(length: .seconds(2), reason: .stopped)
         )
         #expect(meter.lastMissed == .seconds(2))
         #expect(meter.take(at: .now, missed: .seconds(2), because: .stopped) == nil)
         #expect(meter.lastMissed == .zero)
         let number = scope.open(for: .seconds(3600))
         let later = MonotonicInstant.now + .seconds(60)
-        let discount = meter.take(at: later, missed: .seconds(2), because: .stopped)
-        #expect(discount?.reason == .expectedSlow && (discount?.length ?? .zero) >= .seconds(59))
+        let excluded = meter.take(at: later, missed: .seconds(2), because: .stopped)
+        #expect(excluded?.reason == .expectedSlow && (excluded?.length ?? .zero) >= .seconds(59))
         scope.close(number)
     }
 

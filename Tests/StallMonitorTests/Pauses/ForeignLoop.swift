@@ -12,7 +12,7 @@ final class ForeignLoop: WatchableLoop {
     let label = "foreign"
     private let saysWhatItWaitsOn: Bool
     private let set = epoll_create1(Int32(EPOLL_CLOEXEC))
-    private let bell: Int32
+    private let wakeFlag: Int32
     private let identity = Mutex<LoopThread?>(nil)
 
     var thread: LoopThread? { identity.withLock { $0 } }
@@ -22,9 +22,9 @@ final class ForeignLoop: WatchableLoop {
         var ends: [Int32] = [0, 0]
         precondition(unsafe pipe(&ends) == 0)
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-        bell = ends[1]
-        _ = run_loop_hang_bell(set, ends[0])
-        _ = run_loop_ring_bell(set, ends[0])
+        wakeFlag = ends[1]
+        _ = run_loop_add_wake_descriptor(set, ends[0])
+        _ = run_loop_signal_wake_descriptor(set, ends[0])
         let isWaiting = DispatchSemaphore(value: 0)
         startThread { [self] in
             identity.withLock { $0 = EventRunLoop.current.thread }
@@ -43,6 +43,6 @@ final class ForeignLoop: WatchableLoop {
     func waits(on descriptor: Int32) -> Bool { saysWhatItWaitsOn && descriptor == set }
 
     func end() {
-        _ = unsafe write(bell, "x", 1)
+        _ = unsafe write(wakeFlag, "x", 1)
     }
 }

@@ -5,6 +5,7 @@ import StallReports
 import Synchronization
 import Testing
 
+@testable import StallDiagnosis
 @testable import StallMonitor
 
 /// A running `pause-host`. It ends with this value. Waiting for it holds no thread.
@@ -171,15 +172,15 @@ final class MachineGaps: Sendable {
     private func watch(_ processor: Int) {
         confine(to: processor)
         let tick = Duration.milliseconds(50)
-        var (vigil, found) = (Vigil(at: .now), Gaps())
+        var (selfCheck, found) = (SelfCheck(at: .now), Gaps())
         while !isOver.load(ordering: .relaxed) {
             let due = MonotonicInstant.now + tick
             usleep(50_000)
-            for absence in vigil.wake(due: due, at: .now, tick: tick) where absence.kind == .stopped {
+            for absence in selfCheck.wake(due: due, at: .now, tick: tick) where absence.kind == .stopped {
                 found.count += 1
                 found.length += absence.length
             }
-            vigil.rest(at: .now)
+            selfCheck.rest(at: .now)
         }
         gaps.withLock { [found] in $0.append(found) }
     }

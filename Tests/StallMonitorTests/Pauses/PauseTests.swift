@@ -1,3 +1,4 @@
+import RunLoopKit
 import Foundation
 import Glibc
 import StallReports

@@ -235,7 +235,7 @@ struct SlownessTests {
 
     @Test("A monitor that is off does the work of a scope, and has nothing to pause")
     func switchedOff() {
-        let monitor = start { $0.isEnabled = false }
+        let monitor = start { $0.enabled = false }
         #expect(monitor.expectSlow(for: .seconds(1)) { 3 } == 3)
         monitor.pause()
         monitor.resume()

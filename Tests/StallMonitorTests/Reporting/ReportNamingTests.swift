@@ -163,6 +163,22 @@ struct ReportNamingTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).count == 1)
     }
 
+    @Test("on disk has the culprit's name where the culprit had none, whether its code counted as own or not")
+    func culpritOnDisk() throws {
+        let folder = TemporaryDirectory()
+        let directory = ReportDirectory(path: folder.path)
+        for isOwn in [true, false] {
+            var report = report()
+            report.stacks[0].frames[1].own = isOwn
+            #expect(report.culprit?.function == nil && report.culprit?.symbol == nil)
+            try directory.write(report)
+            #expect(try directory.amend(report.id) { naming.findings(for: $0).amendment } == .written)
+            let culprit = try #require(try ReportReader(path: folder.path).report(report.id).culprit)
+            #expect(culprit.function == "innermost" || culprit.function == "outer", "\(culprit)")
+            #expect(culprit.line != nil)
+        }
+    }
+
     @Test("is left alone while the stall lasts, and when somebody else writes it meanwhile")
     func untouched() throws {
         let folder = TemporaryDirectory()

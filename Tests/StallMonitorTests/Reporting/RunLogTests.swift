@@ -24,7 +24,7 @@ struct RunLogTests {
         let reporter = Reporter(
             notices: notices,
             composer: ReportComposer(run: run, ownCode: OwnCode()),
-            shelf: ReportShelf(writer: writer, bell: FaultBell { _ in }),
+            publisher: ReportPublisher(writer: writer, notifier: FaultNotifier { _ in }),
             log: RunLog(run: run, ledger: ledger, meter: meter, notices: notices),
             expenses: StallExpenses(meter: meter, ledger: ledger),
             tell: { _ in }

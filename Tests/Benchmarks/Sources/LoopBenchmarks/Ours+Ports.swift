@@ -1,5 +1,6 @@
 import CPeers
 import RunLoopKit
+import RunLoopPorts
 
 /// Messages between the calling thread and a worker, through ports.
 extension Ours {

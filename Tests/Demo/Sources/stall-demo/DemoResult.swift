@@ -15,10 +15,15 @@ struct DemoResult: Codable, Sendable {
         var detectionNs: Int64?
         var durationNs: Int64?
         var culprit: String?
+        /// What was found to stand: `main`, or a thread's name.
+        var watched: String?
+        var watchedType: WatchedType?
         var verdict: String?
         var reportID: String?
 
-        var passed: Bool { reports == 1 && culprit?.contains("\(function)(") == true }
+        var passed: Bool {
+            reports == 1 && culprit?.contains("\(function)(") == true && watchedType == stall.watchedType
+        }
     }
 
     struct Control: Codable, Sendable {
@@ -87,6 +92,7 @@ extension DemoResult.Row {
         detectionNs = report?.detectedAt.nanoseconds(since: receipt.startedAt)
         durationNs = report?.durationNs
         culprit = report?.culpritName
+        (watched, watchedType) = (report?.watched.label, report?.watched.type)
         verdict = report?.cause.verdict.rawValue
         reportID = report.map { "\($0.id)" }
     }

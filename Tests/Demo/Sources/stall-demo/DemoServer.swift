@@ -4,9 +4,11 @@ import Logging
 import NIOCore
 import RunLoopKit
 import StallMonitor
+import StallMonitorLoops
 import StallReports
 
-/// A small HTTP server whose handlers work on the main actor, under the monitor's watch.
+/// A small HTTP server whose handlers work on the main actor. Under the monitor's watch: the main loop, SwiftNIO's event loops, and the task
+/// pool that runs the handlers.
 struct DemoServer {
     let port: Int
     let directory: String
@@ -19,7 +21,7 @@ struct DemoServer {
         configuration.service = .init(name: "stall-monitor-demo")
         // Whoever stalls it twice in the same way wants to see both.
         configuration.repeats = .everyStall
-        let monitor = StallMonitor.start(configuration)
+        let monitor = StallMonitor.start(configuration, watching: .everything)
         defer { monitor.stop() }
         let application = Application(
             router: router(),
@@ -35,8 +37,8 @@ struct DemoServer {
         }
     }
 
-    private func router() -> Router<BasicRequestContext> {
-        let router = Router()
+    private func router() -> Router<DemoContext> {
+        let router = Router(context: DemoContext.self)
         router.get("health") { _, _ in "ok\n" }
         router.get("work") { _, _ in "\(await shortWork())\n" }
         router.get("stall/:kind") { request, context in
@@ -44,7 +46,7 @@ struct DemoServer {
             guard let stall = DemoStall(rawValue: kind) else {
                 throw HTTPError(.notFound, message: "no such stall; there are \(DemoStall.names)")
             }
-            return try await stall.perform(milliseconds: milliseconds(of: request))
+            return try await stall.perform(milliseconds: milliseconds(of: request), on: context.eventLoop)
         }
         return router
     }
@@ -55,6 +57,17 @@ struct DemoServer {
             throw HTTPError(.badRequest, message: "ms takes 1 to 60000")
         }
         return value
+    }
+}
+
+/// What a handler knows of its request: also the loop that serves its connection.
+struct DemoContext: RequestContext {
+    var coreContext: CoreRequestContextStorage
+    let eventLoop: any EventLoop
+
+    init(source: Source) {
+        coreContext = .init(source: source)
+        eventLoop = source.channel.eventLoop
     }
 }
 

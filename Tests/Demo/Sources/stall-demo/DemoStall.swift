@@ -1,9 +1,13 @@
+import Foundation
+import NIOCore
 import RunLoopKit
 import StallReports
 
 /// The ways in which the demo's server can be made to stall.
 enum DemoStall: String, CaseIterable, Codable, Sendable {
     case json, lock, pipe, sleep, fsync, loop
+    case eventLoop = "event-loop"
+    case taskPool = "task-pool"
 
     /// The function that must be named as the culprit.
     var culprit: String {
@@ -14,6 +18,8 @@ enum DemoStall: String, CaseIterable, Codable, Sendable {
         case .sleep: "sleepOnMainActor"
         case .fsync: "syncLargeFile"
         case .loop: "spinInClosure"
+        case .eventLoop: "hashPasswordOnEventLoop"
+        case .taskPool: "blockWorker"
         }
     }
 
@@ -26,11 +32,23 @@ enum DemoStall: String, CaseIterable, Codable, Sendable {
         case .sleep: "sleep"
         case .fsync: "fsync a large file"
         case .loop: "spin in a generic closure, three awaits deep"
+        case .eventLoop: "hash a password on SwiftNIO's event loop"
+        case .taskPool: "block every worker of the task pool"
         }
     }
 
-    /// Stalls the main actor for about so long, 1 to 60,000 ms. Returns when it stood still, by the stalled code's own clock.
-    func perform(milliseconds: Int) async throws -> StallReceipt {
+    /// What reports call that which stands.
+    var watchedType: WatchedType {
+        switch self {
+        case .eventLoop: .eventLoop
+        case .taskPool: .taskPool
+        default: .runLoop
+        }
+    }
+
+    /// Stalls the main actor, the event loop or the task pool for about so long, 1 to 60,000 ms. Returns when it stood still, by the stalled
+    /// code's own clock.
+    func perform(milliseconds: Int, on eventLoop: any EventLoop) async throws -> StallReceipt {
         switch self {
         case .json:
             let document = HugeDocument(lasting: milliseconds)
@@ -50,7 +68,24 @@ enum DemoStall: String, CaseIterable, Codable, Sendable {
             return await onMainActor { syncLargeFile(file, until: .now.advanced(by: .milliseconds(milliseconds))) }
         case .loop:
             return await spin(milliseconds)
+        case .eventLoop:
+            return try await eventLoop.submit {
+                let start = Timestamp.now()
+                let result = hashPasswordOnEventLoop(until: .now.advanced(by: .milliseconds(milliseconds)))
+                return StallReceipt(self, from: start, result: result)
+            }.get()
+        case .taskPool:
+            return await starvePool(milliseconds)
         }
+    }
+
+    /// As many tasks as the pool has workers. No worker is free from when the last of them has begun until the first of them ends.
+    private func starvePool(_ milliseconds: Int) async -> StallReceipt {
+        let crew = BlockedCrew(count: ProcessInfo.processInfo.activeProcessorCount, for: milliseconds)
+        await withDiscardingTaskGroup { group in
+            for _ in 0..<crew.count { group.addTask { blockWorker(crew) } }
+        }
+        return StallReceipt(self, from: crew.startedAt, to: crew.endedAt, result: UInt64(crew.count))
     }
 
     private func onMainActor(_ stall: @MainActor @Sendable () -> Int) async -> StallReceipt {
@@ -84,7 +119,7 @@ struct StallReceipt: Codable, Hashable, Sendable {
         case result
     }
 
-    init(_ stall: DemoStall, from start: Timestamp, result: UInt64) {
-        (self.stall, startedAt, endedAt, self.result) = (stall, start, .now(), result)
+    init(_ stall: DemoStall, from start: Timestamp, to end: Timestamp = .now(), result: UInt64) {
+        (self.stall, startedAt, endedAt, self.result) = (stall, start, end, result)
     }
 }

@@ -18,7 +18,9 @@ struct DemoTable {
     }
 
     var text: String {
-        let titles = ["", "injected", "for", "reports", "detected after", "duration", "cause", "culprit as found"]
+        let titles = [
+            "", "injected", "for", "reports", "of", "detected after", "duration", "cause", "culprit as found",
+        ]
         return (["", Self.columns([titles] + result.stalls.map(cells)), "", control] + verdict).joined(separator: "\n")
     }
 
@@ -28,6 +30,7 @@ struct DemoTable {
             row.stall.rawValue,
             Self.milliseconds(row.injectedNs),
             "\(row.reports)",
+            VisibleText.of(row.watched ?? "-"),
             row.detectionNs.map(Self.milliseconds) ?? "never",
             row.durationNs.map(Self.milliseconds) ?? "-",
             row.verdict ?? "-",

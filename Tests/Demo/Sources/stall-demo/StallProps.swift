@@ -1,6 +1,7 @@
 import Dispatch
 import FoundationEssentials
 import Glibc
+import StallReports
 import Synchronization
 
 // What the stalls work on. All of it is made before the main actor is asked to stand still.
@@ -66,6 +67,22 @@ final class SlowPipe: Sendable {
         close(input)
         close(output)
     }
+}
+
+/// When the workers of a pool that are blocked together began and ended.
+final class BlockedCrew: Sendable {
+    let count, milliseconds: Int
+    private let times = Mutex<(starts: [Timestamp], ends: [Timestamp])>(([], []))
+
+    init(count: Int, for milliseconds: Int) { (self.count, self.milliseconds) = (count, milliseconds) }
+
+    func begin() { times.withLock { $0.starts.append(.now()) } }
+    func end(_ result: Int32) { times.withLock { $0.ends.append(.now()) } }
+
+    /// When the last of them had begun.
+    var startedAt: Timestamp { times.withLock { $0.starts.max() } ?? .now() }
+    /// When the first of them was done.
+    var endedAt: Timestamp { times.withLock { $0.ends.min() } ?? .now() }
 }
 
 /// A file of 64 MB without a name.

@@ -3,7 +3,7 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-// What the demo's server does wrong on the main actor: six handlers, each of which keeps it from turning, each in a function
+// What the demo's server does wrong: on the main actor six handlers, and one on an event loop, each of which keeps it from turning, each in a function
 // of its own that the report must name. Each ends with work after its long call: a tail call would take it off the stack.
 
 /// Parses a document that is far too large for the thread that serves everybody.
@@ -66,6 +66,14 @@ func spinInClosure(until end: MonotonicInstant) async -> UInt64 {
     return digest ^ 1
 }
 
+/// Waits in a task for what should have been awaited, while nobody else gets the worker.
+@inline(never)
+func blockWorker(_ crew: BlockedCrew) {
+    crew.begin()
+    let result = usleep(UInt32(crew.milliseconds) * 1_000)
+    crew.end(result)
+}
+
 @MainActor @inline(never)
 private func renderPage<Value: Sendable>(seed: Value, _ transform: (Value) -> Value) async -> Value {
     await Task.yield()
@@ -82,4 +90,14 @@ private func fillTable<Value: Sendable>(seed: Value, _ transform: (Value) -> Val
 private func apply<Value>(_ transform: (Value) -> Value, to value: Value) -> Value {
     let result = transform(value)
     return withExtendedLifetime(result) { result }
+}
+
+/// Hashes a password, as often as it takes to be slow, on the loop that all connections of a thread share.
+@inline(never)
+func hashPasswordOnEventLoop(until end: MonotonicInstant) -> UInt64 {
+    var hash: UInt64 = 0xcbf2_9ce4_8422_2325
+    repeat {
+        for byte in "correct horse battery staple".utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
+    } while MonotonicInstant.now < end
+    return hash
 }

@@ -1,0 +1,185 @@
+#define _GNU_SOURCE
+#include "rule.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+// The waits themselves. Each is defined under a name of its own here, and at the end, weakly, under the one that all others call it by.
+
+/// The C library's own, each. Written before main, by the constructor or by a first call that comes before it.
+static struct {
+    int (*epoll_wait)(int, struct epoll_event *, int, int);
+    int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
+    int (*epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *);
+    int (*poll)(struct pollfd *, nfds_t, int);
+    int (*ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
+    int (*poll_chk)(struct pollfd *, nfds_t, int, size_t);
+    int (*ppoll_chk)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
+    int (*select)(int, fd_set *, fd_set *, fd_set *, struct timeval *);
+    int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
+} next;
+
+#define FIND(name) next.name = (__typeof__(next.name))dlsym(RTLD_NEXT, #name)
+
+__attribute__((constructor(101))) static void find_next(void) {
+    if (next.pselect) return;
+    FIND(epoll_wait);
+    FIND(epoll_pwait);
+    FIND(epoll_pwait2);
+    FIND(poll);
+    FIND(ppoll);
+    next.poll_chk = (__typeof__(next.poll_chk))dlsym(RTLD_NEXT, "__poll_chk");
+    next.ppoll_chk = (__typeof__(next.ppoll_chk))dlsym(RTLD_NEXT, "__ppoll_chk");
+    FIND(select);
+    FIND(pselect);
+}
+
+/// A library's constructor may wait before ours has run; and a fully static program has nothing that comes next.
+#define NEXT(name)                                    \
+    if (__builtin_expect(!next.name, 0)) find_next(); \
+    if (__builtin_expect(!next.name, 0)) return errno = ENOSYS, -1
+
+/// Before a wait. Returns whether it is the loop's.
+static inline __attribute__((always_inline)) bool
+enter(loop_wait wait, const loop_polled *polled, bool rests, bool is_unbounded) {
+    loop_thread *thread = &loop_thread_own;
+    bool is_known = __builtin_expect(thread->slot && loop_wait_is_same(wait, thread->loop), 1);
+    // A look that does not wait teaches nothing.
+    if (!is_known && (!rests || !loop_rule_learn(thread, wait, polled, is_unbounded))) return false;
+    thread->waits++;
+    void *heartbeat = loop_slot_heartbeat(thread->slot);
+    if (heartbeat && rests) thread->slot->publisher->rest(heartbeat);
+    return true;
+}
+
+/// After it. A thread that became known in the meantime has rested in it, as its heartbeat says from the beginning.
+static inline __attribute__((always_inline)) void leave(bool is_loops, bool rests) {
+    // There is none any more in a child that was forked by a signal's handler during the wait.
+    loop_slot *slot = is_loops ? loop_thread_own.slot : NULL;
+    void *heartbeat = slot ? loop_slot_heartbeat(slot) : NULL;
+    if (!heartbeat) return;
+    int saved = errno;
+    (rests ? slot->publisher->leave : slot->publisher->turn)(heartbeat);
+    errno = saved;
+}
+
+// The caller, and the height of the stack. In the hooks themselves: each is a function of its own.
+#define WAIT(set_) \
+    ((loop_wait){(uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_frame_address(0), set_})
+
+#define HOOK static __attribute__((noinline)) int
+
+static inline bool lasts(const struct timespec *timeout) { return !timeout || timeout->tv_sec != 0 || timeout->tv_nsec != 0; }
+
+// MARK: Sets
+
+HOOK hook_epoll_wait(int set, struct epoll_event *events, int capacity, int timeout) {
+    NEXT(epoll_wait);
+    bool is_loops = enter(WAIT(set), NULL, timeout != 0, timeout < 0);
+    int count = next.epoll_wait(set, events, capacity, timeout);
+    leave(is_loops, timeout != 0);
+    queue_hooks_note_events((uintptr_t)__builtin_return_address(0));
+    return count;
+}
+
+HOOK hook_epoll_pwait(int set, struct epoll_event *events, int capacity, int timeout, const sigset_t *mask) {
+    NEXT(epoll_pwait);
+    bool is_loops = enter(WAIT(set), NULL, timeout != 0, timeout < 0);
+    int count = next.epoll_pwait(set, events, capacity, timeout, mask);
+    leave(is_loops, timeout != 0);
+    return count;
+}
+
+HOOK hook_epoll_pwait2(int set, struct epoll_event *events, int capacity, const struct timespec *timeout, const sigset_t *mask) {
+    NEXT(epoll_pwait2);
+    bool is_loops = enter(WAIT(set), NULL, lasts(timeout), !timeout);
+    int count = next.epoll_pwait2(set, events, capacity, timeout, mask);
+    leave(is_loops, lasts(timeout));
+    return count;
+}
+
+// MARK: Polls
+
+#define POLLED(descriptors_, count_) (&(loop_polled){.descriptors = descriptors_, .count = count_})
+
+HOOK hook_poll(struct pollfd *descriptors, nfds_t count, int timeout) {
+    NEXT(poll);
+    bool is_loops = enter(WAIT(-1), POLLED(descriptors, count), timeout != 0, timeout < 0);
+    int ready = next.poll(descriptors, count, timeout);
+    leave(is_loops, timeout != 0);
+    return ready;
+}
+
+HOOK hook_ppoll(struct pollfd *descriptors, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
+    NEXT(ppoll);
+    bool is_loops = enter(WAIT(-1), POLLED(descriptors, count), lasts(timeout), !timeout);
+    int ready = next.ppoll(descriptors, count, timeout, mask);
+    leave(is_loops, lasts(timeout));
+    return ready;
+}
+
+// As programs call them that were compiled with _FORTIFY_SOURCE. They end the process if the array is shorter than `count`.
+
+HOOK hook_poll_chk(struct pollfd *descriptors, nfds_t count, int timeout, size_t length) {
+    NEXT(poll_chk);
+    bool fits = length / sizeof *descriptors >= count;
+    bool is_loops = enter(WAIT(-1), POLLED(descriptors, fits ? count : 0), timeout != 0, timeout < 0);
+    int ready = next.poll_chk(descriptors, count, timeout, length);
+    leave(is_loops, timeout != 0);
+    return ready;
+}
+
+HOOK hook_ppoll_chk(struct pollfd *descriptors, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t length) {
+    NEXT(ppoll_chk);
+    bool fits = length / sizeof *descriptors >= count;
+    bool is_loops = enter(WAIT(-1), POLLED(descriptors, fits ? count : 0), lasts(timeout), !timeout);
+    int ready = next.ppoll_chk(descriptors, count, timeout, mask, length);
+    leave(is_loops, lasts(timeout));
+    return ready;
+}
+
+// MARK: Selects
+
+#define SELECTED(count_, readable_, writable_) \
+    (&(loop_polled){.readable = readable_, .writable = writable_, .count = count_ > 0 ? (unsigned long)count_ : 0})
+
+HOOK hook_select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, struct timeval *timeout) {
+    NEXT(select);
+    // Read before: the kernel leaves what remains of it there.
+    bool rests = !timeout || timeout->tv_sec != 0 || timeout->tv_usec != 0;
+    bool is_loops = enter(WAIT(-1), SELECTED(count, readable, writable), rests, !timeout);
+    int ready = next.select(count, readable, writable, exceptional, timeout);
+    leave(is_loops, rests);
+    return ready;
+}
+
+HOOK hook_pselect(
+    int count, fd_set *readable, fd_set *writable, fd_set *exceptional, const struct timespec *timeout, const sigset_t *mask
+) {
+    NEXT(pselect);
+    bool is_loops = enter(WAIT(-1), SELECTED(count, readable, writable), lasts(timeout), !timeout);
+    int ready = next.pselect(count, readable, writable, exceptional, timeout, mask);
+    leave(is_loops, lasts(timeout));
+    return ready;
+}
+
+// MARK: Their common names
+
+// Weak: where something else that the program is linked of defines one, that goes before, and nobody complains of two.
+#define CALL_BY(name, hook) extern __typeof__(hook) name __attribute__((weak, alias(#hook)))
+
+CALL_BY(epoll_wait, hook_epoll_wait);
+CALL_BY(epoll_pwait, hook_epoll_pwait);
+CALL_BY(epoll_pwait2, hook_epoll_pwait2);
+CALL_BY(poll, hook_poll);
+CALL_BY(ppoll, hook_ppoll);
+CALL_BY(__poll_chk, hook_poll_chk);
+CALL_BY(__ppoll_chk, hook_ppoll_chk);
+CALL_BY(select, hook_select);
+CALL_BY(pselect, hook_pselect);
+
+// By the common name it is what the linkers, that of the program and that of its start, have chosen.
+bool loop_hooks_are_called(void) { return &epoll_wait == &hook_epoll_wait && &poll == &hook_poll; }

@@ -1,0 +1,271 @@
+#define _GNU_SOURCE
+#include "queue_hooks.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <semaphore.h>
+#include <string.h>
+#include <time.h>
+
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+
+_Atomic(bool) queue_hooks_is_parked;
+static _Atomic(void *) watched[QUEUE_HOOKS_CAPACITY];
+/// How far into them there may be one.
+static atomic_int reach;
+static sem_t news;
+/// Where libdispatch's code lies. Written before the first queue is added.
+static _Atomic(uintptr_t) dispatch_low, dispatch_high;
+static void *main_queue;
+
+/// Asked by queue_hooks_ask, on this thread; then the answer.
+static _Thread_local __attribute__((tls_model("initial-exec"))) bool is_asked;
+static _Thread_local __attribute__((tls_model("initial-exec"))) void *answer;
+
+// MARK: A queue's state
+
+// As libdispatch for Linux has it (src/queue_internal.h, Swift 5.3 to 6.3): DISPATCH_QUEUE_CLASS_HEADER, and dq_items_head after it.
+enum { TAIL = 48, STATE = 56, LABEL = 72, WIDTH = 80, HEAD = 104 };
+/// Of the state's lower half: DLOCK_OWNER_MASK.
+static const uint32_t OWNER = 0x3fffffff;
+
+static uint64_t word_of(void *queue, unsigned offset) {
+    return atomic_load_explicit((_Atomic(uint64_t) *)(void *)((char *)queue + offset), memory_order_seq_cst);
+}
+
+queue_hooks_sight queue_hooks_look(void *queue) {
+    uint64_t head = word_of(queue, HEAD), tail = word_of(queue, TAIL);
+    return (queue_hooks_sight){
+        .owner = (int32_t)((uint32_t)word_of(queue, STATE) & OWNER),
+        .items = head * 31 + tail,
+    };
+}
+
+queue_hooks_verdict queue_hooks_judge(void *queue) {
+    const char *(*label_of)(void *) = (const char *(*)(void *))dlsym(RTLD_DEFAULT, "dispatch_queue_get_label");
+    if (queue == main_queue) { return QUEUE_HOOKS_MAIN; }
+    // The label and the width stand where they should: then the rest does.
+    if (!label_of || (uint64_t)(uintptr_t)label_of(queue) != word_of(queue, LABEL)) { return QUEUE_HOOKS_UNKNOWN; }
+    uint16_t width = (uint16_t)word_of(queue, WIDTH);
+    if (width == 0) { return QUEUE_HOOKS_UNKNOWN; }
+    return width == 1 ? QUEUE_HOOKS_WATCHABLE : QUEUE_HOOKS_NOT_SERIAL;
+}
+
+// MARK: Ringing
+
+void queue_hooks_ring(void) {
+    int saved = errno;
+    sem_post(&news);
+    errno = saved;
+}
+
+void queue_hooks_park(bool parked) { atomic_store(&queue_hooks_is_parked, parked); }
+
+/// One ring for each time that the watcher parks.
+static void ring_once(void) {
+    if (atomic_exchange(&queue_hooks_is_parked, false)) { queue_hooks_ring(); }
+}
+
+void queue_hooks_note_slowly(void *queue) {
+    for (int i = 0, end = atomic_load_explicit(&reach, memory_order_relaxed); i < end; i++) {
+        if (queue && atomic_load_explicit(&watched[i], memory_order_relaxed) == queue) { return ring_once(); }
+    }
+}
+
+void queue_hooks_note_events_slowly(uintptr_t place) {
+    uintptr_t low = atomic_load_explicit(&dispatch_low, memory_order_relaxed);
+    uintptr_t high = atomic_load_explicit(&dispatch_high, memory_order_relaxed);
+    if (place >= low && place < high) { ring_once(); }
+}
+
+bool queue_hooks_wait(int64_t nanoseconds) {
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    int64_t rest = nanoseconds % 1000000000 + end.tv_nsec;
+    end.tv_sec += nanoseconds / 1000000000 + rest / 1000000000;
+    end.tv_nsec = rest % 1000000000;
+    int result;
+    do result = nanoseconds < 0 ? sem_wait(&news) : sem_clockwait(&news, CLOCK_MONOTONIC, &end);
+    while (result != 0 && errno == EINTR);
+    bool is_rung = result == 0;
+    while (sem_trywait(&news) == 0) { is_rung = true; }
+    return is_rung;
+}
+
+/// The code of the module that has an address.
+static int find_code(struct dl_phdr_info *info, size_t size, void *address) {
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        uintptr_t low = info->dlpi_addr + part->p_vaddr;
+        if (part->p_type != PT_LOAD || !(part->p_flags & PF_X)) { continue; }
+        if ((uintptr_t)address < low || (uintptr_t)address - low >= part->p_memsz) { continue; }
+        atomic_store(&dispatch_low, low);
+        atomic_store(&dispatch_high, low + part->p_memsz);
+        return 1;
+    }
+    return 0;
+}
+
+bool queue_hooks_add(void *queue) {
+    void *code = dlsym(RTLD_NEXT, "dispatch_async_f");
+    if (code && !atomic_load(&dispatch_high)) { dl_iterate_phdr(find_code, code); }
+    for (int i = 0; i < QUEUE_HOOKS_CAPACITY; i++) {
+        void *none = NULL;
+        if (!atomic_compare_exchange_strong(&watched[i], &none, queue)) { continue; }
+        for (int known = atomic_load(&reach); known <= i && !atomic_compare_exchange_strong(&reach, &known, i + 1);) {}
+        return true;
+    }
+    return false;
+}
+
+void queue_hooks_remove(void *queue) {
+    for (int i = 0; i < QUEUE_HOOKS_CAPACITY; i++) {
+        void *present = queue;
+        if (atomic_compare_exchange_strong(&watched[i], &present, NULL)) { return; }
+    }
+}
+
+// MARK: The functions
+
+/// libdispatch's own, each. Written before main, by the constructor or by a first call that comes before it.
+static struct {
+    void (*async)(void *queue, void *block);
+    void (*barrier_async)(void *queue, void *block);
+    void (*barrier_async_f)(void *queue, void *context, void (*work)(void *));
+    void (*group_async)(void *group, void *queue, void *block);
+    void (*group_async_f)(void *group, void *queue, void *context, void (*work)(void *));
+    void (*sync)(void *queue, void *block);
+    void (*sync_f)(void *queue, void *context, void (*work)(void *));
+    void (*barrier_sync)(void *queue, void *block);
+    void (*barrier_sync_f)(void *queue, void *context, void (*work)(void *));
+    void (*resume)(void *object);
+    unsigned (*get_qos_class)(void *queue, int *priority);
+    void (*async_f)(void *queue, void *context, void (*work)(void *));
+} next;
+
+#define FIND(name) next.name = (__typeof__(next.name))dlsym(RTLD_NEXT, "dispatch_" #name)
+
+__attribute__((constructor(101))) static void find_next(void) {
+    if (next.async_f) { return; }
+    FIND(async);
+    FIND(barrier_async);
+    FIND(barrier_async_f);
+    FIND(group_async);
+    FIND(group_async_f);
+    FIND(sync);
+    FIND(sync_f);
+    FIND(barrier_sync);
+    FIND(barrier_sync_f);
+    FIND(resume);
+    next.get_qos_class = (__typeof__(next.get_qos_class))dlsym(RTLD_NEXT, "dispatch_queue_get_qos_class");
+    main_queue = dlsym(RTLD_DEFAULT, "_dispatch_main_q");
+    sem_init(&news, 0, 0);
+    FIND(async_f);
+}
+
+/// A library's constructor may hand over work before ours has run.
+#define NEXT(name) \
+    if (__builtin_expect(!next.name, 0)) { find_next(); }
+
+void queue_hooks_hand_over(void *queue, void *context, void (*work)(void *)) { next.async_f(queue, context, work); }
+
+// What does not wait for the work is noted when it is there: the watcher, which parks and then looks once more, sees one or the other.
+
+static void hook_async(void *queue, void *block) {
+    NEXT(async)
+    next.async(queue, block);
+    queue_hooks_note(queue);
+}
+
+static void hook_barrier_async(void *queue, void *block) {
+    NEXT(barrier_async)
+    next.barrier_async(queue, block);
+    queue_hooks_note(queue);
+}
+
+static void hook_barrier_async_f(void *queue, void *context, void (*work)(void *)) {
+    NEXT(barrier_async_f)
+    next.barrier_async_f(queue, context, work);
+    queue_hooks_note(queue);
+}
+
+static void hook_group_async(void *group, void *queue, void *block) {
+    NEXT(group_async)
+    next.group_async(group, queue, block);
+    queue_hooks_note(queue);
+}
+
+static void hook_group_async_f(void *group, void *queue, void *context, void (*work)(void *)) {
+    NEXT(group_async_f)
+    next.group_async_f(group, queue, context, work);
+    queue_hooks_note(queue);
+}
+
+static void hook_resume(void *object) {
+    NEXT(resume)
+    next.resume(object);
+    queue_hooks_note(object);
+}
+
+static void hook_sync(void *queue, void *block) {
+    NEXT(sync)
+    queue_hooks_note(queue);
+    next.sync(queue, block);
+}
+
+static void hook_sync_f(void *queue, void *context, void (*work)(void *)) {
+    NEXT(sync_f)
+    queue_hooks_note(queue);
+    next.sync_f(queue, context, work);
+}
+
+static void hook_barrier_sync(void *queue, void *block) {
+    NEXT(barrier_sync)
+    queue_hooks_note(queue);
+    next.barrier_sync(queue, block);
+}
+
+static void hook_barrier_sync_f(void *queue, void *context, void (*work)(void *)) {
+    NEXT(barrier_sync_f)
+    queue_hooks_note(queue);
+    next.barrier_sync_f(queue, context, work);
+}
+
+static unsigned hook_get_qos_class(void *queue, int *priority) {
+    NEXT(get_qos_class)
+    if (is_asked) { answer = queue; }
+    return next.get_qos_class(queue, priority);
+}
+
+void queue_hooks_ask(void) {
+    is_asked = true;
+    answer = NULL;
+}
+
+void *queue_hooks_answer(void) {
+    is_asked = false;
+    return answer;
+}
+
+// MARK: Their common names
+
+// Weak, and left to a sanitizer: see tasks.c, which has dispatch_async_f.
+#if !__has_feature(thread_sanitizer)
+#define CALL_BY(name, hook) extern __typeof__(hook) dispatch_##name __attribute__((weak, alias(#hook)))
+
+CALL_BY(async, hook_async);
+CALL_BY(barrier_async, hook_barrier_async);
+CALL_BY(barrier_async_f, hook_barrier_async_f);
+CALL_BY(group_async, hook_group_async);
+CALL_BY(group_async_f, hook_group_async_f);
+CALL_BY(sync, hook_sync);
+CALL_BY(sync_f, hook_sync_f);
+CALL_BY(barrier_sync, hook_barrier_sync);
+CALL_BY(barrier_sync_f, hook_barrier_sync_f);
+CALL_BY(resume, hook_resume);
+CALL_BY(queue_get_qos_class, hook_get_qos_class);
+#endif

@@ -1,0 +1,105 @@
+#include "CProcessWatch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/// What the program was started with: the first thread's, before anybody has made another.
+static sigset_t signals_before;
+/// Written by the handler, which any thread may run, and read by the watcher.
+static int signal_pipe[2] = {-1, -1};
+
+__attribute__((constructor)) static void remember_signals(void) { pthread_sigmask(SIG_BLOCK, NULL, &signals_before); }
+
+int process_watch_open_process(pid_t process) {
+    int descriptor = (int)syscall(SYS_pidfd_open, process, 0);
+    return descriptor >= 0 ? descriptor : -errno;
+}
+
+static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
+
+/// A full pipe loses the signal: then as many wait there as can be of use.
+static void note(int number, siginfo_t *info, void *context) {
+    (void)context;
+    int saved = errno;
+    process_watch_signal signal = {number, info->si_code == SI_KERNEL};
+    if (write(signal_pipe[1], &signal, sizeof signal) < 0) {}
+    errno = saved;
+}
+
+int process_watch_open_signals(void) {
+    if (pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) != 0)
+        return -errno;
+    struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigset_t set;
+    sigemptyset(&action.sa_mask);
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        struct sigaction before;
+        // Who started us with a signal ignored, as nohup does, wants it so.
+        bool is_ignored = sigaction(ours[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN && ours[i] != SIGCHLD;
+        if (is_ignored)
+            continue;
+        if (sigaction(ours[i], &action, NULL) != 0)
+            return -errno;
+        sigaddset(&set, ours[i]);
+    }
+    // At least one thread takes them.
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    return signal_pipe[0];
+}
+
+bool process_watch_take_signal(int descriptor, process_watch_signal *signal) {
+    return read(descriptor, signal, sizeof *signal) == sizeof *signal;
+}
+
+int process_watch_start(char *const *arguments, pid_t *process) {
+    posix_spawnattr_t attributes;
+    int error = posix_spawnattr_init(&attributes);
+    if (error)
+        return error;
+    // What we handle is the default's again in it; the calling thread may block signals that the program does not.
+    posix_spawnattr_setsigmask(&attributes, &signals_before);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    error = posix_spawnp(process, arguments[0], NULL, &attributes, arguments, environ);
+    posix_spawnattr_destroy(&attributes);
+    return error;
+}
+
+int process_watch_take_status(pid_t process, int *status) {
+    int word;
+    pid_t done = waitpid(process, &word, WNOHANG);
+    if (done < 0)
+        return errno == EINTR ? 0 : -1;
+    if (done == 0)
+        return 0;
+    *status = WIFEXITED(word) ? WEXITSTATUS(word) : 128 + WTERMSIG(word);
+    return 1;
+}
+
+int process_watch_wait(const int *descriptors, int count, uint64_t deadline_ns) {
+    enum { MOST = 1024 };
+    struct pollfd wanted[MOST];
+    if (count > MOST)
+        count = MOST;
+    for (int i = 0; i < count; i++)
+        wanted[i] = (struct pollfd){descriptors[i], POLLIN, 0};
+    for (;;) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        uint64_t at = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+        uint64_t left = deadline_ns > at ? deadline_ns - at : 0;
+        struct timespec rest = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+        int ready = ppoll(wanted, (nfds_t)count, &rest, NULL);
+        if (ready >= 0 || errno != EINTR)
+            return ready > 0 ? ready : 0;
+    }
+}

@@ -1,0 +1,70 @@
+import CProcessWatch
+import Glibc
+import RunLoopKit
+
+/// A one-shot hardware breakpoint on one thread: see `process_watch_breakpoint`. Confined to the watcher's thread. Safe: the mapping is
+/// read by the calls below alone, and goes with it.
+@safe final class Breakpoint {
+    private var event: process_watch_breakpoint
+    private let stackPointer: UInt64
+    private let descriptor: Int32?
+
+    /// - Parameters:
+    ///   - place: where, and with which stack pointer the thread is meant.
+    ///   - descriptor: where a system call on it returns to, the thread is meant with any stack pointer.
+    /// - Returns: nil where none is to be had; `error` then says why.
+    init?(onThread threadID: Int32, at place: RestStack.Place, callOn descriptor: Int32? = nil, error: inout Int32) {
+        var opened = unsafe process_watch_breakpoint()
+        error = unsafe process_watch_breakpoint_open(threadID, place.address, &opened)
+        guard error == 0 else { return nil }
+        unsafe event = opened
+        (stackPointer, self.descriptor) = (place.stackPointer, descriptor)
+    }
+
+    deinit { unsafe process_watch_breakpoint_close(&event) }
+
+    /// What it has caught, once.
+    func take() -> LoopRule.Catch? {
+        var hit = process_watch_hit()
+        guard unsafe process_watch_breakpoint_take(&event, &hit) else { return nil }
+        let isMeant =
+            descriptor.map { $0 == Int32(truncatingIfNeeded: hit.first_argument) }
+            ?? (hit.stack_pointer == stackPointer)
+        return isMeant ? .own(MonotonicInstant(nanoseconds: hit.time_ns)) : .other
+    }
+}
+
+/// Whether there are breakpoints at all, and what to do where there are none.
+struct BreakpointSupply {
+    /// Keeps the kernel from making us wait each time. A descriptor, or the negative of an error number.
+    private let held: Int32
+    let error: Int32
+
+    init() {
+        held = process_watch_hold_events()
+        error = process_watch_try_breakpoint()
+    }
+
+    func close() { if held >= 0 { _ = Glibc.close(held) } }
+
+    var isThere: Bool { error == 0 }
+
+    /// Why not, and what to do. Nil if all is well.
+    var problem: String? {
+        guard error != 0 else { return nil }
+        let consequence =
+            "Without them only an uninterrupted system call is told as a stall; everything else is unproven."
+        switch error {
+        case EACCES, EPERM:
+            let level = readText("/proc/sys/kernel/perf_event_paranoid").map { ", now \($0)" } ?? ""
+            return "This process may not set hardware breakpoints (perf_event_open(2)). \(consequence) "
+                + "Set kernel.perf_event_paranoid to 2 or less\(level), or give the command CAP_PERFMON; in a container its seccomp "
+                + "profile has to permit perf_event_open."
+        case ENOSPC:
+            return "All hardware breakpoints are in use, perhaps by a debugger. \(consequence)"
+        default:
+            let reason = unsafe String(cString: strerror(error))
+            return "This machine has no hardware breakpoints to give (\(reason)). \(consequence)"
+        }
+    }
+}

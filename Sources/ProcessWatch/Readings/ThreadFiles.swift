@@ -1,0 +1,70 @@
+import Glibc
+
+/// One thread's files in /proc, kept open: a look at a thread that rests is one system call. Confined to the watcher's thread.
+final class ThreadFiles {
+    private let schedule: Int32
+    private let call: Int32
+    private let state: Int32
+    let name: String
+
+    /// Nil where there is no such thread, or it may not be read.
+    init?(threadID: Int32, ofProcess processID: Int32) {
+        let task = "/proc/\(processID)/task/\(threadID)"
+        func file(_ name: String) -> Int32 { unsafe open("\(task)/\(name)", O_RDONLY | O_CLOEXEC) }
+        schedule = file("schedstat")
+        call = file("syscall")
+        state = file("stat")
+        name = readText("\(task)/comm") ?? ""
+        guard schedule >= 0, call >= 0, state >= 0 else { return nil }
+    }
+
+    deinit { for file in [schedule, call, state] where file >= 0 { close(file) } }
+
+    /// Nil once the thread has ended.
+    func readSchedule() -> Schedule? { read(schedule, 96, Schedule.init) }
+
+    /// Nil once the thread has ended, and for what makes no sense.
+    func readSight() -> ThreadSight? { read(call, 256, ThreadSight.init) }
+
+    /// Whether it is stopped by a signal, or by a tracer.
+    func isStopped() -> Bool {
+        read(state, 256) { text in
+            guard let end = text.lastIndex(of: UInt8(ascii: ")")), end + 2 < text.endIndex else { return nil }
+            return text[end + 2] == UInt8(ascii: "T") || text[end + 2] == UInt8(ascii: "t")
+        } ?? false
+    }
+
+    private func read<Value>(_ file: Int32, _ limit: Int, _ parse: (ArraySlice<UInt8>) -> Value?) -> Value? {
+        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in
+            count = unsafe max(0, pread(file, buffer.baseAddress, limit, 0))
+        }
+        return bytes.isEmpty ? nil : parse(bytes[...])
+    }
+}
+
+/// A short file of /proc, without its last line feed. Nil where it cannot be read.
+func readText(_ path: String, limit: Int = 4096) -> String? {
+    let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+    guard file >= 0 else { return nil }
+    defer { close(file) }
+    var bytes = unsafe [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in
+        count = unsafe max(0, read(file, buffer.baseAddress, limit))
+    }
+    guard !bytes.isEmpty else { return nil }
+    if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
+    return String(decoding: bytes, as: UTF8.self)
+}
+
+/// The numbers that are names in a directory of /proc. Nil where there is none.
+func readNumbers(_ path: String) -> [Int32]? {
+    guard let list = unsafe opendir(path) else { return nil }
+    defer { unsafe _ = closedir(list) }
+    var numbers: [Int32] = []
+    while let entry = unsafe readdir(list) {
+        let name = unsafe withUnsafePointer(to: entry.pointee.d_name) {
+            unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+        }
+        if let number = Int32(name) { numbers.append(number) }
+    }
+    return numbers
+}

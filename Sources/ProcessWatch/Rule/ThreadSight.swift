@@ -1,0 +1,116 @@
+/// What the kernel counts of a thread: `/proc/PID/task/TID/schedstat`. Two that are equal show a thread that has not run in between.
+struct Schedule: Hashable, Sendable {
+    /// Time on a processor, and ready to run without one. Nanoseconds.
+    var ran: UInt64
+    var waited: UInt64
+    /// How often it was given one.
+    var slices: UInt64
+
+    init(ran: UInt64, waited: UInt64, slices: UInt64) {
+        (self.ran, self.waited, self.slices) = (ran, waited, slices)
+    }
+
+    /// Three decimal numbers. Nil for another text.
+    init?(_ text: ArraySlice<UInt8>) {
+        var fields = Fields(text)
+        guard let ran = fields.decimal(), let waited = fields.decimal(), let slices = fields.decimal() else {
+            return nil
+        }
+        self.init(ran: ran, waited: waited, slices: slices)
+    }
+}
+
+/// Where a thread is: `/proc/PID/task/TID/syscall`.
+enum ThreadSight: Hashable, Sendable {
+    /// On a processor, or ready for one; perhaps inside a call.
+    case running
+    /// Asleep in a system call.
+    case calling(WaitPlace)
+    /// Asleep outside of any: in a page fault, or stopped.
+    case halted(stackPointer: UInt64, programCounter: UInt64)
+
+    /// `running`; `-1 sp pc`; or the call's number, six arguments, sp and pc. Nil for another text.
+    init?(_ text: ArraySlice<UInt8>) {
+        if text.first == UInt8(ascii: "r") {
+            self = .running
+            return
+        }
+        var fields = Fields(text)
+        if text.first == UInt8(ascii: "-") {
+            fields.skip()
+            guard let sp = fields.hexadecimal(), let pc = fields.hexadecimal() else { return nil }
+            self = .halted(stackPointer: sp, programCounter: pc)
+            return
+        }
+        guard let number = fields.decimal(), let number = Int(exactly: number), let first = fields.hexadecimal() else {
+            return nil
+        }
+        for _ in 0..<5 { fields.skip() }
+        guard let sp = fields.hexadecimal(), let pc = fields.hexadecimal() else { return nil }
+        self = .calling(WaitPlace(call: number, argument: first, stackPointer: sp, programCounter: pc))
+    }
+
+    var wait: WaitPlace? { if case .calling(let place) = self { place } else { nil } }
+}
+
+/// A system call at one place of the code, and on the stack.
+struct WaitPlace: Hashable, Sendable {
+    /// The kernel's number.
+    var call: Int
+    /// Its first argument: a descriptor, for those that wait on one.
+    var argument: UInt64
+    var stackPointer: UInt64
+    /// Where the thread goes on.
+    var programCounter: UInt64
+
+    /// The same, called again by the kernel after a stop under a name of its own, or not.
+    func isSame(as other: WaitPlace, _ calls: WaitCalls) -> Bool {
+        stackPointer == other.stackPointer && programCounter == other.programCounter
+            && (call == other.call ? argument == other.argument : calls.isRestart(call) || calls.isRestart(other.call))
+    }
+}
+
+/// Numbers between blanks. What is too large is none.
+private struct Fields {
+    private var rest: ArraySlice<UInt8>
+
+    init(_ text: ArraySlice<UInt8>) { rest = text }
+
+    private mutating func next() -> ArraySlice<UInt8> {
+        rest = rest.drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\n") }
+        let field = rest.prefix { $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\n") }
+        rest = rest[field.endIndex...]
+        return field
+    }
+
+    mutating func skip() { _ = next() }
+
+    mutating func decimal() -> UInt64? {
+        let field = next()
+        guard !field.isEmpty else { return nil }
+        var value: UInt64 = 0
+        for byte in field {
+            guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) else { return nil }
+            let (scaled, isTooLarge) = value.multipliedReportingOverflow(by: 10)
+            let (sum, carries) = scaled.addingReportingOverflow(UInt64(byte - UInt8(ascii: "0")))
+            guard !isTooLarge, !carries else { return nil }
+            value = sum
+        }
+        return value
+    }
+
+    /// With `0x` in front.
+    mutating func hexadecimal() -> UInt64? {
+        let field = next()
+        guard field.count > 2, field.count <= 18, field.starts(with: Array("0x".utf8)) else { return nil }
+        var value: UInt64 = 0
+        for byte in field.dropFirst(2) {
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = value << 4 | UInt64(byte - UInt8(ascii: "0"))
+            case UInt8(ascii: "a")...UInt8(ascii: "f"): value = value << 4 | UInt64(byte - UInt8(ascii: "a") + 10)
+            default: return nil
+            }
+        }
+        return value
+    }
+}

@@ -1,0 +1,236 @@
+import RunLoopKit
+import StackCapture
+import StallMonitor
+
+/// What all loops of one process are watched with. Confined to the watcher's thread.
+struct WatchContext {
+    let processID: Int32
+    let process: OutsideProcess
+    let desk: OutsideDesk
+    let rule: LoopRule
+    /// Whether there are breakpoints to be had.
+    let hasBreakpoints: Bool
+    /// By how much the watcher itself came late to this look.
+    var lateness: Duration = .zero
+    /// Whether another thread of the process waits on this descriptor right now: then events are served, whatever this thread does.
+    var isServed: (Int32, _ except: Int32) -> Bool = { _, _ in false }
+    /// The loop is busy, and nothing tells whether it turns.
+    var tellUnproven: (ObservedLoop) -> Void = { _ in }
+}
+
+/// One loop of another process under watch: carries out what the rule orders. Confined to the watcher's thread.
+final class ObservedLoop {
+    let threadID: Int32
+    let label: String
+    private let deskNumber: Int
+    private var rule: LoopRule
+    private var rest: RestStack
+    private var turn: Breakpoint?
+    /// What the locating look found: places, and the breakpoints there.
+    private var returns: [(place: RestStack.Place, breakpoint: Breakpoint?)] = []
+    private var account: OutsideProcess.Account?
+    private var samples: [OutsideProcess.Sample] = []
+    private var pace = SamplePace()
+    private var stall: (number: Int, times: LoopRule.StallTimes)?
+    private(set) var isUnproven = false
+
+    /// - Parameter time: when it was last seen to rest there.
+    init(threadID: Int32, label: String, place: WaitPlace, at time: MonotonicInstant, _ context: WatchContext) {
+        (self.threadID, self.label, rule) = (threadID, label, context.rule)
+        rule.foundAtRest(at: time)
+        rest = RestStack(waitingAt: place)
+        deskNumber = context.desk.enter(label, of: context.process)
+        learn(place, context)
+    }
+
+    /// How the loop looks while it rests. The thread does not notice: of one that does not rest any more nothing is taken.
+    private func learn(_ place: WaitPlace, _ context: WatchContext) {
+        rest = RestStack(waitingAt: place)
+        guard case .success(let stack) = context.process.sampler.capture(threadID: threadID), stack.method == .quiet
+        else {
+            return
+        }
+        rest = RestStack(stack, waitingAt: place) ?? rest
+    }
+
+    /// - Returns: false once the thread has ended.
+    func look(_ files: ThreadFiles, _ search: inout LoopFinder, _ context: WatchContext) -> Bool {
+        guard let schedule = files.readSchedule() else { return false }
+        var look = LoopRule.Look(time: .now, schedule: schedule, sight: nil, rests: false)
+        if rule.needsSight(schedule) {
+            guard let sight = files.readSight() else { return false }
+            if case .place(let place) = search.note(sight) { learn(place, context) }
+            (look.sight, look.rests) = (sight, search.isRest(sight))
+            look.isStopped = !look.rests && sight != .running && files.isStopped()
+        }
+        if context.lateness > .zero { rule.discount(context.lateness) }
+        look.turn = turn?.take()
+        look.returns = returns.map { $0.breakpoint?.take() }
+        for order in rule.look(look) { carryOut(order, look.time, search, context) }
+        return true
+    }
+
+    var maturity: MonotonicInstant? { rule.maturity }
+
+    /// Nobody looks any more.
+    func release(_ end: OutsideEnd, _ context: WatchContext) {
+        if let stall { context.desk.end(stall.number, OutsideSpan(stall.times), end) }
+        stall = nil
+        context.desk.leave(deskNumber)
+        (turn, returns) = (nil, [])
+    }
+
+    private func carryOut(
+        _ order: LoopRule.Order,
+        _ time: MonotonicInstant,
+        _ search: LoopFinder,
+        _ context: WatchContext
+    ) {
+        switch order {
+        case .release: (turn, returns, account, samples, pace) = (nil, [], nil, [], SamplePace())
+        case .armTurn: armTurn(search.descriptor, context)
+        case .armReturn(let index): armReturn(index)
+        case .account: account = context.process.account(ofThread: threadID, at: time)
+        case .locate: locate(time, context)
+        case .sample:
+            if pace.isDue(at: time, context.rule.tick) { keepSample(time, context) }
+        case .began(let isCongested, let times): begin(isCongested, times, time, search, context)
+        case .goesOn(let times, let isWorthTelling): goOn(times, isWorthTelling, time, context)
+        case .ended(let times): end(times, context)
+        case .unproven:
+            guard !isUnproven else { return }
+            isUnproven = true
+            context.tellUnproven(self)
+        }
+    }
+
+    /// - Parameter descriptor: what the loop waits on. Nil for one that waits for a list, made anew each time.
+    private func armTurn(_ descriptor: Int32?, _ context: WatchContext) {
+        var error: Int32 = 0
+        turn = nil
+        let place = descriptor == nil ? rest.turn : rest.wait
+        if context.hasBreakpoints {
+            turn = Breakpoint(onThread: threadID, at: place, callOn: descriptor, error: &error)
+        }
+        rule.armed(turn != nil, at: .now)
+    }
+
+    private func armReturn(_ index: Int) {
+        guard returns.indices.contains(index) else { return }
+        var error: Int32 = 0
+        returns[index].breakpoint = nil
+        returns[index].breakpoint = Breakpoint(onThread: threadID, at: returns[index].place, error: &error)
+        rule.armedReturn(index, returns[index].breakpoint != nil)
+    }
+
+    // Stacks
+
+    /// A stack, and what it shows of the loop.
+    private typealias Capture = (outcome: OutsideStack, finding: RestStack.Finding)
+
+    private func capture(_ time: MonotonicInstant, _ context: WatchContext) -> Capture {
+        pace.note(time)
+        switch context.desk.capture(threadID, of: context.process) {
+        case .failure(let error): return (.failed(error), .unknown)
+        case .success(let stack):
+            let finding = rest.find(in: stack)
+            // It is over: what was taken shows something else.
+            if finding == .inWait { return (.raced, finding) }
+            return (
+                .taken(context.process.sample(stack, ofThread: threadID, at: .now, loopFrame: finding.loopFrame)),
+                finding
+            )
+        }
+    }
+
+    private func keepSample(_ time: MonotonicInstant, _ context: WatchContext) {
+        if case .taken(let sample) = capture(time, context).outcome { samples.append(sample) }
+    }
+
+    private func locate(_ time: MonotonicInstant, _ context: WatchContext) {
+        let (outcome, finding) = capture(time, context)
+        if case .taken(let sample) = outcome { samples.append(sample) }
+        switch finding {
+        case .inWait:
+            for order in rule.foundInWait(at: time) { carryOut(order, time, LoopFinder(isMainThread: false), context) }
+        case .callout(let places, _): watch(places)
+        case .inLoop, .unknown: break
+        }
+    }
+
+    /// As many of the places as there are registers for, the outermost first.
+    private func watch(_ places: [RestStack.Place]) {
+        var error: Int32 = 0
+        returns = []
+        for place in places {
+            guard let breakpoint = Breakpoint(onThread: threadID, at: place, error: &error) else { break }
+            returns.append((place, breakpoint))
+        }
+        rule.located(watching: returns.count)
+    }
+
+    // The stall
+
+    private func begin(
+        _ isCongested: Bool,
+        _ times: LoopRule.StallTimes,
+        _ time: MonotonicInstant,
+        _ search: LoopFinder,
+        _ context: WatchContext
+    ) {
+        if let descriptor = search.descriptor, context.isServed(descriptor, threadID) { return }
+        let found = OutsideStall(
+            loop: deskNumber,
+            threadID: threadID,
+            waitSet: search.descriptor,
+            isCongested: isCongested,
+            span: OutsideSpan(times),
+            detectedAt: time,
+            account: account,
+            stack: capture(time, context).outcome,
+            samples: samples
+        )
+        samples = []
+        stall = context.desk.begin(found).map { ($0, times) }
+    }
+
+    private func goOn(
+        _ times: LoopRule.StallTimes,
+        _ isWorthTelling: Bool,
+        _ time: MonotonicInstant,
+        _ context: WatchContext
+    ) {
+        guard let number = stall?.number else { return }
+        stall = (number, times)
+        context.desk.see(number, OutsideSpan(times))
+        if pace.isDue(at: time, context.rule.tick), case .taken(let sample) = capture(time, context).outcome {
+            context.desk.add(sample, to: number)
+        }
+        if isWorthTelling { context.desk.grow(number, OutsideSpan(times)) }
+    }
+
+    private func end(_ times: LoopRule.StallTimes, _ context: WatchContext) {
+        guard let number = stall?.number else { return }
+        stall = nil
+        context.desk.end(number, OutsideSpan(times), .turned)
+    }
+}
+
+/// When to take another sample of what stands still: every tick at first, then at growing distances.
+private struct SamplePace {
+    private var first: MonotonicInstant?
+    private var last: MonotonicInstant?
+
+    func isDue(at time: MonotonicInstant, _ tick: Duration) -> Bool {
+        guard let first, let last else { return true }
+        return time - last >= max(tick - tick / 25, (time - first) / 4)
+    }
+
+    mutating func note(_ time: MonotonicInstant) { (first, last) = (first ?? time, time) }
+}
+
+extension OutsideSpan {
+    fileprivate init(_ times: LoopRule.StallTimes) {
+        self.init(began: times.began, ended: times.ended, unproven: times.unproven)
+    }
+}

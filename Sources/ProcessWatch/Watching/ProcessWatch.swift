@@ -1,0 +1,151 @@
+import CProcessWatch
+package import RunLoopKit
+package import StackCapture
+package import StallMonitor
+package import Symbolication
+
+/// How processes are watched.
+package struct WatchOptions: Sendable {
+    /// The distance between two looks: 10 ms to 10 s.
+    package var tick: Duration
+    /// From how long on a loop that stands still is stalled: two ticks at least.
+    package var threshold: Duration
+    /// Whether children of a watched process are watched, too.
+    package var followsChildren: Bool
+    /// Where symbols may be found.
+    package var symbols: SymbolSearch
+    /// Whether breakpoints are used. Without, only an uninterrupted call is told.
+    package var usesBreakpoints = true
+
+    /// Between two looks at which threads and children there are.
+    var looksPerScan: Int { max(1, Int((.seconds(1) / tick).rounded())) }
+
+    /// Looks that make a stall.
+    package var ticks: Int { Int((threshold / tick).rounded(.up)) }
+
+    package init(
+        threshold: Duration = .milliseconds(250),
+        followsChildren: Bool = false,
+        symbols: SymbolSearch = SymbolSearch()
+    ) {
+        self.threshold = max(.milliseconds(50), min(threshold, .seconds(3600)))
+        tick = max(.milliseconds(10), min(self.threshold / 5, .seconds(10)))
+        (self.followsChildren, self.symbols) = (followsChildren, symbols)
+    }
+}
+
+/// What is told of the watching itself.
+package enum WatchNote: Sendable {
+    case watching(processID: Int32, name: String)
+    case foundLoop(processID: Int32, threadID: Int32, loop: String)
+    /// After a few seconds. What its threads are at, and how many.
+    case noLoop(processID: Int32, name: String, threads: [(what: String, count: Int)])
+    /// Several threads take turns at one epoll descriptor: none of them is a loop of its own.
+    case sharedDescriptor(processID: Int32, descriptor: Int32, threads: Int)
+    /// Busy, and nothing tells whether it turns. Once for each loop.
+    case unproven(processID: Int32, threadID: Int32, loop: String)
+    case newProgram(processID: Int32, name: String)
+    case ended(processID: Int32, name: String)
+    /// A child that may not be watched.
+    case refused(processID: Int32, error: CaptureError)
+    /// Breakpoints are not to be had, and what to do.
+    case unarmed(String)
+}
+
+/// Watches the event loops of other processes, with nothing put into them: looks each tick, decides by ``LoopRule``, and brings what it
+/// finds to the desk. All calls from one thread.
+package final class ProcessWatch {
+    private let options: WatchOptions
+    private let desk: OutsideDesk
+    private let tell: (WatchNote) -> Void
+    private let supply: BreakpointSupply
+    private var processes: [Int32: WatchedProcess] = [:]
+    private var refused: Set<Int32> = []
+    private var due = MonotonicInstant.now
+    private var ticks = 0
+
+    package init(_ options: WatchOptions, _ desk: OutsideDesk, tell: @escaping (WatchNote) -> Void) {
+        (self.options, self.desk, self.tell) = (options, desk, tell)
+        supply = BreakpointSupply()
+        if options.usesBreakpoints, let problem = supply.problem { tell(.unarmed(problem)) }
+    }
+
+    /// Watches one more process.
+    ///
+    /// - Throws: why it cannot be watched, and what to do.
+    package func add(_ processID: Int32) throws(CaptureError) {
+        guard processes[processID] == nil else { return }
+        let process = try WatchedProcess(
+            processID,
+            options,
+            desk,
+            hasBreakpoints: options.usesBreakpoints && supply.isThere,
+            tell: tell
+        )
+        processes[processID] = process
+        tell(.watching(processID: processID, name: process.name))
+    }
+
+    /// Those that are watched, and have not ended.
+    package var processIDs: [Int32] { processes.keys.sorted() }
+
+    /// When the next look is due.
+    package var nextLook: MonotonicInstant { due }
+
+    /// To be readable before the next look is due, when a process has ended.
+    package var handles: [Int32] { processes.values.compactMap(\.handle) }
+
+    /// Looks at all processes. To be called when `nextLook` has come, or a handle is readable.
+    package func look() {
+        let now = MonotonicInstant.now
+        let lateness = ticks == 0 ? .zero : max(.zero, now - due)
+        let isLate = lateness > options.tick / 5
+        ticks += 1
+        var loops = 0
+        for (id, process) in processes {
+            if let found = process.look(lateness: isLate ? lateness : .zero) {
+                loops += found
+            } else {
+                process.release(.processEnded)
+                processes[id] = nil
+                tell(.ended(processID: id, name: process.name))
+            }
+        }
+        if options.followsChildren, ticks % options.looksPerScan == 0 { follow() }
+        desk.looked(at: loops, late: isLate)
+        guard now >= due else { return }
+        due = due.advanced(by: options.tick)
+        if due < .now { due = MonotonicInstant.now.advanced(by: options.tick / 10) }
+        if let maturity = processes.values.compactMap(\.maturity).min(), maturity > now { due = min(due, maturity) }
+    }
+
+    /// Waits until the next look is due, a process has ended, or one of the descriptors can be read.
+    package func wait(_ descriptors: [Int32]) {
+        let all = descriptors + handles
+        _ = unsafe process_watch_wait(all, Int32(all.count), due.nanoseconds)
+    }
+
+    private func follow() {
+        for process in Array(processes.values) {
+            for child in process.files.children where processes[child] == nil && !refused.contains(child) {
+                do throws(CaptureError) {
+                    try add(child)
+                } catch {
+                    guard error.code != .noSuchProcess, error.code != .zombie else { continue }
+                    refused.insert(child)
+                    tell(.refused(processID: child, error: error))
+                }
+            }
+        }
+    }
+
+    /// Nobody looks any more: what is under way is closed as it is.
+    package func end() {
+        for process in processes.values { process.release(.unwatched) }
+        processes = [:]
+        supply.close()
+    }
+
+    /// Processes by their names: see ``ProcessFiles/named(_:)``.
+    package static func processes(named pattern: String) -> [Int32] { ProcessFiles.named(pattern) }
+}

@@ -1,0 +1,166 @@
+import CProcessWatch
+import Glibc
+import RunLoopKit
+import StackCapture
+import StallMonitor
+import StallReports
+import Symbolication
+
+/// One process under watch, for as long as it lives; it may run one program after the other. Confined to the watcher's thread.
+final class WatchedProcess {
+    let processID: Int32
+    let files: ProcessFiles
+    private let desk: OutsideDesk
+    private let options: WatchOptions
+    private let hasBreakpoints: Bool
+    private let tell: (WatchNote) -> Void
+    /// Readable once the process has ended. Nil where the kernel has none.
+    let handle: Int32?
+    private var process: OutsideProcess
+    private var program: ProcessFiles.Program?
+    private var threads: [Int32: WatchedThread] = [:]
+    private var ticks = 0
+    private var hasToldMissing = false
+
+    /// - Throws: what is in the way: no such process, a permission, another architecture.
+    init(
+        _ processID: Int32,
+        _ options: WatchOptions,
+        _ desk: OutsideDesk,
+        hasBreakpoints: Bool,
+        tell: @escaping (WatchNote) -> Void
+    ) throws(CaptureError) {
+        (self.processID, files) = (processID, ProcessFiles(processID: processID))
+        (self.options, self.desk, self.hasBreakpoints, self.tell) = (options, desk, hasBreakpoints, tell)
+        process = try Self.open(processID, options)
+        let opened = process_watch_open_process(processID)
+        handle = opened >= 0 ? opened : nil
+        desk.note(process)
+    }
+
+    deinit { if let handle { close(handle) } }
+
+    private static func open(_ processID: Int32, _ options: WatchOptions) throws(CaptureError) -> OutsideProcess {
+        let sampler = try ProcessSampler(processID: processID)
+        return OutsideProcess(processID: processID, sampler: sampler, search: options.symbols)
+    }
+
+    var name: String { process.service.name }
+
+    private var context: WatchContext {
+        WatchContext(
+            processID: processID,
+            process: process,
+            desk: desk,
+            rule: LoopRule(tick: options.tick, threshold: options.threshold),
+            hasBreakpoints: hasBreakpoints
+        )
+    }
+
+    /// Looks at all threads.
+    ///
+    /// - Returns: how many loops are watched. Nil once the process has ended.
+    func look(lateness: Duration) -> Int? {
+        if ticks % options.looksPerScan == 0, !scan() { return nil }
+        ticks += 1
+        var context = context
+        context.lateness = lateness
+        context.isServed = { [unowned self] in isServed($0, except: $1) }
+        context.tellUnproven = { [unowned self] loop in
+            tell(.unproven(processID: processID, threadID: loop.threadID, loop: loop.label))
+        }
+        for (id, thread) in threads {
+            switch thread.look(context) {
+            case .nothing: break
+            case .foundLoop: foundLoop(thread, context)
+            case .ended:
+                // All of them end at once with the process, and in its middle: no loop has turned then.
+                if files.hasEnded { return nil }
+                thread.loop?.release(.turned, context)
+                threads[id] = nil
+            }
+        }
+        if ticks == options.looksPerScan * 3 { tellMissing() }
+        return threads.values.count { $0.loop != nil }
+    }
+
+    /// When the first of its loops will be stalled, if it goes on standing still.
+    var maturity: MonotonicInstant? { threads.values.compactMap { $0.loop?.maturity }.min() }
+
+    /// Takes note of new threads, and of another program.
+    private func scan() -> Bool {
+        guard let present = files.threads else { return false }
+        guard !files.hasEnded else { return false }
+        if let now = files.program, now != program {
+            // At first it may be halfway to its first program.
+            if program == nil { begin(with: now) } else { replace(by: now) }
+        }
+        for id in present where threads[id] == nil {
+            threads[id] = WatchedThread(threadID: id, ofProcess: processID)
+        }
+        return true
+    }
+
+    /// What was opened may have been what it ran before.
+    private func begin(with first: ProcessFiles.Program) {
+        program = first
+        guard let opened = try? Self.open(processID, options),
+            opened.identity.executable != process.identity.executable
+        else { return }
+        process = opened
+        desk.note(process)
+    }
+
+    /// The process runs another program by now: of the old one's loops nothing is left.
+    private func replace(by now: ProcessFiles.Program) {
+        let old = context
+        for thread in threads.values { thread.loop?.release(.turned, old) }
+        (threads, program, ticks, hasToldMissing) = ([:], now, 1, false)
+        if let opened = try? Self.open(processID, options) { process = opened }
+        desk.note(process)
+        tell(.newProgram(processID: processID, name: name))
+    }
+
+    private func foundLoop(_ thread: WatchedThread, _ context: WatchContext) {
+        if let descriptor = thread.loopDescriptor {
+            let others = threads.values.filter { $0.threadID != thread.threadID && $0.descriptor == descriptor }
+            guard others.isEmpty else {
+                for shared in others + [thread] { shared.giveUp(context) }
+                tell(.sharedDescriptor(processID: processID, descriptor: descriptor, threads: others.count + 1))
+                return
+            }
+        }
+        tell(.foundLoop(processID: processID, threadID: thread.threadID, loop: thread.name))
+    }
+
+    private func isServed(_ descriptor: Int32, except threadID: Int32) -> Bool {
+        let calls = WaitCalls.native
+        return threads.values.contains { thread in
+            guard thread.threadID != threadID, let wait = thread.present?.wait else { return false }
+            return calls.onDescriptor.contains(wait.call) && Int32(truncatingIfNeeded: wait.argument) == descriptor
+        }
+    }
+
+    /// No loop was found so far: what its threads are at instead.
+    private func tellMissing() {
+        guard !hasToldMissing, !threads.values.contains(where: { $0.loop != nil }) else { return }
+        hasToldMissing = true
+        let waits = threads.values.map { thread -> String in
+            switch thread.present {
+            case .calling(let wait): SystemCall(number: wait.call, arguments: []).description
+            case .running: "running"
+            case .halted, nil: "stopped"
+            }
+        }
+        let counts = Dictionary(waits.map { ($0, 1) }, uniquingKeysWith: +).sorted {
+            ($1.value, $0.key) < ($0.value, $1.key)
+        }
+        tell(.noLoop(processID: processID, name: name, threads: counts.map { ($0.key, $0.value) }))
+    }
+
+    /// Nobody looks any more.
+    func release(_ end: OutsideEnd) {
+        for thread in threads.values { thread.loop?.release(end, context) }
+        threads = [:]
+    }
+}

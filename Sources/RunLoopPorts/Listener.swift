@@ -1,0 +1,104 @@
+import CRunLoopPorts
+import Glibc
+import Locking
+import RunLoopKit
+
+/// A name that is held, and the socket that listens under it. The name is given back when the listener goes.
+final class Listener: Sendable {
+    enum Arrival {
+        case connection(MessageSocket)
+        /// There was one, and no descriptor for it: it was hung up on.
+        case refused
+        /// There may be one, and not even a descriptor to refuse it with: it waits, and the socket stays ready.
+        case starved
+        case nothing
+    }
+
+    let socket: MessageSocket
+    private let claim: NameClaim
+    /// Given up for a moment when there are no descriptors left, so that who connects is refused, not left waiting. -1 while another
+    /// thread has taken its place.
+    private let reserve: ForkSafeMutex<Int32>
+
+    init(_ name: PortName, in directory: PortDirectory) throws(RunLoopError) {
+        claim = try NameClaim(name, in: directory)
+        let fd = run_loop_message_socket()
+        if fd < 0 { throw RunLoopError.port(-fd) }
+        socket = MessageSocket(owning: fd)
+        let reserved = Self.makeReserve()
+        reserve = ForkSafeMutex(reserved)
+        if reserved < 0 { throw RunLoopError.port(errno) }
+        try claim.bind(fd)
+    }
+
+    deinit {
+        reserve.withLock { if $0 >= 0 { close($0) } }
+        // Whoever has connected and was not accepted is told, also if another process has a copy of the socket.
+        socket.hangUp()
+    }
+
+    func accept(_ peer: inout run_loop_peer) -> Arrival {
+        let fd = unsafe run_loop_message_accept(socket.descriptor, &peer)
+        switch -fd {
+        case ...0:
+            reserve.withLock { if $0 < 0 { $0 = Self.makeReserve() } }
+            return .connection(MessageSocket(owning: fd))
+        case EMFILE, ENFILE: return refuse(&peer)
+        case ENOMEM, ENOBUFS: return .starved
+        default: return .nothing
+        }
+    }
+
+    private func refuse(_ peer: inout run_loop_peer) -> Arrival {
+        reserve.withLock { reserve in
+            if reserve >= 0 { close(reserve) }
+            let fd = unsafe run_loop_message_accept(socket.descriptor, &peer)
+            if fd >= 0 { close(fd) }
+            reserve = Self.makeReserve()
+            return fd >= 0 ? .refused : fd == -EAGAIN ? .nothing : .starved
+        }
+    }
+
+    private static func makeReserve() -> Int32 { unsafe open("/dev/null", O_RDONLY | O_CLOEXEC) }
+}
+
+extension PortReceiver {
+    /// Hands one message of a connection to the handler, or drops the connection if it has sent something else.
+    func deliver(from connection: Connection) -> DescriptorSource.Finding {
+        guard begin(connection) else { return .nothing }
+        defer { end() }
+        switch space.withLock({ $0.receive(from: connection.socket, sentBy: connection.peer) }) {
+        case .message(let storage) where storage.header.kind != .reply:
+            callOut(handler, message: ReceivedMessage(storage, from: connection.socket))
+            return .perhapsMore
+        case .message: drop(connection, .notAMessage)
+        case .closed: forget(connection)
+        case .refused(let reason): drop(connection, reason)
+        // Reset: the peer went without reading our replies. What it sent is still there, and after it the end.
+        case .nothing: return .nothing
+        case .failed(ECONNRESET): break
+        case .failed: drop(connection, .transportError)
+        }
+        return .something
+    }
+
+    private func drop(_ connection: Connection, _ reason: LocalPort.DropReason) {
+        forget(connection)
+        connection.socket.hangUp()
+        options.onDrop?(PortPeer(connection.peer), reason)
+    }
+
+    /// Accepts one connection; the kernel tells again if there are more.
+    func accept(from listener: Listener) {
+        var peer = run_loop_peer()
+        switch listener.accept(&peer) {
+        case .connection(let socket):
+            let connection = Connection(socket: socket, peer: peer)
+            guard options.accepts(PortPeer(peer)) else { return drop(connection, .peerNotAllowed) }
+            do { try insert(connection) } catch { drop(connection, .outOfDescriptors) }
+        case .refused: options.onDrop?(PortPeer(peer), .outOfDescriptors)
+        case .starved: pauseListening()
+        case .nothing: break
+        }
+    }
+}

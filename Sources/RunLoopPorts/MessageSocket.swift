@@ -1,0 +1,184 @@
+import CRunLoopPorts
+import CRunLoopShims
+import Glibc
+import RunLoopKit
+
+/// One end of a connection. Closed when nobody refers to it any more, so that its number cannot come to mean another file in the
+/// middle of a call.
+final class MessageSocket: Sendable {
+    let descriptor: Int32
+    private let generation = run_loop_generation()
+
+    /// Takes over an open socket.
+    init(owning descriptor: Int32) { self.descriptor = descriptor }
+
+    deinit { close(descriptor) }
+
+    /// Two ends, connected.
+    static func pair() throws(RunLoopError) -> (MessageSocket, MessageSocket) {
+        var first: Int32 = -1
+        var second: Int32 = -1
+        let failure = unsafe withUnsafeTemporaryAllocation(of: Int32.self, capacity: 2) { ends in
+            guard let start = ends.baseAddress else { return -EMFILE }
+            let failure = unsafe run_loop_message_pair(start)
+            if failure == 0 { unsafe (first, second) = (ends[0], ends[1]) }
+            return failure
+        }
+        if failure < 0 { throw RunLoopError.port(-failure) }
+        return (MessageSocket(owning: first), MessageSocket(owning: second))
+    }
+
+    /// Ends the connection for both sides, also if another process has a copy of this end. Does nothing in a forked child that has
+    /// it from its parent: the connection is the parent's, and the close is enough for the child.
+    func hangUp() {
+        guard generation == run_loop_generation() else { return }
+        shutdown(descriptor, Int32(SHUT_RDWR))
+    }
+
+    /// Who connected, or listened, at the other end.
+    var peer: run_loop_peer {
+        var peer = run_loop_peer()
+        _ = unsafe run_loop_message_peer(descriptor, &peer)
+        return peer
+    }
+}
+
+// MARK: - Sending
+
+extension MessageSocket {
+    /// Sends a message whole or not at all, waiting so long, or for ever, for room in the receiver's queue (R56, R57).
+    ///
+    /// One system call if there is room; the components are not copied here.
+    func send(
+        _ message: PortMessage,
+        kind: MessageHeader.Kind,
+        number: UInt32 = 0,
+        timeout: Duration?
+    ) throws(RunLoopError) {
+        try message.check()
+        guard let port = message.replyPort else {
+            return try send(message, kind, number, message.descriptors, timeout)
+        }
+        let (ours, theirs) = try MessageSocket.pair()
+        // Both ends were made here: only the messages can say who has got the other.
+        run_loop_message_tell_senders(ours.descriptor)
+        // The receiver may answer at once, so our end is there before the message goes. If it does not go, our end sees the other
+        // close, and is dropped.
+        try port.receiver.adopt(ours)
+        try send(message, kind, number, message.descriptors + [theirs.descriptor], timeout)
+    }
+
+    private func send(
+        _ message: PortMessage,
+        _ kind: MessageHeader.Kind,
+        _ number: UInt32,
+        _ descriptors: [Int32],
+        _ timeout: Duration?
+    ) throws(RunLoopError) {
+        let header = MessageHeader(
+            kind: kind,
+            hasReplyPort: message.replyPort != nil,
+            id: message.id,
+            number: number,
+            componentCount: message.components.count,
+            descriptorCount: descriptors.count
+        )
+        let failure = unsafe MessageSocket.withParts(header, message.components) { parts in
+            unsafe send(parts, descriptors, timeout)
+        }
+        if failure != 0 { throw MessageSocket.error(sending: failure) }
+    }
+
+    /// Returns the errno, or 0; ETIMEDOUT if there was no room in time.
+    private func send(_ parts: UnsafeBufferPointer<iovec>, _ descriptors: [Int32], _ timeout: Duration?) -> Int32 {
+        guard let start = parts.baseAddress else { return EINVAL }
+        // Not before there is something to wait for: a look at the clock for each message is felt.
+        var deadline: MonotonicInstant?
+        while true {
+            let failure = unsafe run_loop_message_send(
+                descriptor,
+                start,
+                Int32(parts.count),
+                descriptors,
+                Int32(descriptors.count)
+            )
+            if failure != -EAGAIN { return -failure }
+            let end = deadline ?? .after(timeout)
+            deadline = end
+            guard waitForRoom(until: end) else { return ETIMEDOUT }
+        }
+    }
+
+    private func waitForRoom(until deadline: MonotonicInstant) -> Bool {
+        while true {
+            let forever = deadline == .distantFuture
+            let left = forever ? -1 : max(0, MonotonicInstant.now.duration(to: deadline).nanoseconds)
+            let result = run_loop_message_wait_writable(descriptor, left)
+            if result > 0 { return true }
+            if left == 0 || result != -EINTR && result != 0 { return false }
+        }
+    }
+
+    private static func error(sending errno: Int32) -> RunLoopError {
+        switch errno {
+        case ETIMEDOUT: RunLoopError(.sendTimeout)
+        case EPIPE, ECONNRESET, ENOTCONN: RunLoopError(.portBecameInvalid, errno: errno)
+        // The kernel's limit can be set below ours.
+        case EMSGSIZE: RunLoopError(.messageTooLarge, errno: errno)
+        default: RunLoopError(.transportError, errno: errno)
+        }
+    }
+}
+
+// MARK: - Parts
+
+extension MessageSocket {
+    /// Up to this size a message is put together: the kernel takes one part faster than several. (On the stack up to 1,024 bytes.)
+    private static let smallMessage = 4608
+
+    /// Calls `body` with the header and the components, those of a larger message where they lie.
+    private static func withParts(
+        _ header: MessageHeader,
+        _ components: [[UInt8]],
+        _ body: (UnsafeBufferPointer<iovec>) -> Int32
+    ) -> Int32 {
+        let total = components.reduce(header.size) { $0 + $1.count }
+        let isSmall = total <= smallMessage
+        return unsafe withUnsafeTemporaryAllocation(byteCount: isSmall ? total : header.size, alignment: 4) {
+            bytes in
+            unsafe header.write(components, to: bytes)
+            if isSmall {
+                unsafe append(components, at: header.size, to: bytes)
+                var part = unsafe iovec(iov_base: bytes.baseAddress, iov_len: total)
+                return unsafe withUnsafePointer(to: &part) { unsafe body(UnsafeBufferPointer(start: $0, count: 1)) }
+            }
+            return unsafe withUnsafeTemporaryAllocation(of: iovec.self, capacity: components.count + 1) { parts in
+                unsafe parts.initializeElement(at: 0, to: iovec(iov_base: bytes.baseAddress, iov_len: bytes.count))
+                return unsafe gather(components[...], parts, body)
+            }
+        }
+    }
+
+    private static func append(_ components: [[UInt8]], at start: Int, to bytes: UnsafeMutableRawBufferPointer) {
+        var offset = start
+        for component in components {
+            unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[offset...]).copyBytes(from: component)
+            offset += component.count
+        }
+    }
+
+    /// Pins one component after the other: as deep as there are components, 64 at most.
+    private static func gather(
+        _ rest: ArraySlice<[UInt8]>,
+        _ parts: UnsafeMutableBufferPointer<iovec>,
+        _ body: (UnsafeBufferPointer<iovec>) -> Int32
+    ) -> Int32 {
+        guard let next = rest.first else { return unsafe body(UnsafeBufferPointer(parts)) }
+        return unsafe next.withUnsafeBytes { bytes in
+            // The kernel only reads.
+            let base = unsafe UnsafeMutableRawPointer(mutating: bytes.baseAddress)
+            unsafe parts.initializeElement(at: rest.startIndex + 1, to: iovec(iov_base: base, iov_len: bytes.count))
+            return unsafe gather(rest.dropFirst(), parts, body)
+        }
+    }
+}

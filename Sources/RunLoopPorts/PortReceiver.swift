@@ -1,0 +1,249 @@
+import CRunLoopPorts
+import Glibc
+import Locking
+import RunLoopKit
+
+/// What a local port does: it watches its listener and its connections wherever the port is, and hands their messages on, one at a
+/// time.
+///
+/// In a mode, a port is an anchor, a source that is never signalled and keeps the mode from being empty (R9), and one descriptor source
+/// for each connection, so that connections take turns among all that is ready (R36). The anchor says when the port comes into a mode
+/// or leaves one, by whatever way. It holds this object, which thus lives as long as a loop or a holder has the port.
+///
+/// The lock is taken before those of loops and items: none of these calls back into a receiver while it holds one.
+final class PortReceiver: Sendable {
+    struct Connection: Sendable {
+        let socket: MessageSocket
+        let peer: run_loop_peer
+    }
+
+    fileprivate struct Presence: Sendable {
+        let loop: EventRunLoop
+        let mode: EventRunLoop.Mode
+        /// Puts the listening source back into the mode, while it is out of it.
+        var retry: EventTimer?
+    }
+
+    fileprivate struct Watched: Sendable {
+        let socket: MessageSocket
+        let source: DescriptorSource
+    }
+
+    struct State: Sendable {
+        fileprivate(set) var isOpen = true
+        fileprivate var presences: [Presence] = []
+        fileprivate var listener: Listener?
+        fileprivate var listening: DescriptorSource?
+        /// By descriptor. Each keeps its socket open, so that the number stays its own.
+        fileprivate var watched: [Int32: Watched] = [:]
+        /// Why the port could not be added, for who asked.
+        fileprivate var failure: RunLoopError?
+        var isDelivering = false
+        /// Connections that had a message while the handler was busy: out of all modes until it is done.
+        fileprivate var passedOver: [Int32] = []
+    }
+
+    let options: LocalPort.Options
+    let handler: LocalPort.Boxed
+    let state = ForkSafeMutex(State())
+    /// Held while a message is received, which never waits.
+    let space = ForkSafeMutex(ReceiveSpace())
+
+    init(options: LocalPort.Options, handler: @escaping LocalPort.Handler) {
+        self.options = options
+        self.handler = LocalPort.Boxed(call: handler)
+    }
+
+    deinit { shutDown() }
+
+    func makeAnchor() -> EventSource {
+        EventSource(
+            onSchedule: { loop, mode in self.enter(Presence(loop: loop, mode: mode)) },
+            onCancel: { loop, mode in self.leave(Presence(loop: loop, mode: mode)) },
+            perform: { _ in }
+        )
+    }
+
+    /// Hangs up on everyone and gives the name back; tells the holder, the first time (R55).
+    func close() {
+        if shutDown() { options.onInvalidation?() }
+    }
+
+    @discardableResult
+    private func shutDown() -> Bool {
+        let former = state.withLock { state in
+            let former = state
+            state = State()
+            state.isOpen = false
+            return former
+        }
+        former.listening?.invalidate()
+        for watched in former.watched.values {
+            watched.socket.hangUp()
+            watched.source.invalidate()
+        }
+        return former.isOpen
+    }
+}
+
+// MARK: - Coming and going of modes
+
+extension PortReceiver {
+    private func enter(_ presence: Presence) {
+        state.withLock { state in
+            guard state.isOpen else { return }
+            state.presences.append(presence)
+            do throws(RunLoopError) {
+                if let listening = state.listening { try presence.loop.add(listening, to: presence.mode) }
+                for (descriptor, watched) in state.watched where !state.passedOver.contains(descriptor) {
+                    try presence.loop.add(watched.source, to: presence.mode)
+                }
+            } catch {
+                state.failure = error
+            }
+        }
+    }
+
+    private func leave(_ presence: Presence) {
+        state.withLock { state in
+            if let index = state.index(of: presence.loop, presence.mode) {
+                state.presences.remove(at: index).retry?.invalidate()
+            }
+            if let listening = state.listening { presence.loop.remove(listening, from: presence.mode) }
+            for watched in state.watched.values { presence.loop.remove(watched.source, from: presence.mode) }
+        }
+    }
+
+    /// Why the latest addition to a mode has failed.
+    func takeFailure() -> RunLoopError? { state.withLock { $0.failure.take() } }
+}
+
+// MARK: - Coming and going of connections
+
+extension PortReceiver {
+    var connectionCount: Int { state.withLock { $0.watched.count } }
+
+    /// Takes a name, and whoever connects to it.
+    func listen(as name: PortName, in directory: PortDirectory) throws(RunLoopError) {
+        let listener = try Listener(name, in: directory)
+        let source = DescriptorSource(descriptor: listener.socket.descriptor) { [weak self] _, _ in
+            self?.accept(from: listener)
+        }
+        state.withLock { state in
+            state.listener = listener
+            state.listening = source
+        }
+    }
+
+    /// Takes a connection over. Throws `portInvalid` or `outOfResources`.
+    func adopt(_ socket: MessageSocket) throws(RunLoopError) {
+        try insert(Connection(socket: socket, peer: socket.peer))
+    }
+
+    func insert(_ connection: Connection) throws(RunLoopError) {
+        let fd = connection.socket.descriptor
+        let source = DescriptorSource(reading: fd) { [weak self] in self?.deliver(from: connection) ?? .nothing }
+        try state.withLock { state throws(RunLoopError) in
+            guard state.isOpen else { throw RunLoopError(.portInvalid) }
+            do throws(RunLoopError) {
+                for presence in state.presences { try presence.loop.add(source, to: presence.mode) }
+            } catch {
+                source.invalidate()
+                throw error
+            }
+            state.watched[fd] = Watched(socket: connection.socket, source: source)
+        }
+    }
+
+    func forget(_ connection: Connection) {
+        let watched = state.withLock { $0.watched.removeValue(forKey: connection.socket.descriptor) }
+        watched?.source.invalidate()
+    }
+}
+
+// MARK: - Out of descriptors
+
+extension PortReceiver {
+    /// Takes the listening source out of all modes for a while: it stays ready, and would make the loop spin.
+    func pauseListening() {
+        state.withLock { state in
+            guard let listening = state.listening else { return }
+            for index in state.presences.indices where state.presences[index].retry == nil {
+                let presence = state.presences[index]
+                presence.loop.remove(listening, from: presence.mode)
+                state.presences[index].retry = makeRetry(for: presence)
+            }
+        }
+    }
+
+    /// Each mode has a timer of its own: another of the port's modes may not be run for long.
+    private func makeRetry(for presence: Presence) -> EventTimer {
+        let timer = EventTimer(after: .milliseconds(10)) { [weak self, mode = presence.mode] _ in
+            self?.resumeListening(on: .current, mode)
+        }
+        // An ended loop is about to leave by itself.
+        try? presence.loop.attach(timer: timer, to: presence.mode)
+        return timer
+    }
+
+    private func resumeListening(on loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
+        state.withLock { state in
+            guard let listening = state.listening, let index = state.index(of: loop, mode) else { return }
+            let presence = state.presences[index]
+            state.presences[index].retry = Self.add(listening, to: presence) ? nil : makeRetry(for: presence)
+        }
+    }
+}
+
+extension PortReceiver.State {
+    fileprivate func index(of loop: EventRunLoop, _ mode: EventRunLoop.Mode) -> Int? {
+        presences.firstIndex { $0.loop === loop && $0.mode == mode }
+    }
+}
+
+// MARK: - One at a time
+
+extension PortReceiver {
+    /// Whether the connection may deliver now. If the handler is busy, on another thread or further up the stack, the connection keeps
+    /// its messages until that is over (R23).
+    func begin(_ connection: Connection) -> Bool {
+        state.withLock { state in
+            guard state.isDelivering else {
+                state.isDelivering = true
+                return true
+            }
+            guard let source = state.watched[connection.socket.descriptor]?.source else { return false }
+            state.passedOver.append(source.descriptor)
+            for presence in state.presences { presence.loop.remove(source, from: presence.mode) }
+            return false
+        }
+    }
+
+    func end() {
+        let failed: [Watched] = state.withLock { state in
+            state.isDelivering = false
+            guard !state.passedOver.isEmpty else { return [] }
+            let waiting = state.passedOver.take().compactMap { state.watched[$0] }
+            return waiting.filter { watched in !state.presences.allSatisfy { Self.add(watched.source, to: $0) } }
+        }
+        for watched in failed { hangUp(watched) }
+    }
+
+    private static func add(_ source: DescriptorSource, to presence: Presence) -> Bool {
+        do {
+            try presence.loop.add(source, to: presence.mode)
+            return true
+        } catch {
+            // An ended loop is about to leave by itself.
+            return error.code == .loopEnded
+        }
+    }
+
+    /// Drops a connection that cannot be watched any more.
+    private func hangUp(_ watched: Watched) {
+        _ = state.withLock { $0.watched.removeValue(forKey: watched.socket.descriptor) }
+        watched.socket.hangUp()
+        watched.source.invalidate()
+        options.onDrop?(PortPeer(run_loop_peer()), .outOfDescriptors)
+    }
+}

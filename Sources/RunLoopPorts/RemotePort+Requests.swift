@@ -1,0 +1,227 @@
+import Glibc
+import Locking
+public import RunLoopKit
+
+extension RemotePort {
+    /// Sends a request and waits for the reply, while the calling thread's loop runs a mode: its timers, sources and observers go on
+    /// (R56).
+    ///
+    /// There is exactly one outcome: the reply, or one of the errors. A stop of the loop does not end the wait; it is passed on to the
+    /// outer run afterwards. Requests may be nested, and be made by several threads at once.
+    ///
+    /// - Parameters:
+    ///   - sendTimeout: How long the caller blocks, its loop standing still, if the receiver's queue is full; nil waits for ever.
+    ///   - receiveTimeout: How long the loop runs until the reply is there, counted from the sending; nil for ever.
+    ///   - mode: Which mode to run; not `EventRunLoop/Mode/common`, which traps.
+    /// - Throws: `sendTimeout`, `receiveTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56); `messageTooLarge`,
+    ///   `tooManyDescriptors` (R57); `outOfResources` if the loop cannot watch for the reply: then nothing was sent.
+    public func request(
+        _ message: PortMessage,
+        sendTimeout: Duration? = .seconds(1),
+        receiveTimeout: Duration? = .seconds(10),
+        mode: EventRunLoop.Mode = .default,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) throws(RunLoopError) -> ReceivedMessage {
+        requireOneMode(mode, file, line)
+        let loop = EventRunLoop.current
+        let waiter = LoopWaiter(loop)
+        let number = try channel.enter(waiter)
+        do {
+            // Before anything is sent: without it no reply could be received.
+            let isBorrowing = try borrow(loop, mode)
+            defer { if isBorrowing { giveBack(loop, mode) } }
+            try channel.send(message, kind: .request, number: number, timeout: sendTimeout)
+            return try wait(for: waiter, number, loop, mode, receiveTimeout).get()
+        } catch {
+            channel.leave(number)
+            throw error
+        }
+    }
+
+    func requireOneMode(_ mode: EventRunLoop.Mode, _ file: StaticString, _ line: UInt) {
+        let text = "A request waits in one mode, not in the common ones; name it."
+        require(mode != .common, text, file: file, line: line)
+    }
+
+    private func wait(
+        for waiter: LoopWaiter,
+        _ number: UInt32,
+        _ loop: EventRunLoop,
+        _ mode: EventRunLoop.Mode,
+        _ timeout: Duration?
+    ) -> RemoteChannel.Outcome {
+        let deadline = MonotonicInstant.after(timeout)
+        var left = timeout
+        var wasStopped = false
+        defer { if wasStopped { loop.stop() } }
+        while true {
+            if let outcome = waiter.outcome { return outcome }
+            switch loop.run(mode: mode, for: left, returnAfterSourceHandled: false, until: waiter.completion) {
+            case .stopped: wasStopped = true
+            // The source has left the mode: the port is being closed, or somebody has taken it away.
+            case .finished, .timedOut:
+                if channel.leave(number) != nil { return .failure(RunLoopError(.receiveTimeout)) }
+                // Another thread has the outcome and is about to tell it.
+                waiter.spinUntilFinished()
+            case .handledSource: break
+            }
+            left = deadline == .distantFuture ? nil : MonotonicInstant.now.duration(to: deadline)
+        }
+    }
+}
+
+// MARK: - Where the port is for the time of a request
+
+extension RemotePort {
+    /// A mode that the port was put into for a request only.
+    struct Borrowed: Hashable, Sendable {
+        let loop: ObjectIdentifier
+        let mode: EventRunLoop.Mode
+    }
+
+    /// Puts the port into a mode to stay.
+    func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
+        try loop.add(source, to: mode)
+        borrowed.withLock { _ = $0.remove(Borrowed(loop: ObjectIdentifier(loop), mode: mode)) }
+    }
+
+    /// Puts the port into a mode, if it is not there. Says whether it was not.
+    private func borrow(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) -> Bool {
+        guard !loop.contains(source, in: mode) else { return false }
+        do {
+            try loop.add(source, to: mode)
+        } catch {
+            // Closed since the request was entered, by another thread.
+            throw error.code == .itemInvalid ? RunLoopError(.portBecameInvalid) : error
+        }
+        borrowed.withLock { _ = $0.insert(Borrowed(loop: ObjectIdentifier(loop), mode: mode)) }
+        return true
+    }
+
+    /// Takes the port out of the mode, unless somebody has put it there to stay meanwhile.
+    private func giveBack(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
+        let key = Borrowed(loop: ObjectIdentifier(loop), mode: mode)
+        if borrowed.withLock({ $0.remove(key) }) != nil { loop.remove(source, from: mode) }
+    }
+}
+
+/// A loop that waits for a reply in a nested run.
+private final class LoopWaiter: RemoteChannel.Waiter {
+    let completion = RunCompletion()
+    private let loop: EventRunLoop
+    private let result = ForkSafeMutex<RemoteChannel.Outcome?>(nil)
+
+    init(_ loop: EventRunLoop) { self.loop = loop }
+
+    var outcome: RemoteChannel.Outcome? { completion.isSet ? result.withLock { $0 } : nil }
+
+    func finish(_ outcome: RemoteChannel.Outcome) {
+        result.withLock { $0 = outcome }
+        completion.set()
+        loop.wakeUpFromElsewhere()
+    }
+
+    /// A few instructions of another thread long.
+    func spinUntilFinished() {
+        while !completion.isSet { sched_yield() }
+    }
+}
+
+extension RemotePort {
+    /// Sends a request from a loop and suspends until the reply is there, which that loop receives. Blocks no thread, except as long as
+    /// `sendTimeout` allows the loop's.
+    ///
+    /// The port is added to the mode, and stays there. The wait is bounded by `receiveTimeout`, counted from the sending; cancelling the
+    /// task does not end it. The message is sent when the loop next runs the mode.
+    ///
+    /// - Parameters:
+    ///   - loop: A loop that runs the mode: on another thread than the caller's, or, for the main actor, the main loop.
+    ///   - mode: Not `EventRunLoop/Mode/common`, which traps.
+    /// - Throws: What the overload that blocks throws, and `loopEnded` if the loop ends before there is an outcome.
+    public func request(
+        _ message: PortMessage,
+        on loop: EventRunLoop,
+        mode: EventRunLoop.Mode = .default,
+        sendTimeout: Duration = .zero,
+        receiveTimeout: Duration = .seconds(10),
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) async throws(RunLoopError) -> ReceivedMessage {
+        requireOneMode(mode, file, line)
+        let outcome = await withCheckedContinuation { continuation in
+            let promise = ReplyPromise(continuation)
+            loop.perform(in: mode) {
+                do throws(RunLoopError) {
+                    try self.start(message, promise, loop, mode, sendTimeout, receiveTimeout)
+                } catch {
+                    promise.finish(.failure(error))
+                }
+            }
+        }
+        return try outcome.get()
+    }
+
+    private func start(
+        _ message: PortMessage,
+        _ promise: ReplyPromise,
+        _ loop: EventRunLoop,
+        _ mode: EventRunLoop.Mode,
+        _ sendTimeout: Duration,
+        _ receiveTimeout: Duration
+    ) throws(RunLoopError) {
+        guard isValid else { throw RunLoopError(.portInvalid) }
+        try enter(loop, mode)
+        let number = try channel.enter(PromiseWaiter(promise))
+        do {
+            try channel.send(message, kind: .request, number: number, timeout: sendTimeout)
+        } catch {
+            channel.leave(number)
+            throw error
+        }
+        // The timer is the promise's only holder from here on: if the loop ends, both go, and the promise says so. It holds the port, too.
+        let timer = EventTimer(after: receiveTimeout) { _ in
+            self.channel.leave(number)
+            promise.finish(.failure(RunLoopError(.receiveTimeout)))
+        }
+        promise.timer = timer
+        loop.add(timer, to: mode)
+    }
+}
+
+/// The one end of an asynchronous request, whichever comes first; at the latest when nobody can bring one any more.
+private final class ReplyPromise: Sendable {
+    typealias Continuation = CheckedContinuation<RemoteChannel.Outcome, Never>
+
+    private let state: ForkSafeMutex<State>
+
+    private struct State: Sendable {
+        var continuation: Continuation?
+        weak var timer: EventTimer?
+    }
+
+    init(_ continuation: Continuation) { state = ForkSafeMutex(State(continuation: continuation)) }
+
+    deinit { finish(.failure(RunLoopError(.loopEnded))) }
+
+    /// Ended with the promise. Held by its loop.
+    var timer: EventTimer? {
+        get { state.withLock { $0.timer } }
+        set { state.withLock { $0.timer = newValue } }
+    }
+
+    func finish(_ outcome: RemoteChannel.Outcome) {
+        let (continuation, timer) = state.withLock { state in (state.continuation.take(), state.timer) }
+        continuation?.resume(returning: outcome)
+        timer?.invalidate()
+    }
+}
+
+/// What the channel knows of a promise, without keeping it.
+private final class PromiseWaiter: RemoteChannel.Waiter {
+    private weak let promise: ReplyPromise?
+
+    init(_ promise: ReplyPromise) { self.promise = promise }
+
+    func finish(_ outcome: RemoteChannel.Outcome) { promise?.finish(outcome) }
+}

@@ -1,0 +1,107 @@
+import CRunLoopPorts
+import Glibc
+import Locking
+public import RunLoopKit
+
+/// The sending side of a port: sends messages, and requests that are replied to (R54, R56).
+///
+/// Any thread may call its members; messages of one thread arrive in their order. On a loop, the port notices when the other side goes:
+/// `EventRunLoop/add(_:to:)-(RemotePort,_)`. Else it notices at the next message.
+public final class RemotePort: Sendable {
+    let channel: RemoteChannel
+    let source: DescriptorSource
+    let borrowed = ForkSafeMutex<Set<Borrowed>>([])
+
+    /// Connects to the port with a name.
+    ///
+    /// - Parameters:
+    ///   - timeout: How long the caller blocks if more connect than the receiver can accept.
+    ///   - onInvalidation: Called once, on the thread that finds that the other side is gone, or that invalidates the port; without
+    ///     locks held.
+    /// - Throws: `noSuchPort`, `sendTimeout`, `portDirectoryUnsafe`, `outOfResources`, `transportError`.
+    public convenience init(
+        _ name: PortName,
+        in directory: PortDirectory = .default,
+        timeout: Duration = .seconds(1),
+        onInvalidation: (@Sendable (RemotePort) -> Void)? = nil
+    ) throws(RunLoopError) {
+        let fd = run_loop_message_socket()
+        if fd < 0 { throw RunLoopError.port(-fd) }
+        let socket = MessageSocket(owning: fd)
+        let handle = try directory.open()
+        let nanoseconds = max(0, timeout.nanoseconds)
+        let failure = unsafe run_loop_message_connect(fd, handle.path(of: name.socketFile), nanoseconds)
+        if failure < 0 { throw RemotePort.error(connecting: -failure) }
+        self.init(socket, onInvalidation: onInvalidation)
+    }
+
+    /// Connects to a port of this process, which may have no name.
+    ///
+    /// - Throws: `portInvalid`, `outOfResources`.
+    public convenience init(
+        to port: LocalPort,
+        onInvalidation: (@Sendable (RemotePort) -> Void)? = nil
+    ) throws(RunLoopError) {
+        let (ours, theirs) = try MessageSocket.pair()
+        try port.receiver.adopt(theirs)
+        self.init(ours, onInvalidation: onInvalidation)
+    }
+
+    init(_ socket: MessageSocket, onInvalidation: (@Sendable (RemotePort) -> Void)?) {
+        let channel = RemoteChannel(socket)
+        self.channel = channel
+        source = DescriptorSource(reading: socket.descriptor) { channel.deliver() }
+        // Weak: who has let go of the port does not want to hear of it.
+        channel.onClose { [weak self] in
+            guard let self else { return }
+            source.invalidate()
+            onInvalidation?(self)
+        }
+    }
+
+    deinit {
+        // The loop's copy of the source would keep the connection.
+        source.invalidate()
+        channel.close(RunLoopError(.portBecameInvalid))
+    }
+
+    /// Whether the other side was there when last looked at.
+    public var isValid: Bool { channel.isOpen }
+
+    /// Who listened at the other end when the connection was made, by the kernel's word. For the reply port of a message: who made it.
+    public var peer: PortPeer { PortPeer(channel.peer) }
+
+    /// Hangs up. Requests under way end with `portBecameInvalid`.
+    public func invalidate() { channel.close(RunLoopError(.portBecameInvalid)) }
+
+    /// Sends a message that expects no reply. It is sent whole or not at all (R57).
+    ///
+    /// - Parameter timeout: How long the caller blocks if the receiver's queue is full; zero tries once; nil waits for ever.
+    /// - Throws: `sendTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56); `messageTooLarge`, `tooManyDescriptors`
+    ///   (R57); with a reply port, `outOfResources`.
+    public func send(_ message: PortMessage, timeout: Duration? = .seconds(1)) throws(RunLoopError) {
+        try channel.send(message, kind: .message, timeout: timeout)
+    }
+
+    private static func error(connecting errno: Int32) -> RunLoopError {
+        switch errno {
+        case ENOENT, ECONNREFUSED: RunLoopError(.noSuchPort)
+        case EAGAIN: RunLoopError(.sendTimeout)
+        default: RunLoopError.port(errno)
+        }
+    }
+}
+
+extension EventRunLoop {
+    /// Adds a port to a mode: in runs of that mode it notices when the other side goes. Requests that wait in that mode are cheaper
+    /// for it, too. The loop does not keep the port alive.
+    public func add(_ port: RemotePort, to mode: Mode = .default) throws(RunLoopError) {
+        try port.enter(self, mode)
+    }
+
+    /// Takes a port out of a mode.
+    public func remove(_ port: RemotePort, from mode: Mode = .default) { remove(port.source, from: mode) }
+
+    /// Whether the port is in a mode.
+    public func contains(_ port: RemotePort, in mode: Mode = .default) -> Bool { contains(port.source, in: mode) }
+}

@@ -1,0 +1,47 @@
+/// An address as the socket calls take it (ip(7), ipv6(7), unix(7)), as text. Pure.
+struct SocketAddress: Hashable, Sendable {
+    /// `10.0.0.7:5432`, `[::1]:80`, a path, `@` and an abstract name. Nil for an address without a name, and for other families.
+    package let text: String?
+
+    init?(at address: UInt, length: Int, _ read: (UInt, Int) -> [UInt8]?) {
+        guard address != 0, length >= 2, let bytes = read(address, min(length, 110)) else { return nil }
+        self.init(bytes)
+    }
+
+    /// - Parameter bytes: as many as the address is long.
+    init?(_ bytes: [UInt8]) {
+        guard bytes.count >= 2 else { return nil }
+        switch bytes.number(at: 0, 2) {
+        case 1: text = Self.path(bytes.dropFirst(2))
+        case 2 where bytes.count >= 8: text = "\(Self.four(bytes[4..<8])):\(Self.port(bytes))"
+        case 10 where bytes.count >= 24: text = Self.six(Array(bytes[8..<24]), Self.port(bytes))
+        default: text = nil
+        }
+    }
+
+    private static func port(_ bytes: [UInt8]) -> Int { Int(bytes[2]) << 8 | Int(bytes[3]) }
+
+    private static func four(_ bytes: ArraySlice<UInt8>) -> String { bytes.map(String.init).joined(separator: ".") }
+
+    /// RFC 5952: the longest run of zero groups is left out.
+    private static func six(_ bytes: [UInt8], _ port: Int) -> String {
+        if bytes[..<10].allSatisfy({ $0 == 0 }), bytes[10] == 0xff, bytes[11] == 0xff {
+            return "\(four(bytes[12...])):\(port)"
+        }
+        let groups = stride(from: 0, to: 16, by: 2).map { Int(bytes[$0]) << 8 | Int(bytes[$0 + 1]) }
+        var longest = 0..<0
+        for start in groups.indices {
+            let length = groups[start...].prefix { $0 == 0 }.count
+            if length > longest.count, length > 1 { longest = start..<(start + length) }
+        }
+        func hex(_ part: ArraySlice<Int>) -> String { part.map { String($0, radix: 16) }.joined(separator: ":") }
+        guard !longest.isEmpty else { return "[\(hex(groups[...]))]:\(port)" }
+        return "[\(hex(groups[..<longest.lowerBound]))::\(hex(groups[longest.upperBound...]))]:\(port)"
+    }
+
+    private static func path(_ bytes: ArraySlice<UInt8>) -> String? {
+        guard let first = bytes.first else { return nil }
+        if first == 0 { return bytes.count > 1 ? "@" + String(decoding: bytes.dropFirst(), as: UTF8.self) : nil }
+        return String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+    }
+}

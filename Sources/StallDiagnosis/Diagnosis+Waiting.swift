@@ -1,0 +1,96 @@
+import StackCapture
+package import StallReports
+
+// The sentences about a thread that slept.
+
+extension Diagnosis {
+    /// `in read(2) on descriptor 5 (pipe:[77])`, with a blank before it. Empty without a call.
+    package static func place(_ site: WaitSite?, _ descriptors: [StallReport.Descriptor]) -> String {
+        guard let site else { return "" }
+        let name = site.call.name.map { "\($0)(2)" } ?? "system call \(site.call.number)"
+        let path = site.argument("path").map { " of \($0)" } ?? ""
+        guard let first = descriptors.first else { return " in \(name)\(path)" }
+        if descriptors.count > 1, site.call.name?.contains("poll") == true || site.call.name?.contains("select") == true
+        {
+            let all = descriptors.map { "\($0.number) (\($0.words))" }.joined(separator: ", ")
+            return " in \(name) on descriptors \(all)"
+        }
+        let words = first.words
+        return " in \(name) on descriptor \(first.number)" + (words.isEmpty ? "" : " (\(words))")
+    }
+
+    /// Where a thread was found for most of the time though it did not wait for most of it: a call can keep a processor busy, too.
+    package static func find(_ verdict: Verdict, _ waits: WaitProfile, _ descriptors: [StallReport.Descriptor])
+        -> String
+    {
+        guard verdict == .onCPU || verdict == .starved, waits.calling * 2 >= waits.total, let site = waits.longestCall
+        else { return "" }
+        return " Most samples found it\(place(site, descriptors))."
+    }
+
+    /// What is known of some calls beyond their descriptor.
+    package static func purpose(_ site: WaitSite, _ descriptors: [StallReport.Descriptor]) -> String? {
+        switch site.call.name {
+        case "nanosleep", "clock_nanosleep": return sleep(site)
+        case "wait4", "waitid": return child(site)
+        case "flock", "fcntl": return fileLock(site, descriptors)
+        case "connect":
+            guard let peer = site.argument("addr") else { return nil }
+            return "The thread waited for \(peer) to accept a connection\(place(site, descriptors))."
+        default: return nil
+        }
+    }
+
+    private static func sleep(_ site: WaitSite) -> String? {
+        guard site.argument("flags") != "TIMER_ABSTIME", let time = site.argument("request") else { return nil }
+        return "The thread slept\(place(site, [])), for \(time)."
+    }
+
+    private static func child(_ site: WaitSite) -> String? {
+        let whom = site.process.map { "process \($0.text)" } ?? "a child process"
+        return "The thread waited for \(whom) to end\(place(site, []))."
+    }
+
+    private static func fileLock(_ site: WaitSite, _ descriptors: [StallReport.Descriptor]) -> String? {
+        guard let holder = descriptors.first?.holder else { return nil }
+        return "The thread waited for a file lock that process \(holder.text) holds,\(place(site, descriptors))."
+    }
+}
+
+extension WaitSite {
+    fileprivate func argument(_ name: String) -> String? { decoded.argument(name) }
+}
+
+extension StallReport.Descriptor? {
+    /// What stands behind the file.
+    var storage: String {
+        guard let self, self.isRemote == true, let type = self.fileSystem else { return "a disk" }
+        return "the \(type.hasPrefix("fuse") ? "user-space" : "network") file system \(type)"
+    }
+}
+
+extension StallReport.Descriptor {
+    /// `tcp 10.0.0.3:40112 → 10.0.0.7:5432, established, silent for 30s`, or a path.
+    package var words: String {
+        if let socket { return socket.words }
+        var parts = [target ?? ""].filter { !$0.isEmpty }
+        if isDeleted == true { parts.append("deleted") }
+        if let note { parts.append(note) }
+        return parts.joined(separator: ", ")
+    }
+}
+
+extension StallReport.Socket {
+    /// Its two ends and its state.
+    package var words: String {
+        let ends = [local, peer].compactMap { $0 }.joined(separator: " → ")
+        var parts = [ends.isEmpty ? "\(family) socket" : "\(family) \(peer != nil && local == nil ? "→ " : "")\(ends)"]
+        if let state { parts.append(state) }
+        if let silentNs, silentNs >= 1_000_000_000 {
+            parts.append("silent for \(DurationText(nanoseconds: silentNs).short)")
+        }
+        if let retransmits, retransmits > 0 { parts.append("\(retransmits) retransmits unanswered") }
+        if let peerProcess { parts.append("peer process \(peerProcess.text)") }
+        return parts.joined(separator: ", ")
+    }
+}

@@ -1,0 +1,78 @@
+import Glibc
+
+/// A control group as far as its freezer goes (cgroups(7)): version 2, and version 1's `freezer` hierarchy.
+package struct ControlGroup: Hashable, Sendable {
+    /// The group's directories; nil for a hierarchy that is not mounted. A container's own group looks like the root to it; of
+    /// the real root, which cannot be frozen, the files are missing.
+    var unified: String?
+    package var freezer: String?
+
+    package init() {}
+
+    /// A thread's groups. Reads two files, for which the kernel takes locks that others may hold for long.
+    package static func of(threadID: Int32) -> ControlGroup? {
+        guard let membership = readSmallFile("/proc/self/task/\(threadID)/cgroup") else { return nil }
+        return ControlGroup(membership: membership, mounts: readFile("/proc/self/mountinfo", limit: 1 << 22) ?? "")
+    }
+
+    /// - Parameters:
+    ///   - membership: the text of `/proc/PID/cgroup`.
+    ///   - mounts: the text of `/proc/PID/mountinfo` (proc(5)).
+    package init(membership: String, mounts: String) {
+        let mounts = mounts.split(separator: "\n").compactMap(Mount.init)
+        for line in membership.split(separator: "\n") {
+            let parts = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
+            guard parts.count == 3 else { continue }
+            if parts[1].isEmpty {
+                unified = mounts.first(where: \.isUnified)?.directory(of: parts[2])
+            } else if parts[1].split(separator: ",").contains("freezer") {
+                freezer = mounts.first(where: \.isFreezer)?.directory(of: parts[2])
+            }
+        }
+    }
+
+    /// How long the group was frozen so far, in all. Nil where the kernel does not count it (Linux 6.18 does).
+    package var frozenTime: Duration? {
+        guard let unified, let text = readSmallFile(unified + "/cgroup.stat.local") else { return nil }
+        return Self.number("frozen_usec", in: text).map { .microseconds($0) }
+    }
+
+    /// Whether it is frozen at this moment.
+    package var isFrozen: Bool {
+        if let unified, let text = readSmallFile(unified + "/cgroup.events"), Self.number("frozen", in: text) == 1 {
+            return true
+        }
+        guard let freezer, let text = readSmallFile(freezer + "/freezer.state") else { return false }
+        return text.hasPrefix("FROZEN") || text.hasPrefix("FREEZING")
+    }
+
+    package static func number(_ key: String, in text: String) -> Int64? {
+        let line = text.split(separator: "\n").first { $0.hasPrefix(key + " ") }
+        return line.flatMap { Int64($0.dropFirst(key.count + 1)) }
+    }
+
+    /// One mounted hierarchy.
+    private struct Mount {
+        var root: Substring
+        package var path: Substring
+        package var type: Substring
+        package var options: Substring
+
+        package init?(_ line: Substring) {
+            let halves = line.split(separator: " - ", maxSplits: 1)
+            guard halves.count == 2 else { return nil }
+            let (place, kind) = (halves[0].split(separator: " "), halves[1].split(separator: " "))
+            guard place.count > 4, kind.count > 2, kind[0].hasPrefix("cgroup") else { return nil }
+            (root, path, type, options) = (place[3], place[4], kind[0], kind[2])
+        }
+
+        var isUnified: Bool { type == "cgroup2" }
+        var isFreezer: Bool { type == "cgroup" && options.split(separator: ",").contains("freezer") }
+
+        /// Where a group lies, whose path counts from the root of the namespace.
+        package func directory(of group: Substring) -> String {
+            let inside = root == "/" ? group : group.hasPrefix(root) ? group.dropFirst(root.count) : "/"
+            return inside == "/" || inside.isEmpty ? String(path) : path + (inside.hasPrefix("/") ? "" : "/") + inside
+        }
+    }
+}

@@ -1,0 +1,116 @@
+import StallReports
+
+/// What the kernel has counted of the processors until one moment. All but the load only grows. Pure.
+package struct ProcessorSupply: Hashable, Sendable {
+    /// Of each limited cgroup, in the files' order.
+    package var groups: [Throttling?] = []
+    /// Time in which a task waited for a processor: in the cgroup, on the machine. Microseconds.
+    package var cgroupPressure: UInt64?
+    package var systemPressure: UInt64?
+    /// What the hypervisor gave to others, all processors together. Nanoseconds.
+    package var steal: UInt64?
+    /// The machine's load average over a minute, and its threads that can run.
+    package var load: Load?
+
+    package struct Throttling: Hashable, Sendable {
+        package var periods: UInt64
+        package var throttledPeriods: UInt64
+        package var throttledNanoseconds: UInt64
+
+        /// - Parameter text: `cpu.stat`; version 1 counts nanoseconds, version 2 microseconds.
+        package init?(_ text: String) {
+            let values = keyedNumbers(text)
+            guard let periods = values["nr_periods"], let throttled = values["nr_throttled"] else { return nil }
+            self.periods = periods
+            throttledPeriods = throttled
+            throttledNanoseconds = values["throttled_time"] ?? (values["throttled_usec"] ?? 0) &* 1000
+        }
+    }
+
+    package struct Load: Hashable, Sendable {
+        package var average: Double
+        package var runnable: Int
+
+        /// - Parameter text: `0.20 0.18 0.12 1/80 11206`
+        package init?(_ text: String) {
+            let fields = text.split(separator: " ")
+            guard fields.count >= 4, let average = Double(fields[0]), average.isFinite,
+                let runnable = fields[3].split(separator: "/").first.flatMap({ Int($0) })
+            else { return nil }
+            (self.average, self.runnable) = (average, runnable)
+        }
+    }
+
+    /// The total of `some` in a pressure file, microseconds.
+    static func pressure(_ text: String) -> UInt64? {
+        guard let line = text.split(separator: "\n").first(where: { $0.hasPrefix("some ") }) else { return nil }
+        return line.split(separator: " ").last.flatMap { $0.hasPrefix("total=") ? UInt64($0.dropFirst(6)) : nil }
+    }
+
+    /// Stolen time in `/proc/stat`, nanoseconds; the file counts hundredths of a second.
+    package static func steal(_ text: String) -> UInt64? {
+        let fields = text.prefix { $0 != "\n" }.split(separator: " ")
+        guard fields.count > 8, fields[0] == "cpu" else { return nil }
+        return UInt64(fields[8]).map { $0 &* 10_000_000 }
+    }
+}
+
+/// Lines of a word and a number.
+private func keyedNumbers(_ text: String) -> [Substring: UInt64] {
+    Dictionary(
+        text.split(separator: "\n").compactMap { line in
+            let words = line.split(separator: " ")
+            return words.count == 2 ? UInt64(words[1]).map { (words[0], $0) } : nil
+        }
+    ) { first, _ in first }
+}
+
+/// What changed in the supply of processors over a stretch of a stall.
+package struct SupplyWindow: Hashable, Sendable {
+    package var files: SupplyFiles
+    package var before: ProcessorSupply
+    package var after: ProcessorSupply
+    /// The machine's processors, and how many of them the thread may use.
+    package var processors: Int
+    package var allowed: Int?
+
+    /// The limit that held the process back for longest; without any, the innermost.
+    package var throttling: (quotaPercent: Double, periods: UInt64, throttledPeriods: UInt64, nanoseconds: UInt64)? {
+        guard before.groups.count == files.limited.count, after.groups.count == files.limited.count else { return nil }
+        let changes = files.limited.indices.compactMap { index in
+            zip(before.groups[index], after.groups[index]).map { before, after in
+                (
+                    quotaPercent: files.limited[index].quotaPercent,
+                    periods: after.periods.grown(since: before.periods),
+                    throttledPeriods: after.throttledPeriods.grown(since: before.throttledPeriods),
+                    nanoseconds: after.throttledNanoseconds.grown(since: before.throttledNanoseconds)
+                )
+            }
+        }
+        return changes.reduce(nil) { best, next in
+            guard let best else { return next }
+            return next.nanoseconds > best.nanoseconds ? next : best
+        }
+    }
+
+    package var cgroupPressure: Duration? { Self.grown(before.cgroupPressure, after.cgroupPressure, 1000) }
+    package var systemPressure: Duration? { Self.grown(before.systemPressure, after.systemPressure, 1000) }
+    package var steal: Duration? { Self.grown(before.steal, after.steal, 1) }
+
+    private static func grown(_ before: UInt64?, _ after: UInt64?, _ unit: UInt64) -> Duration? {
+        zip(before, after).map {
+            .nanoseconds(Int64(clamping: $1.grown(since: $0).multipliedSaturated(by: unit)))
+        }
+    }
+}
+
+extension UInt64 {
+    /// 0 for a count that began anew.
+    package func grown(since before: UInt64) -> UInt64 { self >= before ? self - before : 0 }
+}
+
+/// Both, if there are both.
+private func zip<A, B>(_ a: A?, _ b: B?) -> (A, B)? {
+    guard let a, let b else { return nil }
+    return (a, b)
+}

@@ -1,0 +1,97 @@
+import Glibc
+package import StallReports
+
+/// What a descriptor stood for at one moment, from `/proc/PID/fd` and `fdinfo` (proc(5)).
+package struct DescriptorSighting: Hashable, Sendable {
+    package var number: Int32
+    /// Whose it is.
+    package var process = ObservedProcess.own
+    /// A path, `pipe:[77]`, `socket:[77]`, `anon_inode:[eventfd]`. Nil when there is no such descriptor.
+    package var link: String?
+    /// Nil for kinds of which it is not asked.
+    var info: DescriptorInfo?
+
+    /// To be read while the thread still waits: later the number may stand for something else. Asks nothing that takes a lock which the
+    /// waiting thread, or a file system, could hold.
+    package static func read(_ number: Int32, of process: ObservedProcess = .own) -> DescriptorSighting {
+        var sighting = DescriptorSighting(number: number, process: process, link: link(of: number, in: process))
+        if sighting.kind.hasHarmlessInfo {
+            sighting.info = readSmallFile("\(process.directory)/fdinfo/\(number)").map(DescriptorInfo.init(text:))
+        }
+        return sighting
+    }
+
+    /// What the descriptor points at now.
+    package static func link(of number: Int32, in process: ObservedProcess = .own) -> String? {
+        unsafe withUnsafeTemporaryAllocation(byteCount: Int(PATH_MAX), alignment: 1) { buffer in
+            let count = unsafe readlink("\(process.directory)/fd/\(number)", buffer.baseAddress!, buffer.count)
+            guard count > 0 else { return nil }
+            return unsafe String(decoding: buffer[..<count], as: UTF8.self)
+        }
+    }
+
+    /// By the form of the link.
+    package var kind: DescriptorKind {
+        guard let link else { return .unknown }
+        if link.hasPrefix("/") { return .file }
+        if link.hasPrefix("pipe:[") { return .pipe }
+        if link.hasPrefix("socket:[") { return .socket }
+        guard link.hasPrefix("anon_inode:") else { return link.hasPrefix("pidfd:") ? .pidfd : .other }
+        return Self.anonymous[link.dropFirst("anon_inode:".count).filter { $0 != "[" && $0 != "]" }] ?? .other
+    }
+
+    /// The path of a file, without the mark of a deleted one.
+    package var path: String? {
+        guard kind == .file, let link else { return nil }
+        return isDeleted ? String(link.dropLast(Self.deletedMark.count)) : link
+    }
+
+    /// Whether the file's name is gone, as far as the kernel's mark tells: a name can end in the same words.
+    var isDeleted: Bool { kind == .file && link?.hasSuffix(Self.deletedMark) == true }
+
+    private static let deletedMark = " (deleted)"
+
+    private static let anonymous: [String: DescriptorKind] = [
+        "eventfd": .eventfd, "timerfd": .timerfd, "eventpoll": .epoll, "inotify": .inotify, "fanotify": .inotify,
+        "pidfd": .pidfd, "signalfd": .signalfd, "io_uring": .ioUring,
+    ]
+}
+
+extension DescriptorKind {
+    /// Of the others there is nothing to learn, or the kernel takes a lock for it under which it may touch a thread's memory: epoll's.
+    fileprivate var hasHarmlessInfo: Bool { [.file, .eventfd, .timerfd, .pidfd].contains(self) }
+}
+
+/// What `/proc/PID/fdinfo/N` says. Pure.
+struct DescriptorInfo: Hashable, Sendable {
+    /// The mount that a file is on: the first field of `/proc/self/mountinfo`.
+    var mount: Int?
+    /// A pidfd's process; −1 once it has been waited for.
+    package var process: Int32?
+    /// An eventfd's count.
+    package var count: UInt64?
+    /// How long until a timerfd next expires, nanoseconds; 0 for one that is not set.
+    var timerNanoseconds: Int64?
+
+    init(text: String) {
+        for line in text.split(separator: "\n") {
+            let parts = line.split(separator: ":", maxSplits: 1)
+            guard parts.count == 2 else { continue }
+            let value = parts[1].trimmingPrefix { $0.isWhitespace }
+            switch parts[0] {
+            case "mnt_id": mount = Int(value)
+            case "Pid": process = Int32(value)
+            case "eventfd-count": count = UInt64(value.trimmingPrefix { $0 == " " }, radix: 16)
+            case "it_value": timerNanoseconds = Self.time(value)
+            default: break
+            }
+        }
+    }
+
+    /// `(1, 500000000)`
+    private static func time(_ text: Substring) -> Int64? {
+        let numbers = text.split { !$0.isNumber }.compactMap { Int64($0) }
+        guard numbers.count == 2, numbers[0] < 1 << 32 else { return nil }
+        return numbers[0].multipliedSaturated(by: 1_000_000_000).addingSaturated(numbers[1])
+    }
+}

@@ -1,0 +1,172 @@
+import Glibc
+import StackCapture
+package import StallReports
+
+/// What a thread waits for where the functions on its stack say more than its system call does.
+package enum NamedWait: Hashable, Sendable {
+    /// SQLite sleeps and tries again, because somebody else has the database locked (sqlite3_busy_handler).
+    case sqliteBusy
+    /// Foundation's `Process.waitUntilExit`: a run loop waits on a descriptor of its own.
+    case processExit
+
+    /// By the stack that the stalled thread was found at for longest. Nil for a thread that ran there.
+    package init?(_ report: StallReport) {
+        let stalled = report.stacks.filter { $0.role == .stalled }
+        guard let stack = stalled.max(by: { ($0.sampledNs ?? 0) < ($1.sampledNs ?? 0) }), stack.method == .quiet else {
+            return nil
+        }
+        let names = stack.frames.compactMap { $0.symbol ?? $0.function }
+        if names.contains(where: Self.isBusyHandler) || Self.sleepsInSQLite(stack.frames, report.modules) {
+            self = .sqliteBusy
+        } else if names.contains(Self.waitUntilExit) {
+            self = .processExit
+        } else {
+            return nil
+        }
+    }
+
+    private static func isBusyHandler(_ name: String) -> Bool {
+        ["sqlite3InvokeBusyHandler", "btreeInvokeBusyHandler", "sqliteDefaultBusyCallback"].contains(name)
+    }
+
+    private static let waitUntilExit = "$s10Foundation7ProcessC13waitUntilExityyF"
+
+    /// A library without names for its own functions: SQLite sleeps for no other reason than a lock.
+    private static func sleepsInSQLite(_ frames: [StallReport.Frame], _ modules: [StallReport.Module]) -> Bool {
+        let calls = frames.prefix(4).map { frame in
+            (name: frame.symbol ?? frame.function ?? "", path: frame.module.flatMap { modules.at($0)?.path } ?? "")
+        }
+        guard let outside = calls.firstIndex(where: { !$0.path.isFile(of: "libc") }), outside > 0 else { return false }
+        return calls[outside].path.isFile(of: "libsqlite3") && calls[..<outside].contains { $0.name.contains("sleep") }
+    }
+
+    /// To be asked while the thread still waits, on a thread that may have to wait for the answer.
+    package func look(in process: ObservedProcess = .own) -> Finding {
+        switch self {
+        case .sqliteBusy: Finding(wait: self, databases: LockedDatabase.find(in: process))
+        case .processExit: Finding(wait: self, children: ChildProcesses.alive(of: process))
+        }
+    }
+
+    /// What was found out of it.
+    package struct Finding: Hashable, Sendable {
+        package var wait: NamedWait
+        package var databases: [LockedDatabase] = []
+        package var children: [StallReport.ProcessName] = []
+
+        package init(wait: NamedWait, databases: [LockedDatabase] = [], children: [StallReport.ProcessName] = []) {
+            (self.wait, self.databases, self.children) = (wait, databases, children)
+        }
+
+        /// - Parameter site: where the thread slept.
+        package func sentence(_ site: WaitSite?) -> String {
+            switch wait {
+            case .sqliteBusy:
+                let call = site?.call.name.map { ", asleep in \($0)(2) between its tries" } ?? ""
+                guard let database = databases.first, databases.count == 1 else {
+                    return "The thread waited for a SQLite database that somebody else has locked\(call)."
+                }
+                return "The thread waited for the SQLite database \(database.path), \(database.holding)\(call)."
+            case .processExit:
+                let one = children.count == 1 ? "process \(children[0].text)" : "a child process"
+                let others = children.count > 1 ? ": one of \(children.map(\.text).joined(separator: ", "))" : ""
+                return "The thread waited for \(one) to end, in Process.waitUntilExit\(others)."
+            }
+        }
+    }
+}
+
+/// A SQLite database that the process has open and that somebody has locked, as the kernel tells it of all files.
+package struct LockedDatabase: Hashable, Sendable {
+    package var path: String
+    package var descriptor: Int32
+    /// Nil for the process itself: by another of its connections.
+    package var holder: StallReport.ProcessName?
+    /// The one that has it open.
+    package var owner = ObservedProcess.own.processID
+
+    package var holding: String {
+        holder.map { "which process \($0.text) has locked" } ?? "which another connection of this process has locked"
+    }
+
+    /// As a report has it.
+    package var told: StallReport.Descriptor {
+        .init(number: descriptor, kind: .file, target: path, holder: holder ?? .named(owner))
+    }
+
+    /// Those that the best evidence speaks for, each once: somebody else writes, else somebody else reads, else this process writes.
+    package static func find(in process: ObservedProcess = .own) -> [LockedDatabase] {
+        guard let table = readFile("/proc/locks", limit: 1 << 20) else { return [] }
+        let locks = FileLocks(table)
+        var found: [(rank: Int, database: LockedDatabase)] = []
+        let own = process.processID
+        for number in names(in: process.directory + "/fd").compactMap({ Int32($0) }) {
+            guard let link = DescriptorSighting.link(of: number, in: process), link.hasPrefix("/"),
+                let inode = regularFile("\(process.directory)/fd/\(number)"),
+                let lock = locks.database(inode: inode, isIndex: link.hasSuffix(indexSuffix), self: own)
+            else { continue }
+            let path = link.hasSuffix(indexSuffix) ? String(link.dropLast(indexSuffix.count)) : link
+            guard !found.contains(where: { $0.database.path == path && $0.rank <= lock.rank }) else { continue }
+            found.removeAll { $0.database.path == path }
+            let holder = lock.pid == own ? nil : StallReport.ProcessName.named(lock.pid)
+            found.append((lock.rank, .init(path: path, descriptor: number, holder: holder, owner: own)))
+        }
+        let best = found.map(\.rank).min()
+        return found.filter { $0.rank == best }.map(\.database)
+    }
+
+    /// Of a database with a write-ahead log, the locks lie in the index beside it.
+    private static let indexSuffix = "-shm"
+
+    private static func regularFile(_ path: String) -> UInt64? {
+        var status = stat()
+        guard unsafe stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
+        return UInt64(status.st_ino)
+    }
+}
+
+/// The children of a process.
+package enum ChildProcesses {
+    /// Those that have not ended, by the kernel's list (proc(5), `children`). Empty where there is none.
+    package static func alive(of process: ObservedProcess = .own) -> [StallReport.ProcessName] {
+        let tasks = process.directory + "/task"
+        let children = names(in: tasks).flatMap { task in
+            (readFile("\(tasks)/\(task)/children", limit: 1 << 16) ?? "").split(separator: " ").compactMap {
+                Int32($0)
+            }
+        }
+        return children.sorted().filter { !hasEnded($0) }.map(StallReport.ProcessName.named)
+    }
+
+    private static func hasEnded(_ pid: Int32) -> Bool {
+        guard let stat = readSmallFile("/proc/\(pid)/stat"), let name = stat.lastIndex(of: ")") else { return true }
+        return stat[name...].dropFirst(2).first == "Z"
+    }
+}
+
+/// The names in a directory of /proc.
+private func names(in directory: String) -> [String] {
+    guard let stream = unsafe opendir(directory) else { return [] }
+    defer { unsafe closedir(stream) }
+    var names: [String] = []
+    while let entry = unsafe readdir(stream) {
+        names.append(
+            unsafe withUnsafePointer(to: &entry.pointee.d_name) {
+                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+            }
+        )
+    }
+    return names
+}
+
+extension [StallReport.Module] {
+    fileprivate func at(_ index: Int) -> StallReport.Module? { indices.contains(index) ? self[index] : nil }
+}
+
+extension String {
+    /// Whether it is the path of a version of the library.
+    fileprivate func isFile(of library: String) -> Bool {
+        let name = split(separator: "/").last ?? ""
+        return name.hasPrefix(library + ".so") || name.hasPrefix(library + "-")
+    }
+}

@@ -1,0 +1,108 @@
+import CMonitorShims
+import Glibc
+import RunLoopKit
+package import StallReports
+
+/// The clients that wait for a loop: what the sockets of its epoll set have unread, and who waits to be accepted. Asks the kernel alone;
+/// nothing is read from the sockets.
+///
+/// A connection is a client's if it came in by a port that somebody listens on, or to a local socket with a name: what the server itself
+/// connects to sends answers, and nobody waits for it.
+package struct WaitingClients: Sendable {
+    let process: ObservedProcess
+    /// Of the loop (epoll(7)).
+    let set: Int32
+
+    package init(process: ObservedProcess, set: Int32) { (self.process, self.set) = (process, set) }
+
+    /// Most descriptors that are looked at, and how long that may take. A look is some microseconds.
+    private static let limit = 4096
+    private static let patience = Duration.milliseconds(50)
+
+    /// May wait for a socket's lock, which a thread in a page fault holds. Nil where the set is not to be had, or has no sockets of clients'.
+    package func count() -> StallReport.Victims? {
+        guard let text = readFile("\(process.directory)/fdinfo/\(set)", limit: 1 << 20) else { return nil }
+        let ports = listeningPorts()
+        let deadline = MonotonicInstant.now + Self.patience
+        var victims = StallReport.Victims(unread: 0, unreadBytes: 0, unaccepted: 0, sockets: 0)
+        for entry in PollEntry.all(in: text).prefix(Self.limit) {
+            guard MonotonicInstant.now < deadline else { break }
+            if let queue = queue(of: entry) { victims.add(queue, ports) }
+        }
+        return victims.sockets > 0 ? victims : nil
+    }
+
+    private func queue(of entry: PollEntry) -> monitor_queue? {
+        guard let other = process.otherID else { return Self.look(entry.descriptor, entry) }
+        let duplicate = monitor_duplicate_descriptor(other, entry.descriptor)
+        guard duplicate >= 0 else { return nil }
+        defer { close(duplicate) }
+        return Self.look(duplicate, entry)
+    }
+
+    /// Of a descriptor of ours, if it still stands for what is in the set.
+    private static func look(_ descriptor: Int32, _ entry: PollEntry) -> monitor_queue? {
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK,
+            UInt64(status.st_ino) == entry.inode
+        else { return nil }
+        var queue = monitor_queue()
+        return unsafe monitor_look_at_queue(descriptor, &queue) ? queue : nil
+    }
+
+    /// What is listened on in the process's network. The kernel tells listeners first.
+    private func listeningPorts() -> Set<UInt16> {
+        ["tcp", "tcp6"].reduce(into: []) { ports, name in
+            let text = readStart(of: "\(process.directory)/net/\(name)", limit: 1 << 16) ?? ""
+            ports.formUnion(ListeningPorts.read(text))
+        }
+    }
+}
+
+extension StallReport.Victims {
+    fileprivate mutating func add(_ queue: monitor_queue, _ ports: Set<UInt16>) {
+        guard queue.is_listener || queue.has_name || ports.contains(queue.port) else { return }
+        sockets += 1
+        if queue.is_listener {
+            unaccepted = unaccepted.addingSaturated(Int64(max(0, queue.waiting)))
+        } else if queue.waiting > 0 {
+            unread += 1
+            unreadBytes = unreadBytes.addingSaturated(Int64(queue.waiting))
+        }
+        clients = unread.addingSaturated(unaccepted)
+    }
+}
+
+/// A descriptor in an epoll set, as `/proc/PID/fdinfo` tells it (proc(5)). Pure.
+struct PollEntry: Hashable, Sendable {
+    var descriptor: Int32
+    var inode: UInt64
+
+    /// Lines such as `tfd:       11 events:       19 data: 7f0000000b  pos:0 ino:3a5 sdev:8`. Others are left out.
+    static func all(in text: String) -> [PollEntry] {
+        text.split(separator: "\n").compactMap { line in
+            let fields = line.split(separator: " ")
+            guard fields.first == "tfd:", fields.count > 1, let descriptor = Int32(fields[1]), descriptor >= 0,
+                let inode = fields.first(where: { $0.hasPrefix("ino:") }).flatMap({ UInt64($0.dropFirst(4), radix: 16) }
+                )
+            else { return nil }
+            return PollEntry(descriptor: descriptor, inode: inode)
+        }
+    }
+}
+
+/// Ports of `/proc/PID/net/tcp` that are listened on. Pure.
+enum ListeningPorts {
+    /// Lines such as `0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 …`. What stands behind the first that is none is not read.
+    static func read(_ text: String) -> Set<UInt16> {
+        var ports: Set<UInt16> = []
+        for line in text.split(separator: "\n").dropFirst() {
+            let fields = line.split(separator: " ", maxSplits: 4)
+            guard fields.count > 3, fields[3] == "0A", let port = fields[1].split(separator: ":").last,
+                let number = UInt16(port, radix: 16)
+            else { break }
+            ports.insert(number)
+        }
+        return ports
+    }
+}

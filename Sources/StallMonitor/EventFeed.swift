@@ -1,0 +1,52 @@
+import Locking
+
+/// Hands each event on: to the handler that the start was given, and to whoever iterates over the monitor's events.
+final class EventFeed: Sendable {
+    private struct State: Sendable {
+        var continuations: [Int: AsyncStream<StallEvent>.Continuation] = [:]
+        var last = 0
+        var isFinished = false
+    }
+
+    private let handler: @Sendable (StallEvent) -> Void
+    private let state = ForkSafeMutex(State())
+
+    init(_ handler: @escaping @Sendable (StallEvent) -> Void) { self.handler = handler }
+
+    func tell(_ event: StallEvent) {
+        // Yielded outside: it wakes a task, and may run its executor's code.
+        for continuation in state.withLock({ Array($0.continuations.values) }) { continuation.yield(event) }
+        handler(event)
+    }
+
+    /// Nothing comes any more.
+    func finish() {
+        let continuations = state.withLock { state in
+            defer { (state.continuations, state.isFinished) = ([:], true) }
+            return Array(state.continuations.values)
+        }
+        for continuation in continuations { continuation.finish() }
+    }
+
+    func makeStream(keeping newest: Int) -> AsyncStream<StallEvent> {
+        let (stream, continuation) = AsyncStream.makeStream(
+            of: StallEvent.self,
+            bufferingPolicy: .bufferingNewest(max(1, newest))
+        )
+        let number = state.withLock { state -> Int? in
+            guard !state.isFinished else { return nil }
+            state.last += 1
+            state.continuations[state.last] = continuation
+            return state.last
+        }
+        guard let number else {
+            continuation.finish()
+            return stream
+        }
+        continuation.onTermination = { [weak self] _ in
+            let former = self?.state.withLock { $0.continuations.removeValue(forKey: number) }
+            _ = consume former
+        }
+        return stream
+    }
+}

@@ -1,0 +1,93 @@
+import StallDiagnosis
+import StallReports
+
+/// What one look at a futex tells of the lock behind it. Pure, given the memory.
+struct LockReading: Hashable, Sendable {
+    var kind: LockKind = .futex
+    var address: UInt
+    var label: String?
+    /// A thread of this process, and known by something.
+    var owner: Int32?
+    var knownBy: OwnerEvidence?
+    /// An owner that is no thread of this process any more.
+    var goneOwner: Int32?
+
+    init(_ wait: FutexWait, waiter: Int32, _ memory: LockMemory) {
+        address = wait.address
+        guard let word = memory.word(at: wait.address) else { return }
+        switch wait.operation {
+        case .lockPI:
+            seeInheriting(word, memory)
+        case .wait, .waitBitset:
+            if wait.expected == .max {
+                seeQueue(wait, waiter, memory)
+            } else if wait.expected & FutexWait.waiters != 0 {
+                seeOwnWord(wait, word, memory)
+            } else if wait.expected == 2, word == 2, seeMutex(memory) || seeStream(memory) {
+                return
+            } else if wait.operation == .waitBitset {
+                seeOthers(wait, word, memory)
+            }
+        }
+    }
+
+    private mutating func hold(_ kind: LockKind, _ owner: Int32, _ evidence: OwnerEvidence, _ memory: LockMemory) {
+        self.kind = kind
+        guard owner > 0, memory.hasThread(owner) else { return }
+        (self.owner, knownBy) = (owner, evidence)
+    }
+
+    /// The kernel itself writes the owner.
+    private mutating func seeInheriting(_ word: UInt32, _ memory: LockMemory) {
+        let owner = FutexWait.owner(of: word)
+        let mutex = GlibcMutex(at: address, memory).flatMap { $0.isInheriting && $0.owner == owner ? $0 : nil }
+        hold(mutex?.kind ?? .piFutex, owner, .lockWord, memory)
+    }
+
+    /// The waiting thread has left its mark in a word with the owner: robust mutexes and dispatch_once do so.
+    private mutating func seeOwnWord(_ wait: FutexWait, _ word: UInt32, _ memory: LockMemory) {
+        let owner = FutexWait.owner(of: word)
+        guard word == wait.expected, memory.hasThread(owner) else { return }
+        let mutex = GlibcMutex(at: address, memory).flatMap { $0.isRobust && $0.owner == owner ? $0 : nil }
+        hold(mutex?.kind ?? .futex, owner, .lockWord, memory)
+    }
+
+    private mutating func seeMutex(_ memory: LockMemory) -> Bool {
+        guard let mutex = GlibcMutex(at: address, memory), mutex.word == 2, !mutex.isRobust, !mutex.isInheriting else {
+            return false
+        }
+        let isThere = memory.hasThread(mutex.owner)
+        if isThere { hold(mutex.kind, mutex.owner, .mutexOwner, memory) }
+        // A number that nobody has could stand in anything.
+        if !isThere, mutex.users == 1, !mutex.isShared { (kind, goneOwner) = (mutex.kind, mutex.owner) }
+        return isThere || goneOwner != nil
+    }
+
+    private mutating func seeStream(_ memory: LockMemory) -> Bool {
+        guard let stream = GlibcStreamLock(at: address, memory), memory.hasThread(stream.owner) else { return false }
+        hold(.stream, stream.owner, .streamOwner, memory)
+        return true
+    }
+
+    private mutating func seeQueue(_ wait: FutexWait, _ waiter: Int32, _ memory: LockMemory) {
+        guard let queue = DispatchQueueWait(wait, waiter: waiter, memory) else { return }
+        (kind, address, label) = (.dispatchQueue, queue.queue, queue.label)
+        if let owner = queue.owner { hold(.dispatchQueue, owner, .queueState, memory) }
+    }
+
+    private mutating func seeOthers(_ wait: FutexWait, _ word: UInt32, _ memory: LockMemory) {
+        let joined = Int32(truncatingIfNeeded: wait.expected)
+        if let point = LoopWait(wait, memory) {
+            hold(point.kind, point.thread, .waitPoint, memory)
+        } else if let lock = GlibcReadWriteLock(ofFutex: wait, memory) {
+            address = lock.address
+            hold(.readWriteLock, lock.writer, .writer, memory)
+            if owner == nil, lock.writer > 0, !lock.isShared { goneOwner = lock.writer }
+        } else if !wait.isPrivate, word == wait.expected, joined > 0, memory.hasThread(joined) {
+            // A joined thread's number, which the kernel clears at its end, and for which it never wakes privately.
+            hold(.threadJoin, joined, .joinedThread, memory)
+        } else if wait.expected == 0, GlibcSemaphore.isOne(at: address, memory) {
+            kind = .semaphore
+        }
+    }
+}

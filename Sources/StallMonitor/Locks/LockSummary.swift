@@ -1,0 +1,182 @@
+import StackCapture
+import StallDiagnosis
+import StallReports
+
+/// What a report tells of the locks between the stalled thread and the one that could let it go on: the raw finding, judged by the
+/// names on the stacks. Pure.
+struct LockSummary {
+    private(set) var waits: [StallReport.LockWait] = []
+    private(set) var cycle: ArraySlice<StallReport.LockWait> = []
+    private let finding: LockFinding
+    private let descriptors: (WaitSite) -> [StallReport.Descriptor]
+
+    /// - Parameter stacks: the report's, with names; the stalled thread's first.
+    ///   - processID: whose threads they are: the number of its main thread, too.
+    ///   - descriptors: what those of an owner's own wait stand for.
+    init(
+        _ finding: LockFinding,
+        _ stacks: [StallReport.Stack],
+        processID: Int32 = 0,
+        descriptors: @escaping (WaitSite) -> [StallReport.Descriptor] = { DescriptorLookup($0).unasked }
+    ) {
+        (self.finding, self.descriptors) = (finding, descriptors)
+        for (index, wait) in finding.waits.enumerated() {
+            let names = Self.names(of: wait.threadID, index == 0 ? .stalled : .lockOwner, stacks)
+            let owner = finding.owners.first { $0.threadID == wait.sight.owner }
+            waits.append(.init(wait, names, owner, owner?.site.map(descriptors) ?? []))
+            // What was found behind an owner who is none is of no account.
+            if waits[index].lock.owner == nil { break }
+        }
+        // Of an owner that waits itself only the number came with the lock.
+        for index in waits.indices {
+            guard let owner = waits[index].lock.owner, owner.name == nil else { continue }
+            waits[index].lock.owner = waits.first { $0.thread.id == owner.id }?.thread ?? owner
+        }
+        for index in waits.indices where waits[index].lock.kind == .loopRequest {
+            guard let owner = waits[index].lock.owner else { continue }
+            waits[index].lock.label = owner.id == processID ? "main" : owner.name
+        }
+        guard let closing = finding.closing, waits.count == finding.waits.count, waits.last?.lock.owner != nil else {
+            return
+        }
+        cycle = waits[closing...]
+    }
+
+    /// Of the thread's stacks, those of the one that waits for something known. Others were taken elsewhere.
+    private static func names(of thread: Int32, _ role: StackRole, _ stacks: [StallReport.Stack]) -> LockNames {
+        let all = stacks.filter { $0.role == role && $0.isOf(thread) }.map { LockNames($0.frames) }
+        return all.first { $0.family != nil } ?? all.first ?? LockNames([])
+    }
+
+    /// Adds what is known, decides for deadlock, and takes out the stacks of those that turned out to own nothing.
+    func tell(in report: inout StallReport) {
+        let owners = Set(waits.compactMap { $0.lock.owner?.id })
+        report.stacks.removeAll { $0.role == .lockOwner && !owners.contains($0.thread.id) }
+        report.cause.lock = waits.first?.lock
+        report.cause.chain = waits.count > 1 ? waits : nil
+        guard report.cause.verdict != .paused else { return }
+        if !cycle.isEmpty {
+            report.cause.cycle = Array(cycle)
+            report.cause.verdict = .deadlock
+            report.cause.summary = deadlock
+        } else if report.cause.verdict == .blocked {
+            report.cause.summary = sentence
+        }
+    }
+
+    // Words
+
+    private var sentence: String {
+        var text = "The thread waited for " + waits[0].lock.phrase
+        for (index, wait) in waits.enumerated() {
+            text += tail(wait, next: waits.dropFirst(index + 1).first)
+        }
+        return text + "."
+    }
+
+    /// What comes after a lock: who holds it, and what that one does.
+    private func tail(_ wait: StallReport.LockWait, next: StallReport.LockWait?) -> String {
+        guard let owner = wait.lock.owner else { return absence(wait) }
+        let held = wait.lock.possession(owner)
+        if let next { return held + ", which waited for " + next.lock.phrase }
+        return held + activity(of: owner)
+    }
+
+    private func absence(_ wait: StallReport.LockWait) -> String {
+        if let gone = wait.lock.abandonedBy { return ", held by thread \(gone), which has ended without releasing it" }
+        if !wait.lock.kind.canHaveOwner { return ", which no thread owns" }
+        let changedHands = finding.waits.contains { Int32($0.threadID) == wait.thread.id && $0.changedHands }
+        return changedHands ? ", which changed hands while it was looked at" : ", whose holder could not be told"
+    }
+
+    private func activity(of owner: StallReport.Thread) -> String {
+        guard let found = finding.owners.first(where: { $0.threadID == owner.id }) else { return "" }
+        if let call = found.call {
+            let name = call.name.map { "\($0)(2)" } ?? "system call \(call.number)"
+            let target = found.site.flatMap { descriptors($0).first?.words } ?? ""
+            return ", which was in \(name)" + (target.isEmpty ? "" : " on \(target)")
+        }
+        return owner.state == "R" ? ", which was running" : ""
+    }
+
+    private var deadlock: String {
+        let links = cycle.map { "\($0.thread.words) waits for \($0.lock.phrase)" }
+        guard cycle.count > 1 else { return "Deadlock: \(links[0]), which it holds itself." }
+        let circle = zip(links, cycle).map { link, wait in link + (wait.lock.owner.map(wait.lock.possession) ?? "") }
+        let outside = cycle.startIndex == 0 ? "" : "The thread waits behind others. "
+        return "\(outside)Deadlock of \(cycle.count) threads: " + circle.joined(separator: "; ") + "."
+    }
+}
+
+extension StallReport.Stack {
+    /// Whether it is that thread's, or several threads' of which that is one.
+    func isOf(_ threadID: Int32) -> Bool { thread.id == threadID || threads?.contains { $0.id == threadID } == true }
+}
+
+extension LockFinding {
+    /// The owners' stacks, as a report has them.
+    var companions: [CompanionStack] {
+        owners.map {
+            CompanionStack(role: .lockOwner, thread: .init($0.threadID, $0.evidence), time: $0.time, stack: $0.stack)
+        }
+    }
+}
+
+extension StallReport.Thread {
+    fileprivate init(_ threadID: Int32, _ evidence: ThreadEvidence?) {
+        self.init(id: threadID, name: evidence?.name, state: evidence.map { String($0.state) })
+    }
+
+    fileprivate var words: String { "thread \(id)" + (name.map { " (\($0))" } ?? "") }
+}
+
+extension StallReport.Lock {
+    fileprivate var phrase: String {
+        kind.words + (label.map { " (\($0))" } ?? "") + " at \(address)" + (timed ? ", with a timeout" : "")
+    }
+
+    /// What the owner has to do with it.
+    fileprivate func possession(_ owner: StallReport.Thread) -> String {
+        switch kind {
+        case .threadJoin, .workerEnd: ": \(owner.words)"
+        case .loopRequest: ", to be served by \(owner.words)"
+        default: ", held by \(owner.words)"
+        }
+    }
+}
+
+extension StallReport.LockWait {
+    /// - Parameters:
+    ///   - owner: of whom the finding has a stack. Nil for a thread that waits itself.
+    ///   - descriptors: what those of the owner's call stand for.
+    fileprivate init(
+        _ wait: LockFinding.Wait,
+        _ names: LockNames,
+        _ owner: LockFinding.Owner?,
+        _ descriptors: [StallReport.Descriptor]
+    ) {
+        let (kind, keepsOwner) = names.judge(wait.sight.kind, hasOwner: wait.sight.owner != nil)
+        var lock = StallReport.Lock(
+            kind: kind,
+            address: Address(UInt64(wait.sight.kind == .futex ? wait.baseAddress(of: kind) : wait.sight.address)),
+            label: wait.sight.label,
+            timed: wait.futex.isTimed
+        )
+        if keepsOwner, let number = wait.sight.owner {
+            lock.owner = .init(number, owner?.evidence)
+            lock.knownBy = wait.sight.knownBy
+            lock.ownerCall =
+                owner?.site.map { .init($0, descriptors) } ?? owner?.call.map(StallReport.SystemCall.init(_:))
+        }
+        if keepsOwner { lock.abandonedBy = wait.sight.goneOwner }
+        self.init(thread: .init(wait.threadID, wait.evidence), lock: lock)
+    }
+}
+
+extension LockFinding.Wait {
+    /// Where the object lies whose futex it is.
+    fileprivate func baseAddress(of kind: LockKind) -> UInt {
+        // A condition's waiters wait at one of two words in its middle: `__g_signals` (glibc 2.25 to 2.41).
+        kind == .condition && futex.address > 44 ? futex.address - (futex.address % 8 == 0 ? 40 : 44) : futex.address
+    }
+}

@@ -1,0 +1,279 @@
+import RunLoopKit
+package import StackCapture
+import StallDiagnosis
+package import StallReports
+import Synchronization
+
+/// Where those who watch other processes bring what they found: it is diagnosed, named, written and told like the stalls of one's own
+/// loops, by the same threads, into the same files. The watchdog's part is the caller's.
+///
+/// Any thread may call, one at a time.
+package final class OutsideDesk: Sendable {
+    /// How stalls are reported.
+    package struct Configuration: Sendable {
+        package var directory: String
+        /// Tick and threshold, as reports tell them.
+        package var rule: StallRule
+        package var repeats = RepeatRule()
+        package var limits = ReportDirectory.Limits()
+        /// What the run is called. Nil: as the executable.
+        package var service: ServiceIdentity?
+
+        package init(directory: String, rule: StallRule) {
+            (self.directory, self.rule) = (directory, rule)
+        }
+    }
+
+    private struct State {
+        var loops: [Int: (identity: WatchIdentity, process: OutsideProcess)] = [:]
+        var lastLoop = 0
+        var lastStall = 0
+        var open: [Int: OpenStall] = [:]
+        var looks = 0
+    }
+
+    private struct OpenStall {
+        var loop: Int
+        var threadID: Int32
+        var account: OutsideProcess.Account?
+        /// Whether its owner has been looked for.
+        var lockIsKnown = false
+    }
+
+    private let configuration: Configuration
+    private let parts: EngineParts
+    private let threads: [MonitorThread]
+    private let recorder: MonitorThread?
+    private let state = Mutex(State())
+
+    /// Starts the threads that report.
+    ///
+    /// - Parameter tell: called on the reporter's thread for each stall that begins, grows and ends, and for each fault.
+    /// - Throws: `threadNotStarted`.
+    package init(
+        _ configuration: Configuration,
+        tell: @escaping @Sendable (StallEvent) -> Void
+    ) throws(StallMonitorError) {
+        self.configuration = configuration
+        var own = StallMonitor.Configuration(directory: configuration.directory)
+        (own.rule, own.repeats, own.limits) = (configuration.rule, configuration.repeats, configuration.limits)
+        own.service = configuration.service
+        let parts = EngineParts(own)
+        self.parts = parts
+        let writer = try MonitorThread(name: "stall-writer") { parts.writer.run() }
+        do throws(StallMonitorError) {
+            threads = [writer, try MonitorThread(name: "stall-reporter") { parts.makeReporter(tell).run() }]
+        } catch {
+            parts.writer.order { $0.close() }
+            _ = writer.join(by: .now + .seconds(5))
+            throw error
+        }
+        recorder = try? MonitorThread(name: "stall-recorder") { parts.makeRecorder().work() }
+        if recorder == nil { parts.live.close() }
+    }
+
+    /// Takes a loop into the record: from now on it counts as watched. The number is its name at the desk.
+    package func enter(_ label: String, of process: OutsideProcess) -> Int {
+        let identity = state.withLock { state in
+            state.lastLoop += 1
+            let name = WatchName(type: .eventLoop, label: label)
+            let identity = WatchIdentity(number: state.lastLoop, name: name, since: .now)
+            state.loops[identity.number] = (identity, process)
+            return identity
+        }
+        parts.ledger.update { counts in
+            counts.watches[identity.number] = .init(
+                name: identity.name,
+                since: identity.since,
+                firstTurn: 0,
+                heartbeat: nil
+            )
+        }
+        noteWatched()
+        return identity.number
+    }
+
+    /// Nobody looks at the loop any more. Its stall is closed before.
+    package func leave(_ loop: Int) {
+        state.withLock { $0.loops[loop] = nil }
+        parts.ledger.update { $0.endWatch(loop, at: .now) }
+        noteWatched()
+    }
+
+    /// A process is watched from now on.
+    package func note(_ process: OutsideProcess) {
+        parts.ledger.update { [identity = process.identity] counts in
+            counts.targets.append(identity)
+            counts.targets.removeFirst(max(0, counts.targets.count - 100))
+        }
+        parts.notices.add(.checkpoint)
+    }
+
+    /// So many loops were looked at just now.
+    package func looked(at loops: Int, late: Bool) {
+        parts.ledger.update { counts in
+            counts.looks += 1
+            counts.visits += loops
+            counts.lateLooks += late ? 1 : 0
+        }
+        let (watched, isTime) = state.withLock { state in
+            state.looks &+= 1
+            return (state.loops.count, state.looks % 200 == 1)
+        }
+        parts.live.note(watched: watched, lastLook: .now)
+        parts.noteWatchingCost()
+        guard isTime else { return }
+        parts.live.refresh()
+        parts.notices.add(.checkpoint, mayBeDropped: true)
+    }
+
+    private func noteWatched() {
+        parts.live.note(watched: state.withLock { $0.loops.count })
+        parts.notices.add(.checkpoint)
+    }
+
+    /// A fault of the watching itself, to be told once.
+    package func tell(_ fault: String) {
+        parts.notices.add(.fault(StallMonitorError(.captureUnavailable, fault)))
+    }
+
+    /// Waits until everything is written, 5 s at most for a disk that does not answer, and ends the threads.
+    package func close() {
+        let deadline = MonotonicInstant.now + .seconds(5)
+        parts.writer.giveUp(at: deadline + .seconds(-1))
+        parts.notices.close()
+        guard threads[1].join(by: deadline), threads[0].join(by: deadline) else { return }
+        parts.live.close()
+        _ = recorder?.join(by: deadline)
+    }
+}
+
+// MARK: - Stalls
+
+extension OutsideDesk {
+    /// Takes a thread's stack, and counts what that costs.
+    package func capture(_ threadID: Int32, of process: OutsideProcess) -> Result<CapturedStack, CaptureError> {
+        parts.measure { process.sampler.capture(threadID: threadID) }
+    }
+
+    /// A stall is proven, and goes on.
+    ///
+    /// - Returns: its number at the desk. Nil for a loop that was not entered.
+    package func begin(_ stall: OutsideStall) -> Int? {
+        let found = state.withLock { state -> (Int, WatchIdentity, OutsideProcess)? in
+            guard let loop = state.loops[stall.loop] else { return nil }
+            state.lastStall += 1
+            state.open[state.lastStall] = OpenStall(loop: stall.loop, threadID: stall.threadID, account: stall.account)
+            return (state.lastStall, loop.identity, loop.process)
+        }
+        guard let (number, identity, process) = found else { return nil }
+        let observation = observation(stall, number, identity, process)
+        parts.ledger.update { [stack = observation.stack] in $0.count(stack) }
+        parts.live.begin(observation)
+        parts.notices.add(.began(observation))
+        return number
+    }
+
+    private func observation(
+        _ stall: OutsideStall,
+        _ number: Int,
+        _ identity: WatchIdentity,
+        _ process: OutsideProcess
+    ) -> StallObservation {
+        let loop = SilentLoop(label: identity.name.label)
+        let sample = stall.stack.sample
+        return StallObservation(
+            number: number,
+            reportID: .make(),
+            watch: identity,
+            loop: .loop(loop),
+            category: stall.isCongested ? .congested : .blocked,
+            rule: configuration.rule,
+            pulse: loop.heartbeat.pulse,
+            span: stall.span.span,
+            detectedAt: stall.detectedAt,
+            threadID: stall.threadID,
+            evidence: stall.account.flatMap { account in
+                process.window(
+                    since: account,
+                    threadID: stall.threadID,
+                    at: stall.detectedAt,
+                    leavingOut: stall.span.unproven
+                )
+            },
+            stack: StackOutcome(stall.stack),
+            samples: stall.samples.map(\.sample),
+            busy: nil,
+            site: sample?.site,
+            others: nil,
+            lock: nil,
+            watchdogCPU: nil,
+            subject: process,
+            waitSet: stall.waitSet,
+            loopFrame: sample?.loopFrame
+        )
+    }
+
+    /// The stall was seen to go on. Cheap: kept where it outlives this process, and not reported.
+    package func see(_ number: Int, _ span: OutsideSpan) {
+        parts.live.see(number, span.span, at: span.ended.upperBound)
+    }
+
+    /// What the stalled thread was at later.
+    package func add(_ sample: OutsideProcess.Sample, to number: Int) {
+        parts.ledger.update { $0.captures += 1 }
+        parts.notices.add(.sampled(number, sample.sample), mayBeDropped: true)
+    }
+
+    /// The stall has grown by enough to say so again.
+    package func grow(_ number: Int, _ span: OutsideSpan) {
+        parts.notices.add(.grew(number, span.span), mayBeDropped: true)
+    }
+
+    package func end(_ number: Int, _ span: OutsideSpan, _ end: OutsideEnd) {
+        guard let stall = state.withLock({ $0.open.removeValue(forKey: number) }) else { return }
+        let span = span.span
+        parts.live.end(number, span)
+        switch end {
+        case .turned: parts.notices.add(.ended(number, span, evidence(of: stall, span)))
+        case .processEnded: parts.notices.add(.died(number, span))
+        case .unwatched: parts.notices.add(.abandoned(number, span, evidence(of: stall, span)))
+        }
+    }
+
+    /// It reaches to now; the standstill was over before.
+    private func evidence(of stall: OpenStall, _ span: StallSpan) -> EvidenceWindow? {
+        guard let account = stall.account, let process = state.withLock({ $0.loops[stall.loop]?.process }) else {
+            return nil
+        }
+        let now = MonotonicInstant.now
+        let afterEnd = max(.zero, now - span.latestEnd)
+        return process.window(
+            since: account,
+            threadID: stall.threadID,
+            at: now,
+            leavingOut: span.unproven + afterEnd
+        )
+    }
+}
+
+/// A loop that publishes nothing.
+private final class SilentLoop: WatchableLoop {
+    let label: String
+    let heartbeat = LoopHeartbeat()
+    let thread: LoopThread? = nil
+
+    init(label: String) { self.label = label }
+
+    func modeName(at index: Int) -> String? { nil }
+}
+
+extension StackOutcome {
+    fileprivate init(_ stack: OutsideStack) {
+        switch stack {
+        case .taken(let sample): self = .captured(sample.stack)
+        case .failed(let error): self = .failed(error)
+        case .raced: self = .raced
+        }
+    }
+}

@@ -1,0 +1,99 @@
+import Glibc
+package import RunLoopKit
+package import StackCapture
+import StallDiagnosis
+package import StallReports
+package import Symbolication
+import Synchronization
+
+/// Another process, for as long as it runs one program: who it is, where its names come from, and what is read of it while one of its
+/// loops stands still. Any thread.
+package final class OutsideProcess: Sendable {
+    package let identity: ProcessIdentity
+    /// What it is called in reports: as it calls itself.
+    package let service: ServiceIdentity
+    package let sampler: ProcessSampler
+    let symbolicator: Symbolicator
+    private let supply: SupplyLocation
+    private let meter: Mutex<SupplyMeter>
+
+    /// - Parameters:
+    ///   - sampler: takes its stacks.
+    ///   - search: where its symbols may be.
+    package init(processID: Int32, sampler: ProcessSampler, search: SymbolSearch) {
+        identity = .of(processID)
+        self.sampler = sampler
+        symbolicator = Symbolicator(processID: processID, search: search)
+        // A file may have many names, and a process has the one that it goes by; that is cut to 15 bytes.
+        let file = identity.executable?.split(separator: "/").last.map(String.init)
+        let name = ProcessThread(threadID: processID, ofProcess: processID).name
+        let isCut = file.map { file in name.map { $0.utf8.count >= 15 && file.hasPrefix($0) } ?? true } ?? false
+        service = ServiceIdentity(name: (isCut ? file : name) ?? file ?? "unknown")
+        supply = SupplyLocation(of: ObservedProcess(otherID: processID))
+        meter = Mutex(SupplyMeter(location: supply))
+        supply.locate()
+    }
+
+    var observed: ObservedProcess { ObservedProcess(otherID: identity.pid) }
+
+    /// What the kernel has counted of a thread until now. Nil when the thread is gone. Some tens of microseconds.
+    package func account(ofThread threadID: Int32, at time: MonotonicInstant) -> Account? {
+        ThreadEvidence.read(threadID: threadID, of: observed).map {
+            Account(time: time, evidence: $0, supply: meter.withLock { $0.reading(at: time) })
+        }
+    }
+
+    /// What has changed since an earlier account, but for a time that does not count.
+    func window(since before: Account, threadID: Int32, at time: MonotonicInstant, leavingOut: Duration)
+        -> EvidenceWindow?
+    {
+        guard let now = ThreadEvidence.read(threadID: threadID, of: observed) else { return nil }
+        var window = EvidenceWindow(length: time - before.time, before: before.evidence, after: now)
+            .leavingOut(leavingOut)
+        window.supply = meter.withLock { $0.window(since: before.supply, threadID: threadID, at: time) }
+        return window
+    }
+
+    /// A stack that was just taken, with where its thread waits, if it does.
+    ///
+    /// - Parameter loopFrame: the innermost frame that was there when the loop rested, too, if that is known.
+    package func sample(
+        _ stack: CapturedStack,
+        ofThread threadID: Int32,
+        at time: MonotonicInstant,
+        loopFrame: Int?
+    ) -> Sample {
+        let state = stack.systemCall.flatMap { _ in ThreadEvidence.read(threadID: threadID, of: observed)?.state }
+        let site = stack.systemCall.map { call in
+            WaitSite(call, state: state, of: observed) { read($0, $1) }
+        }
+        return Sample(sample: StackSample(time: time, stack: stack, site: site, loopFrame: loopFrame))
+    }
+
+    /// Memory of the process as it is now; nil where not all of it can be read. Nothing in it is changed.
+    func read(_ address: UInt, _ count: Int) -> [UInt8]? {
+        guard count > 0, count <= 1 << 20, address <= UInt(Int.max) else { return nil }
+        let file = unsafe open("/proc/\(identity.pid)/mem", O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { return nil }
+        defer { close(file) }
+        var bytes = [UInt8](repeating: 0, count: count)
+        let done = unsafe bytes.withUnsafeMutableBytes { unsafe pread(file, $0.baseAddress, count, off_t(address)) }
+        return done == count ? bytes : nil
+    }
+
+    /// The kernel's counts for a thread at one moment.
+    package struct Account: Sendable {
+        let time: MonotonicInstant
+        let evidence: ThreadEvidence
+        let supply: SupplyMeter.Reading?
+    }
+
+    /// What a thread was at.
+    package struct Sample: Sendable {
+        let sample: StackSample
+
+        /// When it was taken.
+        package var time: MonotonicInstant { sample.time }
+        package var stack: CapturedStack { sample.stack }
+    }
+}

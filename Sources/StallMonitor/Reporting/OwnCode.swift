@@ -1,0 +1,171 @@
+import Symbolication
+
+/// Which functions are the server's own, as opposed to libraries': the culprit of a stall is an own function.
+///
+/// Without any rules, own is what lies in the executable or beside it, and
+/// - is of a Swift module that is not known to be a library's, nor from a package's checkout by its source file, or
+/// - is C or C++ whose source file lies neither in a package's checkout nor with the system's headers. Without debug information no source
+///   is known, and C and C++ are libraries'.
+///
+/// In an executable that was stripped of its symbols everything without a name is own, the libraries too that were linked into it.
+///
+/// A rule wins over that, in this order: `libraries`, `modules`, `symbols`, `sources`, `binaries`.
+public struct OwnCode: Hashable, Sendable {
+    /// Swift modules that are own. Not empty: of Swift only these are.
+    public var modules: Set<String>
+    /// Swift modules that are libraries', besides those known. A name that ends in `*` stands for all that begin so.
+    public var libraries: Set<String>
+    /// C and C++ functions that are own, by their symbols: `shop_*`.
+    public var symbols: Set<String>
+    /// Source files that are own, by their paths as the compiler wrote them down: `*/Sources/CShop/*`.
+    public var sources: Set<String>
+    /// Executables and shared libraries of which all is own that is not a known library's: a path, a file's name, or `libshop*`.
+    public var binaries: Set<String>
+
+    /// - Parameters:
+    ///   - modules: own Swift modules; empty to go by the known libraries.
+    ///   - libraries: further modules to count as libraries.
+    ///   - symbols: own C and C++ functions.
+    ///   - sources: own source files.
+    ///   - binaries: own files besides the executable and those in its directory.
+    public init(
+        modules: Set<String> = [],
+        libraries: Set<String> = [],
+        symbols: Set<String> = [],
+        sources: Set<String> = [],
+        binaries: Set<String> = []
+    ) {
+        self.modules = modules
+        self.libraries = libraries
+        self.symbols = symbols
+        self.sources = sources
+        self.binaries = binaries
+    }
+
+    func isOwn(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
+        let file = frame.location?.file
+        if let name = frame.swiftModule {
+            if libraries.contains(where: { Wildcard($0).matches(name) }) { return false }
+            if !modules.isEmpty { return modules.contains(name) }
+            if let file, sources.contains(where: { Wildcard($0).matches(file) }) { return true }
+            return isBeside(executable, module) && !Self.isLibrary(name) && file.map(SourceOrigin.init) != .checkout
+        }
+        guard let symbol = frame.symbol else { return module.map { isNameless($0, executable) } ?? false }
+        guard frame.language != .swift else { return false }
+        if symbols.contains(where: { Wildcard($0).matches(symbol) }) { return true }
+        guard let file else { return false }
+        if sources.contains(where: { Wildcard($0).matches(file) }) { return true }
+        return isBeside(executable, module) && SourceOrigin(file) == .project
+    }
+
+    /// The same for a process that is watched from outside, of any make. Nobody has said there what is own: besides Swift's own modules it is
+    /// all code but that of the C library and the languages' runtimes beside it, and what was made at run time and has a name.
+    func isOwnOfAnyMake(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
+        if frame.swiftModule != nil { return isOwn(frame, module: module, executable: executable) }
+        guard let module else { return frame.symbol != nil }
+        return !Self.isRuntime(module.path)
+    }
+
+    private static func isRuntime(_ path: String) -> Bool {
+        let name = path.split(separator: "/").last.map(String.init) ?? path
+        return runtimes.contains { name.hasPrefix($0 + ".so") || name.hasPrefix($0 + "-") } || path.hasPrefix("[")
+            || name.hasPrefix("libswift") || name.hasPrefix("ld-linux") || name.hasPrefix("ld-musl")
+    }
+
+    private static let runtimes = [
+        "libBlocksRuntime", "lib_FoundationICU", "libFoundation", "libFoundationEssentials", "libatomic", "libc",
+        "libc++",
+        "libc++abi", "libdispatch", "libdl", "libgcc_s", "libm", "libpthread", "libresolv", "librt", "libstdc++",
+    ]
+
+    /// Whether all in it that has no name is to be taken for own, since nothing tells it from the libraries that were linked into it.
+    private func isNameless(_ module: LoadedModule, _ executable: String) -> Bool {
+        module.lacksNames && (module.path == executable || isNamed(module.path, in: binaries))
+    }
+
+    private func isNamed(_ path: String, in binaries: Set<String>) -> Bool {
+        let name = path.split(separator: "/").last.map(String.init) ?? path
+        return binaries.contains { Wildcard($0).matches(path) || Wildcard($0).matches(name) }
+    }
+
+    private func isBeside(_ executable: String, _ module: LoadedModule?) -> Bool {
+        guard let path = module?.path else { return false }
+        if path == executable || path.dropLastComponent == executable.dropLastComponent { return true }
+        return isNamed(path, in: binaries)
+    }
+
+    private static func isLibrary(_ name: String) -> Bool {
+        known.contains(name) || knownPrefixes.contains(where: name.hasPrefix)
+    }
+
+    private static let known: Set<String> = [
+        "ArgumentParser", "AsyncAlgorithms", "AsyncHTTPClient", "Atomics", "Collections", "Configuration", "Crypto",
+        "DequeModule", "Dispatch", "GRDB", "HTTPTypes", "Instrumentation", "Logging", "Metrics", "OrderedCollections",
+        "RunLoopKit", "ServiceContextModule", "ServiceLifecycle", "StackCapture", "StallMonitor", "StallMonitorLoops",
+        "StallMonitorService", "StallReports", "Subprocess", "Swift", "Symbolication", "Synchronization", "System",
+        "SystemPackage", "Tracing",
+        "UnixSignals", "Yams",
+    ]
+
+    private static let knownPrefixes = ["Foundation", "Hummingbird", "NIO", "CNIO", "_", "Vapor", "GRPC", "Swift"]
+}
+
+/// Where a source file comes from, by its path on the machine that built it.
+private enum SourceOrigin: Hashable {
+    /// Somebody's own directory.
+    case project
+    /// A dependency that the package manager has fetched.
+    case checkout
+    /// Compiler's and system's.
+    case system
+
+    init(_ file: String) {
+        if ["/checkouts/", "/SourcePackages/", "/vcpkg_installed/", "/.conan"].contains(where: file.contains) {
+            self = .checkout
+        } else if !file.hasPrefix("/") || Self.systems.contains(where: file.hasPrefix) || Self.isOurs(file) {
+            self = .system
+        } else {
+            self = .project
+        }
+    }
+
+    /// The last is where Swift's own toolchains are built.
+    private static let systems = ["/usr/", "/opt/rh/", "/nix/store/", "/rustc/", "/lib/", "/home/build-user/"]
+
+    /// The monitor's own C is a library's, also in a build of its package itself.
+    private static func isOurs(_ file: String) -> Bool {
+        ["/Sources/CStackCapture/", "/Sources/CMonitorShims/", "/Sources/CRunLoopShims/", "/Sources/CLoopHooks/"]
+            .contains(where: file.contains)
+    }
+}
+
+/// A text in which `*` stands for any text.
+struct Wildcard: Hashable, Sendable {
+    private let parts: [Substring]
+
+    init(_ pattern: String) {
+        parts = pattern.split(separator: "*", omittingEmptySubsequences: false)
+    }
+
+    func matches(_ text: String) -> Bool {
+        guard let first = parts.first, let last = parts.last, parts.count > 1 else {
+            return parts.first.map { $0 == text } ?? text.isEmpty
+        }
+        guard text.hasPrefix(first), text.utf8.count >= first.utf8.count + last.utf8.count, text.hasSuffix(last) else {
+            return false
+        }
+        var rest = text.dropFirst(first.count).dropLast(last.count)
+        for part in parts.dropFirst().dropLast() where !part.isEmpty {
+            guard let found = rest.firstRange(of: part) else { return false }
+            rest = rest[found.upperBound...]
+        }
+        return true
+    }
+}
+
+extension String {
+    /// The path without its last component.
+    fileprivate var dropLastComponent: Substring {
+        lastIndex(of: "/").map { self[..<$0] } ?? ""
+    }
+}

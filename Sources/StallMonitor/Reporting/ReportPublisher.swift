@@ -1,0 +1,158 @@
+import RunLoopKit
+import StallReports
+
+/// The report directory as the reporter sees it: one that may be missing, full, read-only or dead now and well again later. Confined
+/// to the reporter's thread, which waits for a disk that works, so that a handler finds the report it is told of, and for no other.
+struct ReportPublisher {
+    private let writer: ReportWriter
+    private var notifier: FaultNotifier
+    /// The disk did not answer in time: nobody waits for it until it does.
+    private var isBehind = false
+    /// Nothing is written any more but the run record: what still waits is lost.
+    private var isSettled = false
+    private var unencodable = 0
+    /// Stalls of which something was left when `stop` could wait no longer, by their numbers.
+    private var abandoned: Set<Int> = []
+
+    init(writer: ReportWriter, notifier: FaultNotifier) {
+        self.writer = writer
+        self.notifier = notifier
+    }
+
+    /// Reports that will not come to the disk, or in an old version only. Once settled, those that wait are among them.
+    var lostWrites: Int64 { lost(writer.status) }
+    /// Those that the disk refused, or does not answer for. None while it works: then nobody goes on before it has written.
+    var waitingReports: Int {
+        let status = writer.status
+        return isBehind || status.problem != nil ? status.waitingReports : 0
+    }
+    var bytesWritten: Int64 { writer.status.bytesWritten }
+
+    /// How writing goes, for the run record.
+    var record: RunRecord.Writing {
+        let status = writer.status
+        return .init(
+            waiting: isSettled ? 0 : Int64(status.waitingReports),
+            waitingBytes: isSettled ? 0 : Int64(status.waitingBytes),
+            failures: Int64(status.failures),
+            longestNs: status.longestWrite.nanoseconds,
+            problem: status.problem?.code.name,
+            peakBytes: Int64(status.peakBytes),
+            concerns: status.concerns.isEmpty ? nil : status.concerns.map(\.rawValue).sorted()
+        )
+    }
+
+    /// Makes the directory ready, and closes the reports that processes left unfinished when they died.
+    mutating func tidy() {
+        writer.order { $0.tidy() }
+        listen()
+    }
+
+    /// Whether there is time left to make a report of what a notice says. Always, but for the last second that `stop` waits.
+    mutating func hasTime(for notice: StallNotice) -> Bool {
+        guard let end = writer.givesUpAt, MonotonicInstant.now >= end else { return true }
+        switch notice {
+        case .began(let observation): abandoned.insert(observation.number)
+        case .ended(let number, _, _), .abandoned(let number, _, _): abandoned.insert(number)
+        default: break
+        }
+        return false
+    }
+
+    mutating func put(_ report: StallReport) {
+        put(ReportFileName(.stall, report.id), isFinal: report.state != .ongoing) { () throws(ReportError) in
+            try report.json()
+        }
+    }
+
+    mutating func put(_ record: RunRecord) {
+        put(ReportFileName(.run, record.id), isFinal: record.state != .running) { () throws(ReportError) in
+            try record.json()
+        }
+    }
+
+    /// Gives what waits a last chance. Then it is lost.
+    mutating func settle() {
+        writer.order { $0.retryNow() }
+        // The writer may be well, and only the reporter late.
+        let moment = MonotonicInstant.now + .milliseconds(200)
+        isBehind = !writer.wait(until: max(moment, writer.givesUpAt ?? .now + ReportWriter.patience))
+        isSettled = true
+        let lost = lostWrites
+        if lost > 0 { notifier.tell(StallMonitorError(.reportsLost, Self.losses(lost, writer.status.problem))) }
+    }
+
+    /// The last order to the writer.
+    func close() {
+        writer.order { $0.close() }
+    }
+
+    private mutating func put(
+        _ name: ReportFileName,
+        isFinal: Bool,
+        _ encode: () throws(ReportError) -> [UInt8]
+    ) {
+        do throws(ReportError) {
+            let document = PendingDocument(name: name, bytes: try encode(), isFinal: isFinal)
+            writer.order { $0.put(document) }
+        } catch {
+            unencodable += name.content == .stall ? 1 : 0
+        }
+        listen()
+    }
+
+    /// Waits for the disk, if it works, and tells what it says.
+    private mutating func listen() {
+        if !writer.status.hangs(at: .now), !isBehind || writer.status.isQuick {
+            isBehind = !writer.wait(until: .now + ReportWriter.patience)
+        }
+        let status = writer.status
+        if status.hangs(at: .now) {
+            notifier.notify(StallMonitorError(.reportDirectoryHangs, detail(of: status)))
+        } else if status.busy == nil, status.lastStep < ReportWriter.patience {
+            notifier.mended(.reportDirectoryHangs)
+        }
+        if let problem = status.problem {
+            let detail = "\(writer.directory.path): \(problem). \(detail(of: status))"
+            notifier.notify(StallMonitorError(.reportNotWritten, errno: problem.errorNumber, detail))
+        } else {
+            notifier.mended(.reportNotWritten)
+        }
+        tell(status.concerns, [.link, .openToOthers], as: .reportDirectoryExposed)
+        tell(status.concerns, [.filled], as: .reportDirectoryFilled)
+        if lost(status) > 0, !isSettled {
+            notifier.notify(StallMonitorError(.reportsLost, Self.losses(lost(status), status.problem)))
+        }
+    }
+
+    /// What is wrong with the directory is told once, and once that it is no longer.
+    private mutating func tell(
+        _ concerns: Set<ReportDirectory.Concern>,
+        _ kinds: [ReportDirectory.Concern],
+        as code: StallMonitorError.Code
+    ) {
+        let found = kinds.filter(concerns.contains)
+        guard !found.isEmpty else { return notifier.mended(code) }
+        let path = writer.directory.path
+        notifier.notify(StallMonitorError(code, found.map { $0.advice(for: path) }.joined(separator: " Also: ")))
+    }
+
+    private func lost(_ status: ReportWriter.Status) -> Int64 {
+        Int64(unencodable + abandoned.count + status.lost + (isSettled ? status.waitingReports : 0))
+    }
+
+    private func detail(of status: ReportWriter.Status) -> String {
+        let path = writer.directory.path
+        return switch status.waitingReports {
+        case 0: "What comes is kept in memory, and written when \(path) can be written again."
+        case 1: "1 report of this run waits in memory, and is written when \(path) can be written again."
+        case let count:
+            "\(count) reports of this run wait in memory, and are written when \(path) can be written again."
+        }
+    }
+
+    private static func losses(_ count: Int64, _ problem: ReportError?) -> String {
+        let reason = problem?.description ?? "there was no time left, or the disk did not answer"
+        return "\(count) \(count == 1 ? "report is" : "reports are") lost: \(reason)."
+    }
+}

@@ -1,0 +1,119 @@
+extension StallReport {
+    /// What a stall of several turns or callouts is made of.
+    public struct BusyTime: Codable, Hashable, Sendable {
+        /// Turns of the stall: all long ones of a `repeated` one; 1 for a `congested` one.
+        public var turns: Int
+        /// Nanoseconds that these took together: the stall without the pauses in it.
+        public var totalNs: Int64
+        /// The longest of them.
+        public var longestNs: Int64
+        /// Callouts that the loop made meanwhile: blocks, handlers, jobs. Nil where it does not count them.
+        public var callouts: UInt64?
+
+        /// Without callouts unless given.
+        public init(turns: Int, totalNs: Int64, longestNs: Int64, callouts: UInt64? = nil) {
+            (self.turns, self.totalNs) = (turns, totalNs)
+            (self.longestNs, self.callouts) = (longestNs, callouts)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case turns
+            case totalNs = "total_ns"
+            case longestNs = "longest_ns"
+            case callouts
+        }
+    }
+}
+
+/// How long a loop's turns took, also where nothing stalled.
+///
+/// A turn counts from the departure from rest to the next rest; one that no rest precedes, from its own beginning. Each was timed
+/// by the loop's own thread, however short it was.
+public struct TurnDurations: Codable, Hashable, Sendable {
+    /// Turns timed.
+    public var count: UInt64
+    /// Half of the turns were not longer, give or take an eighth.
+    public var p50Ns: Int64
+    /// 99 of 100 turns were not longer, give or take an eighth.
+    public var p99Ns: Int64
+    /// The longest one, exactly.
+    public var maxNs: Int64
+
+    /// Nothing is defaulted or checked.
+    public init(count: UInt64, p50Ns: Int64, p99Ns: Int64, maxNs: Int64) {
+        (self.count, self.p50Ns, self.p99Ns, self.maxNs) = (count, p50Ns, p99Ns, maxNs)
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case count
+        case p50Ns = "p50_ns"
+        case p99Ns = "p99_ns"
+        case maxNs = "max_ns"
+    }
+}
+
+extension StallReport {
+    /// Stalls of one fault that were counted, and not reported one by one.
+    public struct Repeats: Codable, Hashable, Sendable {
+        /// How many there were.
+        public var count: Int
+        /// The report that they repeat. Nil if there was none yet, because too many others were written.
+        public var report: ULID?
+        /// When the first of them started.
+        public var firstAt: Timestamp
+        /// When the last of them ended, or was last looked at.
+        public var lastAt: Timestamp
+        /// How long they lasted, together, in nanoseconds.
+        public var totalNs: Int64
+        /// How long the longest lasted, in nanoseconds.
+        public var longestNs: Int64
+
+        /// Nothing is defaulted or checked.
+        public init(
+            count: Int,
+            report: ULID?,
+            firstAt: Timestamp,
+            lastAt: Timestamp,
+            totalNs: Int64,
+            longestNs: Int64
+        ) {
+            (self.count, self.report, self.firstAt, self.lastAt) = (count, report, firstAt, lastAt)
+            (self.totalNs, self.longestNs) = (totalNs, longestNs)
+        }
+
+        /// Both together, as repeats of the later one's report.
+        public func joined(by later: Repeats) -> Repeats {
+            Repeats(
+                count: count.addingSaturated(later.count),
+                report: later.report ?? report,
+                firstAt: min(firstAt, later.firstAt),
+                lastAt: max(lastAt, later.lastAt),
+                totalNs: totalNs.addingSaturated(later.totalNs),
+                longestNs: max(longestNs, later.longestNs)
+            )
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case count, report
+            case firstAt = "first_at"
+            case lastAt = "last_at"
+            case totalNs = "total_ns"
+            case longestNs = "longest_ns"
+        }
+    }
+}
+
+/// Why a stall was counted, and not reported.
+public struct SuppressionReason: OpenName {
+    /// As in JSON; unknown names are kept.
+    public let rawValue: String
+    /// Takes unknown names too.
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// The same fault was reported not long ago.
+    public static let repeated = SuppressionReason(rawValue: "repeat")
+    /// So many reports were begun lately that there was no room for one more.
+    public static let reportRate = SuppressionReason(rawValue: "report_rate")
+    /// So many bytes were written lately that there was no room for more.
+    public static let byteRate = SuppressionReason(rawValue: "byte_rate")
+}

@@ -1,0 +1,205 @@
+import Glibc
+
+/// Names of functions that were made at run time, as their maker has written them to `/tmp/perf-PID.map` for perf: node with
+/// `--perf-basic-prof`, Python 3.12 with `-X perf`, agents of the JVM. Pure but for `Source.read(limit:)`.
+///
+/// A line is `START SIZE NAME`, both in hexadecimal; of several that cover an address the last one holds, since code is made anew in the
+/// place of other code. The file is anybody's: whatever makes no sense in it is left out.
+struct PerfMap: Sendable {
+    private struct Entry {
+        var start: UInt
+        var end: UInt
+        /// Where the name stands in the text.
+        var name: Range<Int>
+        /// The farthest end of this entry and all that start before it.
+        var reach: UInt
+        var line: Int
+    }
+
+    private let text: [UInt8]
+    /// By their starts.
+    private let entries: [Entry]
+
+    /// Most entries that are kept, most bytes of a name, and most entries that are looked at for one address.
+    static let limits = (entries: 400_000, name: 512, steps: 1000)
+
+    init(parsing text: [UInt8]) {
+        var found: [Entry] = []
+        var at = 0
+        while at < text.count {
+            let end = text[at...].firstIndex(of: UInt8(ascii: "\n")) ?? text.count
+            if let entry = Self.entry(text, at..<end, found.count) { found.append(entry) }
+            if found.count >= Self.limits.entries { break }
+            at = end + 1
+        }
+        found.sort { ($0.start, $0.line) < ($1.start, $1.line) }
+        var reach: UInt = 0
+        for index in found.indices {
+            reach = max(reach, found[index].end)
+            found[index].reach = reach
+        }
+        (self.text, entries) = (text, found)
+    }
+
+    var isEmpty: Bool { entries.isEmpty }
+
+    /// The function around an address, and where it begins.
+    func function(at address: UInt) -> (name: String, start: UInt)? {
+        var low = 0
+        var high = entries.count
+        while low < high {
+            let middle = (low + high) / 2
+            if entries[middle].start <= address { low = middle + 1 } else { high = middle }
+        }
+        var best: Entry?
+        for entry in entries[..<low].suffix(Self.limits.steps).reversed() {
+            guard entry.reach > address else { break }
+            if entry.end > address, entry.line > best?.line ?? -1 { best = entry }
+        }
+        return best.map { (Self.plain(String(decoding: text[$0.name].map(Self.printable), as: UTF8.self)), $0.start) }
+    }
+
+    private static func entry(_ text: [UInt8], _ line: Range<Int>, _ number: Int) -> Entry? {
+        var at = line.lowerBound
+        guard let start = hexadecimal(text, &at, line.upperBound), let size = hexadecimal(text, &at, line.upperBound),
+            size > 0, at < line.upperBound
+        else { return nil }
+        let (end, isTooFar) = start.addingReportingOverflow(size)
+        guard !isTooFar else { return nil }
+        return Entry(start: start, end: end, name: at..<min(line.upperBound, at + limits.name), reach: 0, line: number)
+    }
+
+    /// A number and the blank behind it.
+    private static func hexadecimal(_ text: [UInt8], _ at: inout Int, _ end: Int) -> UInt? {
+        if at + 1 < end, text[at] == UInt8(ascii: "0"), text[at + 1] | 0x20 == UInt8(ascii: "x") { at += 2 }
+        var value: UInt = 0
+        let first = at
+        while at < end, at - first < 17, let digit = digit(text[at]) {
+            value = value << 4 | digit
+            at += 1
+        }
+        guard at > first, at - first <= 16, at < end, text[at] == UInt8(ascii: " ") else { return nil }
+        at += 1
+        return value
+    }
+
+    private static func digit(_ byte: UInt8) -> UInt? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt(byte - UInt8(ascii: "0"))
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): UInt(byte - UInt8(ascii: "a") + 10)
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): UInt(byte - UInt8(ascii: "A") + 10)
+        default: nil
+        }
+    }
+
+    private static func printable(_ byte: UInt8) -> UInt8 { byte < 0x20 || byte == 0x7f ? UInt8(ascii: "?") : byte }
+
+    /// V8 marks how far a function is compiled, `JS:*name`, which changes while it runs; its name is the same.
+    private static func plain(_ name: String) -> String {
+        guard let colon = name.firstIndex(of: ":"), ["JS", "LazyCompile", "Function"].contains(name[..<colon]) else {
+            return name
+        }
+        let rest = name[name.index(after: colon)...]
+        return rest.first.map("*~^+-'".contains) == true ? String(name[...colon] + rest.dropFirst()) : name
+    }
+}
+
+// MARK: - The file
+
+extension PerfMap {
+    /// Of a larger file the end is read: what was made last.
+    static let sizeLimit = 32 << 20
+
+    /// What tells one state of a process's file from another. Nil where it has none that may be believed.
+    ///
+    /// Believed is a regular file of the process's own user, or of root, with one name, that others may not write to; in the process's own
+    /// /tmp, under the number that the process has for itself.
+    struct Source: ~Copyable {
+        private let file: Int32
+        let stamp: FileStamp
+
+        init?(of process: ProcessDirectory) {
+            guard let number = process.ownNumber, let user = process.user else { return nil }
+            // A link in the place of /tmp would lead out of the process's root into ours.
+            let directory = unsafe open(process.file("/tmp"), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+            guard directory >= 0 else { return nil }
+            defer { close(directory) }
+            let flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC
+            let opened = unsafe openat(directory, "perf-\(number).map", flags)
+            guard opened >= 0 else { return nil }
+            guard Self.isBelieved(opened, user), let stamp = FileStamp(descriptor: opened) else {
+                close(opened)
+                return nil
+            }
+            (file, self.stamp) = (opened, stamp)
+        }
+
+        deinit { close(file) }
+
+        private static func isBelieved(_ file: Int32, _ user: uid_t) -> Bool {
+            var status = stat()
+            guard unsafe fstat(file, &status) == 0 else { return false }
+            return status.st_mode & S_IFMT == S_IFREG && (status.st_uid == user || status.st_uid == 0)
+                && status.st_nlink == 1 && status.st_mode & S_IWOTH == 0
+        }
+
+        /// - Parameter limit: of a larger file the end is read.
+        func read(limit: Int = PerfMap.sizeLimit) -> PerfMap {
+            let size = Int(clamping: stamp.size)
+            let from = max(0, size - limit)
+            var text = unsafe [UInt8](unsafeUninitializedCapacity: min(size, limit)) { buffer, filled in
+                while filled < buffer.count {
+                    let count = unsafe pread(
+                        file,
+                        buffer.baseAddress! + filled,
+                        buffer.count - filled,
+                        off_t(from + filled)
+                    )
+                    if count < 0 && errno == EINTR { continue }
+                    if count <= 0 { break }
+                    filled += count
+                }
+            }
+            // The first line of a part is none.
+            if from > 0 { text.removeFirst(text.firstIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? text.count) }
+            return PerfMap(parsing: text)
+        }
+    }
+}
+
+extension ProcessDirectory {
+    /// The number that the process has for itself: in a container another one than ours.
+    fileprivate var ownNumber: Int32? {
+        guard let status = readWholeFile(path + "/status") else { return nil }
+        let line = String(decoding: status, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("NSpid:") }
+        return line?.split(whereSeparator: { $0 == "\t" || $0 == " " }).last.flatMap { Int32($0) }
+    }
+
+    /// Whose it is.
+    fileprivate var user: uid_t? {
+        var status = stat()
+        return unsafe stat(path, &status) == 0 ? status.st_uid : nil
+    }
+}
+
+/// What was read of one process's file last. It is read anew where it has changed, and not more often than once a second.
+struct PerfMapCache: Sendable {
+    private var stamp: FileStamp?
+    private var map: PerfMap?
+    private var readAt: UInt64 = 0
+
+    /// Nil for a process without one.
+    mutating func map(of process: ProcessDirectory) -> PerfMap? {
+        var now = timespec()
+        unsafe _ = clock_gettime(CLOCK_MONOTONIC, &now)
+        let seconds = UInt64(clamping: now.tv_sec)
+        if map != nil, seconds <= readAt { return map }
+        guard let source = PerfMap.Source(of: process) else {
+            (stamp, map) = (nil, nil)
+            return nil
+        }
+        if source.stamp != stamp { (stamp, map) = (source.stamp, source.read()) }
+        readAt = seconds
+        return map
+    }
+}

@@ -1,0 +1,98 @@
+import Glibc
+import ProcessWatch
+import StallMonitor
+import StallReports
+import Synchronization
+
+/// What `watch` says while it watches. The watcher's and the reporter's threads call.
+final class WatchView: Sendable {
+    private struct State {
+        var shown: Set<ULID> = []
+        var stalls = 0
+        var counted = 0
+        var loops = 0
+        var processes = 0
+    }
+
+    private let format: OutputFormat
+    /// Standard output is the command's own then.
+    private let isBesideCommand: Bool
+    private let state = Mutex(State())
+
+    init(_ format: OutputFormat, isBesideCommand: Bool) {
+        (self.format, self.isBesideCommand) = (format, isBesideCommand)
+    }
+
+    func show(_ event: StallEvent) {
+        switch event {
+        case .began(let report), .ended(let report): show(report)
+        case .grew: break
+        case .suppressed: state.withLock { $0.counted += 1 }
+        case .fault(let error): Output.note(error.message)
+        case .mended(let error): Output.note("this is over: \(error.message)")
+        }
+    }
+
+    private func show(_ report: StallReport) {
+        let isFirst = state.withLock { state in
+            guard state.shown.insert(report.id).inserted else { return false }
+            state.stalls += 1
+            return true
+        }
+        if format == .json {
+            if let text = try? JSONText.of(report) { write(text + "\n") }
+        } else {
+            let terminal = Terminal.current(isBesideCommand ? STDERR_FILENO : STDOUT_FILENO)
+            write(StallLine.lines(report, isFirst: isFirst).map { terminal.show($0) + "\n" }.joined())
+        }
+        // What has ended is not told again.
+        if report.state != .ongoing { state.withLock { _ = $0.shown.remove(report.id) } }
+    }
+
+    private func write(_ text: String) {
+        if isBesideCommand { Output.error(text) } else { try? Output.write(text) }
+    }
+
+    func show(_ note: WatchNote) {
+        state.withLock { state in
+            if case .foundLoop = note { state.loops += 1 }
+            if case .watching = note { state.processes += 1 }
+        }
+        Output.note(Self.words(note))
+    }
+
+    private static func words(_ note: WatchNote) -> String {
+        switch note {
+        case .watching(let id, let name): "watching process \(id) (\(name))"
+        case .foundLoop(let id, let thread, let loop): "found a loop of process \(id): thread \(thread) (\(loop))"
+        case .noLoop(let id, let name, let threads):
+            "no event loop was found in process \(id) (\(name)) so far: its threads are in "
+                + threads.map { $0.count == 1 ? $0.what : "\($0.what) (\($0.count))" }.joined(separator: ", ")
+        case .sharedDescriptor(let id, let descriptor, let threads):
+            "\(threads) threads of process \(id) take turns at epoll descriptor \(descriptor): none of them turns a loop of its own, "
+                + "and they are not judged"
+        case .unproven(let id, let thread, let loop):
+            "thread \(thread) (\(loop)) of process \(id) is busy, and nothing tells whether it turns: of this loop only uninterrupted "
+                + "system calls are told as stalls"
+        case .newProgram(let id, let name): "process \(id) runs another program: \(name)"
+        case .ended(let id, let name): "process \(id) (\(name)) has ended"
+        case .refused(let id, let error): "process \(id) is a child of a watched one, and cannot be watched: \(error)"
+        case .unarmed(let problem): problem
+        }
+    }
+
+    /// The last line.
+    func close(after nanoseconds: Int64, _ directory: String) {
+        let state = state.withLock { state in (state.loops, state.processes, state.stalls, state.counted) }
+        let counted = state.3 > 0 ? ", \(state.3) more of known faults only counted" : ""
+        Output.note(
+            "watched \(Self.count(state.0, "loop")) of \(Self.count(state.1, "process")) for "
+                + "\(DurationText(nanoseconds: max(0, nanoseconds)).short): \(Self.count(state.2, "stall"))\(counted)"
+                + "; reports are in \(directory)"
+        )
+    }
+
+    private static func count(_ number: Int, _ thing: String) -> String {
+        "\(number) \(thing)\(number == 1 ? "" : thing.hasSuffix("s") ? "es" : "s")"
+    }
+}

@@ -1,0 +1,57 @@
+import Foundation
+import StallReports
+import Testing
+
+/// What `--help` says of each subcommand, on a terminal of 80 columns.
+@Suite("--help", .timeLimit(.minutes(2)))
+struct HelpTests {
+    static let subcommands = ["tail", "list", "top", "show", "symbolicate", "gate", "sample", "watch"]
+
+    private func help(_ subcommand: String) throws -> [String] {
+        let run = try CommandRun(subcommand, "--help", environment: ["COLUMNS": "80"])
+        #expect(run.status == 0 && run.errors == "")
+        return run.output.components(separatedBy: "\n")
+    }
+
+    @Test("lists every subcommand, and tells of each exit code", arguments: subcommands)
+    func listed(_ subcommand: String) throws {
+        #expect(try help("list").count > 5)
+        let all = try CommandRun("--help", environment: ["COLUMNS": "80"]).output
+        #expect(all.contains("\n  \(subcommand) "))
+        let text = try help(subcommand).joined(separator: " ")
+        #expect(text.contains("Exit code 0: ") && text.contains(" 64: wrong usage."))
+    }
+
+    @Test("has examples that fit on a line each, with options that there are", arguments: subcommands)
+    func examples(_ subcommand: String) throws {
+        let lines = try help(subcommand)
+        let first = try #require(lines.firstIndex(of: "EXAMPLES")) + 1
+        let examples = lines[first...].prefix { !$0.isEmpty }
+        let options = lines[(try #require(lines.firstIndex(of: "OPTIONS:")))...].joined(separator: "\n")
+        #expect(!examples.isEmpty)
+        for example in examples {
+            // One that was broken goes on at the margin.
+            #expect(example.hasPrefix("  stall-monitor \(subcommand)") && example.count <= 80, "\(example)")
+            let own = example.components(separatedBy: " | ")[0].components(separatedBy: " -- ")[0]
+            for word in own.split(separator: " ") where word.hasPrefix("-") {
+                let isKnown = options.contains("  \(word)") || options.contains(", \(word)")
+                #expect(isKnown, "\(word) in \(example)")
+            }
+        }
+    }
+}
+
+@Suite("An empty or missing directory", .timeLimit(.minutes(2)))
+struct NoReportsTests {
+    @Test("is told by top: nobody is watched there; a missing one is an error")
+    func top() throws {
+        let fixture = try ReportsFixture()
+        try fixture.store.prepare()
+        let empty = try CommandRun("top", "--once", fixture.path)
+        #expect(empty.status == 0)
+        #expect(empty.output.contains("0 processes watched") && empty.output.contains("No monitored process keeps a"))
+        let missing = try CommandRun("top", "--once", fixture.root + "/none")
+        #expect(missing.status == 1 && missing.output == "")
+        #expect(missing.errors.contains("there is no such report directory"))
+    }
+}

@@ -1,0 +1,319 @@
+import Foundation
+import Glibc
+import StallReports
+import TestSupport
+import Testing
+
+@Suite("watch", .serialized, .timeLimit(.minutes(10)))
+struct WatchCommandTests {
+    private let fixture: ReportsFixture
+
+    init() throws { fixture = try ReportsFixture() }
+
+    private func watch(_ arguments: String...) throws -> WatchRunning {
+        try WatchRunning(arguments, directory: fixture.path)
+    }
+
+    /// A stall and what is to be told of it.
+    private struct Act: Sendable {
+        var order: String
+        var kind: StallKind?
+        var culprit = ""
+        /// Told without breakpoints, too.
+        var isOneCall = false
+        var waits = true
+
+        static let all: [Act] = [
+            Act(order: "compute 350", kind: .blocked, culprit: "compute_until", waits: false),
+            Act(order: "compute 150"),
+            Act(order: "sleep 350", kind: .blocked, culprit: "sleep_until", isOneCall: true),
+            Act(order: "sleep 150"),
+            Act(
+                order: "call read_pipe 350",
+                kind: .blocked,
+                culprit: "call_read_pipe",
+                isOneCall: true,
+                waits: true
+            ),
+            Act(
+                order: "call sem_wait 350",
+                kind: .blocked,
+                culprit: "call_sem_wait",
+                isOneCall: true,
+                waits: true
+            ),
+            Act(order: "short 350", kind: .blocked, culprit: "sleep_shortly_until"),
+            Act(order: "nested 350", kind: .blocked, culprit: "turn_inner_loop_until"),
+            Act(order: "poll0 350", kind: .blocked, culprit: "poll_without_waiting_until", waits: false),
+            Act(order: "turn 400", kind: .congested, culprit: "run_callback", waits: false),
+            Act(order: "turns 400"),
+            Act(order: "spin 400"),
+        ]
+    }
+
+    /// Between two of them the loop rests for long enough to be seen at it.
+    private func play(_ acts: [Act], _ target: LoopTarget) throws -> [(act: Act, done: LoopTarget.Done)] {
+        try acts.map { act in
+            let done = try target.stall(act.order)
+            usleep(110_000)
+            return (act, done)
+        }
+    }
+
+    @Test(
+        "Each way to stall is told as what it is, with its function, and nothing else is",
+        .needsBreakpoints,
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func kinds() throws {
+        let target = try LoopTarget()
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        let played = try play(Act.all, target)
+        #expect(try target.counts().cut == 0)
+        // A wait that a signal stops comes back early by itself: signal(7).
+        target.send(SIGSTOP)
+        usleep(400_000)
+        target.send(SIGCONT)
+        usleep(150_000)
+        let reports = try watch.finish()
+        let expected = played.filter { $0.act.kind != nil }
+        try #require(reports.count == expected.count, "\(reports.map { $0.culprit?.function })")
+        for (report, (act, done)) in zip(reports, expected) {
+            #expect(report.kind == act.kind && report.state == .recovered, "\(act.order)")
+            let functions = report.stacks.first?.frames.compactMap(\.function) ?? []
+            #expect(functions.contains(act.culprit), "\(act.order): \(functions)")
+            #expect(report.waited == act.waits, "\(act.order): \(report.cause.summary)")
+            #expect(report.watched.type == .eventLoop && report.watched.label == "sample-target")
+            #expect(report.process.pid == target.pid && report.watcher?.pid == watch.pid)
+            // What is told as the shortest and longest holds the truth.
+            let longest = (report.durationMaxNs ?? report.durationNs) + (report.excludedNs ?? 0)
+            #expect(
+                done.nanoseconds <= longest + 1_000_000,
+                "\(act.order): \(report.durationNs) \(report.durationMaxNs ?? 0) \(report.excludedNs ?? 0)"
+            )
+            #expect((report.durationMinNs ?? report.durationNs) <= done.nanoseconds + 20_000_000, "\(act.order)")
+        }
+    }
+
+    @Test(
+        "Without breakpoints an uninterrupted call is told, and of the rest that it is unproven, once",
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func withoutBreakpoints() throws {
+        let target = try LoopTarget()
+        let watch = try watch("\(target.pid)", "--no-breakpoints")
+        try watch.waitForLoops(1)
+        let played = try play([Act.all[0], Act.all[2], Act.all[4], Act.all[6], Act.all[9]], target)
+        let reports = try watch.finish()
+        let expected = played.filter(\.act.isOneCall)
+        #expect(reports.map(\.kind) == expected.map(\.act.kind))
+        for (report, (act, _)) in zip(reports, expected) {
+            let functions = report.stacks.first?.frames.compactMap(\.function) ?? []
+            #expect(functions.contains(act.culprit), "\(act.order): \(functions)")
+        }
+        #expect(watch.notes.count { $0.contains("nothing tells whether it turns") } == 1)
+    }
+
+    @Test(
+        "asyncio's loop, with nothing prepared in it",
+        .enabled(if: Python.asyncio != nil, "this machine has no Python"),
+        .needsBreakpoints,
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func asyncio() throws {
+        let python = try RunningCommand("-c", Python.program, executable: URL(filePath: try #require(Python.asyncio)))
+        #expect(try python.line() == "READY")
+        let watch = try watch("\(python.pid)")
+        try watch.waitForLoops(1)
+        for order in ["compute 450", "sleep 450", "compute 100"] {
+            try python.send(order + "\n")
+            #expect(try python.line() == "DID \(order.split(separator: " ")[0])")
+            usleep(150_000)
+        }
+        let reports = try watch.finish()
+        #expect(reports.map(\.kind) == [.blocked, .blocked])
+        #expect(reports.map(\.waited) == [false, true])
+    }
+
+    @Test(
+        "leaves with the command's own exit status",
+        arguments: [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("exec false", 1)]
+    )
+    func status(_ script: String, _ expected: Int32) throws {
+        let run = try CommandRun("watch", "--reports", fixture.path, "--", "/bin/sh", "-c", script)
+        #expect(run.status == expected, "\(run.errors)")
+        #expect(run.output == "")
+    }
+
+    @Test("passes signals on to the command, and its input and output are its own")
+    func command() throws {
+        let watch = try watch("--", TargetProcess.executable.path, "loop")
+        #expect(try watch.line() == "READY")
+        try watch.waitForLoops(1)
+        try watch.send("sleep 400\n")
+        #expect(try watch.line()?.hasPrefix("DID sleep") == true)
+        watch.send(SIGHUP)
+        #expect(try watch.status() == 128 + SIGHUP)
+        #expect(try watch.reports().count == 1)
+    }
+
+    @Test("A program that is not there is one line, and no report")
+    func missingCommand() throws {
+        let run = try CommandRun("watch", "--reports", fixture.path, "--", "/no/such/program")
+        #expect(run.status == 1 && run.errors.split(separator: "\n").count == 1, "\(run.errors)")
+    }
+
+    @Test(
+        "goes on with the program that the process runs next, and ends with it; a stall that it dies in is told as such",
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func exec() throws {
+        let target = try LoopTarget()
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        try target.tell("exec")
+        #expect(try target.answer() == ["READY"])
+        try watch.waitForNote("runs another program")
+        try watch.waitForLoops(2)
+        _ = try target.stall("call read_pipe 350")
+        usleep(150_000)
+        // Another one: of the same it would be counted only.
+        try target.tell("sleep 30000")
+        usleep(500_000)
+        target.send(SIGKILL)
+        #expect(try watch.status() == 0)
+        #expect(watch.notes.contains { $0.contains("has ended") })
+        let reports = try watch.reports()
+        #expect(reports.map(\.state) == [.recovered, .terminated], "\(watch.notes)")
+    }
+
+    @Test("--follow watches the children, too; without it they are not")
+    func children() throws {
+        for follows in [true, false] {
+            let target = try LoopTarget()
+            try target.tell("spawn")
+            let child = try #require(Int32(try target.answer()[1]))
+            let directory = "\(fixture.path)-\(follows)"
+            let watch = try WatchRunning(["\(target.pid)"] + (follows ? ["--follow"] : []), directory: directory)
+            try watch.waitForLoops(follows ? 2 : 1)
+            if follows { try watch.waitForReport(of: child) }
+            let reports = try watch.finish()
+            #expect(reports.contains { $0.process.pid == child } == follows)
+            #expect(watch.notes.contains { $0.contains("process \(child) ") } == follows)
+            try? FileManager.default.removeItem(atPath: directory)
+        }
+    }
+
+    @Test(
+        "The clients that wait are counted when a stall is found, and told by show and tail",
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func victims() throws {
+        let target = try LoopTarget()
+        try target.tell("listen")
+        let port = try #require(UInt16(try target.answer()[1]))
+        let accepted = try (0..<3).map { _ in try Client(port) }
+        for client in accepted { #expect(try client.ask("hello")) }
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        try target.tell("sleep 600")
+        usleep(50_000)
+        // Two that are known ask, five come.
+        for client in accepted.prefix(2) { client.send("hello?") }
+        let waiting = try (0..<5).map { _ in try Client(port) }
+        _ = try target.answer()
+        usleep(150_000)
+        let report = try #require(try watch.finish().first)
+        let victims = try #require(report.victims)
+        #expect(victims.unread == 2 && victims.unreadBytes == 12 && victims.unaccepted == 5 && victims.clients == 7)
+        let text = "at least 7 clients waited: 2 connections with 12 bytes unread, 5 not accepted"
+        #expect(try CommandRun("show", report.id.description, fixture.path).output.contains(text))
+        #expect(try watch.line()?.contains("sleep_until") == true)
+        #expect(try (0..<2).compactMap { _ in try watch.line() }.contains { $0.contains(text) })
+        withExtendedLifetime(waiting) {}
+    }
+
+    @Test(
+        "Code made at run time goes by the name that its maker has written down for perf, in watch and in sample",
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func madeCode() throws {
+        let target = try LoopTarget()
+        defer { _ = unsafe unlink("/tmp/perf-\(target.pid).map") }
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        try target.tell("made 500")
+        usleep(100_000)
+        let sample = try CommandRun("sample", "\(target.pid)")
+        _ = try target.answer()
+        usleep(150_000)
+        let report = try #require(try watch.finish().first)
+        let frames = report.stacks.first?.frames ?? []
+        #expect(frames.contains { $0.function == "JS:made at run time" && $0.own && $0.module == nil }, "\(frames)")
+        #expect(sample.output.contains("JS:made at run time"), "\(sample.output)")
+    }
+
+    @Test(
+        "Several loops of several processes are judged each for itself",
+        .needsBreakpoints,
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func several() throws {
+        let targets = try (0..<4).map { _ in try LoopTarget() }
+        let watch = try WatchRunning(targets.map { "\($0.pid)" }, directory: fixture.path)
+        try watch.waitForLoops(4)
+        try targets[1].tell("sleep 500")
+        try targets[3].tell("compute 500")
+        _ = try (targets[1].answer(), targets[3].answer())
+        usleep(150_000)
+        let reports = try watch.finish()
+        #expect(Set(reports.map(\.process.pid)) == [targets[1].pid, targets[3].pid] && reports.count == 2)
+    }
+}
+
+/// A client of a server on this machine.
+private final class Client {
+    private let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+
+    init(_ port: UInt16) throws {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        let result = unsafe withUnsafePointer(to: &address) { address in
+            unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe connect(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        try #require(result == 0)
+    }
+
+    deinit { close(socket) }
+
+    func send(_ text: String) { #expect(unsafe Glibc.write(socket, text, text.utf8.count) == text.utf8.count) }
+
+    /// Whether it is answered.
+    func ask(_ text: String) throws -> Bool {
+        send(text)
+        var bytes = [UInt8](repeating: 0, count: 64)
+        let count = unsafe bytes.withUnsafeMutableBytes { unsafe read(socket, $0.baseAddress, $0.count) }
+        return count == text.utf8.count
+    }
+}
+
+extension StallReport {
+    /// By its verdict; reports have two words for it.
+    fileprivate var waited: Bool { ["waiting", "blocked"].contains(cause.verdict.rawValue) }
+}
+
+extension WatchRunning {
+    /// Waits for a report of a process, for 30 s.
+    func waitForReport(of process: Int32) throws {
+        for _ in 0..<600 {
+            if try reports().contains(where: { $0.process.pid == process }) { return }
+            usleep(50_000)
+        }
+        Issue.record("no report of process \(process)")
+    }
+}

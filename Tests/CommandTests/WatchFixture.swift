@@ -1,0 +1,133 @@
+import Foundation
+import StallReports
+import TestSupport
+import Testing
+
+@testable import ProcessWatch
+
+/// An event loop that stalls as it is told: `sample-target loop`.
+final class LoopTarget {
+    /// A stall as the target saw it itself.
+    struct Done {
+        var name: String
+        var nanoseconds: Int64
+        /// Of a blocking call: whether it came back as it does undisturbed.
+        var isWhole: Bool?
+    }
+
+    private let command: RunningCommand
+
+    init() throws {
+        command = try RunningCommand("loop", executable: TargetProcess.executable)
+        #expect(try command.line() == "READY")
+    }
+
+    var pid: Int32 { command.pid }
+
+    /// Without waiting for what it prints.
+    func tell(_ order: String) throws { try command.send(order + "\n") }
+
+    func answer() throws -> [String] {
+        try #require(try command.line(), "the target has ended").split(separator: " ").map(String.init)
+    }
+
+    /// Stalls, and waits for the end of that.
+    func stall(_ order: String) throws -> Done {
+        try tell(order)
+        let words = try answer()
+        let (begin, end) = (try #require(Int64(words[2])), try #require(Int64(words[3])))
+        return Done(name: words[1], nanoseconds: end - begin, isWhole: words.count > 4 ? words[4] == "WHOLE" : nil)
+    }
+
+    /// Turns so far, and calls that came back early.
+    func counts() throws -> (turns: Int, cut: Int) {
+        try tell("counts")
+        let words = try answer()
+        return (try #require(Int(words[1])), try #require(Int(words[2])))
+    }
+
+    func send(_ signal: Int32) { command.send(signal) }
+    func status() -> Int32 { command.status() }
+}
+
+/// `stall-monitor watch`, while it runs.
+final class WatchRunning {
+    private let command: RunningCommand
+    let directory: String
+    private(set) var notes: [String] = []
+
+    init(_ arguments: [String], directory: String, executable: URL = CommandRun.executable) throws {
+        self.directory = directory
+        command = try RunningCommand(
+            arguments: ["watch", "--reports", directory] + arguments,
+            executable: executable
+        )
+    }
+
+    var pid: Int32 { command.pid }
+
+    /// Waits until it has said something, and counts it.
+    func waitForNote(_ text: String, count: Int = 1) throws {
+        while notes.count(where: { $0.contains(text) }) < count {
+            notes.append(try #require(try command.errorLine(), "it has ended: \(notes)"))
+        }
+    }
+
+    func waitForLoops(_ count: Int) throws { try waitForNote("found a loop", count: count) }
+
+    func send(_ signal: Int32) { command.send(signal) }
+    func send(_ text: String) throws { try command.send(text) }
+    func line() throws -> String? { try command.line() }
+
+    /// Waits for its end. All notes are there then.
+    func status() throws -> Int32 {
+        while let line = try command.errorLine() { notes.append(line) }
+        return command.status()
+    }
+
+    /// Ends it, and reads what it wrote.
+    func finish() throws -> [StallReport] {
+        send(SIGINT)
+        #expect(try status() == 130)
+        return try reports()
+    }
+
+    func runs() throws -> [RunRecord] { try ReportReader(path: directory).contents().runs }
+
+    func reports() throws -> [StallReport] {
+        try ReportReader(path: directory).contents().reports.sorted { $0.detectedAt < $1.detectedAt }
+    }
+}
+
+extension Trait where Self == ConditionTrait {
+    /// The test takes hardware breakpoints: perf_event_open(2).
+    static var needsBreakpoints: Self {
+        .enabled(if: BreakpointSupply().isThere, "this machine, or its settings, has no hardware breakpoints for us")
+    }
+}
+
+/// Pythons of this machine.
+enum Python {
+    static let asyncio = ["/usr/bin/python3", "/usr/local/bin/python3"].first {
+        FileManager.default.isExecutableFile(atPath: $0)
+    }
+
+    static let program = """
+        import asyncio, sys, time
+        def stall(line):
+            kind, milliseconds = line.split()
+            end = time.monotonic() + int(milliseconds) / 1000
+            if kind == "sleep": time.sleep(int(milliseconds) / 1000)
+            while time.monotonic() < end: sum(range(200))
+            print("DID", kind, flush=True)
+        def read():
+            line = sys.stdin.readline()
+            if not line: sys.exit(0)
+            stall(line)
+        async def main():
+            asyncio.get_running_loop().add_reader(sys.stdin, read)
+            print("READY", flush=True)
+            await asyncio.Event().wait()
+        asyncio.run(main())
+        """
+}

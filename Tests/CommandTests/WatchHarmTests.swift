@@ -1,0 +1,114 @@
+import Foundation
+import RunLoopKit
+import StallReports
+import TestSupport
+import Testing
+
+@testable import ProcessWatch
+
+@Suite("What a watched process notices of it", .serialized, .timeLimit(.minutes(30)))
+struct WatchHarmTests {
+    private let fixture: ReportsFixture
+
+    init() throws { fixture = try ReportsFixture() }
+
+    /// Looks as often as it may: a stall of 50 ms is one.
+    private func watch(_ processes: [Int32]) throws -> WatchRunning {
+        try WatchRunning(processes.map { "\($0)" } + ["--threshold", "50ms"], directory: fixture.path)
+    }
+
+    @Test("Killed at any moment, the watcher leaves nothing in it", .needsBreakpoints)
+    func killed() throws { try kill(times: 20) }
+
+    @Test("Killed at a thousand moments, the watcher leaves nothing in it", .needsBreakpoints, .longForm)
+    func killedOften() throws { try kill(times: 1000) }
+
+    private func kill(times: Int) throws {
+        var random = SplitMix64.ofThisRun()
+        let target = try LoopTarget()
+        let breakpoints = target.freeBreakpoints
+        try target.tell("mix 120")
+        var (turns, stopped) = (0, 0)
+        for round in 0..<times {
+            let watch = try watch([target.pid])
+            // Half of them at any moment, from its beginning on; half while the thread stands still for it, where that can be caught.
+            if round.isMultiple(of: 2) {
+                usleep(UInt32.random(in: 20_000...150_000, using: &random))
+            } else {
+                try watch.waitForLoops(1)
+                var looks = 0
+                while looks < 600, !target.field("State").hasPrefix("t") { looks += 1 }
+            }
+            stopped += target.field("State").hasPrefix("t") ? 1 : 0
+            watch.send(SIGKILL)
+            #expect(try watch.status() == 128 + SIGKILL)
+            #expect(target.field("TracerPid") == "0")
+            #expect(!["t", "T"].contains(target.field("State").prefix(1)))
+            #expect(target.freeBreakpoints == breakpoints)
+            let counts = try target.counts()
+            #expect(counts.cut == 0 && counts.turns > turns)
+            turns = counts.turns
+        }
+        print("killed: \(stopped) of \(times) times while its thread stood still for it; \(turns) turns")
+        try target.tell("mix 0")
+        _ = try target.stall("sleep 1")
+    }
+
+    @Test("No call that blocks comes back early")
+    func calls() throws { try makeCalls(rounds: 1) }
+
+    @Test("In ten minutes no call that blocks comes back early", .longForm)
+    func callsForLong() throws {
+        let end = MonotonicInstant.now + .seconds(600)
+        var rounds = 0
+        while MonotonicInstant.now < end {
+            // Each of them works once in a process.
+            try makeCalls(rounds: 1)
+            rounds += 1
+        }
+        print("calls: \(rounds) rounds")
+    }
+
+    /// Each blocking call in a process of its own, and one whose waits are short.
+    private func makeCalls(rounds: Int) throws {
+        let names = try CommandRun(tool: TargetProcess.executable.path, ["list"]).output.split(separator: "\n")
+        #expect(names.count >= 30)
+        let targets = try names.map { (name: $0, target: try LoopTarget()) }
+        let mixed = try LoopTarget()
+        let watch = try watch(targets.map(\.target.pid) + [mixed.pid])
+        try watch.waitForLoops(targets.count + 1)
+        try mixed.tell("mix 80")
+        for _ in 0..<rounds {
+            for (name, target) in targets { try target.tell("call \(name) 500") }
+            for (name, target) in targets {
+                let words = try target.answer()
+                #expect(words.last == "WHOLE", "\(name): \(words)")
+            }
+        }
+        let counts = try mixed.counts()
+        #expect(counts.cut == 0 && counts.turns > 3)
+        let reports = try watch.finish()
+        // All of them were watched while they stood: each call told, unless the watcher itself had no processor for a look.
+        let wasLate = try watch.runs().contains { $0.lateTicks > 0 }
+        #expect(!reports.isEmpty)
+        #expect(wasLate || Set(reports.map(\.process.pid)).isSuperset(of: targets.map(\.target.pid)))
+        #expect(reports.allSatisfy { $0.process.pid == mixed.pid || $0.stacks.allSatisfy { $0.method == .quiet } })
+    }
+}
+
+extension LoopTarget {
+    /// Of its status: proc(5).
+    fileprivate func field(_ name: String) -> String {
+        let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""
+        let line = status.split(separator: "\n").first { $0.hasPrefix(name + ":") }
+        return line.map { $0.dropFirst(name.count + 1).trimmingCharacters(in: .whitespaces) } ?? ""
+    }
+
+    /// How many hardware breakpoints its thread has left, four at most.
+    fileprivate var freeBreakpoints: Int {
+        var error: Int32 = 0
+        let places = (0..<4).map { RestStack.Place(address: 0x10000 + $0 * 8, stackPointer: 0) }
+        let opened = places.compactMap { Breakpoint(onThread: pid, at: $0, error: &error) }
+        return withExtendedLifetime(opened) { opened.count }
+    }
+}

@@ -1,0 +1,77 @@
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("watch, of what cannot be watched", .serialized, .timeLimit(.minutes(10)))
+struct WatchRefusalTests {
+    private let fixture: ReportsFixture
+
+    init() throws { fixture = try ReportsFixture() }
+
+    private func watch(_ arguments: String...) throws -> CommandRun {
+        try CommandRun(arguments: ["watch", "--reports", fixture.path] + arguments)
+    }
+
+    @Test(
+        "says in one line what is in the way, and leaves with 1",
+        arguments: [("2147483646", "no_such_process"), ("2", "kernel_process"), ("$$", "own_process")]
+    )
+    func refusals(_ process: String, _ code: String) throws {
+        let command = "exec '\(CommandRun.executable.path)' watch --reports \(fixture.path) \(process)"
+        let run = try CommandRun(tool: "/bin/sh", ["-c", command])
+        #expect(run.status == 1 && run.output == "")
+        #expect(run.errors.contains(": \(code): ") && run.errors.split(separator: "\n").count == 1, "\(run.errors)")
+    }
+
+    @Test("A process that has ended and one whose first thread alone has are told apart")
+    func zombie() throws {
+        let parent = try TargetProcess("zombie")
+        let run = try watch(parent.announced)
+        #expect(run.status == 1 && run.errors.contains(": zombie: "), "\(run.errors)")
+        #expect(run.errors.split(separator: "\n").count == 1)
+    }
+
+    @Test("No process of the name: one line, and 1")
+    func noName() throws {
+        let run = try watch("--name", "no-such-program-*")
+        #expect(run.status == 1 && run.errors.split(separator: "\n").count == 1, "\(run.errors)")
+        #expect(run.errors.contains("no process is called no-such-program-*"))
+    }
+
+    @Test(
+        "needs sensible arguments",
+        arguments: [
+            ["0"], ["-1"], ["x"], [], ["4711", "--name", "x"], ["--name", ""], ["4711", "--threshold", "1ms"],
+            ["4711", "--threshold", "2h"], ["99999999999"], ["--"], ["4711", "--reports", ""],
+        ]
+    )
+    func usage(_ arguments: [String]) throws {
+        let run = try CommandRun(arguments: ["watch"] + arguments)
+        #expect(run.status == 64, "\(run.errors)")
+    }
+
+    @Test(
+        "Another user's process is told from one that refuses to be looked at",
+        .enabled(
+            if: getuid() == 0 && FileManager.default.isExecutableFile(atPath: "/usr/bin/setpriv"),
+            "needs root and setpriv"
+        )
+    )
+    func permission() throws {
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"]
+        let own = try LoopTarget()
+        let command = [CommandRun.executable.path, "watch", "--reports", "/tmp/no-reports-\(getpid())"]
+        let other = try CommandRun(tool: "/usr/bin/setpriv", nobody + command + ["\(own.pid)"])
+        #expect(other.status == 1 && other.errors.contains(": other_user: "), "\(other.errors)")
+        #expect(other.errors.split(separator: "\n").count == 1)
+    }
+
+    @Test("A process without a loop is watched, and it is said what its threads are at instead")
+    func noLoop() throws {
+        let target = try TargetProcess("threads", "3")
+        let watch = try WatchRunning(["\(target.processID)", "--threshold", "50ms"], directory: fixture.path)
+        try watch.waitForNote("no event loop was found")
+        #expect(watch.notes.last?.contains("pause (4)") == true, "\(watch.notes)")
+        #expect(try watch.finish().isEmpty)
+    }
+}

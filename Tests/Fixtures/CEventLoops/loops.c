@@ -1,0 +1,183 @@
+#include "CEventLoops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+struct event_loop {
+    event_wait wait;
+    char name[16];
+    pthread_t thread;
+    int32_t id;
+    int set, waker, listener, channel[2];
+    sem_t turned;
+    pthread_mutex_t lock;
+    event_job job;
+    void *context;
+    atomic_bool ends;
+};
+
+static void check(int result) {
+    if (result < 0) abort();
+}
+
+// MARK: A loop
+
+static void wake(event_loop *loop) {
+    uint64_t one = 1;
+    check((int)write(loop->waker, &one, sizeof one));
+    check((int)write(loop->channel[1], "x", 1));
+}
+
+static void settle(event_loop *loop) {
+    uint64_t count;
+    char bytes[64];
+    (void)!read(loop->waker, &count, sizeof count);
+    (void)!read(loop->channel[0], bytes, sizeof bytes);
+}
+
+static void wait_in_select(event_loop *loop) {
+    fd_set readable;
+    FD_ZERO(&readable);
+    FD_SET(loop->listener, &readable);
+    FD_SET(loop->channel[0], &readable);
+    int highest = loop->listener > loop->channel[0] ? loop->listener : loop->channel[0];
+    select(highest + 1, &readable, NULL, NULL, NULL);
+}
+
+/// One turn's wait. Not inlined: it stands on the stack below the loop, as in the libraries.
+static __attribute__((noinline)) void wait_once(event_loop *loop) {
+    struct epoll_event events[8];
+    struct timespec hour = {.tv_sec = 3600};
+    struct pollfd polled[2] = {{.fd = loop->waker, .events = POLLIN}, {.fd = loop->listener, .events = POLLIN}};
+    switch (loop->wait) {
+        case EVENT_EPOLL: epoll_wait(loop->set, events, 8, -1); break;
+        case EVENT_PWAIT2: epoll_pwait2(loop->set, events, 8, &hour, NULL); break;
+        case EVENT_POLL: poll(polled, 2, -1); break;
+        case EVENT_SELECT: wait_in_select(loop); break;
+        case EVENT_POLLING: epoll_wait(loop->set, events, 8, 0); break;
+    }
+}
+
+static void *run(void *context) {
+    event_loop *loop = context;
+    loop->id = (int32_t)syscall(SYS_gettid);
+    pthread_setname_np(pthread_self(), loop->name);
+    while (!loop->ends) {
+        sem_post(&loop->turned);
+        wait_once(loop);
+        settle(loop);
+        pthread_mutex_lock(&loop->lock);
+        event_job job = loop->job;
+        loop->job = NULL;
+        pthread_mutex_unlock(&loop->lock);
+        if (job) job(loop->context);
+    }
+    return NULL;
+}
+
+static int listening_socket(void) {
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    check(bind(listener, (struct sockaddr *)&address, sizeof address));
+    check(listen(listener, 16));
+    return listener;
+}
+
+event_loop *event_loop_start(const char *name, event_wait wait) {
+    event_loop *loop = calloc(1, sizeof *loop);
+    if (!loop) abort();
+    loop->wait = wait;
+    strncpy(loop->name, name, sizeof loop->name - 1);
+    loop->set = epoll_create1(EPOLL_CLOEXEC);
+    loop->waker = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->listener = listening_socket();
+    check(pipe2(loop->channel, O_CLOEXEC | O_NONBLOCK));
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = 1};
+    check(epoll_ctl(loop->set, EPOLL_CTL_ADD, loop->waker, &event));
+    sem_init(&loop->turned, 0, 0);
+    pthread_mutex_init(&loop->lock, NULL);
+    if (pthread_create(&loop->thread, NULL, run, loop) != 0) abort();
+    sem_wait(&loop->turned);
+    wake(loop);
+    sem_wait(&loop->turned);
+    return loop;
+}
+
+void event_loop_run(event_loop *loop, event_job job, void *context) {
+    pthread_mutex_lock(&loop->lock);
+    loop->context = context;
+    loop->job = job;
+    pthread_mutex_unlock(&loop->lock);
+    wake(loop);
+}
+
+bool event_loop_has_job(event_loop *loop) {
+    pthread_mutex_lock(&loop->lock);
+    bool has_job = loop->job != NULL;
+    pthread_mutex_unlock(&loop->lock);
+    return has_job;
+}
+
+void event_loop_end(event_loop *loop) {
+    loop->ends = true;
+    wake(loop);
+    pthread_join(loop->thread, NULL);
+    close(loop->set);
+    close(loop->waker);
+    close(loop->listener);
+    close(loop->channel[0]);
+    close(loop->channel[1]);
+    free(loop);
+}
+
+int32_t event_loop_thread(event_loop *loop) { return loop->id; }
+
+// MARK: Waits that are no loop's
+
+void event_nested_loop(int count, int milliseconds) {
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event;
+    for (int i = 0; i < count; i++) epoll_wait(set, &event, 1, milliseconds);
+    close(set);
+}
+
+struct answer {
+    int socket, milliseconds;
+};
+
+static void *answer(void *context) {
+    struct answer *answer = context;
+    char byte;
+    (void)!read(answer->socket, &byte, 1);
+    usleep((useconds_t)answer->milliseconds * 1000);
+    check((int)write(answer->socket, "x", 1));
+    return NULL;
+}
+
+void event_ask(int milliseconds) {
+    int ends[2];
+    check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+    struct answer asked = {.socket = ends[1], .milliseconds = milliseconds};
+    pthread_t peer;
+    if (pthread_create(&peer, NULL, answer, &asked) != 0) abort();
+    check((int)write(ends[0], "?", 1));
+    struct pollfd polled = {.fd = ends[0], .events = POLLIN};
+    while (poll(&polled, 1, -1) < 0 && errno == EINTR) {}
+    pthread_join(peer, NULL);
+    close(ends[0]);
+    close(ends[1]);
+}

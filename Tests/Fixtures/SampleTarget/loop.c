@@ -1,0 +1,297 @@
+/// An event loop that stalls as it is told on standard input, a line each, and says when: a stand-in for a server that nobody prepared.
+///
+///     NAME MS         stalls so for so long, and prints DID NAME BEGIN END (CLOCK_MONOTONIC, ns)
+///     call NAME MS    one of the blocking calls of calls.c; prints DID NAME BEGIN END WHOLE or CUT
+///     mix MS          rests for 10 ms and stalls for so long, in each way one after the other, until told `mix 0`
+///     listen          accepts from now on; prints PORT NUMBER
+///     counts          prints COUNTS TURNS CUT, CUT being calls that came back early, waits that failed included
+///     spawn, exec     a child that does the same with no input, prints CHILD PID; or runs this program anew, prints READY
+///     exit STATUS
+#include "target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+static int set, listener = -1;
+static unsigned long turns, cut;
+static volatile uint64_t sum;
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void watch_input(int file) {
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = file};
+    epoll_ctl(set, EPOLL_CTL_ADD, file, &event);
+}
+
+// Ways to stall. Each is a function of a name of its own, for the stack.
+
+__attribute__((noinline)) static void compute_until(uint64_t end) {
+    while (now_ns() < end)
+        for (int i = 0; i < 1000; i++)
+            sum = sum * 31 + (uint64_t)i;
+}
+
+__attribute__((noinline)) static void sleep_until(uint64_t end) {
+    struct timespec time = {(time_t)(end / 1000000000), (long)(end % 1000000000)};
+    cut += clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) != 0;
+}
+
+__attribute__((noinline)) static void sleep_shortly_until(uint64_t end) {
+    while (now_ns() < end)
+        sleep_until(now_ns() + 5000000);
+}
+
+/// Calls that do not block.
+__attribute__((noinline)) static void call_until(uint64_t end) {
+    char byte;
+    int file = open("/proc/self/cmdline", O_RDONLY);
+    while (now_ns() < end)
+        sum += (uint64_t)pread(file, &byte, 1, 0);
+    close(file);
+}
+
+__attribute__((noinline)) static void turn_inner_loop_until(uint64_t end) {
+    int inner = epoll_create1(0);
+    struct epoll_event event;
+    while (now_ns() < end)
+        cut += epoll_wait(inner, &event, 1, 5) < 0;
+    close(inner);
+}
+
+__attribute__((noinline)) static void poll_without_waiting_until(uint64_t end) {
+    struct epoll_event event;
+    int inner = epoll_create1(0);
+    while (now_ns() < end)
+        epoll_wait(inner, &event, 1, 0);
+    close(inner);
+}
+
+/// One of many that a turn has to call.
+__attribute__((noinline)) static void run_callback(void) { compute_until(now_ns() + 1000000); }
+static unsigned long callbacks;
+
+// Code that is made at run time, and named for perf.
+
+static uint64_t made_until;
+static void compute_for_made(void) { compute_until(made_until); }
+
+/// Calls its argument, with a frame of its own.
+#if defined(__x86_64__)
+static const unsigned char call_argument[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+#elif defined(__aarch64__)
+static const uint32_t call_argument[] = {0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};
+#endif
+
+__attribute__((noinline)) static void run_made_code_until(uint64_t end) {
+    static void (*made)(void (*)(void));
+    if (!made) {
+        char path[64];
+        void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memcpy(code, call_argument, sizeof call_argument);
+        mprotect(code, 4096, PROT_READ | PROT_EXEC);
+        __builtin___clear_cache((char *)code, (char *)code + 4096);
+        snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
+        FILE *map = fopen(path, "w");
+        fprintf(map, "%lx 1000 of old code\nno line at all\n%lx %zx JS:*made at run time\n", (unsigned long)code,
+                (unsigned long)code, sizeof call_argument);
+        fclose(map);
+        memcpy(&made, &code, sizeof code);
+    }
+    made_until = end;
+    made(compute_for_made);
+    sum++;  // no tail call
+}
+
+static const struct { const char *name; void (*stall)(uint64_t end); } stalls[] = {
+    {"compute", compute_until},           {"sleep", sleep_until},
+    {"short", sleep_shortly_until},       {"calls", call_until},
+    {"made", run_made_code_until},        {"nested", turn_inner_loop_until},    {"poll0", poll_without_waiting_until},
+};
+
+// Turns that are none.
+
+/// What is done a little of in each turn, and until when.
+static struct { uint64_t end, each, begin; const char *name; } busy;
+
+static void go_on_being_busy(void) {
+    if (busy.each)
+        compute_until(now_ns() + busy.each);
+    if (now_ns() < busy.end)
+        return;
+    printf("DID %s %llu %llu\n", busy.name, (unsigned long long)busy.begin, (unsigned long long)now_ns());
+    busy.end = 0;
+}
+
+static void be_busy(const char *name, uint64_t length, uint64_t each) {
+    uint64_t begin = now_ns();
+    busy.begin = begin, busy.end = begin + length, busy.each = each, busy.name = name;
+}
+
+/// Of each of the ways to stall in turn, nanoseconds. 0: none.
+static uint64_t mixed;
+
+static void stall_in_next_way(void) {
+    static size_t next;
+    size_t way = next++ % (sizeof stalls / sizeof *stalls);
+    // Its names would outlive it.
+    if (stalls[way].stall != run_made_code_until)
+        stalls[way].stall(now_ns() + mixed);
+}
+
+// Commands.
+
+static void spawn(void) {
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(0);
+        // Stalls now and then of its own accord.
+        struct epoll_event event;
+        set = epoll_create1(EPOLL_CLOEXEC);
+        for (;;) {
+            for (int i = 0; i < 6; i++)
+                epoll_wait(set, &event, 1, 100);
+            sleep_until(now_ns() + 400000000);
+        }
+    }
+    printf("CHILD %d\n", child);
+}
+
+static void start_listening(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    bind(listener, (struct sockaddr *)&address, length);
+    listen(listener, 128);
+    getsockname(listener, (struct sockaddr *)&address, &length);
+    watch_input(listener);
+    printf("PORT %d\n", ntohs(address.sin_port));
+}
+
+/// Answers each piece with itself.
+static void serve(int file) {
+    char bytes[4096];
+    ssize_t count = read(file, bytes, sizeof bytes);
+    if (count <= 0 || write(file, bytes, (size_t)count) != count)
+        close(file);
+}
+
+static void stall(const char *name, unsigned long length) {
+    uint64_t begin = now_ns(), ms = 1000000;
+    if (strcmp(name, "mix") == 0)
+        mixed = length * ms;
+    if (strcmp(name, "turn") == 0)
+        callbacks = length;
+    if (strcmp(name, "turns") == 0)
+        return be_busy("turns", length * ms, ms);
+    if (strcmp(name, "spin") == 0)
+        return be_busy("spin", length * ms, 0);
+    for (size_t i = 0; i < sizeof stalls / sizeof *stalls; i++) {
+        if (strcmp(stalls[i].name, name) != 0)
+            continue;
+        stalls[i].stall(begin + length * ms);
+        printf("DID %s %llu %llu\n", name, (unsigned long long)begin, (unsigned long long)now_ns());
+    }
+}
+
+static void block(const char *name, unsigned long length) {
+    uint64_t begin = now_ns();
+    bool is_whole = call_once(name, (double)length / 1000);
+    cut += !is_whole;
+    printf("DID %s %llu %llu %s\n", name, (unsigned long long)begin, (unsigned long long)now_ns(), is_whole ? "WHOLE" : "CUT");
+}
+
+static void obey(char *line) {
+    char name[32] = "";
+    unsigned long number = 0;
+    if (strncmp(line, "call ", 5) == 0 && sscanf(line, "call %31s %lu", name, &number) == 2)
+        block(name, number);
+    else if (strcmp(line, "listen") == 0)
+        start_listening();
+    else if (strcmp(line, "counts") == 0)
+        printf("COUNTS %lu %lu\n", turns, cut);
+    else if (strcmp(line, "spawn") == 0)
+        spawn();
+    else if (strcmp(line, "exec") == 0)
+        execl("/proc/self/exe", "sample-target", "loop", (char *)NULL);
+    else if (sscanf(line, "exit %lu", &number) == 1)
+        exit((int)number);
+    else if (sscanf(line, "%31s %lu", name, &number) == 2)
+        stall(name, number);
+}
+
+/// Whole lines: one command is never cut in two by the pipe, they are short and written at once.
+static void read_commands(void) {
+    char bytes[4096], *rest = bytes;
+    ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes - 1);
+    if (count <= 0)
+        exit(0);
+    bytes[count] = 0;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
+        obey(line);
+}
+
+/// As a loop does with what has become ready: one after the other, in its own frame.
+__attribute__((always_inline)) static inline void run_callbacks(uint64_t begin) {
+    for (; callbacks > 0; callbacks--)
+        run_callback();
+    printf("DID turn %llu %llu\n", (unsigned long long)begin, (unsigned long long)now_ns());
+}
+
+static void dispatch(int file) {
+    if (file == STDIN_FILENO)
+        read_commands();
+    else if (file == listener)
+        watch_input(accept4(listener, NULL, NULL, SOCK_NONBLOCK));
+    else
+        serve(file);
+}
+
+__attribute__((noinline)) static void turn_once(void) {
+    struct epoll_event events[16];
+    int count;
+    // At one place it looks, at another one it waits, as SwiftNIO does. What stands between keeps the compiler from making one call of both.
+    if (busy.end) {
+        count = epoll_wait(set, events, 16, 0);
+        __asm__ volatile("");
+    } else {
+        count = epoll_wait(set, events, 16, mixed ? 10 : -1);
+    }
+    cut += count < 0;
+    turns++;
+    for (int i = 0; i < count; i++)
+        dispatch(events[i].data.fd);
+    if (callbacks)
+        run_callbacks(now_ns());
+    if (mixed)
+        stall_in_next_way();
+    if (busy.end)
+        go_on_being_busy();
+    fflush(stdout);
+}
+
+int turn_loop(void) {
+    set = epoll_create1(EPOLL_CLOEXEC);
+    watch_input(STDIN_FILENO);
+    puts("READY");
+    fflush(stdout);
+    for (;;)
+        turn_once();
+}

@@ -1,0 +1,77 @@
+import CEventLoops
+import Dispatch
+import Glibc
+import Synchronization
+
+/// A loop of C's, on a thread of its own.
+@safe struct Loop: @unchecked Sendable {
+    // Made to be used from any thread.
+    private let loop: OpaquePointer
+
+    init(_ name: String, _ wait: event_wait = EVENT_EPOLL) { unsafe loop = event_loop_start(name, wait) }
+
+    /// Has it called. One at a time: what was not called yet is forgotten.
+    func run(_ job: @escaping @Sendable () -> Void) {
+        let box = unsafe Unmanaged.passRetained(Job(job)).toOpaque()
+        unsafe event_loop_run(loop, { unsafe Unmanaged<Job>.fromOpaque($0!).takeRetainedValue().body() }, box)
+    }
+
+    /// Has it called after what it is at, and waits for that.
+    func runToEnd(_ job: @escaping @Sendable () -> Void) {
+        // The loop has at most one job to come, and takes it before it works.
+        while unsafe event_loop_has_job(loop) { usleep(1_000) }
+        let done = DispatchSemaphore(value: 0)
+        run {
+            job()
+            done.signal()
+        }
+        done.wait()
+    }
+
+    func end() { unsafe event_loop_end(loop) }
+}
+
+private final class Job {
+    let body: @Sendable () -> Void
+
+    init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+}
+
+/// How many sleeps are over.
+let slept = Count()
+
+final class Count: Sendable {
+    private let count = Atomic(0)
+
+    func add(_ number: Int) { count.add(number, ordering: .relaxed) }
+}
+
+/// How often threads other than the calling one have woken: they had slept before that.
+enum Wakes {
+    static var ofOthers: Int {
+        threads.filter { $0 != getpid() }.reduce(0) { $0 + wakes(of: $1) }
+    }
+
+    private static var threads: [Int32] {
+        guard let directory = unsafe opendir("/proc/self/task") else { return [] }
+        defer { unsafe closedir(directory) }
+        var found: [Int32] = []
+        while let entry = unsafe readdir(directory) {
+            let name = unsafe withUnsafePointer(to: entry.pointee.d_name) {
+                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+            }
+            if let number = Int32(name) { found.append(number) }
+        }
+        return found
+    }
+
+    private static func wakes(of thread: Int32) -> Int {
+        guard let file = unsafe fopen("/proc/self/task/\(thread)/status", "r") else { return 0 }
+        defer { unsafe fclose(file) }
+        var bytes = [CChar](repeating: 0, count: 4_096)
+        let count = unsafe fread(&bytes, 1, bytes.count, file)
+        let text = String(decoding: bytes.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let line = text.split(separator: "\n").first { $0.hasPrefix("voluntary_ctxt_switches:") }
+        return line.flatMap { Int($0.split(whereSeparator: \.isWhitespace).last ?? "") } ?? 0
+    }
+}

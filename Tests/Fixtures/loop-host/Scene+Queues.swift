@@ -1,0 +1,87 @@
+import Dispatch
+import Foundation
+import Glibc
+import StallMonitor
+import StallMonitorLoops
+
+// Queues, and the main loop that is Foundation's.
+
+extension Scene {
+    func playQueues(_ directory: String) {
+        let names = ["async", "sync", "timer", "backlog", "brief", "suspended", "waits-in-turn"]
+        let queues = names.map { DispatchQueue(label: $0) }
+        let concurrent = DispatchQueue(label: "concurrent", attributes: .concurrent)
+        let monitor = LoopHost.start(
+            directory,
+            watching: .init(queues + [concurrent, .main])
+        )
+        usleep(100_000)
+        for queue in queues { queue.sync {} }
+        let done = DispatchGroup()
+        queues[0].async(group: done, execute: sleepOnQueue)
+        onThread(done) { queues[1].sync(execute: sleepInSync) }
+        for _ in 0..<60 { queues[3].async(group: done) { usleep(15_000) } }
+        for _ in 0..<6 { queues[4].async(group: done) { usleep(20_000) } }
+        // It suspends itself, with more to do and a probe on its way.
+        let suspended = queues[5]
+        suspended.async(group: done) {
+            usleep(60_000)
+            suspended.suspend()
+        }
+        suspended.async(group: done) {}
+        usleep(1_200_000)
+        suspended.resume()
+        done.wait()
+        // It goes on being watched after all of that, whenever its watcher has gone to sleep.
+        for gap in [0, 15_000, 30_000, 60_000] as [UInt32] {
+            usleep(gap)
+            queues[6].async(group: done, execute: sleepBriefly)
+            done.wait()
+        }
+        // By then the watcher sleeps, and nobody hands anything over.
+        let timer = DispatchSource.makeTimerSource(queue: queues[2])
+        timer.setEventHandler {
+            sleepInTimer()
+            timer.cancel()
+            done.leave()
+        }
+        done.enter()
+        timer.schedule(deadline: .now() + .milliseconds(300))
+        timer.activate()
+        done.wait()
+        usleep(300_000)
+        monitor.stop()
+    }
+
+    func playFoundation(_ directory: String) {
+        let monitor = LoopHost.start(directory, watching: .foundationMain)
+        // Turns, so that it is found.
+        let turns = Timer(timeInterval: 0.05, repeats: true) { _ in }
+        let stall = Timer(fire: Date(timeIntervalSinceNow: 0.5), interval: 0, repeats: false) { _ in sleepInFoundation()
+        }
+        RunLoop.main.add(turns, forMode: .default)
+        RunLoop.main.add(stall, forMode: .default)
+        RunLoop.main.run(until: Date(timeIntervalSinceNow: 1.6))
+        monitor.stop()
+    }
+
+    private func onThread(_ done: DispatchGroup, _ body: @escaping @Sendable () -> Void) {
+        done.enter()
+        Thread.detachNewThread {
+            body()
+            done.leave()
+        }
+    }
+}
+
+extension WatchSelection {
+    fileprivate init(_ queues: [DispatchQueue]) {
+        self = queues.reduce([]) { [$0, .queue($1)] }
+    }
+}
+
+@inline(never) func sleepOnQueue() { slept.add(Int(usleep(700_000))) }
+@inline(never) func sleepBriefly() { slept.add(Int(usleep(400_000))) }
+@inline(never) func sleepInSync() { slept.add(Int(usleep(700_000))) }
+@inline(never) func sleepInTimer() { slept.add(Int(usleep(700_000))) }
+@inline(never) func sleepInFoundation() { slept.add(Int(usleep(700_000))) }

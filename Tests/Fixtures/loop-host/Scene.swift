@@ -1,0 +1,215 @@
+import CEventLoops
+import Dispatch
+import Foundation
+import Glibc
+import StallMonitor
+import StallMonitorLoops
+
+/// What the loops are at.
+enum Scene: String, CaseIterable {
+    /// Loops of each kind, each stalled once; and some that are not.
+    case stalls
+    /// Loops that come, end and come again.
+    case comings
+    /// Some are wanted, others are not.
+    case chosen
+    /// A loop's thread forks; the child has a monitor of its own, goes on with that loop and makes another.
+    case fork
+    /// More threads with a loop than can be known.
+    case crowd
+    /// The waits as the program calls them beside those of the C library.
+    case compare
+    /// Loops, and a queue, that have nothing to do.
+    case idle
+    /// Serial queues, stalled or not.
+    case queues
+    /// A main loop that is Foundation's.
+    case foundation
+
+    func play(directory: String) {
+        switch self {
+        case .stalls: playStalls(directory)
+        case .comings: playComings(directory)
+        case .chosen: playChosen(directory)
+        case .fork: playFork(directory)
+        case .crowd: playCrowd(directory)
+        case .compare: playCompare(directory)
+        case .idle: playIdle(directory)
+        case .queues: playQueues(directory)
+        case .foundation: playFoundation(directory)
+        }
+    }
+}
+
+extension Scene {
+    private func playStalls(_ directory: String) {
+        let monitor = LoopHost.start(directory)
+        let stalled: [(Loop, @Sendable () -> Void)] = [
+            (Loop("epoll", EVENT_EPOLL), sleepInEpoll), (Loop("pwait2", EVENT_PWAIT2), sleepInPwait2),
+            (Loop("poll", EVENT_POLL), sleepInPoll), (Loop("select", EVENT_SELECT), sleepInSelect),
+            (Loop("nested", EVENT_EPOLL), waitInNestedLoop),
+            (Loop("client", EVENT_POLL), askPeer),
+        ]
+        // A client on a thread without a loop, which asks from one place, and then takes its time.
+        let asker = Thread {
+            for _ in 0..<5 { event_ask(5) }
+            sleepInPoll()
+        }
+        asker.name = "asker"
+        asker.start()
+        let (idle, brief) = (Loop("idle"), Loop("brief"))
+        // Each is known by now, or else it is not seen to stall.
+        usleep(300_000)
+        for (loop, job) in stalled { loop.run(job) }
+        for _ in 0..<3 { brief.runToEnd { usleep(100_000) } }
+        for (loop, _) in stalled { loop.runToEnd {} }
+        usleep(300_000)
+        monitor.stop()
+        for loop in stalled.map(\.0) + [idle, brief] { loop.end() }
+    }
+
+    private func playComings(_ directory: String) {
+        let early = Loop("worker")
+        let monitor = LoopHost.start(directory)
+        let second = Loop("worker")
+        usleep(200_000)
+        early.end()
+        say("cancelled \(unsafe event_cancel_loop("cancelled"))")
+        usleep(200_000)
+        // Its label is free again.
+        let third = Loop("worker")
+        usleep(200_000)
+        third.run(sleepInEpoll)
+        third.runToEnd {}
+        usleep(300_000)
+        monitor.stop()
+        second.end()
+        third.end()
+    }
+
+    private func playChosen(_ directory: String) {
+        let monitor = LoopHost.start(directory, watching: .everyLoop { $0.hasPrefix("wanted") })
+        let loops = ["wanted-1", "other", "wanted-2"].map { Loop($0) }
+        usleep(200_000)
+        for loop in loops { loop.run(sleepInEpoll) }
+        for loop in loops { loop.runToEnd {} }
+        usleep(300_000)
+        monitor.stop()
+        for loop in loops { loop.end() }
+    }
+
+    private func playFork(_ directory: String) {
+        let monitor = LoopHost.start(directory)
+        let loop = Loop("parents")
+        usleep(200_000)
+        loop.runToEnd {
+            let child = forkedChild()
+            guard child != 0 else { return playChild(directory, monitor, loop) }
+            // Its loop stands meanwhile, and leaves to the child what they share.
+            say("child \(waitForChild(child))")
+        }
+        usleep(300_000)
+        monitor.stop()
+        loop.end()
+    }
+
+    /// On the only thread of the child, which has a loop: it goes on turning.
+    private func playChild(_ directory: String, _ monitor: StallMonitor, _ loop: Loop) {
+        alarm(30)
+        // It takes the parent's monitor off the main loop.
+        monitor.stop()
+        let own = LoopHost.start(directory + "-child")
+        Thread.detachNewThread {
+            let another = Loop("childs")
+            usleep(200_000)
+            loop.run(sleepInPoll)
+            another.run(sleepInEpoll)
+            loop.runToEnd {}
+            another.runToEnd {}
+            usleep(300_000)
+            own.stop()
+            say("child done")
+            _exit(0)
+        }
+    }
+
+    private func playCrowd(_ directory: String) {
+        let monitor = LoopHost.start(directory)
+        // The capacity is 1,024.
+        // The first stays until it is known, the second goes at once.
+        for time in [500, 0] as [Int32] { say("crowd \(event_crowd(1_100, time))") }
+        // All of them have gone: there is room again.
+        let late = Loop("late")
+        usleep(500_000)
+        late.run(sleepInEpoll)
+        late.runToEnd {}
+        usleep(300_000)
+        monitor.stop()
+        late.end()
+    }
+
+    private func playCompare(_ directory: String) {
+        let monitor = LoopHost.start(directory)
+        for rounds in [1, 2, 12] {
+            let count = unsafe event_compare_waits(Int32(rounds)) { say(unsafe String(cString: $0)) }
+            say("compared \(count)")
+        }
+        monitor.stop()
+    }
+
+    private func playIdle(_ directory: String) {
+        let queue = DispatchQueue(label: "queue")
+        let monitor = LoopHost.start(directory, watching: [.everyLoop, .queue(queue)])
+        queue.sync {}
+        let loops = (1...16).map { Loop("idle-\($0)") }
+        for loop in loops { loop.runToEnd {} }
+        // The monitor may look for a while after all of that. One second without anybody's waking is what is looked for.
+        var wakes = -1
+        for _ in 0..<10 where wakes != 0 {
+            usleep(300_000)
+            let before = Wakes.ofOthers
+            sleep(1)
+            wakes = Wakes.ofOthers - before
+        }
+        say("wakes \(wakes)")
+        // They are watched.
+        loops[0].run(sleepInEpoll)
+        loops[0].runToEnd {}
+        usleep(300_000)
+        monitor.stop()
+        for loop in loops { loop.end() }
+    }
+}
+
+// A function each: it is what the reports are to name. Each ends with work after its long call: a tail call would take it off the stack.
+
+@inline(never) func sleepInEpoll() { slept.add(Int(usleep(700_000))) }
+@inline(never) func sleepInPwait2() { slept.add(Int(usleep(700_000))) }
+@inline(never) func sleepInPoll() { slept.add(Int(usleep(700_000))) }
+@inline(never) func sleepInSelect() { slept.add(Int(usleep(700_000))) }
+
+@inline(never)
+func waitForChild(_ child: pid_t) -> Int32 {
+    var status: Int32 = -1
+    while unsafe waitpid(child, &status, 0) < 0, errno == EINTR {}
+    return status
+}
+
+@inline(never)
+func waitInNestedLoop() {
+    event_nested_loop(70, 10)
+    slept.add(1)
+}
+
+@inline(never)
+func askPeer() {
+    event_ask(700)
+    slept.add(1)
+}
+
+/// Swift offers no fork: its runtime promises nothing to a child that does not exec. What the child here uses works all the same.
+private func forkedChild() -> pid_t {
+    typealias Fork = @convention(c) () -> pid_t
+    guard let symbol = unsafe dlsym(nil, "fork") else { return -1 }
+    return unsafe unsafeBitCast(symbol, to: Fork.self)()
+}

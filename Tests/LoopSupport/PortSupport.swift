@@ -1,0 +1,140 @@
+package import Glibc
+package import RunLoopKit
+package import RunLoopPorts
+import Synchronization
+import Testing
+
+/// Like `onLoopThread`, for bodies that throw.
+package func onLoop<Result: Sendable>(_ body: @escaping @Sendable (EventRunLoop) throws -> Result) async throws
+    -> Result
+{
+    try await onLoopThread { loop in Swift.Result { try body(loop) } }.get()
+}
+
+/// What a call threw; nil if it did not.
+package func failure(_ body: () throws -> Void) -> RunLoopError.Code? {
+    do {
+        try body()
+        return nil
+    } catch {
+        guard let error = error as? RunLoopError else {
+            Issue.record(error)
+            return nil
+        }
+        return error.code
+    }
+}
+
+/// A directory for names, of one test.
+package final class TestDirectory: Sendable {
+    package let ports: PortDirectory
+    private static let count = Counter()
+
+    package init() { ports = PortDirectory("/tmp/run-loop-ports-test-\(getpid())-\(TestDirectory.count.increment())") }
+
+    deinit {
+        guard let listing = unsafe opendir(ports.path) else { return }
+        while let entry = unsafe readdir(listing) {
+            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name.0) { unsafe String(cString: $0) }
+            _ = unsafe unlink(ports.path + "/" + name)
+        }
+        unsafe closedir(listing)
+        _ = unsafe rmdir(ports.path)
+    }
+}
+
+/// Of the C library, whose module leaves it out. In one step, so that no child of another test inherits the ends.
+@_silgen_name("pipe2")
+package func openPipe(_ ends: UnsafeMutablePointer<Int32>, _ flags: Int32) -> Int32
+
+/// A process of the fixture's, at the other end of two pipes.
+package final class PortProcess: Sendable {
+    package let pid: pid_t
+    private let input: Mutex<Int32>
+    private let output: Int32
+    /// Its number may be another's by now.
+    private let isReaped = Mutex(false)
+
+    package init(_ role: String, _ directory: PortDirectory, _ name: String = "port") throws {
+        let program = try Fixture.directory() + "/PortsFixture"
+        var input: [Int32] = [-1, -1]
+        var output: [Int32] = [-1, -1]
+        guard unsafe openPipe(&input, O_CLOEXEC) == 0, unsafe openPipe(&output, O_CLOEXEC) == 0 else {
+            throw Fixture.Failure(reason: "pipe2: errno \(errno)")
+        }
+        var actions = unsafe posix_spawn_file_actions_t()
+        unsafe posix_spawn_file_actions_init(&actions)
+        unsafe posix_spawn_file_actions_adddup2(&actions, input[0], 0)
+        unsafe posix_spawn_file_actions_adddup2(&actions, output[1], 1)
+        var child = pid_t()
+        let words = [program, role, directory.path, name]
+        var arguments: [UnsafeMutablePointer<CChar>?] = unsafe words.map { unsafe strdup($0) } + [nil]
+        let failure = unsafe posix_spawn(&child, program, &actions, nil, &arguments, environ)
+        for index in words.indices { unsafe free(arguments[index]) }
+        unsafe posix_spawn_file_actions_destroy(&actions)
+        close(input[0])
+        close(output[1])
+        pid = child
+        self.input = Mutex(input[1])
+        self.output = output[0]
+        guard failure == 0 else { throw Fixture.Failure(reason: "posix_spawn: errno \(failure)") }
+    }
+
+    deinit {
+        endInput()
+        close(output)
+        kill()
+    }
+
+    /// One line without its end; nil when there are no more.
+    package func readLine() -> String? {
+        var line: [UInt8] = []
+        var byte: UInt8 = 0
+        while unsafe read(output, &byte, 1) == 1 {
+            if byte == UInt8(ascii: "\n") { return String(decoding: line, as: UTF8.self) }
+            line.append(byte)
+        }
+        return line.isEmpty ? nil : String(decoding: line, as: UTF8.self)
+    }
+
+    package func writeLine() { input.withLock { _ = unsafe write($0, "\n", 1) } }
+
+    package func endInput() {
+        input.withLock { fd in
+            if fd >= 0 { close(fd) }
+            fd = -1
+        }
+    }
+
+    /// With SIGKILL, and waits until it is gone.
+    package func kill() {
+        if !isReaped.withLock({ $0 }) { Glibc.kill(pid, SIGKILL) }
+        _ = wait()
+    }
+
+    /// Waits until it has ended; its exit code, or minus the signal. Nil if somebody has waited before.
+    @discardableResult
+    package func wait() -> Int32? {
+        isReaped.withLock { isReaped in
+            guard !isReaped else { return nil }
+            var status: Int32 = 0
+            while unsafe waitpid(pid, &status, 0) < 0 && errno == EINTR {}
+            isReaped = true
+            return status & 0x7F == 0 ? status >> 8 & 0xFF : -(status & 0x7F)
+        }
+    }
+}
+
+extension EventRunLoop {
+    /// Runs until the condition holds, or half a minute is over and the test has failed.
+    package func run(mode: Mode = .default, until condition: () -> Bool) {
+        let deadline = MonotonicInstant.now.advanced(by: .seconds(30))
+        while !condition() {
+            if MonotonicInstant.now > deadline {
+                Issue.record("what the loop was to see did not come")
+                return
+            }
+            _ = run(mode: mode, for: .milliseconds(20), returnAfterSourceHandled: true)
+        }
+    }
+}

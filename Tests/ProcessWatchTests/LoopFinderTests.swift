@@ -1,0 +1,112 @@
+import StackCapture
+import Testing
+
+@testable import ProcessWatch
+
+@Suite("Where a thread's loop waits")
+struct LoopFinderTests {
+    private static func number(_ name: String) -> Int {
+        (0..<600).first { SystemCall(number: $0, arguments: []).name == name } ?? -1
+    }
+
+    private static let epoll = number("epoll_pwait")
+    private static let poll = number("ppoll")
+    private static let restart = number("restart_syscall")
+
+    private func wait(_ call: Int = epoll, on descriptor: UInt64 = 5, sp: UInt64 = 0x7000, pc: UInt64 = 0x400)
+        -> ThreadSight
+    {
+        .calling(WaitPlace(call: call, argument: descriptor, stackPointer: sp, programCounter: pc))
+    }
+
+    private func search(_ sights: ThreadSight..., isMainThread: Bool = false) -> LoopFinder {
+        var search = LoopFinder(isMainThread: isMainThread)
+        for sight in sights { _ = search.note(sight) }
+        return search
+    }
+
+    @Test("Found once at a place it is no loop, found twice it is")
+    func twice() {
+        var search = LoopFinder(isMainThread: false)
+        #expect(search.note(wait()) == .nothing && search.place == nil && !search.isRest(wait()))
+        #expect(search.note(.running) == .nothing)
+        #expect(search.note(wait()) == .place(wait().wait!))
+        #expect(search.note(wait()) == .nothing && search.isRest(wait()) && search.descriptor == 5)
+    }
+
+    @Test("What is no wait for events teaches nothing, however often it is seen")
+    func otherCalls() {
+        let names = ["read", "futex", "clock_nanosleep", "accept4", "recvfrom", "restart_syscall"]
+        for name in names {
+            let sight = wait(Self.number(name))
+            #expect(search(sight, sight, sight, isMainThread: true).place == nil, "\(name)")
+        }
+        #expect(search(.running, .running, .halted(stackPointer: 1, programCounter: 2)).place == nil)
+    }
+
+    @Test("poll and select are believed of the main thread alone: others talk to servers in them, call by call")
+    func lists() {
+        for name in ["ppoll", "pselect6"] {
+            let sight = wait(Self.number(name))
+            #expect(search(sight, sight).place == nil)
+            #expect(search(sight, sight, isMainThread: true).place == sight.wait)
+        }
+        // A list of descriptors is another one each time.
+        var main = search(wait(Self.poll, on: 1), wait(Self.poll, on: 2), isMainThread: true)
+        #expect(main.isRest(wait(Self.poll, on: 3)) && main.descriptor == nil)
+        main.forget()
+        #expect(main.place == nil)
+    }
+
+    @Test("Of two places the outer one is the loop's, whichever is seen first")
+    func nested() {
+        let (outer, inner) = (wait(sp: 0x7000), wait(on: 9, sp: 0x6000, pc: 0x440))
+        let outerFirst = search(outer, outer, inner, inner, inner)
+        #expect(outerFirst.place == outer.wait && !outerFirst.isRest(inner))
+        let innerFirst = search(inner, inner, outer, outer)
+        #expect(innerFirst.place == outer.wait && !innerFirst.isRest(inner))
+    }
+
+    @Test(
+        "The same descriptor by another instruction is the same loop: the C library waits so once there is a second thread"
+    )
+    func relearned() {
+        var search = search(wait(), wait())
+        let other = wait(sp: 0x6fd8, pc: 0x436)
+        #expect(search.note(other) == .place(other.wait!))
+        #expect(search.isRest(other) && search.descriptor == 5)
+    }
+
+    @Test("A wait that goes on after a stop under another name is the same wait, and elsewhere it is none")
+    func restarted() {
+        let search = search(wait(), wait())
+        #expect(search.isRest(wait(Self.restart, on: 0)))
+        #expect(!search.isRest(wait(Self.restart, sp: 0x6000)) && !search.isRest(wait(Self.restart, pc: 0x404)))
+        #expect(!search.isRest(wait(on: 6)) && !search.isRest(wait(Self.poll)))
+        #expect(!search.isRest(.running) && !search.isRest(.halted(stackPointer: 0x7000, programCounter: 0x400)))
+    }
+
+    @Test(
+        "The kernel's line on a thread is read, and another text is none",
+        arguments: [
+            ("running\n", ThreadSight.running),
+            ("-1 0x7ffe10 0x55aa\n", .halted(stackPointer: 0x7ffe10, programCounter: 0x55aa)),
+            (
+                "281 0x5 0x1 0x2 0xffffffffffffffff 0x0 0x8 0x7ffe10 0x55aa\n",
+                .calling(WaitPlace(call: 281, argument: 5, stackPointer: 0x7ffe10, programCounter: 0x55aa))
+            ),
+            ("", nil), ("\n", nil), ("0x5", nil), ("-1", nil), ("-1 0x1", nil), ("281 5 0x1", nil),
+            ("281 0x5 0x1 0x2 0x3 0x0 0x8 0x7ffe10", nil), ("99999999999999999999 0x1 0 0 0 0 0 0x1 0x2", nil),
+            ("281 0x5 0x1 0x2 0x3 0x0 0x8 0x1ffffffffffffffff 0x1", nil), ("281 0xg 0x1 0x2 0x3 0x0 0x8 0x1 0x1", nil),
+        ] as [(String, ThreadSight?)]
+    )
+    func sight(_ text: String, _ expected: ThreadSight?) { #expect(ThreadSight(Array(text.utf8)[...]) == expected) }
+
+    @Test("The kernel's counts are read, and another text is none")
+    func schedule() {
+        func read(_ text: String) -> Schedule? { Schedule(Array(text.utf8)[...]) }
+        #expect(read("12 34 5\n") == Schedule(ran: 12, waited: 34, slices: 5))
+        #expect(read("18446744073709551615 0 0") == Schedule(ran: .max, waited: 0, slices: 0))
+        for text in ["", "1 2", "1 2 x", "-1 2 3", "18446744073709551616 0 0"] { #expect(read(text) == nil, "\(text)") }
+    }
+}

@@ -1,0 +1,280 @@
+import RunLoopKit
+import TestSupport
+import Testing
+
+@testable import ProcessWatch
+
+/// What a loop does between two rests of 400 ms, and what is to be told of it.
+struct RuleRow: Sendable, CustomTestStringConvertible {
+    enum Verdict: Hashable, Sendable {
+        case none
+        case blocked
+        case congested
+    }
+
+    var testDescription: String
+    var expected: Verdict
+    /// The same without breakpoints.
+    var withoutBreakpoints = Verdict.none
+    /// Whether it is then busy for long enough that it is said to be unproven.
+    var isUnproven = true
+    var story: LoopStory
+    /// The true beginning and end.
+    var began: MonotonicInstant
+    var ended: MonotonicInstant
+    /// Looks at the stack find no more than the wait.
+    var findsLoop = true
+    /// Whether a breakpoint catches the end.
+    var endIsExact = true
+    /// How far apart the earliest and the latest beginning told may be: looks.
+    var looksUntilBegin = 1
+
+    init(
+        _ name: String,
+        _ expected: Verdict,
+        withoutBreakpoints: Verdict = .none,
+        isUnproven: Bool = true,
+        endIsExact: Bool = true,
+        findsLoop: Bool = true,
+        looksUntilBegin: Int = 1,
+        _ act: (inout LoopStory) -> Void
+    ) {
+        (testDescription, self.expected, self.withoutBreakpoints) = (name, expected, withoutBreakpoints)
+        (self.isUnproven, self.endIsExact, self.findsLoop) = (isUnproven, endIsExact, findsLoop)
+        self.looksUntilBegin = looksUntilBegin
+        story = LoopStory()
+        story.rest(.milliseconds(400))
+        began = story.end
+        act(&story)
+        ended = story.end
+        story.rest(.milliseconds(400))
+    }
+
+    static let all: [RuleRow] = [
+        RuleRow("a callout computes", .blocked) { $0.compute(.milliseconds(600)) },
+        RuleRow("a callout computes for 330 ms", .blocked) { $0.compute(.milliseconds(330)) },
+        RuleRow("one call", .blocked, withoutBreakpoints: .blocked, isUnproven: false, looksUntilBegin: 2) {
+            $0.call(.milliseconds(600))
+        },
+        RuleRow("one call of 330 ms", .blocked, withoutBreakpoints: .blocked, isUnproven: false, looksUntilBegin: 2) {
+            $0.call(.milliseconds(330))
+        },
+        RuleRow("many short sleeps", .blocked) { $0.shortCalls(.milliseconds(600), each: .milliseconds(5)) },
+        RuleRow("a nested loop", .blocked, looksUntilBegin: 2) {
+            $0.shortCalls(.milliseconds(600), each: .milliseconds(5), passing: .nestedTurn)
+        },
+        RuleRow("a nested loop that comes by rarely", .blocked, looksUntilBegin: 3) {
+            $0.shortCalls(.milliseconds(600), each: .milliseconds(70), passing: .nestedTurn)
+        },
+        RuleRow("one turn of 600 callbacks", .congested) { $0.callbacks(600, each: .milliseconds(1)) },
+        RuleRow("one turn of three callbacks", .congested) { $0.callbacks(3, each: .milliseconds(190)) },
+        RuleRow("a turn each millisecond", .none) { $0.turns(.seconds(2), each: .milliseconds(1)) },
+        RuleRow("a turn each 30 µs", .none) { $0.turns(.milliseconds(600), each: .microseconds(30)) },
+        RuleRow("turns of 120 ms", .none) { $0.turns(.milliseconds(1200), each: .milliseconds(120)) },
+        RuleRow("150 ms of computing", .none, isUnproven: false) { $0.compute(.milliseconds(150)) },
+        RuleRow("150 ms in a call", .none, isUnproven: false) { $0.call(.milliseconds(150)) },
+        RuleRow("stopped by a signal in a callout", .none, isUnproven: false) {
+            $0.compute(.milliseconds(20))
+            $0.stop(.milliseconds(800))
+            $0.compute(.milliseconds(20))
+        },
+        RuleRow("no more than a rest", .none, isUnproven: false) { $0.rest(.seconds(2)) },
+        RuleRow("rests of a millisecond", .none, isUnproven: false) { story in
+            for _ in 0..<500 {
+                story.rest(.milliseconds(1))
+                story.turns(.microseconds(100), each: .microseconds(100))
+            }
+        },
+        RuleRow(
+            "a callout computes, and no frame of the loop's is found",
+            .blocked,
+            endIsExact: false,
+            findsLoop: false
+        ) {
+            $0.compute(.milliseconds(600))
+        },
+    ]
+}
+
+@Suite("When a loop seen from outside is stalled")
+struct LoopRuleTests {
+    /// Where in a tick the looks fall.
+    private static let phases = stride(from: 0, to: 50, by: 3).map { Duration.milliseconds($0) }
+
+    @Test(
+        "Each way of standing still and of turning is told as what it is, wherever in it the looks fall",
+        arguments: RuleRow.all
+    )
+    func decides(_ row: RuleRow) {
+        for phase in Self.phases {
+            let run = RuleRun(row.story, .init(phase: phase, findsLoop: row.findsLoop))
+            expect(run, row.expected, row, phase)
+        }
+    }
+
+    @Test(
+        "Without breakpoints one uninterrupted call is told, and nothing else is called a stall",
+        arguments: RuleRow.all
+    )
+    func withoutBreakpoints(_ row: RuleRow) {
+        for phase in Self.phases {
+            let run = RuleRun(row.story, .init(hasBreakpoints: false, phase: phase, findsLoop: row.findsLoop))
+            expect(run, row.withoutBreakpoints, row, phase, isExact: false)
+            // What rests meanwhile may be seen there, or not.
+            if row.expected != .none { #expect((run.unproven > 0) == row.isUnproven, "\(phase)") }
+            #expect(row.isUnproven || run.unproven == 0, "\(phase)")
+        }
+    }
+
+    private func expect(
+        _ run: RuleRun,
+        _ expected: RuleRow.Verdict,
+        _ row: RuleRow,
+        _ phase: Duration,
+        isExact: Bool = true
+    ) {
+        #expect(run.disorder == 0 && run.stacksAtRest == 0, "\(phase)")
+        guard expected != .none else {
+            #expect(run.stalls.isEmpty, "\(phase)")
+            return
+        }
+        #expect(run.stalls.count == 1 && run.stalls.allSatisfy(\.hasEnded), "\(phase)")
+        guard let stall = run.stalls.first else { return }
+        #expect(stall.isCongested == (expected == .congested), "\(phase)")
+        let (began, ended) = (stall.times.began, stall.times.ended)
+        #expect(began.contains(row.began), "\(phase): \(began), in truth \(row.began)")
+        #expect(ended.contains(row.ended), "\(phase): \(ended), in truth \(row.ended)")
+        // Two looks bracket the beginning; the end, where no breakpoint caught it.
+        #expect(began.upperBound - began.lowerBound <= .milliseconds(50) * row.looksUntilBegin, "\(phase)")
+        #expect(ended.upperBound - ended.lowerBound <= .milliseconds(50), "\(phase)")
+        if isExact, row.endIsExact { #expect(ended.lowerBound == ended.upperBound, "\(phase)") }
+        #expect(stall.detectedAt - row.began <= .milliseconds(300 + 50 * row.looksUntilBegin), "\(phase)")
+    }
+
+    @Test("A callout of 300 ms is always found, one of 200 ms never")
+    func bounds() {
+        for phase in (0..<50).map({ Duration.milliseconds($0) }) {
+            for (length, expected) in [(301, 1), (200, 0)] {
+                let row = RuleRow("", .blocked) { $0.compute(.milliseconds(length)) }
+                #expect(RuleRun(row.story, .init(phase: phase)).stalls.count == expected, "\(length) ms, \(phase)")
+            }
+        }
+    }
+
+    @Test("What stands still becomes a stall the threshold after its breakpoint was set, however long that took")
+    func maturity() {
+        var rule = LoopRule(tick: .milliseconds(50), threshold: .milliseconds(250))
+        let time = LoopStory.start
+        #expect(rule.maturity == nil)
+        let schedule = Schedule(ran: 1, waited: 0, slices: 1)
+        _ = rule.look(.init(time: time, schedule: schedule, sight: .running, rests: false))
+        #expect(rule.maturity == nil)
+        rule.armed(true, at: time + .milliseconds(7))
+        rule.discount(.milliseconds(20))
+        #expect(rule.maturity == time + .milliseconds(277))
+    }
+
+    @Test("Time in which the watcher itself was away proves nothing")
+    func lateness() {
+        for phase in Self.phases {
+            let row = RuleRow("", .none) { $0.compute(.milliseconds(500)) }
+            // All of the machine stood: the loop computed for 100 ms of the 500.
+            let absence = (row.began + .milliseconds(60))...(row.began + .milliseconds(460))
+            let run = RuleRun(row.story, .init(absence: absence, phase: phase))
+            #expect(run.stalls.isEmpty && run.disorder == 0, "\(phase)")
+            // Of a longer one the rest counts.
+            let longer = RuleRow("", .blocked) { $0.compute(.milliseconds(900)) }
+            let other = RuleRun(longer.story, .init(absence: absence, phase: phase))
+            #expect(other.stalls.count == 1, "\(phase)")
+            #expect(other.stalls.first.map { $0.times.unproven >= .milliseconds(340) } == true, "\(phase)")
+        }
+    }
+
+    @Test("A stop in the middle of a stall ends it not, and its time counts as unproven")
+    func stoppedInTheMiddle() {
+        let row = RuleRow("", .blocked) {
+            $0.compute(.milliseconds(400))
+            $0.stop(.milliseconds(800))
+            $0.compute(.milliseconds(100))
+        }
+        var story = LoopStory()
+        story.rest(.milliseconds(400))
+        // One callout: its breakpoints see one return, at the end.
+        let run = RuleRun(row.story, .init(depth: 0))
+        #expect(run.stalls.count == 1 && run.disorder == 0)
+        #expect(run.stalls.first.map { $0.times.unproven >= .milliseconds(700) } == true)
+    }
+
+    @Test("A loop that was stopped while it rests is no stall, before or after")
+    func stoppedAtRest() {
+        var story = LoopStory()
+        for _ in 0..<3 {
+            story.rest(.milliseconds(120))
+            story.stop(.milliseconds(800))
+        }
+        story.rest(.milliseconds(400))
+        for phase in Self.phases { #expect(RuleRun(story, .init(phase: phase)).stalls.isEmpty, "\(phase)") }
+    }
+
+    @Test(
+        "Any course of rests, turns, calls and callouts: a stall is told once for each standstill of 300 ms, and for none under 200"
+    )
+    func random() {
+        var random = SplitMix64.ofThisRun()
+        for _ in 0..<60 {
+            var story = LoopStory()
+            var standstills: [ClosedRange<MonotonicInstant>] = []
+            story.rest(.milliseconds(300))
+            for _ in 0..<40 {
+                let before = story.end
+                let length = Duration.milliseconds(
+                    Bool.random(using: &random)
+                        ? .random(in: 1...190, using: &random) : .random(in: 305...900, using: &random)
+                )
+                switch Int.random(in: 0..<6, using: &random) {
+                case 0: story.compute(length)
+                case 1: story.call(length)
+                case 2: story.shortCalls(length, each: .milliseconds(4))
+                case 3: story.callbacks(Int(length / .milliseconds(2)) + 1, each: .milliseconds(2))
+                // Found once its callout is watched: two looks later than others.
+                case 4:
+                    story.shortCalls(
+                        length + (length > .milliseconds(300) ? .milliseconds(100) : .zero),
+                        each: .milliseconds(9),
+                        passing: .nestedTurn
+                    )
+                default: story.turns(length, each: .milliseconds(7))
+                }
+                if story.end - before >= .milliseconds(300), !isTurning(story, before) {
+                    standstills.append(before...story.end)
+                }
+                story.rest(.milliseconds(Int.random(in: 1...300, using: &random)))
+            }
+            let run = RuleRun(story, .init(phase: .milliseconds(Int.random(in: 0..<50, using: &random))))
+            #expect(run.disorder == 0 && run.stacksAtRest == 0)
+            #expect(run.stalls.count == standstills.count)
+            for (stall, truth) in zip(run.stalls, standstills) {
+                let (began, ended) = (stall.times.began, stall.times.ended)
+                #expect(began.contains(truth.lowerBound), "\(began), in truth \(truth)")
+                #expect(ended.contains(truth.upperBound), "\(ended), in truth \(truth)")
+            }
+        }
+    }
+
+    /// Whether the loop came back from its wait within 100 ms of then.
+    private func isTurning(_ story: LoopStory, _ time: MonotonicInstant) -> Bool {
+        story.first([.turn], after: time, until: time + .milliseconds(100)) != nil
+    }
+
+    @Test("One that rests for so short that nobody sees it is not looked at more than once a tick, and stopped never")
+    func cost() {
+        var story = LoopStory()
+        story.rest(.milliseconds(100))
+        for _ in 0..<20_000 {
+            story.rest(.microseconds(50))
+            story.turns(.microseconds(50), each: .microseconds(50))
+        }
+        let run = RuleRun(story)
+        #expect(run.stalls.isEmpty && run.stacks == 0 && run.unproven == 0)
+    }
+}

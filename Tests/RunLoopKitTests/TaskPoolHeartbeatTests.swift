@@ -1,0 +1,309 @@
+import CRunLoopShims
+import Glibc
+import LoopTestSupport
+import RunLoopKit
+import Synchronization
+import TestSupport
+import Testing
+
+/// What the workers of a task pool publish, and what a watcher is promised.
+@Suite(.timeLimit(.minutes(10)))
+struct TaskPoolHeartbeatTests {
+    private let pool = TaskPoolHeartbeat(label: "workers", width: 3)
+
+    @Test("A pool rests while a worker is free, and each job that begins or ends is a transition")
+    func rest() {
+        #expect(pool.pulse.isAtRest)
+        var pulses = [pool.pulse]
+        var jobs: [TaskPoolHeartbeat.Job] = []
+        for _ in 0..<4 {
+            jobs.append(pool.willRun())
+            pulses.append(pool.pulse)
+        }
+        for job in jobs {
+            pool.didRun(job)
+            pulses.append(pool.pulse)
+        }
+        #expect(pulses.map(\.isAtRest) == [true, true, true, false, false, false, true, true, true])
+        #expect(pulses.map(\.turn) == Array(0...8))
+    }
+
+    @Test(
+        "Jobs in progress, begun and waiting are counted; a job that was not told of as waiting makes none less than zero"
+    )
+    func counts() {
+        #expect(!pool.countsWaiting)
+        let first = pool.willRun()
+        #expect((pool.runningCount, pool.begunCount, pool.waitingCount) == (1, 1, 0))
+        for _ in 0..<3 { pool.didEnqueue() }
+        #expect(pool.countsWaiting && pool.waitingCount == 2, "the one that runs is taken for one of the three")
+        let second = pool.willRun()
+        pool.didRun(first)
+        #expect((pool.runningCount, pool.begunCount, pool.waitingCount) == (1, 2, 1))
+        pool.didRun(second)
+        for _ in 0..<3 { pool.run {} }
+        #expect((pool.runningCount, pool.begunCount, pool.waitingCount) == (0, 5, 0))
+    }
+
+    @Test("A job that throws has ended")
+    func throwing() {
+        struct Refused: Error {}
+        #expect(throws: Refused.self) { try pool.run { () throws(Refused) in throw Refused() } }
+        #expect(pool.runningCount == 0 && pool.jobLengths.lengths.count == 1)
+    }
+
+    @Test("Each job in progress has its worker's thread and its beginning, the oldest first")
+    func jobs() {
+        let (gate, ids) = (Counter(), Box<[Int32]>([]))
+        let start = MonotonicInstant.now
+        var threads: [TestThread] = []
+        for number in 1...3 {
+            let pool = pool
+            threads.append(
+                TestThread {
+                    pool.run {
+                        ids.value.append(run_loop_current_tid())
+                        waitUntil { gate.value == 4 - number }
+                    }
+                    gate.increment()
+                }
+            )
+            waitUntil { ids.value.count == number }
+        }
+        let jobs = pool.runningJobs ?? []
+        #expect(jobs.map(\.threadID) == ids.value && Set(ids.value).count == 3)
+        #expect(jobs.map(\.since) == jobs.map(\.since).sorted())
+        #expect(jobs.allSatisfy { $0.since >= start && $0.since <= .now && $0.function == 0 })
+        // No worker has been free since the last of them began.
+        #expect(pool.turnStamp == jobs.last?.since.nanoseconds)
+        gate.increment()
+        for thread in threads { thread.join() }
+        #expect(pool.runningJobs == [] && pool.turnStamp == 0)
+    }
+
+    @Test("Without a free worker since: that is the job that took the last one, not one that came on top")
+    func turnStamp() {
+        var jobs = (0..<2).map { _ in pool.willRun() }
+        #expect(pool.turnStamp == 0)
+        jobs.append(pool.willRun())
+        let since = pool.runningJobs?.last?.since.nanoseconds
+        jobs.append(pool.willRun())
+        #expect(pool.turnStamp == since && since != nil)
+        for job in jobs { pool.didRun(job) }
+    }
+
+    @Test(
+        "A width outside 1 to 4,096 is brought to the nearer end",
+        arguments: [(-5, 1), (0, 1), (4_097, 4_096), (.max, 4_096)]
+    )
+    func widths(asked: Int, width: Int) {
+        let pool = TaskPoolHeartbeat(label: "", width: asked)
+        #expect(pool.width == width)
+        let jobs = (0..<width).map { _ in pool.willRun() }
+        #expect(!pool.pulse.isAtRest && pool.runningJobs?.count == width)
+        for job in jobs { pool.didRun(job) }
+        #expect(pool.pulse.isAtRest)
+    }
+
+    @Test("More jobs than there are places are not counted, and end without harm")
+    func noPlaceLeft() {
+        let jobs = (0..<1_000).map { _ in pool.willRun() }
+        let counted = pool.runningCount
+        #expect(counted >= 3 && counted < 1_000 && pool.runningJobs?.count == counted)
+        for job in jobs { pool.didRun(job) }
+        #expect(pool.runningCount == 0 && pool.begunCount == UInt64(counted))
+        #expect(pool.jobLengths.lengths.count == UInt64(counted))
+    }
+
+    @Test("The lengths of all jobs are counted, and of the longest it is known where it began")
+    func lengths() throws {
+        let place = try unsafe #require(pool.place)
+        #expect(pool.jobLengths.lengths.count == 0 && pool.jobLengths.longestFunctions == [])
+        for function in [0x100, 0x200, 0x300] as [UInt] {
+            let job = unsafe task_pool_begin(place, [function, 0, function + 1, 0])
+            // Beside a loaded machine: a multiple of what the others can take without being held up.
+            if function == 0x200 { usleep(300_000) }
+            unsafe task_pool_end(place, job)
+        }
+        let (lengths, functions) = pool.jobLengths
+        #expect(lengths.count == 3 && lengths.longest >= 300_000_000 && functions == [0x200, 0x201])
+        #expect(lengths.length(ofShare: 0.3) < lengths.longest)
+    }
+
+    // MARK: - A watcher's wishes
+
+    @Test("A wish at rest is granted by the job that takes the last worker, once")
+    func wakeSignal() {
+        let watcher = CountingWatcher()
+        #expect(pool.attach(watcher) && !pool.attach(CountingWatcher()))
+        #expect(pool.requestWakeSignal())
+        var jobs = (0..<2).map { _ in pool.willRun() }
+        #expect(watcher.calls.value == 0)
+        jobs.append(pool.willRun())
+        #expect(watcher.calls.value == 1)
+        pool.didRun(jobs.removeLast())
+        jobs.append(pool.willRun())
+        #expect(watcher.calls.value == 1, "it was granted")
+        for job in jobs { pool.didRun(job) }
+    }
+
+    @Test("A wish without a free worker is refused and leaves nothing behind")
+    func refusedWakeSignal() {
+        let watcher = CountingWatcher()
+        _ = pool.attach(watcher)
+        var jobs = (0..<3).map { _ in pool.willRun() }
+        #expect(!pool.requestWakeSignal())
+        pool.didRun(jobs.removeLast())
+        jobs.append(pool.willRun())
+        #expect(watcher.calls.value == 0)
+        for job in jobs { pool.didRun(job) }
+    }
+
+    @Test("Detaching takes the wish along, and another watcher may come")
+    func detachedWish() {
+        let (first, second) = (CountingWatcher(), CountingWatcher())
+        _ = pool.attach(first)
+        _ = pool.requestWakeSignal()
+        pool.detach()
+        #expect(pool.attach(second))
+        let jobs = (0..<3).map { _ in pool.willRun() }
+        for job in jobs { pool.didRun(job) }
+        #expect((first.calls.value, second.calls.value) == (0, 0))
+    }
+
+    @Test("The end of the pool grants a wish, and refuses those after it")
+    func end() {
+        let watcher = CountingWatcher()
+        _ = pool.attach(watcher)
+        _ = pool.requestWakeSignal()
+        #expect(!pool.hasEnded)
+        pool.end()
+        #expect(pool.hasEnded && watcher.calls.value == 1)
+        #expect(!pool.requestWakeSignal())
+    }
+
+    @Test("Who watches the jobs one by one is woken by the first that begins, and not by those beside it")
+    func jobSignal() {
+        let (watcher, other) = (CountingWatcher(), CountingWatcher())
+        #expect(pool.attachToJobs(watcher) && !pool.attachToJobs(other))
+        _ = pool.attach(other)
+        #expect(pool.requestJobSignal())
+        let first = pool.willRun()
+        #expect(watcher.calls.value == 1 && !pool.requestJobSignal(), "one is in progress")
+        let second = pool.willRun()
+        #expect(pool.oldestJob == pool.runningJobs?.first)
+        pool.didRun(first)
+        #expect(pool.oldestJob == pool.runningJobs?.first && pool.oldestJob != nil)
+        pool.didRun(second)
+        #expect(pool.oldestJob == nil && pool.requestJobSignal())
+        pool.detachFromJobs()
+        pool.run {}
+        #expect((watcher.calls.value, other.calls.value) == (1, 0))
+        #expect(pool.attachToJobs(other) && pool.requestJobSignal())
+        pool.end()
+        #expect(other.calls.value == 1 && !pool.requestJobSignal())
+    }
+
+    @Test("A transition stamp is made by the very next beginning or end, once, and is taken once")
+    func transitionStamp() {
+        _ = pool.attach(CountingWatcher())
+        let job = pool.willRun()
+        pool.requestTransitionStamp()
+        #expect(pool.takeTransitionStamp() == nil)
+        pool.requestTransitionStamp()
+        let before = MonotonicInstant.now.nanoseconds
+        pool.didRun(job)
+        let after = MonotonicInstant.now.nanoseconds
+        pool.run {}
+        let stamp = pool.takeTransitionStamp() ?? 0
+        #expect((before...after).contains(stamp))
+        #expect(pool.takeTransitionStamp() == nil)
+    }
+}
+
+/// Workers and a watcher at the same time.
+@Suite(.timeLimit(.minutes(10)))
+struct TaskPoolRaceTests {
+    @Test(
+        "Whatever workers do meanwhile, jobs are counted to the last one, and what a watcher reads is true or nothing"
+    )
+    func race() {
+        let (workers, jobs) = (4, 20_000)
+        let pool = TaskPoolHeartbeat(label: "race", width: workers)
+        let (ids, standing, gate) = (Trace(), Counter(), Counter())
+        let threads = (0..<workers).map { _ in
+            TestThread {
+                ids.note("\(run_loop_current_tid())")
+                for _ in 0..<jobs {
+                    pool.didEnqueue()
+                    pool.run { delay() }
+                }
+                pool.run {
+                    standing.increment()
+                    waitUntil { gate.value == 1 }
+                }
+            }
+        }
+        var wrong = 0
+        var last = (begun: UInt64(0), turn: UInt64(0))
+        waitUntil { ids.all.count == workers }
+        let known = Set(ids.all.compactMap { Int32($0) })
+        while standing.value < workers {
+            let (begun, turn) = (pool.begunCount, pool.pulse.turn)
+            wrong += begun < last.begun || turn < last.turn ? 1 : 0
+            last = (begun, turn)
+            guard let running = pool.runningJobs else { continue }
+            let isTrue =
+                running.count <= workers && Set(running.map(\.threadID)).count == running.count
+                && running.allSatisfy { known.contains($0.threadID) && $0.since <= .now }
+            wrong += isTrue ? 0 : 1
+        }
+        #expect(wrong == 0)
+        #expect(pool.runningJobs.map { Set($0.map(\.threadID)) } == known)
+        gate.increment()
+        for thread in threads { thread.join() }
+        let all = UInt64(workers * jobs + workers)
+        #expect((pool.begunCount, pool.runningCount, pool.waitingCount) == (all, 0, 0))
+        #expect(pool.jobLengths.lengths.count == all)
+    }
+
+    @Test("No moment without a free worker is lost: a watcher that parks on its wish is always woken")
+    func dekker() {
+        let last = Box(50_000)
+        let deadline = MonotonicInstant.now.advanced(by: .seconds(3))
+        let pool = TaskPoolHeartbeat(label: "dekker", width: 2)
+        let watcher = CountingWatcher()
+        _ = pool.attach(watcher)
+        let (acknowledged, departures, granted) = (Counter(), Counter(), Counter())
+        // Both workers are taken, and stay so until the watcher knows: a wake-up that is lost is lost for ever.
+        let worker = TestThread {
+            var random = SplitMix64(seed: 1)
+            let standing = pool.willRun()
+            for round in 1... {
+                // Sooner or later, to meet the wish at each of its steps.
+                for _ in 0..<random.next() % 64 { delay() }
+                let job = pool.willRun()
+                departures.increment()
+                guard spin(until: { acknowledged.value >= round }) else { break }
+                pool.didRun(job)
+                guard round < last.value else { break }
+            }
+            pool.didRun(standing)
+        }
+        for round in 1... {
+            if round >= 1_000, MonotonicInstant.now > deadline { last.value = round }
+            let calls = watcher.calls.value
+            if pool.requestWakeSignal() {
+                granted.increment()
+                guard spin(until: { watcher.calls.value > calls }) else { break }
+            }
+            // Refused or woken: no worker is free now, or that is so at once.
+            guard spin(until: { departures.value >= round }) else { break }
+            acknowledged.increment()
+            guard round < last.value, spin(until: { pool.pulse.isAtRest || departures.value > round }) else { break }
+        }
+        worker.join()
+        #expect(acknowledged.value == last.value)
+        #expect(granted.value > 0 && watcher.calls.value == granted.value)
+    }
+}

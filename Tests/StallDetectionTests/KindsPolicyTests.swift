@@ -1,0 +1,190 @@
+import RunLoopKit
+import TestSupport
+import Testing
+
+@testable import StallDetection
+
+@Suite("Which kind of stall")
+struct KindsPolicyTests {
+    // MARK: - Congested
+
+    @Test("One turn of short callouts is congested once it lasts as long as the threshold, and ends with the turn")
+    func congestedTurn() {
+        let run = KindsRun([.turn(Array(repeating: 7, count: 100)), .rest(500)])
+        #expect(run.summary == ["congested 0–700"] && run.disorder == 0)
+        #expect(run.stalls.first?.hasEnded == true && run.stalls.first?.told == 250)
+    }
+
+    @Test("The same work in turns that each look for what is new is a busy loop, and no stall")
+    func pollingTurns() {
+        let steps = (0..<200).map { _ in KindsRun.Step.turn([7, 7]) }
+        #expect(KindsRun(steps).stalls.isEmpty)
+    }
+
+    @Test("A turn just below the threshold is none; its own threshold moves it", arguments: [240, 249])
+    func belowThreshold(_ length: Int) {
+        let turn = [KindsRun.Step.turn(Array(repeating: 1, count: length)), .rest(300)]
+        #expect(KindsRun(turn).stalls.isEmpty)
+        let strict = StallRule(congested: .init(ticks: 3))
+        #expect(KindsRun(turn, rule: strict).summary == ["congested 0–\(length)"])
+        #expect(KindsRun(turn, rule: StallRule(repeated: nil, congested: nil)).stalls.isEmpty)
+    }
+
+    @Test("A turn that is over between two looks is told when it is over")
+    func passedCongestion() {
+        let run = KindsRun([.turn(Array(repeating: 10, count: 26)), .rest(500)], offset: 10)
+        #expect(run.summary == ["congested 0–260"] && run.stalls[0].hasEnded)
+    }
+
+    @Test("A callout that stands still is blocked, not congested, whatever the turn had before it")
+    func blockedWins() {
+        #expect(KindsRun([.turn([600]), .rest(300)]).summary == ["blocked 0–600"])
+        #expect(KindsRun([.turn([1, 1, 1, 600]), .rest(300)]).summary == ["blocked 0–603"])
+        let late = KindsRun([.turn(Array(repeating: 10, count: 6) + [600]), .rest(300)])
+        #expect(late.stalls.map(\.category) == [.blocked] && late.stalls[0].to == 660 && late.disorder == 0)
+    }
+
+    @Test("In a congested turn a callout that stands still ends the one stall and begins the other, without an overlap")
+    func blockedInCongestion() {
+        let short = Array(repeating: 10, count: 40)
+        let run = KindsRun([.turn(short + [600] + short), .rest(300)])
+        #expect(run.stalls.map(\.category) == [.congested, .blocked, .congested] && run.disorder == 0)
+        #expect(run.haveAllEnded)
+        for (a, b) in zip(run.stalls, run.stalls.dropFirst()) { #expect(a.to <= b.from) }
+        #expect(run.stalls[0].from == 0 && run.stalls[2].to == 1_400)
+        #expect((350...400).contains(run.stalls[1].from) && (1_000...1_050).contains(run.stalls[1].to))
+    }
+
+    @Test("A loop that counts no callouts is blocked, as ever")
+    func withoutCallouts() {
+        var policy = KindsPolicy(rule: StallRule())
+        let start = KindsRun.start
+        var findings: [StallFinding] = []
+        for time in stride(from: 50, through: 400, by: 50) {
+            findings += policy.decide(
+                LoopSample(
+                    time: start + .milliseconds(time),
+                    pulse: .init(phase: .beforeSources, modeIndex: 0, turn: 1),
+                    turnStart: start,
+                    busySince: start
+                )
+            )
+        }
+        #expect(findings.map(\.category) == [.blocked])
+    }
+
+    // MARK: - Repeated
+
+    @Test("Five turns in a row of more than a tick are a stall from the first one's start to the last one's end")
+    func fiveTurns() {
+        let run = KindsRun(KindsRun.Step.turns(6, of: 80, pause: 20) + [.rest(1_000)])
+        #expect(run.summary == ["repeated 0–580"] && run.disorder == 0 && run.stalls[0].hasEnded)
+        #expect(run.stalls[0].told <= 500)
+        #expect(KindsRun(KindsRun.Step.turns(4, of: 80, pause: 20)).stalls.isEmpty)
+    }
+
+    @Test("It does not matter where the looks fall", arguments: [1, 8, 15, 22, 29, 36, 43, 50])
+    func anyOffset(_ offset: Int) {
+        let run = KindsRun(KindsRun.Step.turns(7, of: 70, pause: 25) + [.rest(500)], offset: offset)
+        #expect(run.summary == ["repeated 0–640"] && run.disorder == 0)
+    }
+
+    @Test("Turns of a tick and less are none, however many")
+    func shortTurns() {
+        #expect(KindsRun(KindsRun.Step.turns(100, of: 50, pause: 1)).stalls.isEmpty)
+    }
+
+    @Test("A short turn in between does not hide the row: what ends it is a pause")
+    func shortTurnBetween() {
+        let pair: [KindsRun.Step] = [.turn([80]), .rest(5), .turn([1]), .rest(5)]
+        let run = KindsRun((0..<6).flatMap { _ in pair } + [.rest(500)])
+        #expect(run.stalls.map(\.category) == [.repeated] && run.stalls[0].to == 535)
+    }
+
+    @Test("A loop that is free for most of the time is none", arguments: [120, 200, 1_000])
+    func pausesEndTheRow(_ pause: Int) {
+        #expect(KindsRun(KindsRun.Step.turns(40, of: 80, pause: pause)).stalls.isEmpty)
+    }
+
+    @Test("Long turns may be as far apart as they are long")
+    func longPauses() {
+        let run = KindsRun(KindsRun.Step.turns(6, of: 200, pause: 180) + [.rest(1_000)])
+        #expect(run.summary == ["repeated 0–2100"])
+    }
+
+    @Test("Turns that follow each other without a rest are a row too")
+    func withoutRest() {
+        let run = KindsRun((0..<6).map { _ in .turn([80]) } + [.rest(500)])
+        #expect(run.summary == ["repeated 0–480"])
+    }
+
+    @Test("A blocked stall has its time alone: the row before it ends, and another begins after it")
+    func blockedEndsRow() {
+        let row = KindsRun.Step.turns(6, of: 80, pause: 20)
+        let run = KindsRun(row + [.turn([400]), .rest(20)] + row + [.rest(500)])
+        #expect(run.stalls.map(\.category) == [.repeated, .blocked, .repeated] && run.disorder == 0)
+        #expect(run.summary == ["repeated 0–580", "blocked 600–1000", "repeated 1020–1600"])
+    }
+
+    @Test("Stalls that are told already do not add up to a row")
+    func blockedTurnsAreNoRow() {
+        let run = KindsRun(KindsRun.Step.turns(7, of: 300, pause: 20) + [.rest(500)])
+        #expect(run.stalls.map(\.category) == Array(repeating: .blocked, count: 7) && run.disorder == 0)
+    }
+
+    @Test("So do congested turns")
+    func congestedTurnsAreNoRow() {
+        let turn = KindsRun.Step.turn(Array(repeating: 10, count: 40))
+        let run = KindsRun((0..<7).flatMap { _ in [turn, .rest(20)] } + [.rest(500)])
+        #expect(run.stalls.map(\.category) == Array(repeating: .congested, count: 7) && run.disorder == 0)
+    }
+
+    @Test("What a late look brings counts for nothing")
+    func lateLooks() {
+        let late = Set(stride(from: 50, through: 2_000, by: 50))
+        #expect(KindsRun(KindsRun.Step.turns(6, of: 80, pause: 20), late: late).stalls.isEmpty)
+        #expect(KindsRun([.turn(Array(repeating: 7, count: 60)), .rest(500)], late: late).stalls.isEmpty)
+    }
+
+    @Test("Its own numbers move it; without them there is none")
+    func ownNumbers() {
+        let steps = KindsRun.Step.turns(3, of: 120, pause: 20) + [.rest(500)]
+        #expect(KindsRun(steps, rule: StallRule(repeated: .init(turns: 3, ticks: 2))).summary == ["repeated 0–400"])
+        #expect(KindsRun(steps, rule: StallRule(repeated: .init(turns: 3, ticks: 3))).stalls.isEmpty)
+        let many = KindsRun.Step.turns(30, of: 80, pause: 20)
+        #expect(KindsRun(many, rule: StallRule(repeated: nil)).stalls.isEmpty)
+    }
+
+    @Test("A row that goes on is told again as it grows, and open it keeps the watchdog awake until the pause")
+    func growth() {
+        let run = KindsRun(KindsRun.Step.turns(60, of: 80, pause: 20) + [.rest(500)])
+        #expect(run.summary == ["repeated 0–5980"] && run.disorder == 0)
+    }
+
+    // MARK: - All
+
+    @Test("Over random lives no two stalls overlap, each begins and ends once", arguments: 1...60)
+    func randomLives(_ seed: Int) {
+        var random = SplitMix64(seed: UInt64(seed))
+        var steps: [KindsRun.Step] = []
+        for _ in 0..<80 {
+            let callouts = (0..<Int.random(in: 1...30, using: &random)).map { _ in
+                Int.random(in: 0..<12, using: &random) == 0
+                    ? Int.random(in: 60...400, using: &random) : Int.random(in: 1...12, using: &random)
+            }
+            steps.append(.turn(callouts))
+            if Bool.random(using: &random) { steps.append(.rest(Int.random(in: 1...150, using: &random))) }
+        }
+        let run = KindsRun(steps + [.rest(1_000)], offset: Int.random(in: 1...50, using: &random))
+        #expect(run.disorder == 0 && run.haveAllEnded)
+        for (a, b) in zip(run.stalls, run.stalls.dropFirst()) { #expect(a.to <= b.from, "\(a), \(b)") }
+        #expect(Set(run.stalls.map(\.category)).count > 1)
+    }
+
+    @Test("The rules' numbers follow the blocked rule where they are not given")
+    func numbersNotGiven() {
+        #expect(StallRule(tick: .milliseconds(10), ticks: 7).congestion == .milliseconds(70))
+        #expect(StallRule(tick: .milliseconds(10)).longTurn == .milliseconds(10))
+        #expect(StallRule() == StallRule(tick: .milliseconds(50), ticks: 5))
+    }
+}

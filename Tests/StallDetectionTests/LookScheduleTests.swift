@@ -1,0 +1,169 @@
+import RunLoopKit
+import TestSupport
+import Testing
+
+@testable import StallDetection
+
+@Suite("When to look next")
+struct LookScheduleTests {
+    private let now = Trace.start
+    private let tick = Duration.milliseconds(50)
+
+    private func schedule(_ maturities: [Duration], reach: Duration = .milliseconds(250)) -> LookSchedule {
+        var schedule = LookSchedule(first: now)
+        schedule.planRound(
+            after: now,
+            tick: tick,
+            reach: reach,
+            maturities: maturities.enumerated().map { (now + $1, $0) }
+        )
+        return schedule
+    }
+
+    @Test("With nothing in sight the next look is a tick away, and one at all")
+    func plainTick() {
+        let schedule = schedule([])
+        #expect(schedule.next == now + tick && schedule.isRound(at: schedule.next))
+    }
+
+    @Test("What matured after the look at its loop, while others were looked at, is looked at at once, and once")
+    func maturedMeanwhile() {
+        for late in [Duration.zero, .milliseconds(-5)] {
+            var schedule = schedule([.milliseconds(200), late])
+            #expect(schedule.next == now && !schedule.isRound(at: now) && schedule.takeDue(at: now) == [1])
+            schedule.add([(now + late, 1)], after: now + .milliseconds(1))
+            #expect(schedule.next == now + .milliseconds(1) && schedule.takeDue(at: schedule.next) == [1])
+            #expect(schedule.next == now + tick && schedule.isRound(at: schedule.next))
+        }
+    }
+
+    @Test(
+        "Looks are a tick to two ticks apart and one falls on the maturity",
+        arguments: [50, 77, 99, 100, 149, 240, 250]
+    )
+    func meetsMaturity(_ milliseconds: Int) {
+        let maturity = now + .milliseconds(milliseconds)
+        var schedule = schedule([.milliseconds(milliseconds)])
+        var time = now
+        while time < maturity {
+            #expect(schedule.next - time >= tick && schedule.next - time < tick * 2)
+            time = schedule.next
+            schedule.planRound(after: time, tick: tick, reach: .milliseconds(250), maturities: [(maturity, 0)])
+        }
+        #expect(time == maturity)
+    }
+
+    @Test("What matures within the tick is looked at then, alone; the others in their turn")
+    func meetsEarlyMaturities() {
+        var schedule = schedule([.milliseconds(30), .milliseconds(7), .milliseconds(200)])
+        #expect(schedule.next == now + .milliseconds(7))
+        #expect(!schedule.isRound(at: schedule.next) && schedule.takeDue(at: schedule.next) == [1])
+        #expect(schedule.next == now + .milliseconds(30))
+        #expect(!schedule.isRound(at: schedule.next) && schedule.takeDue(at: schedule.next) == [0])
+        #expect(schedule.next == now + tick && schedule.isRound(at: schedule.next))
+    }
+
+    @Test(
+        "Those that mature together are met by one look, not before the last of them; those right before a round by the round"
+    )
+    func meetsTogether() {
+        var together = schedule((0..<100).map { .milliseconds(20) + .microseconds($0 * 10) })
+        #expect(together.next == now + .microseconds(20_990))
+        #expect(together.takeDue(at: together.next).count == 100)
+        #expect(schedule([.microseconds(49_500)]).next == now + tick)
+    }
+
+    @Test("No round is later than the lowest threshold, whatever else is met")
+    func reach() {
+        #expect(schedule([.milliseconds(90)], reach: tick).next == now + tick)
+        #expect(schedule([.milliseconds(90)], reach: .milliseconds(70)).next == now + .milliseconds(70))
+        #expect(schedule([.milliseconds(90)]).next == now + .milliseconds(90))
+    }
+}
+
+@Suite("A callout that stands at the threshold")
+struct ThresholdTests {
+    /// What a turn can have before it.
+    static let preludes: [[Int]] = [
+        [], [10], [900, 40], Array(repeating: 3_000, count: 7), [13_000, 13_000, 13_000], [49_000], [30_000, 60_000],
+    ]
+
+    /// Of the first round; nil for a watchdog that was parked.
+    private static let phases: [Int?] = (-1..<50).map { (phase: Int) -> Int? in phase < 0 ? nil : phase * 1_000 + 17 }
+
+    /// How late a look may be for a maturity: the others that it waits for, and the machine.
+    private static let grace = Int(LookSchedule.slack(StallRule().tick) / .microseconds(1)) + 60
+
+    @Test(
+        "It is blocked, and looked at by then, at every phase of the tick and whatever the turn had before it",
+        arguments: preludes
+    )
+    func atEveryPhase(_ prelude: [Int]) {
+        for phase in Self.phases {
+            for length in stride(from: 250_000, through: 300_000, by: 2_500) {
+                for toTurn in [3, 300] {
+                    let life = ThresholdRun.Life(
+                        departure: 1_000_000,
+                        toTurn: toTurn,
+                        before: prelude,
+                        length: length,
+                        after: [20, 20]
+                    )
+                    let run = ThresholdRun([life], firstRound: phase.map { 950_000 + $0 })
+                    Self.check(run.told[0], life, "phase \(phase ?? -1), \(length) µs, \(toTurn)")
+                }
+            }
+        }
+    }
+
+    private static func check(_ told: [ThresholdRun.Told], _ life: ThresholdRun.Life, _ about: Comment) {
+        #expect(told.count == 1 && told.first?.category == .blocked, about)
+        guard let stall = told.first, life.length > 250_000 + grace else { return }
+        #expect(!stall.passed && stall.at <= life.standing.lowerBound + 250_000 + grace, about)
+    }
+
+    @Test(
+        "One that a late watchdog has missed by less than a tick is told as over, and as what it was",
+        arguments: preludes
+    )
+    func missedByALateLook(_ prelude: [Int]) {
+        for lateness in [5_000, 20_000, 49_000] {
+            for phase in stride(from: 0, to: 50_000, by: 3_000) {
+                let life = ThresholdRun.Life(departure: 1_000_000, before: prelude, length: 252_000, after: [20])
+                let run = ThresholdRun([life], firstRound: 950_000 + phase, lateness: lateness)
+                let about: Comment = "\(lateness) µs late, phase \(phase)"
+                #expect(run.told[0].count == 1 && run.told[0].first?.category == .blocked, about)
+            }
+        }
+    }
+
+    @Test("Of many loops at any times each is looked at by its threshold; further looks than one a tick only for that")
+    func manyLoops() {
+        for seed in 1...60 {
+            var random = SplitMix64(seed: UInt64(seed))
+            let lives = (0..<40).map { _ in
+                ThresholdRun.Life(
+                    departure: 1_000_000 + Int.random(in: 0..<2_000_000, using: &random),
+                    before: Self.preludes.randomElement(using: &random) ?? [],
+                    length: Int.random(in: 1_000...320_000, using: &random),
+                    after: [20]
+                )
+            }
+            let run = ThresholdRun(lives)
+            for (life, told) in zip(lives, run.told) where life.length >= 250_000 {
+                Self.check(told, life, "seed \(seed): \(life)")
+            }
+            let ticks = (run.end - 1_000_000) / 50_000 + 1
+            let long = lives.filter { $0.standing.upperBound - $0.departure >= 200_000 }.count
+            #expect(run.looks <= ticks + long, "seed \(seed): \(run.looks) looks in \(ticks) ticks")
+        }
+    }
+
+    @Test("Short callouts make no stall, however they fall")
+    func shortCallouts() {
+        for phase in stride(from: 0, to: 50_000, by: 1_000) {
+            let life = ThresholdRun.Life(departure: 1_000_000, before: [60_000], length: 120_000, after: [50_000])
+            #expect(ThresholdRun([life], firstRound: 950_000 + phase).told == [[]])
+        }
+    }
+}

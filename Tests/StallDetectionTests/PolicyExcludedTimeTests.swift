@@ -1,0 +1,154 @@
+import RunLoopKit
+import StallReports
+import Testing
+
+@testable import StallDetection
+
+@Suite("The decision, with time that does not count")
+struct PolicyExcludedTimeTests {
+    private var policy = StallPolicy(rule: StallRule())
+
+    private func at(_ milliseconds: Int) -> MonotonicInstant { Trace.start + .milliseconds(milliseconds) }
+
+    private func look(
+        _ milliseconds: Int,
+        _ phase: LoopPhase = .beforeSources,
+        transition: Int? = nil,
+        without excluded: Int = 0,
+        because reason: PauseKind = .expectedSlow,
+        late: Bool = false
+    ) -> LoopSample {
+        LoopSample(
+            time: at(milliseconds),
+            pulse: .init(phase: phase, modeIndex: 0, turn: 1),
+            turnStart: at(0),
+            firstTransition: transition.map(at),
+            late: late,
+            excluded: excluded > 0 ? ExcludedTime(length: .milliseconds(excluded), reason: reason) : nil
+        )
+    }
+
+    @Test("Time that does not count puts a stall off, and is not in its length")
+    mutating func putsOff() throws {
+        _ = policy.decide(look(0))
+        for time in stride(from: 50, through: 500, by: 50) {
+            #expect(policy.decide(look(time, without: 50)) == .none)
+        }
+        #expect(policy.maturity == at(750))
+        guard case .began(let span) = policy.decide(look(750)) else {
+            Issue.record("what is not covered counts")
+            return
+        }
+        #expect(span.length == .milliseconds(250) && span.longest == .milliseconds(750))
+        guard case .ended(let last) = policy.decide(look(1_000, .waiting, transition: 900)) else {
+            Issue.record("not ended")
+            return
+        }
+        #expect(last.length == .milliseconds(400) && last.unproven == .milliseconds(500))
+    }
+
+    @Test("What could not be told at some looks counts for all the time since, once it can")
+    mutating func toldLate() {
+        for time in stride(from: 0, through: 200, by: 50) { _ = policy.decide(look(time)) }
+        var late = look(250, without: 250)
+        late.excluded?.since = at(0)
+        #expect(policy.decide(late) == .none)
+        #expect(policy.maturity == at(500))
+    }
+
+    @Test("A stop in the last moments of a stall is not in its length")
+    mutating func stopAtTheEnd() {
+        for time in stride(from: 0, through: 300, by: 50) { _ = policy.decide(look(time)) }
+        let last = look(5_300, .waiting, transition: 5_290, without: 4_950, because: .stopped, late: true)
+        guard case .ended(let span) = policy.decide(last) else {
+            Issue.record("not ended")
+            return
+        }
+        #expect(span.length == .milliseconds(300) && span.longest == .milliseconds(5_290))
+    }
+
+    @Test("What would have been a stall without it is counted, once and with its reason")
+    mutating func dismissal() {
+        _ = policy.decide(look(0))
+        for time in stride(from: 50, through: 500, by: 50) { _ = policy.decide(look(time, without: 50)) }
+        #expect(policy.dismissal == nil)
+        #expect(policy.decide(look(550, .waiting, transition: 540)) == .none)
+        #expect(policy.dismissal == .expectedSlow)
+        _ = policy.decide(look(600, .waiting))
+        #expect(policy.dismissal == nil)
+    }
+
+    @Test("Short work with a little that does not count is nothing to count")
+    mutating func noDismissal() {
+        _ = policy.decide(look(0))
+        _ = policy.decide(look(50, without: 50))
+        #expect(policy.decide(look(100, .waiting, transition: 90)) == .none)
+        #expect(policy.dismissal == nil)
+    }
+
+    @Test("A stall that passed between two looks is told by what counts of it")
+    mutating func passed() {
+        _ = policy.decide(look(0))
+        _ = policy.decide(look(50, without: 50))
+        guard case .passed(let span, _) = policy.decide(look(350, .waiting, transition: 340)) else {
+            Issue.record("290 ms count")
+            return
+        }
+        #expect(span.length == .milliseconds(290))
+    }
+
+    @Test("A dismissed stall is one again when so much more has passed")
+    mutating func dismissed() {
+        for time in stride(from: 0, through: 250, by: 50) { _ = policy.decide(look(time)) }
+        policy.dismiss(because: .traced)
+        #expect(policy.maturity == at(500))
+        #expect(policy.decide(look(300)) == .none)
+        guard case .began(let span) = policy.decide(look(500)) else {
+            Issue.record("250 ms more are a stall")
+            return
+        }
+        #expect(span.length == .milliseconds(250))
+    }
+
+    @Test("A dismissal is named after the reason that most of the time fell to, not after the last one")
+    mutating func largestReason() {
+        _ = policy.decide(look(0))
+        for time in stride(from: 50, through: 400, by: 50) {
+            #expect(policy.decide(look(time, without: 50, because: .traced)) == .none)
+        }
+        #expect(policy.decide(look(500, without: 100, because: .stopped, late: true)) == .none)
+        #expect(policy.decide(look(550, .waiting, transition: 540)) == .none)
+        #expect(policy.dismissal == .traced)
+    }
+
+    @Test("Time in which a candidate was held up puts its stall off, by no more than has passed")
+    mutating func excluded() {
+        for time in stride(from: 0, through: 150, by: 50) { _ = policy.decide(look(time)) }
+        policy.exclude(.milliseconds(100), because: .frozen)
+        #expect(policy.maturity == at(350))
+        policy.exclude(.seconds(10), because: .frozen)
+        #expect(policy.maturity == at(400))
+        #expect(policy.decide(look(200, .waiting, transition: 190)) == .none)
+        #expect(policy.dismissal == nil)
+    }
+
+    @Test("After a pause of the monitoring counting begins anew, at the resumption")
+    mutating func resumed() {
+        for time in stride(from: 0, through: 200, by: 50) { _ = policy.decide(look(time)) }
+        _ = policy.abandon(at: at(200))
+        policy.resume(at: at(1_000))
+        #expect(policy.decide(look(1_050)) == .none)
+        #expect(policy.maturity == at(1_250))
+    }
+
+    @Test("A late wake-up takes out its own window, and what was proven before it stays")
+    mutating func provenStays() {
+        for time in stride(from: 0, through: 200, by: 50) { #expect(policy.decide(look(time)) == .none) }
+        #expect(policy.decide(look(400, without: 150, because: .late, late: true)) == .none)
+        guard case .began(let span) = policy.decide(look(450)) else {
+            Issue.record("200 ms before and 50 ms after are a stall")
+            return
+        }
+        #expect(span.length == .milliseconds(250))
+    }
+}

@@ -1,0 +1,123 @@
+import Foundation
+import Glibc
+import RunLoopKit
+import StackCapture
+import StallReports
+import Testing
+
+@testable import StallDiagnosis
+
+@Suite("What a descriptor stands for")
+struct DescriptorTests {
+    @Test(
+        "Kinds are told by the kernel's names",
+        arguments: [
+            ("/srv/a", DescriptorKind.file), ("pipe:[7]", .pipe), ("socket:[7]", .socket),
+            ("anon_inode:[eventfd]", .eventfd), ("anon_inode:[eventpoll]", .epoll), ("anon_inode:inotify", .inotify),
+            ("anon_inode:[timerfd]", .timerfd), ("anon_inode:[pidfd]", .pidfd), ("net:[4026531840]", .other),
+        ]
+    )
+    func kinds(_ link: String, _ kind: DescriptorKind) {
+        #expect(DescriptorSighting(number: 1, link: link).kind == kind)
+    }
+
+    @Test("A deleted file keeps its path, without the kernel's mark")
+    func deleted() {
+        let sighting = DescriptorSighting(number: 1, link: "/tmp/a (deleted)")
+        #expect(sighting.isDeleted && sighting.path == "/tmp/a")
+        #expect(!DescriptorSighting(number: 1, link: "pipe:[7] (deleted)").isDeleted)
+        #expect(DescriptorSighting(number: 1, link: nil).kind == .unknown)
+    }
+
+    @Test("The kernel's notes on a descriptor")
+    func info() {
+        let file = DescriptorInfo(text: "pos:\t0\nflags:\t02\nmnt_id:\t27\nino:\t5\n")
+        #expect(file.mount == 27 && file.process == nil)
+        #expect(DescriptorInfo(text: "Pid:\t4711\nNSpid:\t4711\n").process == 4711)
+        #expect(DescriptorInfo(text: "eventfd-count:               1f\n").count == 31)
+        #expect(DescriptorInfo(text: "it_value: (1, 500000000)\n").timerNanoseconds == 1_500_000_000)
+        #expect(DescriptorInfo(text: "nonsense\n:\nit_value: (x)") == DescriptorInfo(text: ""))
+    }
+
+    @Test("Real descriptors: a file that is gone, and one that was never open")
+    func real() {
+        var name = Array("/tmp/stall-monitor-XXXXXX".utf8CString)
+        let file = unsafe name.withUnsafeMutableBufferPointer { unsafe mkstemp($0.baseAddress!) }
+        let path = unsafe name.withUnsafeBufferPointer { unsafe String(cString: $0.baseAddress!) }
+        defer { close(file) }
+        unsafe unlink(path)
+        let gone = DescriptorSighting.read(file)
+        #expect(gone.path == path && gone.isDeleted && gone.info?.mount != nil)
+        #expect(DescriptorSighting.read(99_999).link == nil)
+    }
+
+    @Test("What a loop waits with: of an eventfd the count is told, an epoll is not asked")
+    func loopsOwn() throws {
+        // A loop makes its descriptors when it first sleeps.
+        let source = EventSource { _ in }
+        EventRunLoop.current.add(source)
+        EventRunLoop.current.run(mode: .default, for: .milliseconds(1))
+        source.invalidate()
+        let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap(Int32.init)
+        let sightings = open.map { DescriptorSighting.read($0) }
+        let (sets, counters) = (sightings.filter { $0.kind == .epoll }, sightings.filter { $0.kind == .eventfd })
+        #expect(!sets.isEmpty && sets.allSatisfy { $0.info == nil })
+        #expect(!counters.isEmpty && counters.allSatisfy { $0.info?.count != nil })
+    }
+
+    @Test("The mount table: escapes, types, and which of them ask another machine")
+    func mounts() {
+        let table = MountTable(
+            """
+            27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
+            41 27 0:50 /a /mnt/with\\040blank rw master:1 shared:2 - nfs4 host:/a rw,vers=4.2
+            43 27 0:51 / /mnt/s rw - fuse.sshfs user@host:/ rw
+            nonsense
+            44 27 0:52 / /x rw shared:9
+            """
+        )
+        #expect(table.mounts.count == 3 && table.type(of: 41) == "nfs4" && table.mounts[1].point == "/mnt/with blank")
+        #expect(table.mounts.map { MountTable.isRemote($0.type) } == [false, true, true])
+    }
+
+    @Test("Who holds a file's lock, and not who waits for it")
+    func locks() {
+        let locks = FileLocks(
+            """
+            1: POSIX  ADVISORY  WRITE 19751 fe:00:16240082 1073741824 1073742335
+            2: FLOCK  ADVISORY  WRITE 708 fe:00:77 0 EOF
+            2: -> FLOCK  ADVISORY  WRITE 900 fe:00:77 0 EOF
+            3: -> FLOCK  ADVISORY  WRITE 901 fe:00:78 0 EOF
+            4: OFDLCK ADVISORY  WRITE -1 fe:00:79 0 EOF
+            """
+        )
+        #expect(locks.holder(inode: 77) == 708 && locks.holder(inode: 78) == nil && locks.holder(inode: 79) == nil)
+    }
+
+    @Test(
+        "Who has a SQLite database: another process that writes, then one that reads, then the process itself; in its own bytes alone"
+    )
+    func databaseLocks() {
+        let locks = FileLocks(
+            """
+            1: POSIX  ADVISORY  READ 10 fe:00:1 1073741826 1073742335
+            2: POSIX  ADVISORY  WRITE 20 fe:00:1 1073741825 1073741825
+            3: -> POSIX  ADVISORY  WRITE 21 fe:00:1 1073741825 1073741825
+            4: POSIX  ADVISORY  READ 10 fe:00:2 1073741826 1073742335
+            5: POSIX  ADVISORY  WRITE 7 fe:00:2 1073741825 1073741825
+            6: POSIX  ADVISORY  WRITE 7 fe:00:3 120 120
+            7: POSIX  ADVISORY  READ 7 fe:00:4 1073741826 1073742335
+            8: POSIX  ADVISORY  WRITE 30 fe:00:5 0 EOF
+            9: FLOCK  ADVISORY  WRITE 30 fe:00:6 1073741826 EOF
+            10: POSIX  ADVISORY  WRITE 30 fe:00:3 128 128
+            """
+        )
+        func owner(_ inode: UInt64, isIndex: Bool = false) -> [Int32] {
+            locks.database(inode: inode, isIndex: isIndex, self: 7).map { [$0.pid, Int32($0.rank)] } ?? []
+        }
+        #expect(owner(1) == [20, 0])
+        #expect(owner(2) == [10, 1])
+        #expect(owner(3, isIndex: true) == [7, 2])
+        for inode: UInt64 in [3, 4, 5, 6, 99] { #expect(owner(inode).isEmpty) }
+    }
+}

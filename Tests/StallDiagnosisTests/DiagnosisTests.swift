@@ -1,0 +1,327 @@
+import Glibc
+import RunLoopKit
+import StackCapture
+import StallReports
+import Testing
+
+@testable import StallDiagnosis
+
+@Suite("The cause, from what the kernel counted")
+struct DiagnosisTests {
+    private func window(cpu: Int = 0, delay: Int = 0, of length: Int = 250) -> EvidenceWindow {
+        func evidence(_ cpu: Int, _ delay: Int) -> ThreadEvidence {
+            ThreadEvidence(
+                stat: "7 (main) S 1 1 1 0 -1 0 0 0 0",
+                schedstat: "\(cpu * 1_000_000) \(delay * 1_000_000) 1"
+            )!
+        }
+        return EvidenceWindow(
+            length: .milliseconds(length),
+            before: evidence(10, 10),
+            after: evidence(10 + cpu, 10 + delay)
+        )
+    }
+
+    private func call(_ number: Int, _ arguments: [UInt] = [5, 0, 0, 0, 0, 0]) -> SystemCall {
+        SystemCall(number: number, arguments: arguments)
+    }
+
+    private func diagnose(
+        _ window: EvidenceWindow?,
+        state: Character = "S",
+        call: SystemCall? = nil,
+        target: String? = nil
+    ) -> Diagnosis {
+        let site = call.map { call in
+            let decoded = DecodedCall(call) { _, _ in nil }
+            let sightings = decoded.descriptors.prefix(1).map { DescriptorSighting(number: $0, link: target) }
+            return WaitSite(call: call, state: state, decoded: decoded, descriptors: sightings)
+        }
+        let waits = WaitProfile(site.map { [.init($0, isAsleep: true, for: .milliseconds(50))] } ?? [])
+        let descriptors = site.map { DescriptorLookup($0).unasked } ?? []
+        return Diagnosis(window: window, state: state, waits: waits, descriptors: descriptors)
+    }
+
+    @Test("Most of the time on a CPU is on_cpu, with the share in words")
+    func onCPU() {
+        let diagnosis = diagnose(window(cpu: 245), state: "R")
+        #expect(diagnosis.verdict == .onCPU)
+        #expect(diagnosis.summary.contains("98 % of 250 ms"))
+    }
+
+    @Test("Ready to run without a CPU is starved, even where the thread got some")
+    func starved() {
+        #expect(diagnose(window(cpu: 60, delay: 180), state: "R").verdict == .starved)
+    }
+
+    @Test(
+        "A thread that waited for most of the time is not starved, however short its turns were beside the queue for them"
+    )
+    func briefQueue() {
+        #expect(diagnose(window(cpu: 1, delay: 5), state: "S", call: call(0)).verdict == .blocked)
+        #expect(diagnose(window(cpu: 1, delay: 124), state: "S", call: call(74)).verdict == .diskWait)
+        #expect(diagnose(window(cpu: 1, delay: 125), state: "S", call: call(0)).verdict == .starved)
+    }
+
+    @Test("Waiting in a system call is blocked, and says on what")
+    func blocked() {
+        let diagnosis = diagnose(window(cpu: 1), call: call(0), target: "pipe:[77]")
+        #expect(diagnosis.verdict == .blocked)
+        #expect(diagnosis.summary == "The thread waited in read(2) on descriptor 5 (pipe:[77]).")
+    }
+
+    @Test("A futex is told as what waits on it")
+    func futex() {
+        let diagnosis = diagnose(window(), call: call(202, [0x7f00, 0, 0, 0, 0, 0]))
+        #expect(diagnosis.verdict == .blocked)
+        #expect(diagnosis.summary.contains("lock") && diagnosis.summary.contains("0x7f00"))
+    }
+
+    @Test("fsync, and the state D, are disk waits")
+    func diskWait() {
+        #expect(diagnose(window(), call: call(74), target: "/var/db").verdict == .diskWait)
+        #expect(diagnose(window(), state: "D", call: call(0)).verdict == .diskWait)
+    }
+
+    @Test("A call that most samples are in is told with its file also where it took more processor than waiting")
+    func busyCall() {
+        let found = "Most samples found it in fsync(2) on descriptor 5 (/var/db/journal.bin)."
+        let computing = diagnose(window(cpu: 200), call: call(74), target: "/var/db/journal.bin")
+        #expect(
+            computing.verdict == .onCPU && computing.summary.hasSuffix("on a CPU. " + found),
+            "\(computing.summary)"
+        )
+        let starved = diagnose(window(cpu: 20, delay: 200), call: call(74), target: "/var/db/journal.bin")
+        #expect(starved.verdict == .starved && starved.summary.hasSuffix(". " + found), "\(starved.summary)")
+        #expect(!diagnose(window(cpu: 245), state: "R").summary.contains("samples"))
+    }
+
+    @Test("A call that goes on after a signal is told by the name it has on the stack, with what it was given")
+    func continuedCall() {
+        var time = [UInt8](repeating: 0, count: 16)
+        // 700,000,000 nanoseconds.
+        time.replaceSubrange(8..<12, with: [0x00, 0x27, 0xb9, 0x29])
+        let restarted = (0..<600).first { SystemCall(number: $0, arguments: []).name == "restart_syscall" } ?? 219
+        let site = WaitSite(call(restarted, [0, 0, 0x1000, 0, 0, 0]), state: "S") {
+            $0 == 0x1000 && $1 == 16 ? time : nil
+        }
+        #expect(site.call.name == "restart_syscall" && site.decoded.arguments == nil)
+        for symbol in ["__GI___clock_nanosleep", "clock_nanosleep@@GLIBC_2.17", "usleep"] {
+            let settled = site.settled(by: ["syscall_cancel", symbol])
+            #expect(
+                settled.call.name == "clock_nanosleep" && settled.decoded.argument("request") == "700ms",
+                "\(symbol)"
+            )
+            #expect(Diagnosis.purpose(settled, []) == "The thread slept in clock_nanosleep(2), for 700ms.")
+        }
+        #expect(site.settled(by: ["__poll"]).call.name == "poll" && site.settled(by: ["main"]) == site)
+        #expect(site.settled(by: []) == site)
+    }
+
+    @Test("A stall that was over before anybody looked says so; one that was seen does not")
+    func overUnseen() {
+        let waits = WaitProfile([])
+        let unseen = Diagnosis(window: nil, state: "S", waits: waits, wasSeen: false)
+        #expect(unseen.verdict == .unknown && unseen.summary.hasSuffix("the stall was over before it was looked at."))
+        #expect(!Diagnosis(window: nil, state: "S", waits: waits).summary.contains("over before"))
+        // What the kernel counted is known all the same.
+        #expect(Diagnosis(window: window(cpu: 245), state: "S", waits: waits, wasSeen: false).verdict == .onCPU)
+    }
+
+    @Test("A stopped thread is paused, whatever it did before", arguments: ["T", "t"] as [Character])
+    func paused(_ state: Character) {
+        #expect(diagnose(window(cpu: 250), state: state).verdict == .paused)
+    }
+
+    @Test("Without evidence and without a call there is no verdict")
+    func unknown() {
+        #expect(diagnose(nil, state: "R").verdict == .unknown)
+        #expect(diagnose(window(), state: "S").verdict == .unknown)
+    }
+}
+
+@Suite("The cause, where the evidence is mixed")
+struct MixedEvidenceTests {
+    private func window(cpu: Int = 0, delay: Int = 0, faults: Int = 0, blockIO: Int = 0, of length: Int = 200)
+        -> EvidenceWindow
+    {
+        func evidence(_ share: Int) -> ThreadEvidence {
+            var fields = [String](repeating: "0", count: 42)
+            (fields[9], fields[39]) = ("\(faults * share)", "\(share * blockIO / 10 + 1)")
+            fields[0] = "R"
+            // Three quarters of the time in the program.
+            (fields[11], fields[12]) = ("\(share * cpu * 3 / 40)", "\(share * cpu / 40)")
+            return ThreadEvidence(
+                stat: "7 (main) " + fields.joined(separator: " "),
+                schedstat: "\(share * cpu * 1_000_000) \(share * delay * 1_000_000) 1"
+            )!
+        }
+        return EvidenceWindow(length: .milliseconds(length), before: evidence(0), after: evidence(1))
+    }
+
+    private func supply(
+        throttled: Int = 0,
+        of periods: Int = 0,
+        steal: Int = 0,
+        runnable: Int = 1,
+        allowed: Int = 2
+    ) -> SupplyWindow {
+        var files = SupplyFiles()
+        if periods > 0 { files.limited = [.init(statistics: "/c/cpu.stat", quotaPercent: 20)] }
+        func reading(_ share: Int) -> ProcessorSupply {
+            var supply = ProcessorSupply()
+            if periods > 0 {
+                supply.groups = [
+                    .init(
+                        "nr_periods \(periods * share)\nnr_throttled \(throttled * share)\nthrottled_usec \(throttled * 80_000 * share)"
+                    )
+                ]
+            }
+            (supply.steal, supply.systemPressure) = (UInt64(share * steal) * 1_000_000, UInt64(share) * 150_000)
+            supply.load = .init("1.0 1.0 1.0 \(runnable)/80 1")
+            return supply
+        }
+        return SupplyWindow(files: files, before: reading(0), after: reading(1), processors: 2, allowed: allowed)
+    }
+
+    private func waits(_ parts: (name: Int?, state: Character, milliseconds: Int)...) -> WaitProfile {
+        WaitProfile(
+            parts.map { part in
+                let call = part.name.map { SystemCall(number: $0, arguments: [5, 0, 0, 0, 0, 0]) }
+                let site = call.map { WaitSite(call: $0, state: part.state, decoded: DecodedCall($0) { _, _ in nil }) }
+                return .init(site, isAsleep: part.state != "R", for: .milliseconds(part.milliseconds))
+            }
+        )
+    }
+
+    @Test("A quota that holds the cgroup back is told with its figures")
+    func quota() {
+        var window = window(cpu: 20, delay: 180)
+        window.supply = supply(throttled: 2, of: 2, runnable: 9)
+        let diagnosis = Diagnosis(window: window, state: "R", waits: waits())
+        #expect(diagnosis.verdict == .starved)
+        #expect(
+            diagnosis.summary
+                == "The thread was ready to run and got no CPU: throttled by the cgroup quota of 20 % of a CPU, 180 of 200 ms, in 2 of 2 periods."
+        )
+    }
+
+    @Test("A quota that did not bite is not to blame: too many threads are")
+    func crowd() {
+        var window = window(cpu: 20, delay: 180)
+        window.supply = supply(throttled: 0, of: 2, runnable: 9)
+        let summary = Diagnosis(window: window, state: "R", waits: waits()).summary
+        #expect(
+            summary.contains("90 % of 200 ms in the queue for one, with 9 threads ready for 2 CPUs, CPU pressure 75 %")
+        )
+    }
+
+    @Test("Pinned to a part of the processors, and stolen time")
+    func pinnedAndStolen() {
+        var window = window(cpu: 20, delay: 180)
+        window.supply = supply(runnable: 2, allowed: 1)
+        #expect(Diagnosis(window: window, state: "R", waits: waits()).summary.contains("it may use 1 of 2 CPUs only"))
+        window.supply = supply(steal: 300, runnable: 9)
+        #expect(
+            Diagnosis(window: window, state: "R", waits: waits()).summary.contains(
+                "the hypervisor gave 150 ms of each CPU"
+            )
+        )
+        // Neither on a CPU nor in the queue: the hypervisor had it.
+        var away = self.window(cpu: 20)
+        away.supply = supply(steal: 300)
+        #expect(Diagnosis(window: away, state: "R", waits: waits((nil, "R", 200))).verdict == .starved)
+        away.supply = supply(steal: 100)
+        #expect(Diagnosis(window: away, state: "R", waits: waits((nil, "R", 200))).verdict == .unknown)
+    }
+
+    @Test("Time on a CPU is told by its parts, and where it went")
+    func parts() {
+        let diagnosis = Diagnosis(window: window(cpu: 160), state: "R", waits: waits(), hottest: "parse(_:)")
+        #expect(
+            diagnosis.summary
+                == "The thread was computing: 80 % of 200 ms on a CPU, 120 ms in the program and 40 ms in the kernel, mostly in parse(_:)."
+        )
+    }
+
+    #if arch(x86_64)
+        @Test("What it waited in for longest decides, not where it was found first or last")
+        func longestWait() {
+            let diagnosis = Diagnosis(
+                window: window(cpu: 5),
+                state: "S",
+                waits: waits((0, "S", 50), (74, "D", 140), (0, "S", 10))
+            )
+            #expect(diagnosis.verdict == .diskWait && diagnosis.summary.contains("fsync(2)"))
+            let other = Diagnosis(window: window(cpu: 5), state: "S", waits: waits((74, "D", 50), (0, "S", 140)))
+            #expect(other.verdict == .blocked && other.summary.contains("read(2)"))
+        }
+
+        @Test("The state D is a disk's, but not where the memory map or a child is waited for")
+        func stateD() {
+            #expect(Diagnosis(window: window(), state: "D", waits: waits((0, "D", 200))).verdict == .diskWait)
+            for call in [58, 9, 11] {
+                #expect(Diagnosis(window: window(), state: "D", waits: waits((call, "D", 200))).verdict == .blocked)
+            }
+        }
+
+        @Test("A call on a network file system is a disk wait, and names it, also asleep in state S")
+        func networkFileSystem() {
+            let file = StallReport.Descriptor(
+                number: 5,
+                kind: .file,
+                target: "/mnt/a/b",
+                isDeleted: false,
+                fileSystem: "nfs4",
+                isRemote: true
+            )
+            let diagnosis = Diagnosis(window: window(), state: "S", waits: waits((0, "S", 200)), descriptors: [file])
+            #expect(diagnosis.verdict == .diskWait)
+            #expect(
+                diagnosis.summary
+                    == "The thread waited for the network file system nfs4 in read(2) on descriptor 5 (/mnt/a/b)."
+            )
+        }
+
+        @Test("Delay accounting decides over what the samples saw")
+        func delayAccounting() {
+            let diagnosis = Diagnosis(window: window(blockIO: 150), state: "S", waits: waits((17, "S", 200)))
+            #expect(diagnosis.verdict == .diskWait)
+            #expect(
+                Diagnosis(window: window(blockIO: 50), state: "S", waits: waits((17, "S", 200))).verdict == .blocked
+            )
+        }
+    #endif
+
+    @Test("Page faults that read a disk, seen asleep in them or not")
+    func pageFaults() {
+        #expect(Diagnosis(window: window(), state: "D", waits: waits((nil, "D", 200))).verdict == .diskWait)
+        #expect(Diagnosis(window: window(faults: 40), state: "R", waits: waits((nil, "R", 200))).verdict == .diskWait)
+        #expect(Diagnosis(window: window(), state: "S", waits: waits()).verdict == .unknown)
+    }
+}
+
+@Suite("What the kernel says of a thread")
+struct ThreadEvidenceTests {
+    @Test("A name with spaces and parentheses does not shift the fields")
+    func hostileName() throws {
+        let evidence = try #require(
+            ThreadEvidence(stat: "12 (a) R (b) D 1 2 3 4 5 6 7 8 93 10", schedstat: "123456 789 4\n")
+        )
+        #expect(evidence.name == "a) R (b")
+        #expect(evidence.state == "D" && evidence.majorFaults == 93)
+        #expect(evidence.cpuNanoseconds == 123_456 && evidence.runDelayNanoseconds == 789)
+    }
+
+    @Test("Text of another form is no evidence", arguments: ["", "12 a R", "12 (a", "12 ) ( R", "12 (a) R 1 2"])
+    func malformed(_ stat: String) {
+        #expect(ThreadEvidence(stat: stat, schedstat: "1 2 3") == nil)
+        #expect(ThreadEvidence(stat: "1 (a) R 1 2 3 4 5 6 7 8 9 10", schedstat: stat) == nil)
+    }
+
+    @Test("A living thread can be read, one that is not there cannot")
+    func real() {
+        #expect(ThreadEvidence.read(threadID: Int32(getpid()))?.state != nil)
+        #expect(ThreadEvidence.read(threadID: -1) == nil)
+    }
+}

@@ -1,0 +1,109 @@
+import StallReports
+import TestSupport
+import Testing
+
+/// Loops that know nothing of the monitor, each in a process that only links it.
+@Suite("Every loop of the process", .serialized, .timeLimit(.minutes(10)), .repeatedWhenLate(by: .milliseconds(40)))
+struct EveryLoopTests {
+    private func play(_ scene: String, _ judge: (LoopHostRun) throws -> Void) async throws {
+        let run = try await LoopHostRun(scene)
+        defer { run.remove() }
+        try #require(run.status == 0, "\(run.lines)")
+        try judge(run)
+    }
+
+    @Test(
+        "Loops on epoll, poll and select are found, named after their threads, and each one's stall is told once, by the callback that stands"
+    )
+    func stalls() async throws {
+        try await play("stalls") { run in
+            let contents = try run.contents()
+            let watched = Set(try contents.watched(.eventLoop))
+            #expect(contents.labels == ["client", "epoll", "nested", "poll", "pwait2", "select"], "\(run.lines)")
+            #expect(contents.reports.allSatisfy { $0.watched.type == .eventLoop && $0.kind == .blocked })
+            #expect(contents.reports.allSatisfy { $0.thread.name == $0.watched.label && $0.state == .recovered })
+            #expect(
+                watched.isSuperset(of: contents.labels + ["idle", "brief"]) && !watched.contains("asker"),
+                "\(watched)"
+            )
+            #expect(run.lines.allSatisfy { !$0.hasPrefix("fault") }, "\(run.lines)")
+            let functions = [
+                "epoll": "sleepInEpoll", "pwait2": "sleepInPwait2", "poll": "sleepInPoll", "select": "sleepInSelect",
+                "nested": "waitInNestedLoop", "client": "askPeer",
+            ]
+            for (label, function) in functions {
+                let report = try contents.report(label)
+                #expect(report.culprit?.function?.contains(function) == true, "\(label): \(report.culprit as Any)")
+                #expect(report.cause.verdict == .blocked, "\(label): \(report.cause)")
+            }
+        }
+    }
+
+    @Test("Loops that end are forgotten, those that come later are watched, and a name that is taken gets a number")
+    func comings() async throws {
+        try await play("comings") { run in
+            #expect(run.count("cancelled true") == 1)
+            let contents = try run.contents()
+            #expect(contents.labels == ["worker"])
+            let watched = try contents.watched(.eventLoop)
+            #expect(watched.filter { $0.hasPrefix("worker") } == ["worker", "worker #2"])
+            #expect(watched.contains("cancelled"))
+            #expect(run.lines.allSatisfy { !$0.hasPrefix("fault") }, "\(run.lines)")
+        }
+    }
+
+    @Test("Of the loops only those are watched that are wanted")
+    func chosen() async throws {
+        try await play("chosen") { run in
+            let contents = try run.contents()
+            let watched = try contents.watched(.eventLoop)
+            #expect(contents.labels == ["wanted-1", "wanted-2"] && watched == contents.labels)
+        }
+    }
+
+    @Test("A fork's child has a monitor of its own, and its loops are found anew; its parent's are watched on")
+    func fork() async throws {
+        try await play("fork") { run in
+            #expect(run.count("child done") == 1 && run.count("child 0") == 1, "\(run.lines)")
+            let (parent, child) = (try run.contents(), try run.contents(child: true))
+            let watched = try child.watched(.eventLoop)
+            #expect(parent.labels == ["parents"])
+            #expect(child.labels == ["childs", "main"] && watched.sorted() == child.labels)
+        }
+    }
+
+    @Test("More threads than can be known are told of once, harm nobody, and leave room when they end")
+    func crowd() async throws {
+        try await play("crowd") { run in
+            let faults = run.lines.filter { $0.hasPrefix("fault") }.map { $0.prefix { $0 != "." } + "." }
+            #expect(
+                run.count("crowd true") == 2 && faults == ["fault Some event loops are not watched."],
+                "\(run.lines)"
+            )
+            let labels = try run.contents().labels
+            #expect(labels == ["late"])
+        }
+    }
+
+    @Test("16 idle loops and a queue under watch: in a second nobody wakes")
+    func idle() async throws {
+        try await play("idle") { run in
+            #expect(run.count("wakes 0") == 1, "\(run.lines)")
+            let labels = try run.contents().labels
+            #expect(labels == ["idle-1"])
+        }
+    }
+}
+
+@Suite("The waits that the program calls", .timeLimit(.minutes(5)))
+struct WaitTests {
+    @Test(
+        "Results, errno, EINTR, masks, time left and cancellation are the C library's, at a first call and in a loop's wait"
+    )
+    func compared() async throws {
+        let run = try await LoopHostRun("compare")
+        defer { run.remove() }
+        // All else that it says is a difference.
+        #expect(run.lines == ["compared 87", "compared 87", "compared 87"] && run.status == 0, "\(run.lines)")
+    }
+}

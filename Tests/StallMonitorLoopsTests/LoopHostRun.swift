@@ -1,0 +1,60 @@
+import Foundation
+import StallReports
+import Testing
+
+/// What `loop-host` said and reported in a scene, when it has ended.
+struct LoopHostRun {
+    let lines: [String]
+    let status: Int32
+    let directory: String
+
+    private static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
+        .deletingLastPathComponent().appending(path: "loop-host")
+
+    /// Plays the scene, on a thread of its own; a host that hangs is killed after a minute.
+    init(_ scene: String) async throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: "loop-host-\(UUID())").path
+        (lines, status) = try await withCheckedThrowingContinuation { continuation in
+            Thread.detachNewThread { continuation.resume(with: Result { try Self.play(scene, directory) }) }
+        }
+        self.directory = directory
+    }
+
+    private static func play(_ scene: String, _ directory: String) throws -> ([String], Int32) {
+        let (process, output) = (Process(), Pipe())
+        process.executableURL = URL(filePath: "/usr/bin/timeout")
+        process.arguments = ["--signal=KILL", "60", executable.path, directory, scene]
+        process.standardOutput = output
+        try process.run()
+        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        return (text.split(separator: "\n").map(String.init), process.terminationStatus)
+    }
+
+    /// What is in the directory, or in that of its child.
+    func contents(child: Bool = false) throws -> ReportReader.Contents {
+        try ReportReader(path: directory + (child ? "-child" : "")).contents()
+    }
+
+    /// How often a line came.
+    func count(_ line: String) -> Int { lines.count { $0 == line } }
+
+    func remove() {
+        for path in [directory, directory + "-child"] { try? FileManager.default.removeItem(atPath: path) }
+    }
+}
+
+extension ReportReader.Contents {
+    /// By their labels, sorted.
+    var labels: [String] { reports.map(\.watched.label).sorted() }
+
+    func report(_ label: String) throws -> StallReport {
+        try #require(reports.first { $0.watched.label == label }, "no report of \(label)")
+    }
+
+    /// The labels of all that was watched in the one run.
+    func watched(_ type: WatchedType) throws -> [String] {
+        try #require(runs.count == 1)
+        return runs[0].watched.filter { $0.type == type }.map(\.label)
+    }
+}

@@ -1,0 +1,49 @@
+import StallReports
+import TestSupport
+import Testing
+
+/// Queues of a process that knows nothing of the monitor but its start.
+@Suite(
+    "Serial queues, and Foundation's main loop",
+    .serialized,
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(40))
+)
+struct QueueTests {
+    @Test(
+        "What keeps new work waiting is told once, whichever way it came; a backlog as congested, a suspended queue not at all"
+    )
+    func queues() async throws {
+        let run = try await LoopHostRun("queues")
+        defer { run.remove() }
+        try #require(run.status == 0, "\(run.lines)")
+        let contents = try run.contents()
+        let inTurn = [String](repeating: "waits-in-turn", count: 4)
+        #expect(contents.labels == ["async", "backlog", "sync", "timer"] + inTurn, "\(run.lines)")
+        #expect(contents.reports.allSatisfy { $0.watched.type == .queue && $0.state == .recovered })
+        for report in contents.reports {
+            #expect(report.kind == (report.watched.label == "backlog" ? .congested : .blocked), "\(report.watched)")
+        }
+        let functions = [
+            "async": "sleepOnQueue", "sync": "sleepInSync", "timer": "sleepInTimer", "waits-in-turn": "sleepBriefly",
+        ]
+        for (label, function) in functions {
+            let report = try contents.report(label)
+            #expect(report.culprit?.function?.contains(function) == true, "\(label): \(report.culprit as Any)")
+        }
+        let faults = run.lines.filter { $0.hasPrefix("fault") }
+        #expect(faults.count == 2 && faults.contains { $0.contains("concurrent: It is not serial") }, "\(faults)")
+        #expect(faults.contains { $0.contains("It is the main queue") }, "\(faults)")
+    }
+
+    @Test("A main loop that is Foundation's is found, and its stall told")
+    func foundation() async throws {
+        let run = try await LoopHostRun("foundation")
+        defer { run.remove() }
+        let contents = try run.contents()
+        #expect(contents.labels == ["main"], "\(run.lines)")
+        let report = try contents.report("main")
+        #expect(report.watched.type == .eventLoop && report.kind == .blocked)
+        #expect(report.culprit?.function?.contains("sleepInFoundation") == true, "\(report.culprit as Any)")
+    }
+}

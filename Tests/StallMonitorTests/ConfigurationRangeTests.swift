@@ -1,0 +1,60 @@
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+@Suite("Ranges of the configuration")
+struct ConfigurationRangeTests {
+    @Test("The defaults are within them, and stay as they are")
+    func defaults() {
+        let (configuration, errors) = StallMonitor.Configuration().broughtIntoRange()
+        #expect(errors.isEmpty)
+        #expect(configuration.rule == StallRule() && configuration.repeats == RepeatRule())
+        #expect(configuration.limits == .init() && configuration.memory == .init() && configuration.cost == .init())
+        #expect(StallMonitor.Configuration(repeats: .everyStall).rangeErrors.isEmpty)
+    }
+
+    @Test("What is outside is named with its range, and brought to the nearer end")
+    func outside() {
+        let absurd = StallMonitor.Configuration(
+            limits: .init(reports: 0, runs: .min, bytes: .max),
+            memory: .init(reports: -1, bytes: 0),
+            cost: .init(processorShare: .nan, processorBurst: .zero, heldShare: 2, heldBurst: .seconds(Int64.max)),
+            rule: .init(
+                tick: .seconds(Int64.min),
+                ticks: .max,
+                repeated: .init(turns: 1, ticks: 0),
+                congested: .init(ticks: 0)
+            ),
+            repeats: .init(
+                window: .seconds(-1),
+                longestWindow: .seconds(Int64.max),
+                reportsPerMinute: 0,
+                burst: .max,
+                bytesPerMinute: .min
+            ),
+            captureSignal: 0,
+            startupGrace: .seconds(-5)
+        )
+        let (near, errors) = absurd.broughtIntoRange()
+        #expect(near.limits == .init(reports: 1, runs: 1, bytes: 1 << 40))
+        #expect(near.memory == .init(reports: 1, bytes: 1))
+        #expect(near.cost.processorShare == 1e-6 && near.cost.heldShare == 1)
+        #expect(near.cost.processorBurst == .microseconds(1) && near.cost.heldBurst == .seconds(600))
+        #expect(
+            near.rule
+                == .init(
+                    tick: .milliseconds(1),
+                    ticks: 10_000,
+                    repeated: .init(turns: 2, ticks: 1),
+                    congested: .init(ticks: 1)
+                )
+        )
+        #expect(near.repeats.window == .zero && near.repeats.longestWindow == .seconds(86_400))
+        #expect(near.repeats.reportsPerMinute == 1 && near.repeats.burst == 100_000 && near.repeats.bytesPerMinute == 1)
+        #expect(near.captureSignal == 1 && near.startupGrace == .zero)
+        #expect(errors.count == 21 && Set(errors.map(\.key)).count == 21, "\(errors)")
+        #expect(errors.contains { $0.description == "ticks is \(Int.max); set it to 1 to 10000" })
+        #expect(near.rangeErrors.isEmpty)
+    }
+}

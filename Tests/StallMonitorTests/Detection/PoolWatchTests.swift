@@ -1,0 +1,282 @@
+import Foundation
+import RunLoopKit
+import StallDetection
+import StallReports
+import TestSupport
+import Testing
+
+@testable import StallMonitor
+
+/// A pool as the watchdog sees it, look by look: the jobs begin and end now, the looks have times of the test's own.
+@Suite("When a task pool is starved")
+struct PoolDetectionTests {
+    private let pool = TaskPoolHeartbeat(label: "workers", width: 2)
+    private let watchdog = Watchdog()
+    private let start = MonotonicInstant.now
+
+    private func watched(
+        _ rule: StallRule = StallRule(repeated: nil, congested: nil),
+        oneByOne: Bool = false
+    ) -> WatchedLoop {
+        let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
+        let thing = oneByOne ? WatchedThing.job(OldestJob(of: pool)) : .pool(pool)
+        _ = thing.heartbeat.attach(wakeFlag)
+        let name = WatchName(type: .taskPool, label: pool.label)
+        return WatchedLoop(
+            identity: .init(number: 1, name: name, since: start),
+            loop: thing,
+            rule: rule,
+            wakeFlag: wakeFlag
+        )
+    }
+
+    /// What the look after so many ticks finds.
+    private func look(_ watched: inout WatchedLoop, after ticks: Int) -> [StallFinding] {
+        watched.look(at: start + .milliseconds(50) * ticks + .milliseconds(40), late: false).1
+    }
+
+    private func begins(_ findings: [StallFinding]) -> StallSpan? {
+        guard findings.count == 1, findings[0].category == .blocked, case .began(let span) = findings[0].decision else {
+            return nil
+        }
+        return span
+    }
+
+    @Test("Every worker in one job each for the threshold: a stall, once, from when the last worker was taken")
+    func starved() throws {
+        var watched = watched()
+        let jobs = [pool.willRun(), pool.willRun()]
+        let since = pool.turnStamp
+        for tick in 0..<5 { #expect(look(&watched, after: tick) == []) }
+        let span = try #require(begins(look(&watched, after: 5)))
+        #expect(span.isExact == false || span.earliestStart.nanoseconds == since)
+        #expect(span.earliestStart.nanoseconds == since && span.length >= .milliseconds(250))
+        for tick in 6..<40 { #expect(look(&watched, after: tick).allSatisfy { begins([$0]) == nil }) }
+        for job in jobs { pool.didRun(job) }
+    }
+
+    @Test("A pool with a worker free is at rest, however long the others stand")
+    func oneFree() {
+        var watched = watched()
+        let job = pool.willRun()
+        for tick in 0..<100 { #expect(look(&watched, after: tick) == [] && watched.isAtRest) }
+        pool.didRun(job)
+    }
+
+    @Test("Jobs that come and go while no worker is free are no stall, were it but at one of the workers")
+    func turnOver() {
+        var watched = watched()
+        let standing = pool.willRun()
+        var other = pool.willRun()
+        for tick in 0..<200 {
+            #expect(look(&watched, after: tick) == [])
+            guard tick % 2 == 1 else { continue }
+            pool.didRun(other)
+            other = pool.willRun()
+        }
+        for job in [standing, other] { pool.didRun(job) }
+    }
+
+    @Test("A worker that was free for a moment has the count begin anew")
+    func reset() {
+        var watched = watched()
+        let standing = pool.willRun()
+        var other = pool.willRun()
+        for tick in 0..<5 { #expect(look(&watched, after: tick) == []) }
+        pool.didRun(other)
+        other = pool.willRun()
+        for tick in 5..<9 { #expect(look(&watched, after: tick) == []) }
+        #expect((9...11).contains { begins(look(&watched, after: $0)) != nil })
+        for job in [standing, other] { pool.didRun(job) }
+    }
+
+    @Test(
+        "The stall ends with the first job that ends, also when the next one begins at once; what then stands is another stall"
+    )
+    func end() {
+        var watched = watched()
+        let standing = pool.willRun()
+        var other = pool.willRun()
+        #expect((0...5).count { begins(look(&watched, after: $0)) != nil } == 1)
+        pool.didRun(other)
+        other = pool.willRun()
+        let findings = look(&watched, after: 6)
+        #expect(findings.count == 1 && findings[0].endsStall)
+        #expect((7...12).count { begins(look(&watched, after: $0)) != nil } == 1)
+        pool.didRun(other)
+        #expect(look(&watched, after: 13).contains(where: \.endsStall) && watched.isAtRest)
+        pool.didRun(standing)
+    }
+
+    @Test("One by one, a job that lasts is found among those that come and go beside it, and those are not")
+    func oneByOne() {
+        var watched = watched(oneByOne: true)
+        #expect(look(&watched, after: 0) == [] && watched.isAtRest)
+        let long = pool.willRun()
+        var found: [Int] = []
+        for tick in 1..<20 {
+            let beside = pool.willRun()
+            if begins(look(&watched, after: tick)) != nil { found.append(tick) }
+            pool.didRun(beside)
+        }
+        // From its own beginning on, which was before the first look.
+        #expect(found.count == 1 && (5...6).contains(found.first ?? 0))
+        pool.didRun(long)
+        #expect(look(&watched, after: 20).contains(where: \.endsStall) && watched.isAtRest)
+        var jobs = [pool.willRun()]
+        for tick in 21..<60 {
+            #expect(look(&watched, after: tick) == [])
+            guard tick % 3 == 2 else { continue }
+            jobs.append(pool.willRun())
+            pool.didRun(jobs.removeFirst())
+        }
+        for job in jobs { pool.didRun(job) }
+    }
+
+    @Test("The tick and the threshold are the rule's")
+    func rule() {
+        var watched = watched(StallRule(tick: .milliseconds(50), ticks: 20, repeated: nil, congested: nil))
+        let jobs = [pool.willRun(), pool.willRun()]
+        for tick in 0..<20 { #expect(look(&watched, after: tick) == []) }
+        #expect(begins(look(&watched, after: 20)) != nil)
+        for job in jobs { pool.didRun(job) }
+    }
+}
+
+/// A round over pools whose workers are real threads.
+@Suite(
+    "The watchdog and task pools",
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(50))
+)
+struct PoolRoundTests {
+    private let quick = StallRule(tick: .milliseconds(2), ticks: 3, repeated: nil, congested: nil)
+
+    /// Looks until something was told, or half a minute has passed.
+    private func look<Told>(_ test: inout RoundUnderTest, until told: (StallNotice) -> Told?) -> Told? {
+        let deadline = MonotonicInstant.now + .seconds(30)
+        while MonotonicInstant.now < deadline {
+            test.round.look()
+            for notice in test.takeNotices() { if let told = told(notice) { return told } }
+        }
+        return nil
+    }
+
+    private func began(_ test: inout RoundUnderTest) throws -> StallObservation {
+        let stall = look(&test) { if case .began(let stall) = $0 { stall } else { nil } }
+        return try #require(stall)
+    }
+
+    @Test("A pool with a worker free is not looked at")
+    func quiet() {
+        var test = RoundUnderTest()
+        let pools = (0..<100).map { TaskPoolHeartbeat(label: "pool \($0)", width: 2) }
+        for (number, pool) in pools.enumerated() { test.watch(pool, number: number + 1) }
+        #expect(test.visitsOfALook() == 100)
+        let jobs = pools.map { $0.willRun() }
+        #expect(test.visitsOfALook() == 0 && test.round.isAtRest)
+        let last = pools[7].willRun()
+        #expect(test.visitsOfALook() == 1)
+        pools[7].didRun(last)
+        #expect(test.visitsOfALook() == 1 && test.visitsOfALook() == 0)
+        for (pool, job) in zip(pools, jobs) { pool.didRun(job) }
+        test.round.finish()
+    }
+
+    @Test("A starved pool is told with each worker, the one that stands longest first, and with how many jobs wait")
+    func workers() throws {
+        var test = RoundUnderTest()
+        let pool = TaskPoolHeartbeat(label: "workers", width: 3)
+        test.watch(pool, number: 1, rule: quick)
+        test.round.look()
+        let crew = StandingCrew(3, of: pool)
+        for _ in 0..<5 { pool.didEnqueue() }
+        let stall = try began(&test)
+        #expect(stall.watch.name == WatchName(type: .taskPool, label: "workers") && stall.category == .blocked)
+        let found = try #require(stall.pool)
+        #expect(found.workers.map(\.job.threadID) == crew.threadIDs)
+        #expect((found.width, found.running, found.waiting) == (3, 3, 2))
+        #expect(stall.threadID == crew.threadIDs.first)
+        #expect(found.workers.allSatisfy { $0.evidence != nil })
+        // This round has nothing to take stacks with, and says so for each.
+        #expect(found.stacks.isEmpty && found.workers.allSatisfy { $0.problem != nil })
+        crew.release(1)
+        let ended = look(&test) { if case .ended(let number, let span, _) = $0 { (number, span) } else { nil } }
+        #expect(ended?.0 == stall.number)
+        crew.release(2)
+        test.round.finish()
+    }
+
+    @Test("Of a pool of hundreds the first 64 workers are told, and how many there are")
+    func manyWorkers() throws {
+        var test = RoundUnderTest()
+        let pool = TaskPoolHeartbeat(label: "wide", width: 300)
+        test.watch(pool, number: 1, rule: quick)
+        let jobs = (0..<300).map { _ in pool.willRun() }
+        let stall = try began(&test)
+        let found = try #require(stall.pool)
+        #expect((found.workers.count, found.running, found.width) == (PoolObservation.workerLimit, 300, 300))
+        #expect(found.waiting == nil, "nobody told of jobs that wait")
+        for job in jobs { pool.didRun(job) }
+        test.round.finish()
+    }
+
+    @Test("Two pools starve at once, and each has its stall; a pool that has ended is forgotten, and its stall is over")
+    func severalPools() {
+        var test = RoundUnderTest()
+        let pools = ["a", "b"].map { TaskPoolHeartbeat(label: $0, width: 1) }
+        for (number, pool) in pools.enumerated() { test.watch(pool, number: number + 1, rule: quick) }
+        let jobs = pools.map { $0.willRun() }
+        var stalls: [String: Int] = [:]
+        let both: Bool? = look(&test) { notice in
+            if case .began(let stall) = notice { stalls[stall.watch.name.label] = stall.number }
+            return stalls.count == 2 ? true : nil
+        }
+        #expect(both == true && Set(stalls.keys) == ["a", "b"])
+        pools[0].end()
+        let ended = look(&test) { if case .ended(let number, _, _) = $0 { number } else { nil } }
+        #expect(ended == stalls["a"])
+        #expect(test.ledger.snapshot.watches.count == 1)
+        for (pool, job) in zip(pools, jobs) { pool.didRun(job) }
+        test.round.finish()
+    }
+
+    @Test("The run record counts a pool's jobs and their lengths")
+    func totals() {
+        var test = RoundUnderTest()
+        let pool = TaskPoolHeartbeat(label: "workers", width: 2)
+        for _ in 0..<10 { pool.run {} }
+        test.watch(pool, number: 1)
+        for _ in 0..<30 { pool.run {} }
+        test.round.remove(1)
+        let total = test.ledger.snapshot.totals(at: .now)[WatchName(type: .taskPool, label: "workers")]
+        #expect(total?.turns == 30 && total?.lengths.count == 40)
+        test.round.finish()
+    }
+}
+
+/// Threads that stand in one job each until they are let go.
+private final class StandingCrew: Sendable {
+    private let gate = DispatchSemaphore(value: 0)
+    /// In the order in which their jobs began.
+    let threadIDs: [Int32]
+
+    init(_ count: Int, of pool: TaskPoolHeartbeat) {
+        for number in 1...count {
+            Thread.detachNewThread { [gate] in pool.run { gate.wait() } }
+            while pool.runningCount < number || pool.runningJobs == nil { usleep(200) }
+        }
+        threadIDs = (pool.runningJobs ?? []).map(\.threadID)
+    }
+
+    func release(_ count: Int) { for _ in 0..<count { gate.signal() } }
+}
+
+extension RoundUnderTest {
+    fileprivate mutating func watch(_ pool: TaskPoolHeartbeat, number: Int, rule: StallRule = StallRule()) {
+        let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
+        precondition(pool.attach(wakeFlag))
+        let identity = WatchIdentity(number: number, name: .init(type: .taskPool, label: pool.label), since: .now)
+        round.add(WatchedLoop(identity: identity, loop: .pool(pool), rule: rule, wakeFlag: wakeFlag))
+    }
+}

@@ -1,0 +1,337 @@
+import RunLoopKit
+import StallDetection
+import StallReports
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import StallMonitor
+
+@Suite(
+    "A round over many loops",
+    .timeLimit(.minutes(10)),
+    .repeatedWhenLate(by: .milliseconds(50))
+)
+struct WatchRoundTests {
+    @Test("Of 10,000 loops those are looked at that have left their rest, and no other")
+    func onlyAwake() {
+        var test = RoundUnderTest()
+        let loops = (0..<10_000).map { _ in QuietLoop() }
+        for loop in loops { test.watch(loop) }
+        #expect(test.visitsOfALook() == 10_000)
+        #expect(test.round.isAtRest && test.visitsOfALook() == 0)
+        for loop in loops[..<100] { loop.leaveRest() }
+        for _ in 0..<5 { #expect(test.visitsOfALook() == 100) }
+        for loop in loops[..<60] { loop.rest() }
+        #expect(test.visitsOfALook() == 100)
+        #expect(!test.round.isAtRest && test.visitsOfALook() == 40)
+        for loop in loops[60..<100] { loop.rest() }
+        #expect(test.visitsOfALook() == 40)
+        #expect(test.round.isAtRest && test.visitsOfALook() == 0)
+        test.round.finish()
+    }
+
+    @Test("A loop that wakes for a moment raises its wake flag once a look at most, and is looked at once")
+    func briefWakes() {
+        var test = RoundUnderTest()
+        let loop = QuietLoop()
+        test.watch(loop)
+        test.round.look()
+        for _ in 0..<10 {
+            for _ in 0..<100 {
+                loop.leaveRest()
+                loop.rest()
+            }
+            #expect(test.visitsOfALook() == 1 && test.round.isAtRest)
+        }
+        #expect(loop.heartbeat.turnHistogram.count == 1_000)
+        test.round.finish()
+    }
+
+    @Test("Watches come and go in any order, and each of the others is still found by its wakeFlag")
+    func removal() {
+        var test = RoundUnderTest()
+        let loops = (0..<200).map { _ in QuietLoop() }
+        let numbers = loops.map { test.watch($0) }
+        test.round.look()
+        for index in stride(from: 0, to: 200, by: 3) { test.round.remove(numbers[index]) }
+        for index in loops.indices { loops[index].leaveRest() }
+        #expect(test.visitsOfALook() == 133)
+        // The places of those that went are given out anew.
+        let more = (0..<67).map { _ in QuietLoop() }
+        for loop in more { test.watch(loop) }
+        #expect(test.visitsOfALook() == 200)
+        for loop in loops + more { loop.rest() }
+        test.round.look()
+        for loop in more { loop.leaveRest() }
+        #expect(test.visitsOfALook() == 67)
+        test.round.finish()
+        let free = loops.filter { $0.heartbeat.attach(Nobody()) }
+        #expect(free.count == loops.count)
+    }
+
+    @Test("A loop that ends in its sleep is forgotten, at a look at it alone")
+    func endedLoops() {
+        var test = RoundUnderTest()
+        let loops = (0..<50).map { _ in QuietLoop() }
+        for loop in loops { test.watch(loop) }
+        test.round.look()
+        loops[7].heartbeat.end()
+        #expect(test.visitsOfALook() == 1)
+        #expect(test.ledger.snapshot.watches.count == 49 && test.round.isAtRest)
+        test.round.finish()
+    }
+
+    @Test("Several loops stall at once, and each has its stall, by its own rule")
+    func severalStalls() {
+        var test = RoundUnderTest()
+        let quick = StallRule(tick: .milliseconds(2), ticks: 3)
+        let (a, b, patient) = (QuietLoop("a"), QuietLoop("b"), QuietLoop("patient"))
+        test.watch(a, rule: quick)
+        test.watch(patient, rule: StallRule(tick: .seconds(60), ticks: 5))
+        test.watch(b, rule: quick)
+        test.round.look()
+        for loop in [a, b, patient] { loop.leaveRest() }
+        var began: [String: Int] = [:]
+        var ended: Set<Int> = []
+        let deadline = MonotonicInstant.now + .seconds(30)
+        while ended.count < 2, MonotonicInstant.now < deadline {
+            test.round.look()
+            for notice in test.takeNotices() {
+                switch notice {
+                case .began(let stall):
+                    began[stall.watch.name.label, default: 0] += 1
+                    (stall.watch.name.label == "a" ? a : b).rest()
+                case .ended(let number, _, _): ended.insert(number)
+                default: break
+                }
+            }
+        }
+        #expect(began == ["a": 1, "b": 1] && ended.count == 2)
+        test.round.finish()
+    }
+
+    @Test("A stop of the process in the middle of a look counts towards no stall, and is a pause")
+    func stopInALook() {
+        let stops = Atomic(false)
+        let loop = QuietLoop(whenAsked: { if stops.exchange(false, ordering: .relaxed) { _ = stallInSleep(3_000) } })
+        var test = RoundUnderTest()
+        test.watch(loop, rule: StallRule(tick: .milliseconds(50), ticks: 40))
+        test.round.look()
+        loop.leaveRest()
+        test.round.look()
+        stops.store(true, ordering: .relaxed)
+        // It stands still, so its thread is asked for.
+        test.round.look()
+        let isYetToStop = stops.load(ordering: .relaxed)
+        #expect(!isYetToStop)
+        test.round.look()
+        for case .began(let stall) in test.takeNotices() { Issue.record("a stall of \(stall.span)") }
+        #expect((test.ledger.snapshot.pauses.totals[.stopped]?.durationNs ?? 0) >= 2_900_000_000)
+        test.round.finish()
+    }
+
+    @Test("A stop at whose end another watch is asked for counts towards no stall")
+    func stopBeforeAnOrder() {
+        var test = RoundUnderTest()
+        let loop = QuietLoop()
+        test.watch(loop, rule: StallRule(tick: .milliseconds(50), ticks: 40))
+        test.round.look()
+        loop.leaveRest()
+        test.round.look()
+        _ = stallInSleep(3_000)
+        let missed = test.round.catchUp(since: .now)
+        test.round.look()
+        test.round.look()
+        for case .began(let stall) in test.takeNotices() { Issue.record("a stall of \(stall.span)") }
+        #expect(test.round.missed - missed >= .milliseconds(2_850))
+        #expect(test.ledger.snapshot.pauses.totals[.stopped]?.count == 1)
+        test.round.finish()
+    }
+
+    @Test("The run record's lengths of turns are summed by name, also of watches that are over")
+    func totals() {
+        var test = RoundUnderTest()
+        let (first, second) = (QuietLoop("pool"), QuietLoop("pool"))
+        let number = test.watch(first)
+        test.watch(second)
+        for (loop, turns) in [(first, 30), (second, 12)] {
+            for _ in 0..<turns {
+                loop.leaveRest()
+                loop.rest()
+            }
+        }
+        let name = WatchName(type: .runLoop, label: "pool")
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.lengths.count == 42)
+        test.round.remove(number)
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.lengths.count == 42)
+        test.round.finish()
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.lengths.count == 42)
+    }
+
+    @Test("A loop's turns count once, however often it is watched, and those before the watch not at all")
+    func turns() {
+        var test = RoundUnderTest()
+        let (loop, name) = (QuietLoop("pool"), WatchName(type: .runLoop, label: "pool"))
+        for _ in 1...3 {
+            for turn in 1...10 { loop.heartbeat.publish(.beforeTimers, modeIndex: 0, turn: UInt64(1_000 + turn)) }
+            loop.rest()
+            test.round.remove(test.watch(loop))
+        }
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.turns == 0)
+        let number = test.watch(loop)
+        loop.heartbeat.publish(.waiting, modeIndex: 0, turn: loop.heartbeat.pulse.turn + 5)
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.turns == 5)
+        test.round.remove(number)
+        #expect(test.ledger.snapshot.totals(at: .now)[name]?.turns == 5)
+        test.round.finish()
+    }
+
+    @Test("Loops that come and go under ever new names are counted together at last")
+    func names() {
+        var test = RoundUnderTest()
+        for job in 0..<1_000 {
+            let loop = QuietLoop("job-\(job)")
+            let number = test.watch(loop)
+            loop.leaveRest()
+            loop.rest()
+            test.round.remove(number)
+        }
+        let totals = test.ledger.snapshot.totals(at: .now)
+        #expect(totals.count == 257 && totals.values.reduce(0) { $0 + $1.lengths.count } == 1_000)
+        test.round.finish()
+    }
+
+    @Test("An order does not wait for the tick, however long that is, though every loop rests")
+    func promptOrders() throws {
+        let (watchdog, notices) = (Watchdog(), Mailbox<StallNotice>(capacity: 100))
+        let thread = try MonitorThread(name: "order-test") {
+            let source = StackSource(signal: 0) { _ in }
+            watchdog.run(
+                WatchdogState(
+                    notices: notices,
+                    ledger: WatchdogLedger(),
+                    stackSource: source,
+                    wakeFlags: watchdog.wakeFlags
+                )
+            )
+        }
+        let (slow, fine) = (QuietLoop("slow"), QuietLoop("fine"))
+        for (number, loop, tick) in [(1, slow, Duration.seconds(3600)), (2, fine, .milliseconds(1))] {
+            let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
+            #expect(loop.heartbeat.attach(wakeFlag))
+            let rule = StallRule(tick: tick, ticks: 2, repeated: nil, congested: nil)
+            let identity = WatchIdentity(number: number, name: .init(type: .runLoop, label: loop.label), since: .now)
+            // The first is busy: the watchdog sleeps for its tick when the second one comes.
+            watchdog.give(.watch(identity, .loop(loop), rule, wakeFlag, []))
+            loop.leaveRest()
+        }
+        var labels: [String] = []
+        while labels.isEmpty, let batch = notices.take(until: .now + .seconds(60)), !batch.isEmpty {
+            for case .began(let stall) in batch { labels.append(stall.watch.name.label) }
+        }
+        #expect(labels == ["fine"])
+        for loop in [slow, fine] { loop.rest() }
+        watchdog.give(.stop)
+        #expect(thread.join(by: .now + .seconds(60)))
+    }
+
+    @Test("A stop between a watch's beginning and the watchdog's first look at it counts towards no stall")
+    func stopBeforeTheFirstLook() throws {
+        let (watchdog, notices, ledger) = (Watchdog(), Mailbox<StallNotice>(capacity: 100), WatchdogLedger())
+        let loops = [QuietLoop("first"), QuietLoop("second")]
+        for (number, loop) in loops.enumerated() {
+            let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
+            #expect(loop.heartbeat.attach(wakeFlag))
+            let rule = StallRule(tick: .milliseconds(50), ticks: 40, repeated: nil, congested: nil)
+            let identity = WatchIdentity(number: number, name: .init(type: .runLoop, label: loop.label), since: .now)
+            watchdog.give(.watch(identity, .loop(loop), rule, wakeFlag, []))
+            loop.leaveRest()
+        }
+        // Stands for a stop: the watchdog's thread does not begin before it is over.
+        _ = stallInSleep(3_000)
+        let thread = try MonitorThread(name: "stop-test") {
+            let source = StackSource(signal: 0) { _ in }
+            watchdog.run(
+                WatchdogState(notices: notices, ledger: ledger, stackSource: source, wakeFlags: watchdog.wakeFlags)
+            )
+        }
+        // They stall all the same, so much later.
+        var spans: [StallSpan] = []
+        while spans.count < 2, let batch = notices.take(until: .now + .seconds(60)), !batch.isEmpty {
+            for case .began(let stall) in batch { spans.append(stall.span) }
+        }
+        #expect(spans.count == 2 && spans.allSatisfy { $0.unproven >= .milliseconds(2_900) }, "\(spans)")
+        for loop in loops { loop.rest() }
+        watchdog.give(.stop)
+        #expect(thread.join(by: .now + .seconds(60)))
+        let pauses = ledger.snapshot.pauses.totals[.stopped]
+        #expect(pauses?.count == 1 && (pauses?.durationNs ?? 0) >= 2_900_000_000)
+    }
+
+    @Test(
+        "A loop that leaves its rest just before the watchdog looks for wakeFlags keeps it awake, just after ends its wait"
+    )
+    func departureWhileParking() {
+        let watchdog = Watchdog()
+        let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
+        let afterwards = watchdog.park {
+            defer { wakeFlag.loopDidLeaveRest() }
+            return watchdog.wakeFlags.hasRaised
+        }
+        #expect(afterwards && watchdog.semaphore.wait(until: .now), "nothing else would wake it")
+        #expect(watchdog.wakeFlags.takeRaised() == [wakeFlag.place])
+        let before = watchdog.park {
+            wakeFlag.loopDidLeaveRest()
+            return watchdog.wakeFlags.hasRaised
+        }
+        #expect(!before && watchdog.wakeFlags.takeRaised() == [wakeFlag.place])
+        // What that departure posted is no departure's any more: the next one ends the next wait.
+        while watchdog.semaphore.wait(until: .now) {}
+        #expect(watchdog.park { watchdog.wakeFlags.hasRaised })
+        wakeFlag.loopDidLeaveRest()
+        #expect(watchdog.semaphore.wait(until: .now) && !watchdog.semaphore.wait(until: .now))
+    }
+
+    @Test("No departure is lost between a loop that raises its wake flag and a watchdog that parks")
+    func noLostBell() throws {
+        let (watchdog, notices, ledger) = (Watchdog(), Mailbox<StallNotice>(capacity: 10_000), WatchdogLedger())
+        let thread = try MonitorThread(name: "round-test") {
+            let source = StackSource(signal: 0) { _ in }
+            watchdog.run(
+                WatchdogState(notices: notices, ledger: ledger, stackSource: source, wakeFlags: watchdog.wakeFlags)
+            )
+            notices.close()
+        }
+        let loops = (0..<3).map { QuietLoop("\($0)") }
+        let rule = StallRule(tick: .milliseconds(1), ticks: 2, repeated: nil, congested: nil)
+        for (number, loop) in loops.enumerated() {
+            let wakeFlag = watchdog.wakeFlags.makeFlag(for: watchdog)
+            #expect(loop.heartbeat.attach(wakeFlag))
+            let identity = WatchIdentity(number: number, name: .init(type: .runLoop, label: loop.label), since: .now)
+            watchdog.give(.watch(identity, .loop(loop), rule, wakeFlag, []))
+        }
+        // Each departure lasts until it is told of as a stall: one that is lost lasts for ever.
+        var random = SplitMix64(seed: 7)
+        var told = 0
+        for _ in 0..<150 {
+            let loop = loops[Int.random(in: 0..<3, using: &random)]
+            loop.leaveRest()
+            wait: while let batch = notices.take() {
+                for case .began in batch {
+                    told += 1
+                    loop.rest()
+                    break wait
+                }
+            }
+            let pause = MonotonicInstant.now + .microseconds(Int.random(in: 0...3_000, using: &random))
+            while MonotonicInstant.now < pause {}
+        }
+        watchdog.give(.stop)
+        #expect(told == 150 && thread.join(by: .now + .seconds(30)))
+    }
+}
+
+private final class Nobody: LoopWatcher {
+    func loopDidLeaveRest() {}
+}

@@ -1,0 +1,194 @@
+import RunLoopKit
+import StackCapture
+import StallReports
+import Symbolication
+import Testing
+
+@testable import StallMonitor
+
+/// Stacks are written innermost first, as the names of their functions; own functions in capitals.
+@Suite("The culprit, out of samples")
+struct SymbolicatedStacksTests {
+    /// - Parameter times: when each was taken, milliseconds; one after the other unless given.
+    ///
+    /// What stands behind `await` in a stack awaits the frame before it; what stands behind `|`, the executor's, is on the stack again.
+    private func symbolicated(_ stacks: [[String]], times: [Int]? = nil) -> SymbolicatedStacks {
+        let parts = stacks.map { $0.split(separator: "await").map(Array.init) }
+        let chains = parts.map { $0.count > 1 ? $0[1].split(separator: "|").map(Array.init) : [] }
+        let frames = zip(parts, chains).map { $0[0] + ($1.count > 1 ? $1[1] : []) }
+        let names = zip(frames, chains).flatMap { $0 + ($1.first ?? []) }
+        let samples = stacks.indices.map { index in
+            let (stack, time) = (frames[index], times?[index] ?? index)
+            let callers = chains[index].first.map {
+                AsyncCallers(
+                    addresses: $0.map { _ in 1 },
+                    frame: parts[index][0].count - 1,
+                    end: .task,
+                    taskNumber: nil
+                )
+            }
+            return StackSample(
+                time: MonotonicInstant(nanoseconds: UInt64(1_000 + time) * 1_000_000),
+                stack: CapturedStack(
+                    frames: stack.map { _ in .init(address: 1, found: .unwindTable) },
+                    method: .quiet,
+                    asyncCallers: callers,
+                    cost: .init(heldNanoseconds: 0, unwindNanoseconds: 0, bytesCopied: 0)
+                )
+            )
+        }
+        return SymbolicatedStacks(
+            samples,
+            thread: .init(id: 1),
+            clock: WallClockAnchor(),
+            name: { addresses in
+                Resolution(
+                    frames: zip(addresses, names).map { Self.frame($0.address, $1) },
+                    modules: []
+                )
+            },
+            isOwn: { frame, _ in frame.symbol == frame.symbol?.uppercased() }
+        )
+    }
+
+    /// `inner<outer` for a call that was inlined.
+    private static func frame(_ address: UInt, _ name: String) -> SymbolicatedFrame {
+        let names = name.split(separator: "<").map(String.init)
+        var frame = SymbolicatedFrame(address: address, moduleOffset: 0, symbol: names.last, function: names.last)
+        frame.location = SourcePosition(file: "/src/\(names[names.count - 1]).swift", line: 7)
+        frame.inlined = names.dropLast().map {
+            InlinedCall(symbol: $0, function: $0, location: SourcePosition(file: "/src/\($0).swift", line: 42))
+        }
+        return frame
+    }
+
+    @Test("An own function that was inlined into a library's is to blame, with its own line")
+    func inlined() throws {
+        let taken = symbolicated([["read", "PARSE<map", "HANDLE", "main"]])
+        let culprit = try #require(taken.culprit)
+        #expect(culprit.function == "PARSE" && culprit.file == "/src/PARSE.swift" && culprit.line == 42)
+        #expect(taken.stacks[0].frames.map(\.kind) == [nil, .inlined, nil, nil, nil])
+        #expect(taken.stacks[0].frames[culprit.frame].symbol == "PARSE")
+        #expect(Set(taken.stacks[0].frames.map(\.address)) == [1])
+    }
+
+    @Test("The fingerprint is the same whether a call was inlined, whatever the line and the library's functions")
+    func fingerprint() {
+        func make(_ stack: [String]) -> Fingerprint {
+            .make(kind: .blocked, frames: symbolicated([stack]).culpritFrames, modules: [])
+        }
+        #expect(make(["read", "INNER<PARSE", "HANDLE"]) == make(["read", "INNER", "PARSE", "HANDLE"]))
+        #expect(make(["read", "PARSE<map", "HANDLE"]) == make(["read", "PARSE", "filter", "HANDLE"]))
+        #expect(make(["read", "PARSE<map", "HANDLE"]) != make(["read", "map", "HANDLE"]))
+    }
+
+    private func culprit(_ stacks: [String]...) -> String? { symbolicated(stacks).culprit?.function }
+
+    @Test("The innermost own function of the only sample")
+    func single() {
+        #expect(culprit(["read", "PARSE", "HANDLE", "main"]) == "PARSE")
+    }
+
+    @Test("What comes and goes is not to blame, what stays is")
+    func mostOften() {
+        #expect(
+            culprit(["memcpy", "ROW", "map", "LOAD", "main"], ["scan", "LOAD", "main"], ["ROW", "map", "LOAD"])
+                == "LOAD"
+        )
+    }
+
+    @Test("A function that is on every stack counts once a stack, though it calls itself")
+    func recursion() {
+        #expect(culprit(["WALK", "WALK", "WALK", "LOAD"], ["LOAD"]) == "LOAD")
+    }
+
+    @Test("A Decodable's own init, called by a decoder for each value, is not to blame; whoever called the decoder is")
+    func standardWitness() {
+        let witness = "$s6Server3RowVSeAASe4fromxs7Decoder_p_tKcfCTW"
+        #expect(Demangler.demangle(witness).hasPrefix("protocol witness for Swift.Decodable.init"))
+        #expect(culprit(["decode", "ROW.INIT", witness, "unwrap", "LOAD", "main"]) == "LOAD")
+        #expect(culprit(["decode", "ROW.INIT", witness, "unwrap", "main"]) == "ROW.INIT")
+        // An optimiser puts the beginning of the one into the other.
+        #expect(culprit(["decode", "ROW.INIT<" + witness, "unwrap", "LOAD"]) == "LOAD")
+        #expect(culprit(["decode", "ROW.INIT", "ROW.INIT<" + witness, "unwrap", "LOAD"]) == "LOAD")
+        #expect(culprit(["decode", "HELP", "ROW.INIT<" + witness, "unwrap", "LOAD"]) == "HELP")
+    }
+
+    @Test("Where nothing is own, the innermost function with a name")
+    func nothingOwn() {
+        #expect(culprit(["read", "worker", "main"]) == "read")
+        #expect(culprit() == nil)
+    }
+
+    @Test("Where nothing is own, the innermost of a library before the language's and the system's that it calls")
+    func libraryAlone() {
+        let library = "$s4GRDB9StatementC4stepyyF"
+        #expect(Demangler.swiftModule(of: library) == "GRDB")
+        #expect(
+            culprit(["__vdso_clock_gettime", "$sSa6appendyyxnF", library, "start_thread"])
+                == Demangler.shortName(library)
+        )
+        #expect(culprit(["__vdso_clock_gettime", "$sSa6appendyyxnF", "start_thread"]) == "__vdso_clock_gettime")
+    }
+
+    @Test("Equal stacks are told once with their number, the detection's first, at most five")
+    func merged() {
+        let taken = symbolicated([["A"], ["B"], ["C"], ["C"], ["D"], ["E"], ["F"], ["B"], ["B"]])
+        #expect(taken.stacks.map { $0.frames[0].symbol } == ["A", "B", "C", "D", "E"])
+        #expect(taken.stacks.map(\.count) == [1, 3, 2, 1, 1])
+        #expect(taken.culprit?.function == "B" && taken.culprit?.stack == 1)
+    }
+
+    @Test(
+        "Who runs the loop is not to blame for what the loop calls, be it a library's alone",
+        arguments: [
+            "event_run_loop_is_calling_out_to_a_block", "event_run_loop_is_running_a_task",
+            "event_run_loop_is_servicing_the_main_dispatch_queue",
+        ]
+    )
+    func runsLoop(callout: String) {
+        let taken = symbolicated([["read", "fetch", callout, "turn", "MAIN"]])
+        #expect(taken.culprit?.function == "read" && taken.culpritFrames.map(\.symbol) == ["read", "fetch"])
+        #expect(culprit(["read", "LOAD", callout, "turn", "MAIN"]) == "LOAD")
+        #expect(culprit(["read", "turn", "MAIN"]) == "MAIN")
+        // A loop within a loop: what the inner one calls.
+        #expect(culprit(["read", "INNER", callout, "turn", "OUTER", callout, "turn", "MAIN"]) == "INNER")
+    }
+
+    @Test("A sample that does not show who awaits does not outvote those that do")
+    func awaitingInMost() {
+        let seen = ["fetch", "get", "await", "LOAD", "|", "event_run_loop_is_running_a_task", "turn", "MAIN"]
+        let unseen = ["malloc", "fetch", "get", "event_run_loop_is_running_a_task", "turn", "MAIN"]
+        #expect(symbolicated([seen, seen, unseen]).culprit?.function == "LOAD")
+    }
+
+    @Test("Where nothing on the stack is own, the innermost own function that awaits it")
+    func awaiting() throws {
+        let taken = symbolicated([["read", "fetch", "await", "get", "LOAD", "HANDLE", "|", "drain", "MAIN"]])
+        let culprit = try #require(taken.culprit)
+        #expect(culprit.function == "LOAD" && culprit.isAwaiting == true && culprit.frame == 1)
+        #expect(taken.culpritFrames.map(\.symbol) == ["LOAD", "HANDLE", "drain", "MAIN"])
+    }
+
+    @Test("A function that awaits now this, now that, is to blame for both")
+    func awaitingLongest() {
+        #expect(
+            culprit(["read", "A", "await", "LOAD"], ["scan", "B", "await", "LOAD"], ["scan", "C", "await", "LOAD"])
+                == "LOAD"
+        )
+        #expect(culprit(["read", "A", "await", "LOAD"], ["scan", "A", "await", "LOAD"]) == "A")
+    }
+
+    @Test("Each stack is told with the time that it stands for")
+    func sampledTime() {
+        let taken = symbolicated([["A"], ["B"], ["B"]], times: [100, 150, 250])
+        #expect(taken.stacks.map(\.sampledNs) == [50_000_000, 150_000_000])
+    }
+
+    @Test("A sample stands for the time since the one before: many early ones do not outweigh a long end")
+    func weighedByTime() {
+        let stacks = [["SLEEP", "TURN"], ["SLEEP", "TURN"], ["SLEEP", "TURN"], ["MIXED", "TURN"]]
+        #expect(symbolicated(stacks.map { [$0[0]] }, times: [0, 50, 100, 3_000]).culprit?.function == "MIXED")
+        #expect(symbolicated(stacks, times: [0, 50, 100, 3_000]).culprit?.function == "TURN")
+    }
+}

@@ -1,0 +1,218 @@
+import RunLoopKit
+import StackCapture
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+/// Words as they stood in memory: Debian 12, glibc 2.36, x86-64, libdispatch of Swift 6.3.
+@Suite("What a futex and the memory around it tell of a lock")
+struct LockReadingTests {
+    private let waiter: Int32 = 14_127
+    private let owner: Int32 = 14_125
+
+    private func memory(_ contents: [UInt: [UInt32]], threads: Set<Int32>? = nil) -> LockMemory {
+        let threads = threads ?? [waiter, owner]
+        var words: [UInt: UInt32] = [:]
+        for (start, values) in contents {
+            for (index, value) in values.enumerated() { words[start + UInt(index) * 4] = value }
+        }
+        let read = { (address: UInt, count: Int) -> [UInt32]? in
+            let found = (0..<count).compactMap { words[address + UInt($0) * 4] }
+            return found.count == count ? found : nil
+        }
+        var memory = LockMemory(words: read, hasThread: { threads.contains($0) })
+        memory.threadNumberOffset = 720
+        return memory
+    }
+
+    private func wait(_ address: UInt, _ operation: UInt, _ expected: UInt, timeout: UInt = 0) throws -> FutexWait {
+        let number = try #require((0..<600).first { SystemCall(number: $0, arguments: []).name == "futex" })
+        return try #require(
+            FutexWait(SystemCall(number: number, arguments: [address, operation, expected, timeout, 0, 0]))
+        )
+    }
+
+    private func words(_ pointer: UInt) -> [UInt32] {
+        [UInt32(truncatingIfNeeded: pointer), UInt32(truncatingIfNeeded: pointer >> 32)]
+    }
+
+    @Test(
+        "Each make of pthread mutex is told by its kind, its owner by its owner field",
+        arguments: [
+            (0x200, .mutex), (0, .mutex), (1, .recursiveMutex), (2, .errorCheckingMutex), (3, .adaptiveMutex),
+            (0x80, .mutex),
+        ] as [(UInt32, LockKind)]
+    )
+    func mutex(_ bits: UInt32, _ kind: LockKind) throws {
+        let memory = memory([0x1000: [2, 0, UInt32(owner), 1, bits, 0, 0, 0, 0, 0]])
+        let sight = LockReading(try wait(0x1000, 0x80, 2), waiter: waiter, memory)
+        #expect(sight.kind == kind && sight.owner == owner && sight.knownBy == .mutexOwner && sight.address == 0x1000)
+        // pthread_mutex_timedlock's.
+        let timed = try wait(0x1000, 0x189, 2, timeout: 0x7f00)
+        #expect(timed.isTimed && LockReading(timed, waiter: waiter, memory) == sight)
+    }
+
+    @Test("A wait of the package's own says whose thread it is for; without its mark it is none")
+    func ownWait() throws {
+        let wait = try wait(0x1000, 0x89, 0)
+        let (low, high) = (UInt32(truncatingIfNeeded: WaitPoint.mark), UInt32(truncatingIfNeeded: WaitPoint.mark >> 32))
+        let thread = UInt32(owner)
+        for (reason, kind) in [(WaitPoint.Reason.loopRequest, LockKind.loopRequest), (.workerEnd, .workerEnd)] {
+            let words: [UInt32] = [0, reason.rawValue, low, high, thread]
+            let sight = LockReading(wait, waiter: waiter, memory([0x1000: words]))
+            #expect(sight.kind == kind && sight.owner == owner && sight.knownBy == .waitPoint)
+            // Its thread is not known, or gone: who it was does not matter.
+            let unknown: [UInt32] = [0, reason.rawValue, low, high, 0]
+            #expect(LockReading(wait, waiter: waiter, memory([0x1000: unknown])).owner == nil)
+            #expect(LockReading(wait, waiter: waiter, memory([0x1000: words], threads: [waiter])).owner == nil)
+        }
+        let others: [[UInt32]] = [
+            [0, 2, low, high ^ 1, thread], [1, 2, low, high, thread], [0, 1, low, high, thread],
+            [0, 77, low, high, thread], [0, 2, low, high],
+        ]
+        for words in others {
+            #expect(LockReading(wait, waiter: waiter, memory([0x1000: words])).owner == nil)
+        }
+    }
+
+    @Test("A robust mutex names its owner in its word, with the waiters' mark")
+    func robust() throws {
+        let word = UInt32(owner) | 0x8000_0000
+        let memory = memory([0x1000: [word, 1, UInt32(owner), 1, 0x90, 0, 0xaf72_9a0, 0x7f19, 0xaf72_9a0, 0x7f19]])
+        let sight = LockReading(try wait(0x1000, 0, UInt(word)), waiter: waiter, memory)
+        #expect(sight.kind == .robustMutex && sight.owner == owner && sight.knownBy == .lockWord)
+    }
+
+    @Test("A PI futex names its owner to the kernel: pthread's by its kind, another one's without")
+    func inheriting() throws {
+        let word = UInt32(owner) | 0x8000_0000
+        let mutex = memory([0x1000: [word, 1, UInt32(owner), 1, 0x20, 0, 0, 0, 0, 0]])
+        let sight = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, mutex)
+        #expect(sight.kind == .piMutex && sight.owner == owner && sight.knownBy == .lockWord)
+        // A word of no thread of this process.
+        let gone = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, memory([0x1000: [word]], threads: [waiter]))
+        #expect(gone.kind == .piFutex && gone.owner == nil && gone.knownBy == nil)
+        // Swift's Mutex may be the last word before memory that is not there.
+        let swift = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, memory([0x1000: [word]]))
+        #expect(swift.kind == .piFutex && swift.owner == owner && swift.knownBy == .lockWord)
+    }
+
+    @Test(
+        "A rwlock is recognised at each of its words; its writer is its owner, its readers are none",
+        arguments: [
+            (8, 3, [0xb, 0, 3, 1], true), (12, 3, [3, 0, 1, 3], true), (8, 2, [0xa, 0, 2, 1], false),
+            (0, 0xe, [0xe, 0, 2, 1], false), (12, 3, [0xe, 1, 2, 3], false),
+        ] as [(UInt, UInt, [UInt32], Bool)]
+    )
+    func readWriteLock(_ offset: UInt, _ expected: UInt, _ head: [UInt32], _ isWritten: Bool) throws {
+        let writer = isWritten ? UInt32(owner) : 0
+        let memory = memory([0x1000: head + [0, 0, writer, 0, 0, 0, 0, 0, isWritten ? 0 : 2, 0]])
+        let sight = LockReading(try wait(0x1000 + offset, 0x189, expected), waiter: waiter, memory)
+        #expect(sight.kind == .readWriteLock && sight.address == 0x1000)
+        #expect(sight.owner == (isWritten ? owner : nil) && sight.knownBy == (isWritten ? .writer : nil))
+    }
+
+    @Test("A joined thread is the one that its number names, in a futex that is not private")
+    func join() throws {
+        let memory = memory([0x1990: [UInt32(owner)]])
+        let sight = LockReading(try wait(0x1990, 0x109, UInt(owner)), waiter: waiter, memory)
+        #expect(sight.kind == .threadJoin && sight.owner == owner && sight.knownBy == .joinedThread)
+        #expect(LockReading(try wait(0x1990, 0x189, UInt(owner)), waiter: waiter, memory).owner == nil)
+    }
+
+    /// `dispatch_sync_context_s` at 0x5000, its event at + 96.
+    private func context(queue: UInt, itself: UInt = 0x5000, waiter: Int32 = 14_127) -> [UInt32] {
+        let head = words(0x13) + words(0x1000_0000) + words(0) + words(0) + words(0x7fe8_a240_5550)
+        let middle = words(itself) + words(UInt.max - 3) + words(queue)
+        return head + middle + words(1) + words(2) + words(0) + words(0) + [.max, UInt32(waiter)]
+    }
+
+    private func queue(target: UInt, state: UInt, label: UInt) -> [UInt32] {
+        words(0x7fe8_a242_bb50) + words(2) + words(0xffff_ffff_89ab_cdef) + words(target) + words(0) + words(0)
+            + words(0x5000) + words(state) + words(0x11) + words(label)
+    }
+
+    private let label: [UInt32] = [0x2e62_616c, 0x0000_0071]
+
+    @Test("A busy queue is found through the context on the stack, its owner in its state")
+    func busyQueue() throws {
+        let memory = memory([
+            0x5000: context(queue: 0x6000),
+            0x6000: queue(target: 0x7000, state: 0x60_0094_8000_0000 | UInt(owner), label: 0x8000), 0x8000: label,
+        ])
+        let sight = LockReading(try wait(0x5060, 0x80, 0xffff_ffff), waiter: waiter, memory)
+        #expect(sight.kind == .dispatchQueue && sight.address == 0x6000 && sight.label == "lab.q")
+        #expect(sight.owner == owner && sight.knownBy == .queueState)
+    }
+
+    @Test("A queue that the waiting thread has taken already leads to its target queue")
+    func targetQueue() throws {
+        let memory = memory([
+            0x5000: context(queue: 0x6000),
+            0x6000: queue(target: 0x7000, state: 0x60_0000_0000_0000 | UInt(waiter), label: 0),
+            0x7000: queue(target: 0, state: 0x60_0090_0000_0000 | UInt(owner), label: 0x8000), 0x8000: label,
+        ])
+        let sight = LockReading(try wait(0x5060, 0x80, 0xffff_ffff), waiter: waiter, memory)
+        #expect(sight.address == 0x7000 && sight.owner == owner && sight.label == "lab.q")
+    }
+
+    @Test("A thread event without its context, or another thread's, is no queue's")
+    func noQueue() throws {
+        let queue = queue(target: 0, state: UInt(owner), label: 0)
+        let wait = try wait(0x5060, 0x80, 0xffff_ffff)
+        for context in [context(queue: 0x6000, itself: 0x5008), context(queue: 0x6000, waiter: 1)] {
+            let sight = LockReading(wait, waiter: waiter, memory([0x5000: context, 0x6000: queue]))
+            #expect(sight.kind == .futex && sight.owner == nil)
+        }
+        let unmapped = LockReading(wait, waiter: waiter, memory([0x5000: context(queue: 0x6000)]))
+        #expect(unmapped.kind == .futex && unmapped.owner == nil)
+    }
+
+    #if arch(x86_64)
+        @Test("A stream's lock points at its owner's descriptor")
+        func stream() throws {
+            var descriptor = [UInt32](repeating: 0, count: 200)
+            (descriptor[4], descriptor[180]) = (0x9000, UInt32(owner))
+            let memory = memory([0x1000: [2, 1] + words(0x9000) + [0, 0], 0x9000: descriptor])
+            let sight = LockReading(try wait(0x1000, 0x80, 2), waiter: waiter, memory)
+            #expect(sight.kind == .stream && sight.owner == owner && sight.knownBy == .streamOwner)
+        }
+    #endif
+
+    @Test("dispatch_once names its owner in its word")
+    func onceWord() throws {
+        let word = UInt32(owner) | 0x8000_0000
+        let sight = LockReading(try wait(0x1000, 0x80, UInt(word)), waiter: waiter, memory([0x1000: [word, 0]]))
+        #expect(sight.owner == owner && sight.knownBy == .lockWord)
+    }
+
+    @Test(
+        "What is no lock that is known, or no thread's, has no owner",
+        arguments: [
+            [2, 0, 99, 1, 0], [2, 0, 14_125, 0, 0], [2, 0, 14_125, 1, 0x4000], [2, 0, 0, 1, 0], [1, 0, 14_125, 1, 0],
+            [2],
+            [0, 0, 14_125, 1, 0],
+        ] as [[UInt32]]
+    )
+    func notALock(_ words: [UInt32]) throws {
+        let memory = memory([0x1000: words + [0]])
+        #expect(LockReading(try wait(0x1000, 0x80, 2), waiter: waiter, memory).owner == nil)
+    }
+
+    @Test("A semaphore's and a condition's futex have no owner, whatever lies around them")
+    func ownerless() throws {
+        let memory = memory([0x0fd8: [UInt32](repeating: UInt32(owner), count: 40)])
+        #expect(LockReading(try wait(0x1000, 0x189, 0), waiter: waiter, memory).owner == nil)
+    }
+
+    @Test("An unreadable address is a futex and nothing more; another call is none")
+    func unreadable() throws {
+        let sight = LockReading(try wait(0x1000, 0x86, 0), waiter: waiter, memory([:]))
+        #expect(sight.kind == .futex && sight.owner == nil && sight.address == 0x1000)
+        #expect(FutexWait(SystemCall(number: 0, arguments: [0x1000, 0x80, 2, 0, 0, 0])) == nil)
+        // FUTEX_WAKE does not wait.
+        let number = try #require((0..<600).first { SystemCall(number: $0, arguments: []).name == "futex" })
+        #expect(FutexWait(SystemCall(number: number, arguments: [0x1000, 0x81, 1, 0, 0, 0])) == nil)
+    }
+}

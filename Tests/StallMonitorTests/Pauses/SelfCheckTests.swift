@@ -1,0 +1,180 @@
+import Glibc
+import RunLoopKit
+import StallReports
+import Testing
+
+@testable import StallDiagnosis
+@testable import StallMonitor
+
+@Suite("What the watchdog missed")
+struct SelfCheckTests {
+    @Test(
+        "A time in which the process stood is told by its evidence",
+        arguments: [
+            (frozen: 900, traced: false, accounted: true, kind: PauseKind.frozen),
+            (frozen: 900, traced: true, accounted: true, kind: .frozen),
+            (frozen: 100, traced: true, accounted: true, kind: .traced),
+            (frozen: 0, traced: false, accounted: true, kind: .stopped),
+            (frozen: 0, traced: false, accounted: false, kind: .late),
+        ]
+    )
+    func kinds(frozen: Int, traced: Bool, accounted: Bool, kind: PauseKind) {
+        let told = SelfCheck.kind(
+            of: .seconds(1),
+            isAccounted: accounted,
+            frozen: .milliseconds(frozen),
+            isTraced: traced
+        )
+        #expect(told == kind)
+    }
+
+    @Test("Waking in time misses nothing; time that nothing accounts for is missed")
+    func misses() {
+        let now = MonotonicInstant.now
+        var selfCheck = SelfCheck(at: now)
+        #expect(selfCheck.wake(due: now, at: now + .milliseconds(10), tick: .milliseconds(50)).isEmpty)
+        #expect(selfCheck.missed == .zero)
+        selfCheck.rest(at: now)
+        let absences = selfCheck.wake(due: now, at: now + .seconds(100), tick: .milliseconds(50))
+        #expect(absences.map(\.kind) == [.stopped])
+        #expect(selfCheck.missed > .seconds(90) && selfCheck.missed <= .seconds(100))
+        // And between two loops of one look.
+        #expect(selfCheck.step(at: now + .seconds(100.1), tick: .milliseconds(50)).isEmpty)
+        #expect(selfCheck.step(at: now + .seconds(102), tick: .milliseconds(50)).map(\.kind) == [.stopped])
+    }
+
+    @Test("Of a parked watchdog the time from the departure that woke it is missed, not the rest before")
+    func unparked() {
+        let now = MonotonicInstant.now
+        var selfCheck = SelfCheck(at: now)
+        let (later, departure) = (now + .seconds(1_000), now + .seconds(990))
+        #expect(selfCheck.unpark(departure: nil, at: now + .seconds(500), tick: .milliseconds(50)).absences.isEmpty)
+        #expect(selfCheck.missed == .zero)
+        #expect(
+            selfCheck.unpark(departure: departure, at: later, tick: .milliseconds(50)).absences.map(\.kind) == [
+                .stopped
+            ]
+        )
+        #expect(selfCheck.missed > .seconds(9) && selfCheck.missed <= .seconds(10))
+    }
+
+    @Test("Time that the watchdog computed, or waited for a processor, was not missed")
+    func accounted() throws {
+        let before = try #require(OwnAccount(text: Array("1000 2000 7\n".utf8)))
+        let after = try #require(OwnAccount(text: Array("1500 90002000 9\n".utf8)))
+        #expect(after.accounted(since: before) == .nanoseconds(90_000_500))
+        #expect(OwnAccount(text: Array("no numbers".utf8)) == nil)
+        #expect(OwnAccount(text: Array("".utf8)) == nil)
+    }
+
+    @Test("A thread's account grows by what it computes")
+    func ownAccount() throws {
+        let before = try #require(OwnAccount.read())
+        // By the thread's own clock: what a hypervisor takes meanwhile is on no account.
+        let done = ThreadClock.nanoseconds + 60_000_000
+        while ThreadClock.nanoseconds < done { _ = stallByComputing(1) }
+        let after = try #require(OwnAccount.read())
+        #expect(after.accounted(since: before) >= .milliseconds(20))
+    }
+}
+
+@Suite("Clocks that jump")
+struct ClockOffsetsTests {
+    private let before = ClockOffsets(monotonic: 0, suspended: 5_000_000_000, wall: 1_000_000_000_000)
+
+    @Test("Boot time that gains on monotonic time is a suspension")
+    func suspension() {
+        var after = before
+        #expect(after.suspension(since: before) == nil)
+        after.suspended += 60_000_000_000
+        #expect(after.suspension(since: before) == .seconds(60))
+        // The wall clock gains with it, and was not set.
+        #expect(after.step(since: before) == nil)
+    }
+
+    @Test("A wall clock that is set steps, in either direction; one that is slewed does not")
+    func step() {
+        var after = before
+        after.monotonic += 3_600_000_000_000
+        after.wall += 1_800_000_000
+        #expect(after.step(since: before) == nil)
+        after.wall += 3_600_000_000_000
+        #expect(after.step(since: before) == .milliseconds(3_601_800))
+        after.wall = before.wall - 60_000_000_000
+        #expect(after.step(since: before) == .seconds(-60))
+    }
+
+    @Test("The real clocks do not jump")
+    func realClocks() throws {
+        let first = try #require((0..<100).lazy.compactMap { _ in ClockOffsets.read() }.first)
+        let second = try #require((0..<100).lazy.compactMap { _ in ClockOffsets.read() }.first)
+        #expect(second.suspension(since: first) == nil && second.step(since: first) == nil)
+    }
+}
+
+@Suite("Whether a thread could move")
+struct StallAlibiTests {
+    private func status(_ state: String, tracer: Int) -> ThreadStanding? {
+        ThreadStanding(
+            status: "Name:\tState: R\nUmask:\t0022\nState:\t\(state)\nTgid:\t7\nTracerPid:\t\(tracer)\nUid:\t0\n"
+        )
+    }
+
+    @Test("State and tracer are read from the kernel's text")
+    func parsing() throws {
+        #expect(try #require(status("t (tracing stop)", tracer: 4711)).tracer == 4711)
+        #expect(try #require(status("t (tracing stop)", tracer: 4711)).state == "t")
+        #expect(ThreadStanding(status: "") == nil)
+        let own = try #require(ThreadStanding.read(threadID: getpid()))
+        #expect("RSD".contains(own.state))
+    }
+
+    @Test("A stopped, traced or frozen thread has an alibi; a traced one only unless its stalls are to count")
+    func kinds() throws {
+        let free = try #require(status("S (sleeping)", tracer: 0))
+        let traced = try #require(status("R (running)", tracer: 9))
+        let halted = try #require(status("t (tracing stop)", tracer: 9))
+        let stopped = try #require(status("T (stopped)", tracer: 0))
+        #expect(StallExcuse.kind(free, countsTraced: false) { false } == nil)
+        #expect(StallExcuse.kind(free, countsTraced: false) { true } == .frozen)
+        #expect(StallExcuse.kind(traced, countsTraced: false) { false } == .traced)
+        #expect(StallExcuse.kind(traced, countsTraced: true) { false } == nil)
+        #expect(StallExcuse.kind(halted, countsTraced: true) { false } == .traced)
+        #expect(StallExcuse.kind(stopped, countsTraced: false) { false } == .stopped)
+    }
+}
+
+@Suite("Where a process's freezer is")
+struct ControlGroupTests {
+    private let hybrid = """
+        30 24 0:26 / /sys/fs/cgroup/freezer rw,relatime shared:12 - cgroup cgroup rw,freezer
+        31 24 0:27 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct
+        32 24 0:28 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+        """
+
+    @Test("Both hierarchies' directories are found among the mounts")
+    func directories() {
+        let group = ControlGroup(membership: "6:freezer:/a/b\n1:cpu,cpuacct:/x\n0::/shop.service\n", mounts: hybrid)
+        #expect(group.freezer == "/sys/fs/cgroup/freezer/a/b")
+        #expect(group.unified == "/sys/fs/cgroup/unified/shop.service")
+    }
+
+    @Test("In a container the mounted root is the group itself, or a part of its path")
+    func container() {
+        let own = ControlGroup(membership: "0::/\n", mounts: "9 8 0:1 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n")
+        #expect(own.unified == "/sys/fs/cgroup")
+        let bound = ControlGroup(
+            membership: "0::/docker/abc/inner\n",
+            mounts: "9 8 0:1 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
+        )
+        #expect(bound.unified == "/sys/fs/cgroup/inner")
+    }
+
+    @Test("What is not mounted is not there, and texts of any kind are survived")
+    func nothing() {
+        #expect(ControlGroup(membership: "0::/a\n", mounts: "") == ControlGroup(membership: "", mounts: hybrid))
+        #expect(ControlGroup(membership: "::::\n\n:\n", mounts: " - \n1 2 - 3\n - cgroup2\n").unified == nil)
+        #expect(ControlGroup.number("frozen", in: "populated 1\nfrozen 1\n") == 1)
+        #expect(ControlGroup.number("frozen", in: "frozen_usec 5\n") == nil)
+    }
+}

@@ -1,0 +1,41 @@
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+@Suite("What the server adds to a report")
+struct StallDetailsTests {
+    private func metadata(_ labels: [String: String], _ details: [String: String]) -> [String: String] {
+        var report = StallReport(
+            kind: .blocked,
+            startedAt: .now(),
+            detectedAt: .now(),
+            durationNs: 1,
+            rule: .init(name: .blocked, tickNs: 1, ticks: 1),
+            host: .current(),
+            process: .current(),
+            watched: .init(label: "main"),
+            thread: .init(id: 1),
+            fingerprint: .make(kind: .blocked, frames: [], modules: [])
+        )
+        let source = DetailsSource(labels: labels) { _ in .init(metadata: details) }
+        // A machine that gives no processor for a tenth of a second is no concern of this test.
+        for _ in 0..<50 {
+            var isLate = false
+            source.complete(&report) { _ in isLate = true }
+            if report.metadata.keys.contains(where: { details[$0] != nil }) || !isLate && details.isEmpty { break }
+        }
+        return report.metadata
+    }
+
+    @Test("No more than a report has room for, the stall's own before the labels, cut at whole characters")
+    func bounds() {
+        let many = Dictionary(uniqueKeysWithValues: (0..<100).map { ("label\($0)", "x") })
+        let own = Dictionary(uniqueKeysWithValues: (0..<10).map { ("own\($0)", "y") })
+        let told = metadata(many, own)
+        #expect(told.count == DetailsSource.limits.pairs && own.allSatisfy { told[$0.key] == $0.value })
+
+        let long = metadata(["a": String(repeating: "é", count: 2000)], [:])["a"]
+        #expect(long == String(repeating: "é", count: DetailsSource.limits.valueBytes / 2))
+    }
+}

@@ -1,0 +1,115 @@
+import Glibc
+import RunLoopKit
+import StallDetection
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+@Suite("What is told of writing")
+struct ReportShelfTests {
+    private let log = EventLog()
+    /// Nobody runs it: whatever it is given waits.
+    private let writer = ReportWriter(
+        directory: ReportDirectory(path: "/nowhere"),
+        limits: .init(),
+        meter: CostMeter(),
+        changed: {}
+    )
+
+    @Test("When stop can wait no longer, each stall left is counted once, and told as lost")
+    func noTimeLeft() {
+        var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
+        let now = MonotonicInstant.now
+        let span = StallSpan(earliestStart: now, latestStart: now, earliestEnd: now, latestEnd: now)
+        let notices = [StallNotice.ended(7, span, nil), .ended(8, span, nil), .ended(7, span, nil), .checkpoint]
+        let before = notices.map { publisher.hasTime(for: $0) }
+        writer.giveUp(at: now)
+        let after = notices.map { publisher.hasTime(for: $0) }
+        #expect(before == [true, true, true, true] && after == [false, false, false, false])
+        publisher.settle()
+        #expect(publisher.lostWrites == 2 && log.faults.map(\.code) == [.reportsLost])
+        #expect(log.faults.first?.message.contains("2 reports are lost") == true)
+    }
+
+    @Test("A report that waits is not lost before the end, and is afterwards")
+    func waiting() {
+        var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
+        let name = ReportFileName(.stall, .make())
+        writer.order { $0.put(PendingDocument(name: name, bytes: [1], isFinal: true)) }
+        #expect(publisher.lostWrites == 0 && publisher.record.waiting == 1 && publisher.record.waitingBytes == 1)
+        writer.giveUp(at: .now)
+        publisher.settle()
+        #expect(publisher.lostWrites == 1 && publisher.record.waiting == 0)
+    }
+
+    @Test("A fault is told once until it is mended, and that once, too")
+    func toldOnce() {
+        var notifier = FaultNotifier(log.handler)
+        notifier.mended(.reportNotWritten)
+        for _ in 0..<3 { notifier.notify(StallMonitorError(.reportNotWritten)) }
+        notifier.notify(StallMonitorError(.reportDirectoryHangs))
+        for _ in 0..<3 { notifier.mended(.reportNotWritten) }
+        notifier.notify(StallMonitorError(.reportNotWritten))
+        #expect(log.faults.map(\.code) == [.reportNotWritten, .reportDirectoryHangs, .reportNotWritten])
+        #expect(log.mended == [.reportNotWritten])
+    }
+
+    @Test(
+        "A directory that is a link and open to others is told once, with what to do; so is its end; the run record says which"
+    )
+    func exposed() throws {
+        let (parent, log) = (TemporaryDirectory(), EventLog())
+        let (target, link) = (parent.path + "/target", parent.path + "/link")
+        try #require(unsafe mkdir(target, 0o700) == 0 && chmod(target, 0o777) == 0 && symlink(target, link) == 0)
+        let writer = ReportWriter(directory: .init(path: link), limits: .init(), meter: CostMeter(), changed: {})
+        let thread = try MonitorThread(name: "stall-writer") { writer.run() }
+        var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
+        publisher.tidy()
+        writeThrice(&publisher, writer)
+        let told = log.faults.filter { $0.code == .reportDirectoryExposed }
+        #expect(told.count == 1 && !log.mended.contains(.reportDirectoryExposed))
+        let message = try #require(told.first?.message)
+        #expect(message.contains("is a symbolic link") && message.contains("chmod go-w"), "\(message)")
+        #expect(publisher.record.concerns == ["link", "open_to_others"])
+        try #require(unsafe unlink(link) == 0 && rename(target, link) == 0 && chmod(link, 0o700) == 0)
+        writeThrice(&publisher, writer)
+        #expect(log.faults.count { $0.code == .reportDirectoryExposed } == 1)
+        #expect(log.mended.count { $0 == .reportDirectoryExposed } == 1)
+        #expect(publisher.record.concerns == nil && publisher.lostWrites == 0)
+        publisher.close()
+        #expect(thread.join(by: .now + .seconds(60)))
+    }
+
+    @Test("A directory full of others' files is told once, and written; so is its end")
+    func filled() throws {
+        let (directory, log) = (TemporaryDirectory(), EventLog())
+        try #require(unsafe chmod(directory.path, 0o700) == 0)
+        for number in 0..<3 { try #require(unsafe mkdir("\(directory.path)/\(number)", 0o700) == 0) }
+        let store = ReportDirectory(path: directory.path, limits: .init(reports: 2))
+        let writer = ReportWriter(directory: store, limits: .init(), meter: CostMeter(), changed: {})
+        let thread = try MonitorThread(name: "stall-writer") { writer.run() }
+        var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
+        publisher.tidy()
+        #expect(!log.faults.contains { $0.code == .reportDirectoryFilled })
+        writeThrice(&publisher, writer)
+        publisher.tidy()
+        #expect(log.faults.count { $0.code == .reportDirectoryFilled } == 1 && publisher.record.concerns == ["filled"])
+        try #require(unsafe rmdir(directory.path + "/0") == 0)
+        writeThrice(&publisher, writer)
+        #expect(log.mended.count { $0 == .reportDirectoryFilled } == 1 && publisher.record.concerns == nil)
+        publisher.close()
+        #expect(thread.join(by: .now + .seconds(60)))
+    }
+
+    /// The shelf waits for no more than a disk that works would need, and a busy machine may need longer.
+    private func writeThrice(_ publisher: inout ReportPublisher, _ writer: ReportWriter) {
+        for _ in 0..<3 {
+            let now = Timestamp.now()
+            publisher.put(
+                RunRecord(startedAt: now, updatedAt: now, host: .current(), process: .current(), monitorVersion: "1")
+            )
+            #expect(writer.wait(until: .now + .seconds(60)))
+        }
+    }
+}

@@ -1,0 +1,155 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import Symbolication
+
+@Suite("Names of code that was made at run time", .serialized, .timeLimit(.minutes(10)))
+struct PerfMapTests {
+    private func map(_ text: String) -> PerfMap { PerfMap(parsing: Array(text.utf8)) }
+
+    @Test("An address goes by the function around it; its end is outside")
+    func lookup() {
+        let map = map("1000 10 first\n0x2000 0x8 py::second:/srv/app.py\n1010 1 third\n")
+        #expect(map.function(at: 0x1000)?.name == "first" && map.function(at: 0x100f)?.start == 0x1000)
+        #expect(map.function(at: 0x1010)?.name == "third" && map.function(at: 0x1011) == nil)
+        #expect(map.function(at: 0x2007)?.name == "py::second:/srv/app.py" && map.function(at: 0x2008) == nil)
+        #expect(map.function(at: 0) == nil && map.function(at: .max) == nil)
+    }
+
+    @Test("Of several that cover an address the one written last holds")
+    func overwritten() {
+        let map = map("1000 100 old\n1080 10 other\n1000 20 new\n")
+        #expect(map.function(at: 0x1010)?.name == "new" && map.function(at: 0x1050)?.name == "old")
+        #expect(map.function(at: 0x1085)?.name == "other")
+    }
+
+    @Test("How far V8 has compiled a function is no part of its name")
+    func tiers() {
+        let map = map("10 1 JS:*serve /a.js:1:2\n20 1 LazyCompile:~serve /a.js\n30 1 Script:*x\n40 1 *x\n50 1 JS:\n")
+        #expect(
+            map.function(at: 0x10)?.name == "JS:serve /a.js:1:2"
+                && map.function(at: 0x20)?.name == "LazyCompile:serve /a.js"
+        )
+        #expect(map.function(at: 0x30)?.name == "Script:*x" && map.function(at: 0x40)?.name == "*x")
+        #expect(map.function(at: 0x50)?.name == "JS:")
+    }
+
+    @Test(
+        "What makes no sense is left out, and the rest holds",
+        arguments: [
+            "", "\n\n", "1000", "1000 ", "1000 10", "1000 10 ", "1000 0 empty", "x 10 y", "1000 y z", " 1000 10 blank",
+            "-1000 10 minus", "ffffffffffffffff 2 over", "11111111111111111 1 long", "1000\t10\ttabs", "0x 1 x",
+            "\u{0}\u{0}\u{0}",
+        ]
+    )
+    func malformed(_ line: String) {
+        #expect(map(line).isEmpty)
+        #expect(map("\(line)\n2000 10 good").function(at: 0x2001)?.name == "good")
+    }
+
+    @Test("A name is cut and has nothing in it that a terminal obeys")
+    func names() {
+        let map = map("10 1 \u{1B}[2Jevil\u{7F}\r\n20 1 " + String(repeating: "n", count: 5000) + "\n")
+        #expect(map.function(at: 0x10)?.name == "?[2Jevil??")
+        #expect(map.function(at: 0x20)?.name.count == PerfMap.limits.name)
+    }
+
+    @Test("Whatever the file holds, each address goes by what a search through all lines says")
+    func fuzz() {
+        var random = SplitMix64.ofThisRun()
+        for _ in 0..<200 {
+            var lines: [(start: UInt, size: UInt, text: String)] = []
+            for number in 0..<Int.random(in: 0...60, using: &random) {
+                let (start, size) = (UInt.random(in: 0...400, using: &random), UInt.random(in: 0...40, using: &random))
+                lines.append((start, size, "\(String(start, radix: 16)) \(String(size, radix: 16)) f\(number)"))
+            }
+            let map = map(lines.map(\.text).joined(separator: "\n"))
+            for address in UInt(0)...450 {
+                let truth = lines.lastIndex { $0.start <= address && address - $0.start < $0.size }
+                #expect(map.function(at: address)?.name == truth.map { "f\($0)" })
+            }
+        }
+        for _ in 0..<300 {
+            let alphabet = Array("0123456789abcdefxX \n\n  JS:*~\u{0}\u{1B}zé".utf8)
+            let bytes = (0..<Int.random(in: 0...400, using: &random)).map { _ in
+                Bool.random(using: &random)
+                    ? alphabet.randomElement(using: &random)! : .random(in: 0...255, using: &random)
+            }
+            let map = PerfMap(parsing: bytes)
+            for address in [0, 1, 15, 255, 4096, UInt.max] { _ = map.function(at: address) }
+        }
+    }
+
+    @Test("Ten thousand entries over one another make no look at them long")
+    func overlapping() {
+        let text = (0..<20_000).map { "\(String($0, radix: 16)) ffffff f\($0)\n" }.joined()
+        let map = map(text)
+        // Which of them does not matter; that it does not look at all of them for each address does.
+        for address in UInt(30_000)..<32_000 { #expect(map.function(at: address) != nil) }
+    }
+}
+
+@Suite("Which files names are taken from", .serialized, .timeLimit(.minutes(10)))
+struct PerfMapFileTests {
+    private let path = "/tmp/perf-\(getpid()).map"
+    private let text = "1000 10 made\n"
+
+    /// What address 0x1001 of this process, seen as another one, goes by. It is in no module.
+    private func name() -> String? {
+        let symbolicator = Symbolicator(processID: getpid())
+        return symbolicator.resolve([.init(address: 0x1001, kind: .exact)]).frames.first?.function
+    }
+
+    private func with(_ make: () throws -> Void) rethrows -> String? {
+        unsafe unlink(path)
+        defer { unsafe unlink(path) }
+        try make()
+        return name()
+    }
+
+    private func write(_ mode: mode_t = 0o644, to path: String? = nil) {
+        let file = unsafe open(path ?? self.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        _ = unsafe Glibc.write(file, text, text.utf8.count)
+        fchmod(file, mode)
+        close(file)
+    }
+
+    @Test("The process's own file is believed")
+    func own() { #expect(with { write() } == "made" && name() == nil) }
+
+    @Test("A link, a pipe, a directory, a file with two names and one that anybody may write to are not")
+    func hostile() throws {
+        let other = "/tmp/other-\(getpid()).map"
+        defer { unsafe unlink(other) }
+        write(to: other)
+        #expect(with { unsafe symlink(other, path) } == nil)
+        #expect(with { unsafe link(other, path) } == nil)
+        #expect(with { unsafe mkfifo(path, 0o600) } == nil)
+        #expect(with { write(0o666) } == nil)
+        unsafe mkdir(path, 0o700)
+        #expect(name() == nil)
+        unsafe rmdir(path)
+    }
+
+    @Test("Another user's file is not", .enabled(if: getuid() == 0, "needs root"))
+    func othersFile() {
+        let name = with {
+            write()
+            unsafe chown(path, 65534, 65534)
+        }
+        #expect(name == nil)
+    }
+
+    @Test("Of a file that is too large the end is read: what was made last")
+    func large() {
+        unsafe unlink(path)
+        defer { unsafe unlink(path) }
+        let file = unsafe open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+        let lines = "1000 10 old\n2000 10 cut in two\n" + text
+        _ = unsafe Glibc.write(file, lines, lines.utf8.count)
+        close(file)
+        let map = PerfMap.Source(of: ProcessDirectory(processID: getpid()))?.read(limit: text.utf8.count + 4)
+        #expect(map?.function(at: 0x1001)?.name == "made" && map?.function(at: 0x2001) == nil)
+    }
+}
