@@ -47,13 +47,15 @@ extension StallReport.SampledShares {
 
 extension StallReport {
     /// The function that a running thread was found in for longest, over all of its stacks: the innermost with a name. Nil where that is
-    /// not known, because own code without a name is further in.
+    /// not known, because the server's own code on those stacks has no name: a helper of the runtime's would stand for it.
     var hottestFunction: String? {
         var times: [String?: Int64] = [:]
         for stack in stacks where stack.role == .stalled && (stack.method == .signal || stack.method == .stopped) {
-            guard let frame = stack.frames.first(where: { $0.function != nil || $0.own }) else { continue }
-            let (sum, isOver) = times[frame.function, default: 0].addingReportingOverflow(stack.sampledNs ?? 0)
-            times[frame.function] = isOver ? .max : sum
+            guard let innermost = stack.frames.first(where: { $0.function != nil || $0.own }) else { continue }
+            let caller = stack.frames.first { $0.own }
+            let function = caller.map { $0.function == nil } == true ? nil : innermost.function
+            let (sum, isOver) = times[function, default: 0].addingReportingOverflow(stack.sampledNs ?? 0)
+            times[function] = isOver ? .max : sum
         }
         let most = times.values.max()
         return times.filter { $0.value == most }.keys.compactMap { $0 }.min()

@@ -1,0 +1,57 @@
+import StallReports
+import Testing
+
+@testable import StallMonitor
+
+/// Of a thread that computed, the function that its sentence names.
+@Suite("The function that a thread computed in for longest")
+struct HottestFunctionTests {
+    /// A report whose stacks have these frames, innermost first, each with the milliseconds it was found so for.
+    private func report(_ stacks: [(frames: [StallReport.Frame], milliseconds: Int64)]) -> StallReport {
+        StallReport(
+            kind: .blocked,
+            state: .recovered,
+            startedAt: .now(),
+            detectedAt: .now(),
+            endedAt: .now(),
+            durationNs: 1,
+            rule: .init(name: .blocked, tickNs: 1, ticks: 1),
+            host: .current(),
+            process: .current(),
+            watched: .init(label: "main"),
+            thread: .init(id: 1),
+            stacks: stacks.map { frames, milliseconds in
+                .init(
+                    role: .stalled,
+                    thread: .init(id: 1),
+                    capturedAt: .now(),
+                    method: .signal,
+                    frames: frames,
+                    sampledNs: milliseconds * 1_000_000
+                )
+            },
+            fingerprint: .make(kind: .blocked, frames: [], modules: [])
+        )
+    }
+
+    private let next = StallReport.Frame(address: 1, function: "IndexingIterator.next()")
+    private let unnamed = StallReport.Frame(address: 2, own: true)
+    private let receipts = StallReport.Frame(address: 3, function: "makeReceipts()", own: true)
+
+    @Test("The innermost that has a name, by time and not by the number of stacks")
+    func named() {
+        #expect(
+            report([([next, receipts], 10), ([next, receipts], 10), ([receipts], 50)]).hottestFunction
+                == "makeReceipts()"
+        )
+        #expect(report([([next, receipts], 60), ([receipts], 50)]).hottestFunction == "IndexingIterator.next()")
+        #expect(report([([next], 60)]).hottestFunction == "IndexingIterator.next()")
+    }
+
+    @Test("None where the server's own code has no name, whatever the runtime's functions are called")
+    func withoutSymbols() {
+        #expect(report([([next, unnamed], 60), ([unnamed], 20)]).hottestFunction == nil)
+        #expect(report([([unnamed], 60), ([next], 20)]).hottestFunction == nil)
+        #expect(report([]).hottestFunction == nil)
+    }
+}
