@@ -46,6 +46,7 @@ let package = Package(
         .library(name: "StackCapture", targets: ["StackCapture", "Symbolication"]),
         .library(name: "StallReports", targets: ["StallReports"]),
         .library(name: "StallGate", targets: ["StallGate"]),
+        .library(name: "StallExport", targets: ["StallExport"]),
         .library(name: "StallMonitor", targets: ["StallMonitor"]),
         .library(name: "StallMonitorLoops", targets: ["StallMonitorLoops"]),
         .library(name: "StallMonitorService", targets: ["StallMonitorService"]),
@@ -90,6 +91,8 @@ let package = Package(
         // The report and what is decided from it.
         .target(name: "StallReports", swiftSettings: swift),
         .target(name: "StallGate", dependencies: ["StallReports"], swiftSettings: swift),
+        // In other tools' formats.
+        .target(name: "StallExport", dependencies: ["StallReports"], swiftSettings: swift),
 
         // The monitor. What counts as a stall is decided by values alone: neither a thread, a clock, a capture nor a disk.
         .target(name: "StallDetection", dependencies: ["RunLoopKit", "StallReports"], swiftSettings: swift),
@@ -154,6 +157,7 @@ let package = Package(
                 "RunLoopKit",
                 "StallReports",
                 "StallGate",
+                "StallExport",
                 "StallMonitor",
                 "ProcessWatch",
                 "StackCapture",
@@ -255,6 +259,7 @@ let package = Package(
         ),
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports", "TestSupport"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
+        .testTarget(name: "StallExportTests", dependencies: ["StallExport", "StallReports"], swiftSettings: swift),
         .testTarget(
             name: "StallDetectionTests",
             dependencies: ["RunLoopKit", "StallDetection", "StallReports", "TestSupport"],

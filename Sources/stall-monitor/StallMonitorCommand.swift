@@ -25,8 +25,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
         version: "0.1.0",
         subcommands: [
             TailCommand.self, ListCommand.self, TopCommand.self, ShowCommand.self, SymbolicateCommand.self,
-            GateCommand.self,
-            SampleCommand.self, WatchCommand.self,
+            GateCommand.self, ExportCommand.self, SampleCommand.self, WatchCommand.self,
         ]
     )
 }

@@ -73,7 +73,7 @@ extension StallReport {
 
 extension StallReport.Frame {
     /// What stands for a name that there is not. It is the same wherever the module is loaded.
-    func placeName(in path: String?) -> String {
+    package func placeName(in path: String?) -> String {
         guard let path, let offset else { return "code at \(address)" }
         let start = functionOffset.map { Address(offset.rawValue &- $0.rawValue) } ?? offset
         return "\(fileName(of: path))+\(start) (no symbols)"

@@ -4,8 +4,11 @@ import StallReports
 /// Standard output and error, unbuffered, whole records at a time.
 enum Output {
     /// Data. A reader that has gone (`| head`) ends the process quietly, as SIGPIPE does where it is not ignored.
-    static func write(_ text: String) throws(CommandFailure) {
-        switch writeAll(text, to: STDOUT_FILENO) {
+    static func write(_ text: String) throws(CommandFailure) { try write(Array(text.utf8)) }
+
+    /// Data of any kind.
+    static func write(_ bytes: [UInt8]) throws(CommandFailure) {
+        switch writeAll(bytes, to: STDOUT_FILENO) {
         case 0: return
         case EPIPE: exit(128 + SIGPIPE)
         case let number:
@@ -27,17 +30,17 @@ enum Output {
 
     /// Everything that is not data.
     static func note(_ text: String) {
-        _ = writeAll("stall-monitor: \(VisibleText.of(text, limit: 2000))\n", to: STDERR_FILENO)
+        error("stall-monitor: \(VisibleText.of(text, limit: 2000))\n")
     }
 
     /// Whole lines that stand where data cannot.
-    static func error(_ text: String) { _ = writeAll(text, to: STDERR_FILENO) }
+    static func error(_ text: String) { _ = writeAll(Array(text.utf8), to: STDERR_FILENO) }
 
     static func note(_ error: ReportError) { note(CommandFailure(error).message) }
 
     /// Zero, or the errno of the write that failed.
-    private static func writeAll(_ text: String, to descriptor: Int32) -> Int32 {
-        var rest = Array(text.utf8)[...]
+    static func writeAll(_ bytes: [UInt8], to descriptor: Int32) -> Int32 {
+        var rest = bytes[...]
         while !rest.isEmpty {
             let count = unsafe rest.withUnsafeBytes { unsafe Glibc.write(descriptor, $0.baseAddress, $0.count) }
             if count >= 0 {

@@ -1,0 +1,142 @@
+internal import StallReports
+
+/// Merged stacks as one tree. Children stand in the order of their weight, the heaviest first.
+struct FlameGraph {
+    /// Deeper ones than this are cut: nobody looks at them, and a report can hold a thousand frames of a recursion.
+    static let maximumDepth = 250
+
+    struct Node {
+        var name: String
+        /// Of the first of its calls: the source line, or else the module.
+        var place: String?
+        var module: String?
+        var isOwn: Bool
+        var nanoseconds: Int64 = 0
+        var children: [Node] = []
+    }
+
+    private(set) var root = Node(name: "all stalls", isOwn: false)
+
+    /// The levels below the root.
+    var depth: Int { Self.depth(of: root) - 1 }
+
+    init(_ stacks: WeightedStacks) {
+        root.children = Self.children(
+            of: stacks.sorted.map { entry in
+                ([Self.node(of: entry.key)]
+                    + entry.key.calls.prefix(Self.maximumDepth).map { Self.node(of: stacks.calls[$0]) })[...]
+            },
+            stacks.sorted.map(\.weight.nanoseconds)
+        )
+        root.nanoseconds = root.children.map(\.nanoseconds).saturatingSum()
+    }
+
+    /// Of stacks with the same beginning: those that go on, by their next call.
+    private static func children(of stacks: [ArraySlice<Node>], _ times: [Int64]) -> [Node] {
+        var order: [Group] = []
+        var members: [Group: [Int]] = [:]
+        for (index, stack) in stacks.enumerated() {
+            guard let first = stack.first else { continue }
+            let group = Group(name: first.name, module: first.module)
+            if members[group] == nil { order.append(group) }
+            members[group, default: []].append(index)
+        }
+        return order.map { group in
+            let own = members[group] ?? []
+            var node = stacks[own[0]].first ?? Node(name: group.name, isOwn: false)
+            node.nanoseconds = own.map { times[$0] }.saturatingSum()
+            node.children = children(of: own.map { stacks[$0].dropFirst() }, own.map { times[$0] })
+            return node
+        }.sorted { ($1.nanoseconds, $0.name) < ($0.nanoseconds, $1.name) }
+    }
+
+    /// One function, on whatever line it was.
+    private struct Group: Hashable {
+        var name: String
+        var module: String?
+    }
+
+    private static func node(of key: WeightedStacks.Key) -> Node {
+        Node(name: key.service.isEmpty ? key.label : "\(key.service): \(key.label)", isOwn: false)
+    }
+
+    private static func node(of call: WeightedStacks.Call) -> Node {
+        Node(
+            name: call.name,
+            place: call.file.map { file in call.line.map { "\(file):\($0)" } ?? file } ?? call.module,
+            module: call.module,
+            isOwn: call.isOwn
+        )
+    }
+
+    private static func depth(of node: Node) -> Int { 1 + (node.children.map(depth).max() ?? 0) }
+}
+
+/// A flame graph as a picture, the outermost call at the bottom. Each box tells its whole name, place and share when it is pointed at.
+struct FlameGraphPicture: ReportExporter {
+    private static let (width, lineHeight, margin) = (1200.0, 17.0, 24.0)
+    /// Narrower boxes are left out, in pixels.
+    private static let least = 0.3
+
+    private var stacks = WeightedStacks()
+
+    mutating func add(_ report: StallReport) -> [UInt8] {
+        stacks.add(report)
+        return []
+    }
+
+    func end() -> [UInt8] {
+        let graph = FlameGraph(stacks)
+        let height = Double(graph.depth + 1) * Self.lineHeight + 2 * Self.margin
+        var text = """
+            <?xml version="1.0" encoding="UTF-8"?>
+            <svg xmlns="http://www.w3.org/2000/svg" width="\(Int(Self.width))" height="\(Int(height))" \
+            viewBox="0 0 \(Int(Self.width)) \(Int(height))" font-family="ui-monospace, monospace" font-size="11">
+            <rect width="100%" height="100%" fill="#fff"/>
+            <text x="8" y="16" fill="#444">Where the time of \(Self.length(graph.root)) of stalls went</text>
+
+            """
+        Self.draw(graph.root, x: 0, y: height - Self.margin - Self.lineHeight, of: graph.root, into: &text)
+        return Array((text + "</svg>\n").utf8)
+    }
+
+    private static func draw(
+        _ node: FlameGraph.Node,
+        x: Double,
+        y: Double,
+        of root: FlameGraph.Node,
+        into text: inout String
+    ) {
+        let share = root.nanoseconds > 0 ? Double(node.nanoseconds) / Double(root.nanoseconds) : 0
+        let width = share * Self.width
+        guard width >= least else { return }
+        let percent = Double(Int(share * 1000)) / 10
+        let place = node.place.map { "\n\($0)" } ?? ""
+        let letters = Int((width - 6) / 6.7)
+        let label = letters < 3 ? "" : VisibleText.of(node.name, limit: letters)
+        text += """
+            <g><title>\(escaped("\(node.name)\(place)\n\(length(node)), \(percent) %"))</title>\
+            <rect x="\(rounded(x))" y="\(rounded(y))" width="\(rounded(max(width - 0.5, 0.3)))" height="\(Int(lineHeight) - 1)" rx="1" \
+            fill="\(node.isOwn ? "#e8833a" : "#e5d9c3")"/>\
+            <text x="\(rounded(x + 3))" y="\(rounded(y + 12))">\(escaped(label))</text></g>
+
+            """
+        var left = x
+        for child in node.children {
+            draw(child, x: left, y: y - lineHeight, of: root, into: &text)
+            left += root.nanoseconds > 0 ? Double(child.nanoseconds) / Double(root.nanoseconds) * Self.width : 0
+        }
+    }
+
+    private static func length(_ node: FlameGraph.Node) -> String { DurationText(nanoseconds: node.nanoseconds).short }
+
+    private static func rounded(_ value: Double) -> Double { (value * 10).rounded() / 10 }
+
+    /// As text of XML or HTML.
+    static func escaped(_ text: String) -> String {
+        text.replacing("&", with: "&amp;").replacing("<", with: "&lt;").replacing(">", with: "&gt;").replacing(
+            "\"",
+            with: "&quot;"
+        )
+    }
+}

@@ -1,0 +1,147 @@
+internal import StallReports
+
+/// pprof's profile.proto, not compressed: its readers take both. Values: stalls, and nanoseconds; labels: the watched thing, the service and
+/// the verdict, for `-tagfocus`.
+struct PprofExporter: ReportExporter {
+    private var stacks = WeightedStacks()
+    private var earliest: Int64?
+    private var blocked: Int64 = 0
+
+    mutating func add(_ report: StallReport) -> [UInt8] {
+        stacks.add(report)
+        let began = report.startedAt.unixNanoseconds
+        earliest = earliest.map { min($0, began) } ?? began
+        blocked.addSaturated(report.durationNs)
+        return []
+    }
+
+    func end() -> [UInt8] {
+        var texts = Texts()
+        var profile = ProtocolBuffer()
+        for (type, unit) in [("stalls", "count"), ("blocked", "nanoseconds")] {
+            profile.message(1, texts.valueType(type, unit))
+        }
+        for (key, weight) in stacks.sorted { profile.message(2, sample(key, weight, &texts)) }
+        let modules = Self.modules(of: stacks.calls)
+        for (path, module) in modules.sorted(by: { $0.value.number < $1.value.number }) {
+            var mapping = ProtocolBuffer()
+            mapping.number(1, module.number)
+            mapping.number(5, texts.number(of: path))
+            mapping.number(6, texts.number(of: module.buildID ?? ""))
+            // All names that are to be had are here: it must not look for the file.
+            for known in 7...10 { mapping.number(known, 1) }
+            profile.message(3, mapping)
+        }
+        // A place and its function go by one number.
+        for (index, call) in stacks.calls.enumerated() {
+            let number = Int64(index) + 1
+            var line = ProtocolBuffer()
+            line.number(1, number)
+            line.number(2, Int64(call.line ?? 0))
+            var location = ProtocolBuffer()
+            location.number(1, number)
+            location.number(2, call.module.flatMap { modules[$0]?.number } ?? 0)
+            location.message(4, line)
+            profile.message(4, location)
+            var function = ProtocolBuffer()
+            function.number(1, number)
+            function.number(2, texts.number(of: call.name))
+            function.number(3, texts.number(of: call.name))
+            function.number(4, texts.number(of: call.file ?? ""))
+            profile.message(5, function)
+        }
+        let kind = texts.valueType("blocked", "nanoseconds")
+        let blockedText = texts.number(of: "blocked")
+        for text in texts.all { profile.text(6, text) }
+        profile.number(9, earliest ?? 0)
+        profile.number(10, blocked)
+        profile.message(11, kind)
+        profile.number(12, 1)
+        profile.number(14, blockedText)
+        return profile.bytes
+    }
+
+    private func sample(_ key: WeightedStacks.Key, _ weight: WeightedStacks.Weight, _ texts: inout Texts)
+        -> ProtocolBuffer
+    {
+        var sample = ProtocolBuffer()
+        sample.numbers(1, key.calls.reversed().map { Int64($0) + 1 })
+        sample.numbers(2, [weight.stalls, weight.nanoseconds])
+        for (name, value) in [("label", key.label), ("service", key.service), ("verdict", key.verdict)]
+        where !value.isEmpty {
+            var label = ProtocolBuffer()
+            label.number(1, texts.number(of: name))
+            label.number(2, texts.number(of: value))
+            sample.message(3, label)
+        }
+        return sample
+    }
+
+    private static func modules(of calls: [WeightedStacks.Call]) -> [String: (number: Int64, buildID: String?)] {
+        var modules: [String: (number: Int64, buildID: String?)] = [:]
+        // pprof takes the first for the program.
+        for call in calls.filter(\.isOwn) + calls {
+            guard let path = call.module, modules[path] == nil else { continue }
+            modules[path] = (Int64(modules.count) + 1, call.buildID)
+        }
+        return modules
+    }
+
+    /// The profile's table of texts: the first is empty.
+    private struct Texts {
+        var all = [""]
+        private var numbers: [String: Int64] = ["": 0]
+
+        mutating func number(of text: String) -> Int64 {
+            if let known = numbers[text] { return known }
+            numbers[text] = Int64(all.count)
+            all.append(text)
+            return Int64(all.count) - 1
+        }
+
+        mutating func valueType(_ type: String, _ unit: String) -> ProtocolBuffer {
+            var message = ProtocolBuffer()
+            message.number(1, number(of: type))
+            message.number(2, number(of: unit))
+            return message
+        }
+    }
+}
+
+/// Writes the wire format of protocol buffers, as far as a profile needs it (protobuf.dev, "Encoding"): a package for it would cost more to
+/// build than the whole command.
+struct ProtocolBuffer {
+    private(set) var bytes: [UInt8] = []
+
+    private mutating func variable(_ value: UInt64) {
+        var rest = value
+        while rest >= 0x80 {
+            bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        bytes.append(UInt8(rest))
+    }
+
+    /// Zero is what a field has that is left out.
+    mutating func number(_ field: Int, _ value: Int64) {
+        guard value != 0 else { return }
+        variable(UInt64(field) << 3)
+        variable(UInt64(bitPattern: value))
+    }
+
+    mutating func numbers(_ field: Int, _ values: [Int64]) {
+        var packed = ProtocolBuffer()
+        for value in values { packed.variable(UInt64(bitPattern: value)) }
+        message(field, packed)
+    }
+
+    mutating func message(_ field: Int, _ message: ProtocolBuffer) { data(field, message.bytes) }
+
+    mutating func text(_ field: Int, _ text: String) { data(field, Array(text.utf8)) }
+
+    private mutating func data(_ field: Int, _ data: [UInt8]) {
+        variable(UInt64(field) << 3 | 2)
+        variable(UInt64(data.count))
+        bytes += data
+    }
+}

@@ -1,0 +1,138 @@
+internal import StallReports
+
+/// One number that a run record counts, with what it is broken down by. Never by fingerprint: there are too many.
+struct RunMetric {
+    struct Point {
+        var labels: [(name: String, value: String)]
+        var count: Int64
+    }
+
+    var name: String
+    var help: String
+    /// Counted in nanoseconds, and told in seconds.
+    var isSeconds = false
+    var points: [Point]
+
+    func value(of point: Point) -> Double { isSeconds ? Double(point.count) / 1e9 : Double(point.count) }
+
+    static func all(of run: RunRecord) -> [RunMetric] {
+        func one(_ name: String, _ help: String, _ count: Int64) -> RunMetric {
+            RunMetric(name: name, help: help, points: [.init(labels: [], count: count)])
+        }
+        func seconds(_ name: String, _ help: String, _ points: [Point]) -> RunMetric {
+            RunMetric(name: name, help: help, isSeconds: true, points: points)
+        }
+        let watched = run.watched.map { watched in
+            (labels: [("label", plain(watched.label)), ("type", plain(watched.type.rawValue))], watched: watched)
+        }
+        let costs: [(String, Int64?)] = [
+            ("watchdog", run.cost.watchdogCPUNs), ("reporter", run.cost.reporterCPUNs),
+            ("writer", run.cost.writerCPUNs),
+        ]
+        return [
+            RunMetric(
+                name: "stalls",
+                help: "Stalls, by the rule that found them.",
+                points: run.stalls.sorted { $0.key < $1.key }.map {
+                    .init(labels: [("kind", plain($0.key))], count: $0.value)
+                }
+            ),
+            one("suppressed_stalls", "Stalls that were counted and not reported.", run.suppressed),
+            one("captures", "Stacks taken.", run.cost.captures),
+            one("capture_failures", "Captures that failed.", run.captureFailures),
+            one("lost_reports", "Reports that did not come to the disk.", run.lostWrites),
+            RunMetric(
+                name: "turns",
+                help: "Turns that a watched loop finished.",
+                points: watched.compactMap { labels, watched in
+                    watched.turns.map { Point(labels: labels, count: Int64(clamping: $0)) }
+                }
+            ),
+            seconds(
+                "watched",
+                "How long somebody looked.",
+                watched.map { Point(labels: $0.labels, count: $0.watched.watchedNs) }
+            ),
+            seconds(
+                "held",
+                "How long watched threads were held for captures.",
+                [.init(labels: [], count: run.cost.heldNs)]
+            ),
+            seconds(
+                "cpu",
+                "Processor time of the monitor's threads.",
+                costs.compactMap { name, time in time.map { .init(labels: [("thread", name)], count: $0) } }
+            ),
+        ].filter { !$0.points.isEmpty }
+    }
+}
+
+/// Prometheus' text format, version 0.0.4. A process's run is told from others by `service`, `host` and `run`.
+struct PrometheusExporter: ReportExporter {
+    private struct Series: Hashable {
+        var labels: [String]
+    }
+
+    private var runs: [RunRecord] = []
+    private var blocked: [Series: (count: Int64, nanoseconds: Int64)] = [:]
+
+    mutating func begin(_ runs: [RunRecord]) -> [UInt8] {
+        self.runs = runs
+        return []
+    }
+
+    mutating func add(_ report: StallReport) -> [UInt8] {
+        let labels: [(String, String)] = [
+            ("service", report.service?.name ?? ""), ("host", report.host.name), ("label", report.watched.label),
+            ("type", report.watched.type.rawValue), ("kind", report.kind.rawValue),
+            ("verdict", report.cause.verdict.rawValue),
+        ]
+        let series = Series(labels: labels.map { Self.label($0.0, $0.1) })
+        var sum = blocked[series] ?? (0, 0)
+        sum.count.addSaturated(1)
+        sum.nanoseconds.addSaturated(report.durationNs)
+        blocked[series] = sum
+        return []
+    }
+
+    func end() -> [UInt8] {
+        var families: [String: (help: String, lines: [String])] = [:]
+        for run in runs {
+            let own = [
+                Self.label("service", run.service?.name ?? ""), Self.label("host", run.host.name),
+                Self.label("run", run.id.description),
+            ]
+            for metric in RunMetric.all(of: run) {
+                let name = "stall_monitor_\(metric.name)\(metric.isSeconds ? "_seconds" : "")_total"
+                families[name, default: (metric.help, [])].lines += metric.points.map { point in
+                    let labels = own + point.labels.map { Self.label($0.name, $0.value) }
+                    return "\(name){\(labels.joined(separator: ","))} \(metric.value(of: point))"
+                }
+            }
+        }
+        let sums = blocked.sorted { $0.key.labels.lexicographicallyPrecedes($1.key.labels) }
+        families["stall_monitor_reports"] = (
+            "Reports in the directory.",
+            sums.map { "stall_monitor_reports{\($0.key.labels.joined(separator: ","))} \($0.value.count)" }
+        )
+        families["stall_monitor_reported_blocked_seconds"] = (
+            "How long the stalls of these reports lasted.",
+            sums.map {
+                "stall_monitor_reported_blocked_seconds{\($0.key.labels.joined(separator: ","))} \(Double($0.value.nanoseconds) / 1e9)"
+            }
+        )
+        return families.sorted { $0.key < $1.key }.flatMap { name, family in
+            let type = name.hasSuffix("_total") ? "counter" : "gauge"
+            let head = "# HELP \(name) \(family.help)\n# TYPE \(name) \(type)\n"
+            return Array((head + family.lines.map { $0 + "\n" }.joined()).utf8)
+        }
+    }
+
+    private static func label(_ name: String, _ value: String) -> String {
+        let escaped = plain(value).replacing("\\", with: "\\\\").replacing("\"", with: "\\\"").replacing(
+            "\n",
+            with: "\\n"
+        )
+        return "\(name)=\"\(escaped)\""
+    }
+}

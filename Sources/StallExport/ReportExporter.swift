@@ -1,0 +1,77 @@
+public import StallReports
+
+/// Turns reports into another tool's format, one report at a time, so that memory does not grow with their number where the format allows.
+/// Not for use by several threads at once.
+public protocol ReportExporter {
+    /// What stands before the first report. Call it first, and once.
+    ///
+    /// - Parameter runs: the run records of the same directories: metrics are made of these.
+    mutating func begin(_ runs: [RunRecord]) throws(ReportError) -> [UInt8]
+    /// What one report adds. May be empty: some formats are written at the end.
+    mutating func add(_ report: StallReport) throws(ReportError) -> [UInt8]
+    /// What stands behind the last report. Call it last, and once.
+    mutating func end() throws(ReportError) -> [UInt8]
+}
+
+extension ReportExporter {
+    public mutating func begin(_ runs: [RunRecord]) throws(ReportError) -> [UInt8] { [] }
+    public mutating func end() throws(ReportError) -> [UInt8] { [] }
+}
+
+/// The formats that reports can be exported to, by the names that the command takes.
+public enum ExportFormat: String, CaseIterable, Sendable {
+    case html, svg, speedscope, pprof, collapsed
+    case chrome
+    case otlpLogs = "otlp-logs"
+    case otlpMetrics = "otlp-metrics"
+    case prometheus, sentry, csv, ndjson
+
+    /// What it is for, in one line.
+    public var summary: String {
+        switch self {
+        case .html: "one page for a browser: a flame graph to search and zoom in, and the stalls; needs no network"
+        case .svg: "a flame graph as a picture"
+        case .speedscope: "speedscope.app, and editors that read its files"
+        case .pprof: "go tool pprof, and services that take its profiles"
+        case .collapsed: "a line for each stack with its microseconds: flamegraph.pl, inferno and others"
+        case .chrome: "a timeline with one track for each loop: ui.perfetto.dev, chrome://tracing, profiler.firefox.com"
+        case .otlpLogs: "OpenTelemetry log records as JSON lines, for any OTLP/HTTP receiver (/v1/logs)"
+        case .otlpMetrics: "OpenTelemetry metrics as JSON lines, for any OTLP/HTTP receiver (/v1/metrics)"
+        case .prometheus: "Prometheus' text format, for node_exporter's textfile collector"
+        case .sentry: "Sentry events, one a line"
+        case .csv: "a table for spreadsheets, one stall a row"
+        case .ndjson: "whole reports, one a line"
+        }
+    }
+
+    /// Whether a terminal cannot show it.
+    public var isBinary: Bool { self == .pprof }
+
+    /// One for a single export.
+    public func makeExporter() -> any ReportExporter {
+        switch self {
+        case .html: FlameGraphPage()
+        case .svg: FlameGraphPicture()
+        case .speedscope: SpeedscopeExporter()
+        case .pprof: PprofExporter()
+        case .collapsed: CollapsedExporter()
+        case .chrome: TraceEventExporter()
+        case .otlpLogs: TelemetryLogExporter()
+        case .otlpMetrics: TelemetryMetricExporter()
+        case .prometheus: PrometheusExporter()
+        case .sentry: SentryExporter()
+        case .csv: TableExporter()
+        case .ndjson: ReportLineExporter()
+        }
+    }
+}
+
+/// Whole reports, one a line.
+struct ReportLineExporter: ReportExporter {
+    func add(_ report: StallReport) throws(ReportError) -> [UInt8] { try report.json() }
+}
+
+extension ReportExporter {
+    /// One line of JSON.
+    func line(_ value: some Encodable) throws(ReportError) -> [UInt8] { try ReportJSON.encode(value) }
+}

@@ -1,0 +1,111 @@
+internal import StallReports
+
+/// Sentry events, one a line: an exception of type `Stall` with the stalled thread's stack, grouped by the report's fingerprint.
+struct SentryExporter: ReportExporter {
+    func add(_ report: StallReport) throws(ReportError) -> [UInt8] { try line(Event(report)) }
+
+    private struct Event: Encodable {
+        var eventID: String
+        var timestamp: Double
+        var platform = "native"
+        var logger = "stall-monitor"
+        var level: String
+        var serverName: String
+        var release: String?
+        var transaction: String?
+        var fingerprint: [String]
+        var tags: [String: String]
+        var exception: Exceptions
+        var extra: [String: String]
+        var contexts: [String: [String: String]]?
+
+        init(_ report: StallReport) {
+            let id = String(report.id.rawValue, radix: 16)
+            eventID = String(repeating: "0", count: 32 - id.count) + id
+            timestamp = Double(report.startedAt.unixNanoseconds) / 1e9
+            level = report.severity == .warning ? "warning" : report.severity == .critical ? "fatal" : "error"
+            serverName = plain(report.host.name)
+            release = report.service.flatMap { service in service.version.map { plain("\(service.name)@\($0)") } }
+            transaction = report.culpritName.map(plain)
+            fingerprint = [report.fingerprint.description]
+            tags = [
+                "kind": report.kind.rawValue, "verdict": report.cause.verdict.rawValue, "state": report.state.rawValue,
+                "watched.label": plain(report.watched.label), "watched.type": report.watched.type.rawValue,
+            ]
+            if let service = report.service?.name { tags["service"] = plain(service) }
+            exception = Exceptions(values: [Exception(report)])
+            extra = [
+                "report": report.id.description, "duration": DurationText(nanoseconds: report.durationNs).description,
+                "pid": "\(report.process.pid)",
+            ]
+            if let trace = report.trace {
+                contexts = ["trace": ["trace_id": plain(trace.traceID), "span_id": plain(trace.spanID ?? "")]]
+            }
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case eventID = "event_id"
+            case timestamp, platform, logger, level
+            case serverName = "server_name"
+            case release, transaction, fingerprint, tags, exception, extra, contexts
+        }
+    }
+
+    private struct Exceptions: Encodable { var values: [Exception] }
+
+    private struct Exception: Encodable {
+        var type = "Stall"
+        var value: String
+        var mechanism = Mechanism()
+        var threadID: Int32
+        var stacktrace: Stack?
+
+        init(_ report: StallReport) {
+            value = plain(report.cause.summary)
+            threadID = report.thread.id
+            let stack = report.culprit.flatMap {
+                report.stacks.indices.contains($0.stack) ? report.stacks[$0.stack] : nil
+            }
+            let frames = (stack ?? report.stacks.first { $0.role == .stalled })?.callers(from: 0) ?? []
+            // Sentry refuses a stack without a frame.
+            stacktrace = frames.isEmpty ? nil : Stack(frames: frames.reversed().map { Frame($0, in: report) })
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case type, value, mechanism
+            case threadID = "thread_id"
+            case stacktrace
+        }
+    }
+
+    private struct Mechanism: Encodable {
+        var type = "stall-monitor"
+        var handled = true
+    }
+
+    private struct Stack: Encodable { var frames: [Frame] }
+
+    private struct Frame: Encodable {
+        var function: String
+        var filename: String?
+        var line: Int?
+        var isInApp: Bool
+        var package: String?
+        var address: String
+
+        init(_ frame: StallReport.Frame, in report: StallReport) {
+            let module = frame.module.flatMap { report.modules.indices.contains($0) ? report.modules[$0].path : nil }
+            function = plain(frame.function ?? frame.symbol ?? frame.placeName(in: module))
+            (filename, line) = (frame.file.map(plain), frame.line)
+            (isInApp, package, address) = (frame.own, module.map(plain), frame.address.description)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case function, filename
+            case line = "lineno"
+            case isInApp = "in_app"
+            case package
+            case address = "instruction_addr"
+        }
+    }
+}

@@ -1,0 +1,92 @@
+internal import StallReports
+
+/// Chrome's trace events: a process for each process, a track for each watched thing, a bar for each stall.
+struct TraceEventExporter: ReportExporter {
+    private var tracks: [Track: Int] = [:]
+    private var processes: Set<Int32> = []
+    private var separator = ""
+
+    private struct Track: Hashable {
+        var process: Int32
+        var label: String
+    }
+
+    func begin(_ runs: [RunRecord]) -> [UInt8] { Array(#"{"displayTimeUnit":"ms","traceEvents":["#.utf8) }
+
+    mutating func add(_ report: StallReport) throws(ReportError) -> [UInt8] {
+        var events: [Event] = []
+        let pid = report.process.pid
+        let track = Track(process: pid, label: report.watched.label)
+        if processes.insert(pid).inserted {
+            let name = report.service?.name ?? report.process.executable ?? "process"
+            events.append(
+                Event(name: "process_name", phase: "M", process: pid, track: 0, arguments: ["name": plain(name)])
+            )
+        }
+        let number = tracks[track] ?? tracks.count + 1
+        if tracks.updateValue(number, forKey: track) == nil {
+            events.append(
+                Event(
+                    name: "thread_name",
+                    phase: "M",
+                    process: pid,
+                    track: number,
+                    arguments: ["name": plain(track.label)]
+                )
+            )
+        }
+        events.append(
+            Event(
+                name: plain(report.culpritName ?? report.kind.rawValue),
+                phase: "X",
+                process: pid,
+                track: number,
+                arguments: [
+                    "id": report.id.description, "fingerprint": report.fingerprint.description,
+                    "verdict": report.cause.verdict.rawValue, "kind": report.kind.rawValue,
+                    "state": report.state.rawValue,
+                    "cause": plain(report.cause.summary),
+                ],
+                category: plain(report.kind.rawValue),
+                start: Double(report.startedAt.unixNanoseconds) / 1000,
+                length: Double(report.durationNs) / 1000
+            )
+        )
+        var bytes: [UInt8] = []
+        for event in events {
+            bytes += Array(separator.utf8) + (try line(event)).dropLast()
+            separator = ",\n"
+        }
+        return bytes
+    }
+
+    func end() -> [UInt8] { Array("]}\n".utf8) }
+
+    /// Times in microseconds, as the format counts.
+    private struct Event: Encodable {
+        var name: String
+        var phase: String
+        var process: Int32
+        var track: Int
+        var arguments: [String: String]
+        var category: String?
+        var start: Double?
+        var length: Double?
+
+        private enum CodingKeys: String, CodingKey {
+            case name
+            case phase = "ph"
+            case process = "pid"
+            case track = "tid"
+            case arguments = "args"
+            case category = "cat"
+            case start = "ts"
+            case length = "dur"
+        }
+    }
+}
+
+extension Timestamp {
+    /// Nanoseconds since 1970, held at the ends of the type (in the years 1677 and 2262).
+    var unixNanoseconds: Int64 { nanoseconds(since: Timestamp(seconds: 0)) }
+}

@@ -1,0 +1,93 @@
+public import ArgumentParser
+import Glibc
+public import StallExport
+import StallReports
+
+struct ExportCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "export",
+        abstract: "Writes stalls in another tool's format.",
+        discussion: """
+            EXAMPLES
+              stall-monitor export --format html --output stalls.html
+              stall-monitor export /var/lib/shop/stalls --format pprof --output stalls.pb && go tool pprof -top stalls.pb
+              stall-monitor export --format speedscope --since 1d > stalls.speedscope.json
+              stall-monitor export --format prometheus > /var/lib/node_exporter/textfile/stalls.prom
+
+            FORMATS
+            \(ExportFormat.allCases.map { "  \($0.rawValue)\(String(repeating: " ", count: 14 - $0.rawValue.count))\($0.summary)" }.joined(separator: "\n"))
+
+            In flame graphs a stack weighs as much of its stall's length as it was found for: all stacks together are the blocked time.
+
+            Exit code 0: done. 1: the directory, or a file in it, cannot be read, or the output not be written; what could be read is in the \
+            output. 64: wrong usage.
+            """
+    )
+
+    @OptionGroup var reports: ReportsArgument
+
+    @Option(help: ArgumentHelp("The format; see above.", valueName: "format"))
+    var format: ExportFormat
+
+    @Option(
+        name: .shortAndLong,
+        help: ArgumentHelp(
+            "Write to this file, which is replaced when all is done. Without it: standard output.",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var output: String?
+
+    @Option(
+        help:
+            "Only stalls that ended after this moment, or have not ended: a length of time before now (10m), or RFC 3339."
+    )
+    var since: Since?
+
+    func validate() throws {
+        if output == nil && format.isBinary && isatty(STDOUT_FILENO) == 1 {
+            throw ValidationError(
+                "\(format.rawValue) is not for a terminal: give --output FILE, or send it to another program"
+            )
+        }
+        if output?.isEmpty == true { throw ValidationError("the output's name is empty") }
+    }
+
+    func run() throws {
+        let catalog = try Directory(path: reports.path).catalog()
+        var failures = catalog.failures
+        let runs = catalog.runs.compactMap { id in
+            attempt(&failures) { () throws(ReportError) in try ReportReader(path: reports.path).run(id) }
+        }
+        let sink = try ExportSink(path: output)
+        var exporter = format.makeExporter()
+        var count = 0
+        try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.begin(runs) })
+        for id in catalog.stalls {
+            let report = attempt(&failures) { () throws(ReportError) in try catalog.report(id) }
+            guard let report, since?.includes(report) ?? true else { continue }
+            count += 1
+            try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.add(report) })
+        }
+        try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.end() })
+        try sink.finish()
+        if let output { Output.note("\(count) \(count == 1 ? "stall" : "stalls") in \(output)") }
+        try Directory.report(failures)
+    }
+
+    /// What cannot be read is left out, and told at the end. What made room for newer ones meanwhile is nothing to tell of.
+    private func attempt<Document>(
+        _ failures: inout [ReportError],
+        _ read: () throws(ReportError) -> Document
+    ) -> Document? {
+        do throws(ReportError) {
+            return try read()
+        } catch {
+            if error.code != .missingFile { failures.append(error) }
+            return nil
+        }
+    }
+}
+
+extension ExportFormat: ExpressibleByArgument {}

@@ -1,0 +1,54 @@
+import Foundation
+import StallReports
+import Testing
+
+@Suite("stall-monitor export", .timeLimit(.minutes(5)))
+struct ExportCommandTests {
+    private let fixture: ReportsFixture
+
+    init() throws {
+        fixture = try ReportsFixture()
+        try fixture.store.write(Sample.report())
+    }
+
+    @Test("Standard output has the data alone")
+    func standardOutput() throws {
+        let run = try CommandRun("export", fixture.path, "--format", "collapsed")
+        #expect(run.status == 0 && run.errors.isEmpty)
+        #expect(
+            run.output
+                == "main;__libc_start_main;main;drain;swift_job_run;shop.Cart.total() -> Swift.Int;usleep;clock_nanosleep 612345\n"
+        )
+        #expect(
+            try CommandRun("export", fixture.path, "--format", "csv", "--since", "1s").output.split(separator: "\n")
+                .count == 1
+        )
+    }
+
+    @Test("A file takes its name when it is whole, and replaces another")
+    func file() throws {
+        let file = "\(fixture.root)/stalls.csv"
+        try "old".write(toFile: file, atomically: true, encoding: .utf8)
+        let run = try CommandRun("export", fixture.path, "--format", "csv", "-o", file)
+        #expect(run.status == 0 && run.output.isEmpty && run.errors == "stall-monitor: 1 stall in \(file)\n")
+        #expect(try String(contentsOfFile: file, encoding: .utf8).hasPrefix("id,started_at,"))
+        #expect(
+            try FileManager.default.contentsOfDirectory(atPath: fixture.root).sorted() == ["reports", "stalls.csv"]
+        )
+        #expect(try CommandRun("export", fixture.path, "--format", "csv", "-o", "/dev/null").status == 0)
+    }
+
+    @Test("What cannot be read is told and left out; what cannot be written leaves nothing behind")
+    func failures() throws {
+        try fixture.plant("{ torn".utf8)
+        let run = try CommandRun("export", fixture.path, "--format", "ndjson")
+        #expect(run.status == 1 && run.errors.contains("stall-"))
+        #expect(run.output.split(separator: "\n").count == 1)
+        let refused = try CommandRun("export", fixture.path, "--format", "html", "-o", "/nowhere/page.html")
+        #expect(refused.status == 1 && refused.errors.contains("/nowhere/page.html") && refused.output.isEmpty)
+        let full = try CommandRun("export", fixture.path, "--format", "html", "-o", "/dev/full")
+        #expect(full.status == 1 && full.errors.contains("/dev/full"))
+        #expect(try CommandRun("export", fixture.path, "--format", "jpeg").status == 64)
+        #expect(try CommandRun("export", fixture.path).status == 64)
+    }
+}

@@ -1,0 +1,136 @@
+import Foundation
+import StallExport
+import StallReports
+import Testing
+
+@Suite("Exports of stacks")
+struct StackFormatTests {
+    @Test("A stack weighs its part of the stall: all together are the blocked time")
+    func weights() throws {
+        let lines = try ExportSample.text(.collapsed).split(separator: "\n").map(String.init)
+        #expect(
+            lines == ["main;main;total();price() 400000", "worker;(no stack) 400000", "main;main;total();tax() 200000"]
+        )
+    }
+
+    @Test("Where nobody counted, each stack weighs the same; what is absurd weighs nothing, and does not trap")
+    func uncounted() throws {
+        let (one, other) = (ExportSample.frame("one"), ExportSample.frame("other"))
+        let even = try ExportSample.text(.collapsed, [ExportSample.report([([one], nil), ([other], nil)])])
+        #expect(even == "main;one 300000\nmain;other 300000\n")
+        let absurd = ExportSample.report(
+            [([one], -5), ([other], Int64.max / 1_000_000)],
+            milliseconds: Int64.max / 1_000_000
+        )
+        let text = try ExportSample.text(.collapsed, [absurd, absurd, absurd])
+        #expect(text == "main;other \(Int64.max / 1000)\nmain;one 0\n")
+        for format in ExportFormat.allCases {
+            #expect(throws: Never.self) { try ExportSample.export(format, [absurd, absurd]) }
+        }
+    }
+
+    @Test("A function that awaits stands in the place of the executor; the gap of a deep stack is told")
+    func awaiting() throws {
+        var report = ExportSample.report([
+            ([ExportSample.frame("read"), ExportSample.frame("job"), ExportSample.frame("drain")], 1)
+        ])
+        report.stacks[0].async = .init(from: 1, frames: [ExportSample.frame("handler", own: true)], ends: .task)
+        report.stacks[0].leftOut = .init(after: 1, count: 99)
+        #expect(try ExportSample.text(.collapsed, [report]) == "main;handler;job;… 99 frames left out;read 600000\n")
+    }
+
+    @Test("speedscope: samples point at frames that are there, weights add up to the profile's length")
+    func speedscope() throws {
+        let file = try ExportSample.json(ExportSample.export(.speedscope))
+        let frames = try #require((file["shared"] as? [String: Any])?["frames"] as? [[String: Any]])
+        let profiles = try #require(file["profiles"] as? [[String: Any]])
+        #expect(file["$schema"] as? String == "https://www.speedscope.app/file-format-schema.json")
+        #expect(profiles.map { $0["name"] as? String } == ["main", "worker"])
+        for profile in profiles {
+            let samples = try #require(profile["samples"] as? [[Int]])
+            let weights = try #require(profile["weights"] as? [Int])
+            #expect(samples.count == weights.count && samples.joined().allSatisfy(frames.indices.contains))
+            #expect(profile["endValue"] as? Int == weights.reduce(0, +))
+            #expect(profile["type"] as? String == "sampled" && profile["unit"] as? String == "nanoseconds")
+        }
+        let names = try #require(profiles[0]["samples"] as? [[Int]]).map { $0.map { frames[$0]["name"] as? String } }
+        #expect(names == [["main", "total()", "price()"], ["main", "total()", "tax()"]])
+    }
+
+    @Test(
+        "pprof: its own tool finds the functions, their times and the labels",
+        .enabled(if: Tool.exists("go"), "go is not installed: apt-get install golang-go")
+    )
+    func pprof() throws {
+        let file = try Tool.File(ExportSample.export(.pprof), suffix: "pb")
+        let raw = try Tool.run("go", ["tool", "pprof", "-raw", file.path])
+        #expect(raw.status == 0)
+        for part in [
+            "stalls/count blocked/nanoseconds[dflt]", "price() Sources/Shop/Cart.swift:3", "label:[main]",
+            "service:[shop]", "verdict:[on_cpu]",
+        ] {
+            #expect(raw.output.contains(part), "\(part) in \(raw.output)")
+        }
+        let top = try Tool.run("go", ["tool", "pprof", "-top", "-unit", "ms", "-tagfocus", "label=main", file.path])
+        #expect(top.output.contains("File: shop"))
+        #expect(top.output.contains("400ms 40.00% 40.00%      400ms 40.00%  price()"), "\(top.output)")
+    }
+
+    @Test(
+        "The picture is well-formed, and the page holds its data whole, whatever is in the names",
+        .enabled(if: Tool.exists("xmllint"), "xmllint is missing: apt-get install libxml2-utils")
+    )
+    func pictures() throws {
+        let hostile = ExportSample.report(
+            [([ExportSample.frame(ExportSample.hostile, own: true)], 1)],
+            label: ExportSample.hostile,
+            culprit: ExportSample.hostile
+        )
+        let picture = try Tool.File(ExportSample.export(.svg, [hostile] + ExportSample.reports), suffix: "svg")
+        #expect(try Tool.run("xmllint", ["--noout", picture.path]).status == 0)
+
+        let page = try ExportSample.text(.html, [hostile])
+        #expect(page.components(separatedBy: "</script>").count == 3)
+        let data = page.components(separatedBy: #"id="data">"#)[1].components(separatedBy: "</script>")[0]
+        let graph = try #require(try ExportSample.json(Data(data.utf8))["graph"] as? [String: Any])
+        #expect(graph["t"] as? Int == 600_000_000)
+    }
+
+    @Test("In a flame graph a function is one box, on whatever line it was")
+    func merged() throws {
+        let data = try ExportSample.text(.html).components(separatedBy: #"id="data">"#)[1].components(
+            separatedBy: "</script>"
+        )[0]
+        var level = try #require(try ExportSample.json(Data(data.utf8))["graph"] as? [String: Any])
+        var names: [String] = []
+        while let children = level["c"] as? [[String: Any]], let first = children.first {
+            names.append("\(first["n"] ?? "") \(first["t"] ?? "") of \(children.count)")
+            level = first
+        }
+        #expect(
+            names == [
+                "shop: main 600000000 of 2", "main 600000000 of 1", "total() 600000000 of 1", "price() 400000000 of 2",
+            ]
+        )
+    }
+
+    @Test(
+        "The page draws its boxes and its rows in a browser, and runs nothing from a report",
+        .enabled(if: Tool.exists("chromium"), "chromium is not installed")
+    )
+    func browser() throws {
+        let hostile = ExportSample.report(
+            [([ExportSample.frame("<img src=x onerror=document.title='broken'>", own: true)], 1)],
+            culprit: "<img src=x onerror=document.title='broken'>"
+        )
+        let page = try Tool.File(ExportSample.export(.html, [hostile] + ExportSample.reports), suffix: "html")
+        let arguments = [
+            "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom", page.path,
+        ]
+        let dom = try Tool.run("chromium", arguments).output
+        #expect(dom.contains("<title>Stalls</title>"))
+        #expect(dom.components(separatedBy: "class=\"box").count - 1 == 9)
+        #expect(dom.components(separatedBy: "<tr>").count - 1 == 4)
+        #expect(!dom.contains("<img"))
+    }
+}

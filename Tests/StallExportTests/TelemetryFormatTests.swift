@@ -1,0 +1,108 @@
+import Foundation
+import StallExport
+import StallReports
+import Testing
+
+@Suite("Exports for what people already watch")
+struct TelemetryFormatTests {
+    private func lines(_ format: ExportFormat, _ reports: [StallReport] = ExportSample.reports) throws -> [[String:
+        Any]]
+    {
+        try ExportSample.text(format, reports).split(separator: "\n").map { try ExportSample.json(Data($0.utf8)) }
+    }
+
+    @Test("Chrome: one track for each watched thing, a bar for each stall")
+    func traceEvents() throws {
+        let file = try ExportSample.json(ExportSample.export(.chrome))
+        let events = try #require(file["traceEvents"] as? [[String: Any]])
+        #expect(events.map { $0["ph"] as? String } == ["M", "M", "X", "M", "X"])
+        #expect(events.map { $0["tid"] as? Int } == [0, 1, 1, 2, 2])
+        #expect(events[2]["dur"] as? Double == 600_000)
+        #expect(events[2]["name"] as? String == "total()")
+        let none = try ExportSample.json(ExportSample.export(.chrome, []))
+        #expect((none["traceEvents"] as? [Any])?.isEmpty == true)
+    }
+
+    @Test("OpenTelemetry logs: a record a line, numbers as texts, only identifiers that a receiver takes")
+    func logs() throws {
+        var odd = ExportSample.reports[0]
+        odd.trace = .init(traceID: "not a trace", spanID: "00f067aa0ba902b7")
+        let requests = try lines(.otlpLogs, [ExportSample.reports[0], odd])
+        let records = try requests.map { request in
+            let resource = try #require((request["resourceLogs"] as? [[String: Any]])?.first)
+            let scope = try #require((resource["scopeLogs"] as? [[String: Any]])?.first)
+            return try #require((scope["logRecords"] as? [[String: Any]])?.first)
+        }
+        #expect(records[0]["timeUnixNano"] as? String == "1795000000123456789")
+        #expect(records[0]["severityNumber"] as? Int == 17 && records[0]["eventName"] as? String == "stall")
+        #expect(records[0]["traceId"] as? String == "4bf92f3577b34da6a3ce929d0e0e4736")
+        #expect(records[1]["traceId"] == nil && records[1]["spanId"] == nil)
+        let attributes = try #require(records[0]["attributes"] as? [[String: Any]])
+        let line = attributes.first { $0["key"] as? String == "code.line.number" }?["value"] as? [String: String]
+        #expect(line == ["intValue": "12"])
+    }
+
+    @Test("OpenTelemetry metrics: cumulative sums of each run")
+    func metrics() throws {
+        let request = try #require(try lines(.otlpMetrics).first)
+        let resource = try #require((request["resourceMetrics"] as? [[String: Any]])?.first)
+        let metrics = try #require(
+            (resource["scopeMetrics"] as? [[String: Any]])?.first?["metrics"] as? [[String: Any]]
+        )
+        let watched = try #require(metrics.first { $0["name"] as? String == "stall_monitor.watched" })
+        let sum = try #require(watched["sum"] as? [String: Any])
+        let point = try #require((sum["dataPoints"] as? [[String: Any]])?.first)
+        #expect(watched["unit"] as? String == "s" && point["asDouble"] as? Double == 60)
+        #expect(sum["aggregationTemporality"] as? Int == 2 && sum["isMonotonic"] as? Bool == true)
+    }
+
+    @Test("Prometheus: each family once with its type, labels escaped; promtool, where it is, has nothing to say")
+    func prometheus() throws {
+        var odd = ExportSample.reports[0]
+        odd.watched.label = "a\"b\\c"
+        let text = try ExportSample.text(.prometheus, [odd] + ExportSample.reports)
+        let types = text.split(separator: "\n").filter { $0.hasPrefix("# TYPE") }
+        #expect(Set(types).count == types.count && !types.isEmpty)
+        #expect(
+            text.contains(
+                #"stall_monitor_turns_total{service="shop",host="web1",run="\#(ExportSample.run.id)",label="main",type="run_loop"} 1000.0"#
+            )
+        )
+        #expect(text.contains(#"stall_monitor_watched_seconds_total{"#) && text.contains(#"label="a\"b\\c""#))
+        #expect(!text.contains("fingerprint"))
+        if Tool.exists("promtool") {
+            #expect(try Tool.run("promtool", ["check", "metrics"], input: Data(text.utf8)).status == 0)
+        }
+    }
+
+    @Test("Sentry: an event a line, its stack outermost first; none where there is none")
+    func sentry() throws {
+        let events = try lines(.sentry)
+        let exceptions = try events.map { event in
+            try #require(((event["exception"] as? [String: Any])?["values"] as? [[String: Any]])?.first)
+        }
+        let frames = try #require((exceptions[0]["stacktrace"] as? [String: Any])?["frames"] as? [[String: Any]])
+        #expect(frames.map { $0["function"] as? String } == ["main", "total()", "price()"])
+        #expect(frames.map { $0["in_app"] as? Bool } == [false, true, true])
+        #expect(exceptions[1]["stacktrace"] == nil)
+        #expect(events.allSatisfy { ($0["event_id"] as? String)?.count == 32 })
+        #expect(events[0]["release"] as? String == "shop@1.2" && events[0]["level"] as? String == "error")
+    }
+
+    @Test("CSV: a row a stall, quoted where it must be, nothing that a spreadsheet would run")
+    func table() throws {
+        var odd = ExportSample.reports[0]
+        odd.culprit?.function = "=1+1"
+        odd.watched.label = "a,\"b\""
+        let rows = try ExportSample.text(.csv, [odd]).components(separatedBy: "\r\n")
+        #expect(rows.count == 3 && rows[2].isEmpty)
+        #expect(rows[1].contains(",600.0,shop,1.2,web1,7,run_loop,\"a,\"\"b\"\"\",'=1+1,"))
+        #expect(rows[0].split(separator: ",").count == 20)
+    }
+
+    @Test("NDJSON: the reports themselves")
+    func reports() throws {
+        let lines = try ExportSample.text(.ndjson).split(separator: "\n")
+        #expect(try lines.map { try StallReport(json: Array($0.utf8)) } == ExportSample.reports)
+    }
+}

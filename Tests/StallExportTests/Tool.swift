@@ -1,0 +1,40 @@
+import Foundation
+
+/// A program that is not ours, and files for it.
+enum Tool {
+    static func exists(_ name: String) -> Bool { path(of: name) != nil }
+
+    private static func path(of name: String) -> String? {
+        ["/usr/bin", "/usr/local/bin", "/bin"].map { "\($0)/\(name)" }.first {
+            FileManager.default.isExecutableFile(atPath: $0)
+        }
+    }
+
+    static func run(_ name: String, _ arguments: [String], input: Data = Data()) throws -> (
+        status: Int32, output: String
+    ) {
+        let (output, source) = (try File(Data(), suffix: "out"), try File(input, suffix: "in"))
+        let process = Process()
+        process.executableURL = path(of: name).map { URL(filePath: $0) }
+        process.arguments = arguments
+        process.standardInput = try FileHandle(forReadingFrom: URL(filePath: source.path))
+        let handle = try FileHandle(forWritingTo: URL(filePath: output.path))
+        (process.standardOutput, process.standardError) = (handle, FileHandle.nullDevice)
+        try process.run()
+        process.waitUntilExit()
+        let text = String(decoding: try Data(contentsOf: URL(filePath: output.path)), as: UTF8.self)
+        return (process.terminationStatus, text)
+    }
+
+    /// Removed with the value.
+    final class File {
+        let path: String
+
+        init(_ data: Data, suffix: String) throws {
+            path = FileManager.default.temporaryDirectory.appending(path: "export-\(UUID()).\(suffix)").path
+            try data.write(to: URL(filePath: path))
+        }
+
+        deinit { try? FileManager.default.removeItem(atPath: path) }
+    }
+}
