@@ -246,17 +246,11 @@ struct ReportComposer {
     }
 }
 
-extension StallObservation {
-    /// The loop had moved on before anybody took its stack.
-    fileprivate var isOverUnseen: Bool { if case .raced = stack { samples.isEmpty } else { false } }
-
-    /// The detection's stack, then the samples before it.
-    var allSamples: [StackSample] {
-        // A pool's first worker is among the others.
-        if let pool { return pool.stacks + samples }
-        let detected = stack.captured.map {
-            StackSample(time: detectedAt, stack: $0, site: site, loopFrame: loopFrame)
-        }
-        return [detected].compactMap { $0 } + samples
+extension ContinuousClock {
+    /// A result, and the time it took.
+    func timed<Result>(_ work: () -> Result) -> (Result, Duration) {
+        let start = now
+        let result = work()
+        return (result, now - start)
     }
 }

@@ -4,11 +4,6 @@ import StallReports
 
 // Stalls that are counted and not reported.
 
-extension StallObservation {
-    /// By which rule it is a stall.
-    var kind: StallKind { if case .job = loop { .longJob } else { category.kind } }
-}
-
 extension Reporter {
     /// Decides of a stall before anything of it is named: true if its stack is known, and the stall only to be counted.
     mutating func holdsBack(_ observation: StallObservation) -> Bool {
