@@ -28,13 +28,6 @@ extension Reporter {
         return true
     }
 
-    /// Takes what was counted before into a report that is begun.
-    mutating func addRepeats(to report: inout StallReport) {
-        report.repeats = throttle.begin(report.id, report.fingerprint, at: .now)
-        report.suppressed = report.repeats?.count ?? 0
-        throttle.note(.nanoseconds(report.durationNs), of: report.fingerprint)
-    }
-
     /// A stall that is held back has lasted for so long.
     ///
     /// - Returns: it, if it is now worth a report.
