@@ -16,21 +16,6 @@ public enum LoopPhase: UInt8, Sendable, Hashable, CaseIterable {
     @inlinable public var isAtRest: Bool { self == .idle || self == .waiting }
 }
 
-extension LoopPhase {
-    /// The activity that observers of this phase see; nil for ``idle`` and ``waiting``, which nobody can observe from inside.
-    public var activity: EventRunLoop.Activity? {
-        switch self {
-        case .idle, .waiting: nil
-        case .entry: .entry
-        case .beforeTimers: .beforeTimers
-        case .beforeSources: .beforeSources
-        case .beforeWaiting: .beforeWaiting
-        case .afterWaiting: .afterWaiting
-        case .exit: .exit
-        }
-    }
-}
-
 extension LoopHeartbeat {
     /// One transition, in one word: phase (bits 0–7), index of the mode (8–23), number of the turn (24–63).
     ///

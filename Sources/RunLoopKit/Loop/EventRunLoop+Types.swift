@@ -62,6 +62,21 @@ extension EventRunLoop.Mode: ExpressibleByStringLiteral, CustomStringConvertible
     public var description: String { name }
 }
 
+extension LoopPhase {
+    /// The activity that observers of this phase see; nil for ``idle`` and ``waiting``, which nobody can observe from inside.
+    public var activity: EventRunLoop.Activity? {
+        switch self {
+        case .idle, .waiting: nil
+        case .entry: .entry
+        case .beforeTimers: .beforeTimers
+        case .beforeSources: .beforeSources
+        case .beforeWaiting: .beforeWaiting
+        case .afterWaiting: .afterWaiting
+        case .exit: .exit
+        }
+    }
+}
+
 /// What a run waits for besides its timeout. Set once, from any thread; who sets it from another thread than the loop's wakes the loop
 /// afterwards. The run notices at the end of the turn, also when a nested run was the one in which it was set.
 package final class RunCompletion: Sendable {

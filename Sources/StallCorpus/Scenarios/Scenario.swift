@@ -2,6 +2,8 @@ import StallReports
 
 /// One thing that a server does while its loop is watched, and what the monitor must make of it.
 package struct Scenario: Sendable {
+    typealias Place = Stage.Place
+
     /// Unique, in lower case with hyphens: what the command line calls it.
     package let name: String
     /// The ability that it tries: figures are also given for each.
@@ -12,14 +14,6 @@ package struct Scenario: Sendable {
     var needs = Needs.nothing
     /// Played on a thread of its own that may block. Throws `SkippedScenario` where the machine does not allow it.
     let play: @Sendable (Stage) throws -> Void
-
-    /// Whose turns stand still.
-    enum Place: String, Sendable {
-        case mainLoop, worker, mainActor
-
-        /// What the reports call the loop.
-        var label: String { self == .worker ? Stage.workerLabel : "main" }
-    }
 
     /// What is tried.
     package enum Part: String, CaseIterable, Codable, Sendable {
@@ -65,13 +59,6 @@ struct ExpectedStall: Sendable {
     enum Bounds: Sendable {
         case both, startOnly, none
     }
-}
-
-/// The machine cannot play a scenario.
-struct SkippedScenario: Error {
-    let reason: String
-
-    init(_ reason: String) { self.reason = reason }
 }
 
 extension Scenario {

@@ -17,7 +17,7 @@ final class Stage: Sendable {
     let directory: String
     /// Opened as the first stall begins: those who hold something the stall waits for count from here.
     let begun = Gate()
-    let place: Scenario.Place
+    let place: Place
     private let worker: WorkerThread
     private let marks = Mutex<[Receipt.Span]>([])
     private let turns = Mutex<[Receipt.Span]>([])
@@ -25,7 +25,15 @@ final class Stage: Sendable {
     private let unfinished = Mutex<Measurement?>(nil)
     private let marked = DispatchSemaphore(value: 0)
 
-    init(_ place: Scenario.Place, monitor: StallMonitor, directory: String) throws {
+    /// Whose turns stand still.
+    enum Place: String, Sendable {
+        case mainLoop, worker, mainActor
+
+        /// What the reports call the loop.
+        var label: String { self == .worker ? Stage.workerLabel : "main" }
+    }
+
+    init(_ place: Place, monitor: StallMonitor, directory: String) throws {
         self.place = place
         self.monitor = monitor
         self.directory = directory
@@ -68,7 +76,7 @@ final class Stage: Sendable {
     /// Does the work that stalls the calling thread, and notes when and at whose cost.
     ///
     /// - Parameter other: the loop that stands still, if it is not the scenario's own.
-    func mark(of other: Scenario.Place? = nil, _ body: () -> Int) {
+    func mark(of other: Place? = nil, _ body: () -> Int) {
         let measurement = Measurement(label: (other ?? place).label)
         unfinished.withLock { $0 = measurement }
         begun.open()
@@ -123,4 +131,11 @@ final class Stage: Sendable {
         receipt.write(in: directory)
         _exit(0)
     }
+}
+
+/// The machine cannot play a scenario.
+struct SkippedScenario: Error {
+    let reason: String
+
+    init(_ reason: String) { self.reason = reason }
 }

@@ -92,3 +92,30 @@ final class StopFlag: Sendable {
 
     func stop() { stopped.store(true, ordering: .relaxed) }
 }
+
+/// A thread to be waited for.
+final class JoinableThread: Sendable {
+    let thread: pthread_t
+
+    init(named name: String, _ body: @escaping @Sendable () -> Void) {
+        final class Start {
+            let (name, body): (String, @Sendable () -> Void)
+            init(_ name: String, _ body: @escaping @Sendable () -> Void) { (self.name, self.body) = (name, body) }
+        }
+        var thread = pthread_t()
+        let start = unsafe Unmanaged.passRetained(Start(name, body)).toOpaque()
+        let error = unsafe pthread_create(
+            &thread,
+            nil,
+            { argument in
+                let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
+                nameThread(start.name)
+                start.body()
+                return nil
+            },
+            start
+        )
+        precondition(error == 0, "the machine has no thread for a scenario")
+        self.thread = thread
+    }
+}

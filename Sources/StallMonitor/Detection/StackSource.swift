@@ -78,4 +78,15 @@ extension StackSource {
         let state = threadID.flatMap { ThreadEvidence.read(threadID: $0) }?.state
         return WaitSite(call, state: state) { capturer?.readMemory(at: $0, count: $1) }
     }
+
+    /// Whom the loop's thread waits for, if its stack was just captured in futex(2) and the loop has not moved since.
+    func lock(
+        holding loop: WatchedThing,
+        at place: LoopPlace,
+        _ stack: StackOutcome
+    ) -> LockFinding? {
+        guard followsLocks, let capturer, let thread = loop.thread, let captured = stack.captured else { return nil }
+        let finding = LockProbe(capturer: capturer).follow(thread.id, capturedIn: captured.systemCall)
+        return place.isThat(of: loop.heartbeat) ? finding : nil
+    }
 }

@@ -109,3 +109,10 @@ extension WatchdogLedger.Counts {
         }
     }
 }
+
+extension ExpectedSlowness {
+    /// Scopes that are summed up in the run record.
+    convenience init(kind: PauseKind = .expectedSlow, ledger: WatchdogLedger) {
+        self.init(kind: kind) { kind, length in ledger.update { $0.pauses.sum(kind, lasting: length) } }
+    }
+}

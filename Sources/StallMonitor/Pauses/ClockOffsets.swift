@@ -49,3 +49,18 @@ struct ClockOffsets: Hashable, Sendable {
         return Int64(time.tv_sec).multipliedSaturated(by: 1_000_000_000).addingSaturated(Int64(time.tv_nsec))
     }
 }
+
+/// Ties the monotonic clock to the wall clock at one moment.
+struct WallClockAnchor {
+    private let monotonic = MonotonicInstant.now
+    private let wall = Timestamp.now()
+    private let clocks = ClockOffsets.read()
+
+    /// - Parameter sleptUntilNow: whether the machine's suspensions since the anchor came before `instant`; monotonic time does not
+    ///   know of them.
+    func time(of instant: MonotonicInstant, sleptUntilNow: Bool = false) -> Timestamp {
+        let time = wall.advanced(byNanoseconds: (instant - monotonic).nanoseconds)
+        guard sleptUntilNow, let clocks, let now = ClockOffsets.read() else { return time }
+        return time.advanced(byNanoseconds: now.suspension(since: clocks)?.nanoseconds ?? 0)
+    }
+}

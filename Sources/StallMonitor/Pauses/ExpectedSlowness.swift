@@ -6,19 +6,19 @@ import StallReports
 final class ExpectedSlowness: Sendable {
     let kind: PauseKind
     private let state = ForkSafeMutex(State())
-    private let ledger: WatchdogLedger
+    private let count: @Sendable (PauseKind, Duration) -> Void
     /// A fork's child inherits the lock as it was, with nobody there to release it.
     private let generation = ForkGeneration.current
 
     private struct State {
         var time = CoveredTime()
-        /// What the ledger knows of it.
+        /// What was counted of it.
         var summed = Duration.zero
     }
 
-    init(kind: PauseKind = .expectedSlow, ledger: WatchdogLedger) {
-        self.kind = kind
-        self.ledger = ledger
+    /// - Parameter count: told of the time that a scope has added, when it closes. Called on the thread that closes it.
+    init(kind: PauseKind, count: @escaping @Sendable (PauseKind, Duration) -> Void) {
+        (self.kind, self.count) = (kind, count)
     }
 
     /// Opens a scope that covers `limit` from now on at most. Nil in a fork's child, where nobody looks.
@@ -39,7 +39,7 @@ final class ExpectedSlowness: Sendable {
             defer { state.summed = total }
             return total - state.summed
         }
-        ledger.update { [kind] in $0.pauses.sum(kind, lasting: added) }
+        count(kind, added)
     }
 
     /// How long a scope was open so far. Nil if a thread is opening or closing one at this moment: it may be the stalled one,

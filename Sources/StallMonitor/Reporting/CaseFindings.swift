@@ -45,13 +45,12 @@ struct CaseFindings {
         for owner in found.owners { look(owner.site, lookup) }
     }
 
-    /// Looks for what the names on the report's stacks speak of. Says whether something was found.
+    /// Looks for what the names on the stacks speak of.
     ///
     /// - Parameter lookup: nil if the thread waits no more: who holds a lock now, or which children live now, would be others.
-    mutating func look(atNamesIn report: StallReport, _ lookup: PatientLookup?) -> Bool {
-        guard named == nil, let wait = NamedWait(report) else { return false }
+    mutating func look(at names: SymbolicatedStacks, _ lookup: PatientLookup?) {
+        guard named == nil, let wait = NamedWait(names.stacks, names.modules) else { return }
         named = lookup?.ask { [process] in wait.look(in: process) } ?? NamedWait.Finding(wait: wait)
-        return true
     }
 
     /// What the descriptors of a wait stand for, as far as it could be found out while it lasted.

@@ -20,51 +20,29 @@ extension ReportComposer {
         return (own ?? other).flatMap { $0.symbol.map(Demangler.shortName) ?? $0.function }
     }
 
-    /// Tells of the workers one by one, and takes the one that shows the culprit for the thread that the report is about.
-    func tellWorkers(
-        of pool: PoolObservation,
-        _ findings: CaseFindings,
-        _ book: SymbolicatedStacks,
-        _ crew: Crew,
-        in report: inout StallReport
-    ) {
-        let samples = findings.tally.samples
-        if let chosen = book.culpritSample ?? samples.indices.first, let thread = crew.thread(of: samples[chosen]) {
-            report.thread = thread
-        }
-        report.pool = StallReport.Pool(
-            width: pool.width,
-            running: pool.running,
-            waiting: pool.waiting,
-            workers: pool.workers.map { worker($0, findings, book, report) }
-        )
-        let atCulprit = report.workersAtCulprit
-        report.pool?.atCulprit = atCulprit
-    }
-
-    private func worker(
+    /// What a worker stood at, by itself.
+    func worker(
         _ worker: PoolObservation.Worker,
+        _ stacks: CaseStacks,
         _ findings: CaseFindings,
-        _ book: SymbolicatedStacks,
-        _ report: StallReport
+        of stall: StallObservation
     ) -> StallReport.Worker {
         let id = worker.job.threadID
-        let all = findings.tally.samples
-        let own = all.indices.filter { all[$0].threadID == id }
+        let own = stacks.samples.indices.filter { stacks.samples[$0].threadID == id }
         let state = worker.evidence?.after
-        let diagnosis = Diagnosis(window: worker.evidence, state: state?.state, waits: waits(of: own.map { all[$0] }))
-        let place = own.first.flatMap { book.places[$0] }
+        let diagnosis = Diagnosis(window: worker.evidence, state: state?.state, waits: stacks.waits(of: id))
+        let place = own.first.flatMap { stacks.named.places[$0] }
         var row = StallReport.Worker(
-            thread: .init(id: id, name: state?.name, state: state.map { String($0.state) }),
+            thread: .init(id, state),
             standingNs: 0,
-            task: own.first.flatMap { all[$0].stack.asyncCallers?.taskNumber }.map(UInt64.init),
+            task: own.first.flatMap { stacks.samples[$0].stack.asyncCallers?.taskNumber }.map(UInt64.init),
             verdict: diagnosis.verdict,
             stack: place,
             // One that was not to be had at detection may have been taken before.
             error: place == nil ? worker.problem : nil
         )
         if let lock = findings.locks.first(where: { $0.waits.first?.threadID == id }) {
-            let summary = LockSummary(lock, book.stacks, processID: report.process.pid)
+            let summary = LockSummary(lock, stacks.named.stacks, processID: process(of: stall).pid)
             row.lock = summary.waits.first?.lock
             if !summary.cycle.isEmpty { row.verdict = .deadlock }
         }
@@ -78,10 +56,11 @@ extension PoolObservation {
 }
 
 extension StallReport.Pool {
-    /// All workers have stood until then: with the first of them the stall ends.
-    mutating func extend(_ pool: PoolObservation, until end: MonotonicInstant) {
+    /// All workers have stood until `end`: with the first of them the stall ends.
+    init(_ pool: PoolObservation, _ workers: [StallReport.Worker], until end: MonotonicInstant) {
+        self.init(width: pool.width, running: pool.running, waiting: pool.waiting, workers: workers)
         for (index, worker) in pool.workers.enumerated() where workers.indices.contains(index) {
-            workers[index].standingNs = max(.zero, end - worker.job.since).nanoseconds
+            self.workers[index].standingNs = max(.zero, end - worker.job.since).nanoseconds
         }
     }
 
@@ -93,11 +72,11 @@ extension StallReport.Pool {
         let rest =
             free == 0
             ? "none of the \(width) workers was free" : "\(free) of \(width) workers \(free == 1 ? "was" : "were") free"
-        return "\(Self.openingOfJob)at this, while \(rest)."
+        return "One job stood at this, while \(rest)."
     }
 
     private var sentence: String {
-        var text = "\(Self.opening)\(running) stood in one job each"
+        var text = "No worker was free: \(running) stood in one job each"
         if let atCulprit, running > 1, atCulprit > 0 {
             text += atCulprit >= running ? ", all of them at this" : ", \(atCulprit) of them at this"
         }
@@ -109,26 +88,9 @@ extension StallReport.Pool {
         }
         return text + "."
     }
-
-    fileprivate static let opening = "No worker was free: "
-    fileprivate static let openingOfJob = "One job stood "
 }
 
 extension StallReport {
-    /// Puts the workers before what is said of one of them. Last of all, and as often as that is said anew.
-    mutating func tellPool() {
-        cause.summary = toldOfPool(cause.summary)
-    }
-
-    /// A sentence about one of the workers with what there is to say of all of them, as of now, before it.
-    func toldOfPool(_ summary: String) -> String {
-        guard var pool else { return summary }
-        pool.atCulprit = workersAtCulprit
-        var rest = summary[...]
-        if [Pool.opening, Pool.openingOfJob].contains(where: rest.hasPrefix) {
-            rest = rest.firstRange(of: ". ").map { rest[$0.upperBound...] } ?? ""
-        }
-        let sentence = pool.sentence(kind)
-        return rest.isEmpty ? sentence : sentence + " " + rest
-    }
+    /// What there is to say of all of a pool's workers. Nil without a pool.
+    var poolSentence: String? { pool?.sentence(kind) }
 }

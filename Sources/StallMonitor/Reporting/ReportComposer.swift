@@ -1,196 +1,102 @@
 import RunLoopKit
-import StackCapture
 import StallDetection
 import StallDiagnosis
 import StallReports
 import Symbolication
 
-/// Makes reports out of observations: names for addresses, the culprit, the cause. Confined to the reporter's thread.
+/// Makes the report of a case: each version of it as a whole, by ``report(of:_:)``. What takes long, names and the cause, is found out before
+/// and kept in the case. Confined to the reporter's thread.
 struct ReportComposer {
     let run: RunIdentity
-    private let symbolicator = Symbolicator()
+    let symbolicator = Symbolicator()
     let ownCode: OwnCode
 
     init(run: RunIdentity, ownCode: OwnCode) {
-        self.run = run
-        self.ownCode = ownCode
+        (self.run, self.ownCode) = (run, ownCode)
     }
 
-    /// The report of a stall that has just been proven.
-    func report(of stall: StallObservation, _ findings: CaseFindings) -> StallReport {
-        let clock = stall.clock
+    /// The report as of now.
+    ///
+    /// - Parameter expense: what the stall has cost the monitor besides its stacks.
+    func report(of stall: StallCase, _ expense: StallExpenses.Sum? = nil) -> StallReport {
+        let (seen, span, stacks) = (stall.observation, stall.span, stall.stacks)
+        let locks = locks(of: stall)
+        let bounds: (min: Int64?, max: Int64?) = span.isExact ? (nil, nil) : span.bounds
         var report = StallReport(
-            id: stall.reportID,
-            kind: stall.kind,
-            startedAt: clock.time(of: stall.span.earliestStart),
-            detectedAt: clock.time(of: stall.detectedAt),
-            durationNs: 0,
-            rule: stall.reportRule,
+            id: seen.reportID,
+            kind: seen.kind,
+            state: stall.state,
+            severity: Severity(duration: span.length),
+            startedAt: seen.clock.time(of: seen.span.earliestStart),
+            detectedAt: seen.clock.time(of: seen.detectedAt),
+            endedAt: stall.endedAt,
+            durationNs: span.length.nanoseconds,
+            durationMinNs: bounds.min,
+            durationMaxNs: bounds.max,
+            rule: seen.reportRule,
             host: run.host,
-            service: stall.subject?.service ?? run.service,
-            process: stall.subject?.identity ?? run.process,
+            service: seen.subject?.service ?? run.service,
+            process: process(of: seen),
             run: run.id,
             watched: watched(stall),
             busy: stall.busy,
-            thread: .init(
-                id: stall.threadID ?? 0,
-                name: stall.evidence?.after.name,
-                state: stall.evidence.map { String($0.after.state) }
-            ),
-            fingerprint: .make(kind: stall.kind, frames: [], modules: [])
+            pool: seen.pool.map { StallReport.Pool($0, stacks.workers, until: span.latestEnd) },
+            thread: stacks.thread,
+            cause: cause(of: stall, locks),
+            stacks: locks?.kept(stacks.named.stacks) ?? stacks.named.stacks,
+            culprit: stacks.named.culprit,
+            modules: stacks.named.modules,
+            fingerprint: stacks.fingerprint,
+            isProvisional: stacks.named.culpritFrames.contains(where: \.isNamelessOwn) ? true : nil,
+            suppressed: stall.repeats?.count ?? 0,
+            repeats: stall.repeats,
+            trace: stall.details.trace,
+            metadata: stall.details.metadata,
+            monitor: stacks.cost
         )
-        report.victims = findings.victims
-        report.watcher = stall.subject.map { _ in run.process }
-        addStacks(findings, of: stall, to: &report)
-        extend(&report, of: stall, by: stall.span)
-        report.cause = cause(of: stall, findings, in: report, over: stall.evidence)
-        tellLocks(of: findings, in: &report)
-        report.tellPool()
+        report.excludedNs = span.unproven > .zero ? span.unproven.nanoseconds : nil
+        report.victims = stall.findings.victims
+        report.watcher = seen.subject.map { _ in run.process }
+        let atCulprit = report.workersAtCulprit
+        report.pool?.atCulprit = atCulprit
+        report.cause.summary = summary(stall, report)
+        report.monitor.symbolicationNote =
+            report.missingNames ?? stacks.named.problems.first(where: \.isOfBudget)?.description
+        if let expense { report.monitor.add(expense) }
         return report
     }
 
+    /// Who stalled: this process, or another one that is watched from outside.
+    func process(of stall: StallObservation) -> ProcessIdentity { stall.subject?.identity ?? run.process }
+
     /// What is not known of a loop that is watched from outside is left out.
-    private func watched(_ stall: StallObservation) -> StallReport.Watched {
-        var watched = StallReport.Watched(type: stall.watch.name.type, label: stall.watch.name.label)
-        guard stall.subject == nil else { return watched }
-        watched.mode = stall.loop.modeName(at: stall.pulse.modeIndex)
-        watched.activity = stall.watch.name.type == .runLoop ? stall.pulse.phase.reportName : nil
-        watched.turn = stall.pool == nil ? stall.pulse.turn : nil
-        watched.turnDurations = .init(stall.loop.heartbeat.turnHistogram)
+    private func watched(_ stall: StallCase) -> StallReport.Watched {
+        let seen = stall.observation
+        var watched = StallReport.Watched(type: seen.watch.name.type, label: seen.watch.name.label)
+        guard seen.subject == nil else { return watched }
+        watched.mode = seen.loop.modeName(at: seen.pulse.modeIndex)
+        watched.activity = seen.watch.name.type == .runLoop ? seen.pulse.phase.reportName : nil
+        watched.turn = seen.pool == nil ? seen.pulse.turn : nil
+        watched.turnDurations = stall.turnDurations
         return watched
     }
 
-    /// Brings the length of a stall that goes on up to date.
-    func extend(_ report: inout StallReport, of stall: StallObservation, by span: StallSpan) {
-        report.durationNs = span.length.nanoseconds
-        report.excludedNs = span.unproven > .zero ? span.unproven.nanoseconds : nil
-        report.severity = Severity(duration: span.length)
-        (report.durationMinNs, report.durationMaxNs) = span.isExact ? (nil, nil) : span.bounds
-        if let pool = stall.pool { report.pool?.extend(pool, until: span.latestEnd) }
-    }
+    // The cause
 
-    /// Brings stacks and culprit of a stall that goes on up to date.
-    func retell(_ report: inout StallReport, of stall: StallObservation, _ findings: CaseFindings, by span: StallSpan) {
-        addStacks(findings, of: stall, to: &report)
-        extend(&report, of: stall, by: span)
-        tellLocks(of: findings, in: &report)
-        report.tellPool()
-    }
-
-    /// Closes the report of a stall that is over.
-    func close(
-        _ report: inout StallReport,
-        of stall: StallObservation,
-        _ findings: CaseFindings,
-        by span: StallSpan,
-        _ evidence: EvidenceWindow?
-    ) {
-        extend(&report, of: stall, by: span)
-        report.state = .recovered
-        report.watched.turnDurations = .init(stall.loop.heartbeat.turnHistogram) ?? report.watched.turnDurations
-        report.endedAt = stall.clock.time(of: span.latestEnd, sleptUntilNow: true)
-        // What the workers of a pool did since is not what the pool stood at.
-        if let evidence, stall.pool == nil { report.cause = cause(of: stall, findings, in: report, over: evidence) }
-        tellLocks(of: findings, in: &report)
-        tellNamedWait(findings, of: stall, in: &report)
-    }
-
-    /// Names what was captured so far, and says who is the culprit.
-    func addStacks(_ findings: CaseFindings, of stall: StallObservation, to report: inout StallReport) {
-        let samples = findings.tally.samples
-        let crew = stall.pool.map(Crew.init) ?? Crew()
-        let (book, time) = ContinuousClock().timed {
-            SymbolicatedStacks(
-                samples,
-                crew: crew,
-                companions: companions(of: findings, stall.pool),
-                thread: report.thread,
-                clock: stall.clock,
-                name: { resolve($0, in: stall.subject) },
-                isOwn: { isOwn($0, $1, report) }
-            )
-        }
-        report.stacks = book.stacks.isEmpty ? [missingStack(stall, report)] : book.stacks
-        report.modules = book.modules
-        report.culprit = book.culprit
-        report.fingerprint = .make(
-            kind: report.kind,
-            fault: book.culpritFrames,
-            modules: book.modules,
-            executable: report.process.executable
-        )
-        let locks = [findings.lock].compactMap { $0 } + findings.locks
-        report.monitor = cost(of: samples.map(\.stack.cost) + locks.flatMap(\.costs), naming: time)
-        if let pool = stall.pool { tellWorkers(of: pool, findings, book, crew, in: &report) }
-        if let others = stall.others {
-            let told = report
-            report.add(
-                others,
-                at: report.detectedAt,
-                name: { resolve($0, in: stall.subject) },
-                isOwn: { isOwn($0, $1, told) }
-            )
-        }
-        report.isProvisional = book.culpritFrames.contains(where: \.isNamelessOwn) ? true : nil
-        report.monitor.symbolicationNote =
-            report.missingNames ?? book.problems.first(where: \.isOfBudget)?.description
-    }
-
-    /// The owners of locks, each once, without a pool's workers, whose stacks are there anyway.
-    private func companions(of findings: CaseFindings, _ pool: PoolObservation?) -> [CompanionStack] {
-        guard let pool else { return findings.lock?.companions ?? [] }
-        var known = Set(pool.workers.map(\.job.threadID))
-        return findings.locks.flatMap(\.companions).filter { known.insert($0.thread.id).inserted }
-    }
-
-    /// With the names that are known without any symbols: the loop's own.
-    func resolve(_ addresses: [ResolvableAddress], in subject: OutsideProcess?) -> Resolution {
-        if let subject { return subject.symbolicator.resolve(addresses, budget: .tool) }
-        var resolution = symbolicator.resolve(addresses)
-        for (index, frame) in resolution.frames.enumerated() where frame.symbol == nil {
-            guard let offset = frame.functionOffset,
-                let name = CalloutFrames.name(ofFunctionAt: frame.address &- offset)
-            else { continue }
-            resolution.frames[index].symbol = name
-            (resolution.frames[index].function, resolution.frames[index].language) = (name, .c)
-        }
-        return resolution
-    }
-
-    private func isOwn(_ frame: SymbolicatedFrame, _ module: LoadedModule?, _ report: StallReport) -> Bool {
-        let executable = report.process.executable ?? ""
-        if report.watcher != nil { return ownCode.isOwnOfAnyMake(frame, module: module, executable: executable) }
-        return ownCode.isOwn(frame, module: module, executable: executable)
-    }
-
-    private func missingStack(_ stall: StallObservation, _ report: StallReport) -> StallReport.Stack {
-        let reason =
-            switch stall.stack {
-            case .captured: "The stack was empty."
-            case .failed(let error): error.description
-            case .raced: "The stall was over before it was looked at: the loop had moved on."
-            case .unavailable(let reason): reason
-            }
-        return .init(thread: report.thread, capturedAt: report.detectedAt, complete: false, error: reason)
-    }
-
-    private func cause(
-        of stall: StallObservation,
-        _ findings: CaseFindings,
-        in report: StallReport,
-        over window: EvidenceWindow?
-    ) -> StallReport.Cause {
-        let waits = waits(of: findings, report, stall.subject)
-        // Of a pool, the one's at the culprit.
-        let window = stall.pool.map { $0.evidence(of: report.thread.id) } ?? window
-        let descriptors = waits.longestCall.map(findings.descriptors) ?? []
+    /// Why the thread stood, as far as it shows by itself.
+    ///
+    /// - Parameter window: what the kernel has counted. Of a pool, that of the worker at the culprit is taken instead.
+    func cause(of stall: StallCase, over window: EvidenceWindow?) -> StallReport.Cause {
+        let (seen, findings, thread) = (stall.observation, stall.findings, stall.stacks.thread.id)
+        let waits = stall.stacks.waits(of: thread)
+        let window = seen.pool.map { $0.evidence(of: thread) } ?? window
         let diagnosis = Diagnosis(
             window: window,
-            state: (stall.pool == nil ? stall.evidence : window)?.after.state,
+            state: (seen.pool == nil ? seen.evidence : window)?.after.state,
             waits: waits,
-            descriptors: descriptors,
-            hottest: report.hottestFunction,
-            wasSeen: !stall.isOverUnseen
+            descriptors: waits.longestCall.map(findings.descriptors) ?? [],
+            hottest: stall.stacks.named.stacks.hottestFunction,
+            wasSeen: !seen.isOverUnseen
         )
         let site = diagnosis.site ?? waits.longestCall
         return .init(
@@ -201,62 +107,29 @@ struct ReportComposer {
         )
     }
 
-    /// Says whom the thread waited for. Last of all: it needs the names on the stacks, and decides for a deadlock.
-    private func tellLocks(of findings: CaseFindings, in report: inout StallReport) {
-        guard let lock = findings.lock(of: report.thread.id) else { return }
-        let account = LockSummary(lock, report.stacks, processID: report.process.pid) { findings.descriptors(of: $0) }
-        account.tell(in: &report)
-    }
-
-    /// Says what the names on the stack made known of a wait.
-    func tellNamedWait(_ findings: CaseFindings, of stall: StallObservation, in report: inout StallReport) {
-        defer { report.tellPool() }
-        guard let found = findings.named, report.cause.verdict == .blocked, report.cause.lock == nil else { return }
-        report.cause.summary = found.sentence(waits(of: findings, report, stall.subject).longestCall)
-        if found.databases.count == 1 { report.cause.systemCall?.descriptors = found.databases.map(\.told) }
-    }
-
-    /// What the thread was found at, with calls that a signal interrupted under the names they have on the stack.
-    private func waits(of findings: CaseFindings, _ report: StallReport, _ subject: OutsideProcess?) -> WaitProfile {
-        let samples = findings.tally.samples.filter { $0.threadID.map { $0 == report.thread.id } ?? true }
-        return waits(of: samples, subject)
-    }
-
-    /// Likewise, of some of the samples.
-    func waits(of samples: [StackSample], _ subject: OutsideProcess? = nil) -> WaitProfile {
-        let names = subject?.symbolicator ?? symbolicator
-        var samples = samples.weighted
-        for index in samples.indices {
-            guard let site = samples[index].sample.site, !site.continued.isEmpty else { continue }
-            let innermost = samples[index].sample.stack.frames.prefix(3).map {
-                ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register)
+    /// Whom the thread waited for.
+    private func locks(of stall: StallCase) -> LockSummary? {
+        stall.findings.lock(of: stall.stacks.thread.id).map { lock in
+            LockSummary(lock, stall.stacks.named.stacks, processID: process(of: stall.observation).pid) {
+                stall.findings.descriptors(of: $0)
             }
-            samples[index].sample.site = site.settled(by: names.resolve(innermost).frames.compactMap(\.symbol))
         }
-        return WaitProfile(samples)
     }
 
-    private func cost(of costs: [CapturedStack.Cost], naming: Duration) -> StallReport.MonitorCost {
-        .init(
-            heldNs: Int64(clamping: costs.reduce(0) { $0 + $1.heldNanoseconds }),
-            unwindNs: Int64(clamping: costs.reduce(0) { $0 + $1.unwindNanoseconds }),
-            symbolicationNs: naming.nanoseconds,
-            copiedBytes: Int64(clamping: costs.reduce(0) { $0 + $1.bytesCopied })
-        )
+    /// The thread's own, with the locks it waited for, or else with what the names on its stack say that it waited for.
+    private func cause(of stall: StallCase, _ locks: LockSummary?) -> StallReport.Cause {
+        if let locks { return locks.cause(from: stall.cause) }
+        var cause = stall.cause
+        guard let found = stall.findings.named, cause.verdict == .blocked else { return cause }
+        cause.summary = found.sentence(stall.stacks.waits(of: stall.stacks.thread.id).longestCall)
+        if found.databases.count == 1 { cause.systemCall?.descriptors = found.databases.map(\.told) }
+        return cause
     }
-}
 
-extension StallObservation {
-    /// The loop had moved on before anybody took its stack.
-    fileprivate var isOverUnseen: Bool { if case .raced = stack { samples.isEmpty } else { false } }
-
-    /// The detection's stack, then the samples before it.
-    var allSamples: [StackSample] {
-        // A pool's first worker is among the others.
-        if let pool { return pool.stacks + samples }
-        let detected = stack.captured.map {
-            StackSample(time: detectedAt, stack: $0, site: site, loopFrame: loopFrame)
-        }
-        return [detected].compactMap { $0 } + samples
+    /// What is said of a pool's workers, then of the thread, then of what came after.
+    private func summary(_ stall: StallCase, _ report: StallReport) -> String {
+        let crash = "Then the process crashed; the time that its crash handler took is not counted."
+        let parts = [report.poolSentence, report.cause.summary, stall.hasCrashed ? crash : nil]
+        return parts.compactMap { $0 }.filter { !$0.isEmpty }.joined(separator: " ")
     }
 }

@@ -69,7 +69,7 @@ public struct ReportNaming: Sendable {
         let named = amendment.applied(to: report)
         let byTime = named.stacks.indices.filter { named.stacks[$0].role == .stalled }
             .sorted { named.stacks[$0].capturedAt < named.stacks[$1].capturedAt }
-        let order = named.pool.map { Crew.order(byTime, named.stacks, $0) } ?? byTime
+        let order = named.pool.map { PoolThreads.order(byTime, named.stacks, $0) } ?? byTime
         let looks = order.map { index in
             let stack = named.stacks[index]
             return Blame.Sample(
@@ -83,7 +83,6 @@ public struct ReportNaming: Sendable {
             frames = blame.frames
             amendment.culprit = .init(named.stacks[stack].frame(blame.candidate), stack: stack, blame.candidate)
         }
-        let summary = Diagnosis.sentence(report.cause.summary, hottest: named.hottestFunction)
         amendment.identity = .init(
             fingerprint: .make(
                 kind: report.kind,
@@ -92,8 +91,21 @@ public struct ReportNaming: Sendable {
                 executable: report.process.executable
             ),
             isProvisional: frames.contains(where: \.isNamelessOwn),
-            summary: report.pool == nil ? summary : amendment.applied(to: report).toldOfPool(summary)
+            summary: Self.summary(of: report, amendment.applied(to: report))
         )
+    }
+
+    /// The sentence with other names: what is said of a pool's workers is made anew, and the hottest function put in.
+    private static func summary(of report: StallReport, _ named: StallReport) -> String {
+        let (summary, hottest) = (report.cause.summary, named.stacks.hottestFunction)
+        guard let before = report.poolSentence, summary.hasPrefix(before) else {
+            return Diagnosis.sentence(summary, hottest: hottest)
+        }
+        var named = named
+        let atCulprit = named.workersAtCulprit
+        named.pool?.atCulprit = atCulprit
+        return (named.poolSentence ?? "")
+            + Diagnosis.sentence(String(summary.dropFirst(before.count)), hottest: hottest)
     }
 
     private struct Wanted {

@@ -4,11 +4,6 @@ import StallReports
 
 // Stalls that are counted and not reported.
 
-extension StallObservation {
-    /// By which rule it is a stall.
-    var kind: StallKind { if case .job = loop { .longJob } else { category.kind } }
-}
-
 extension Reporter {
     /// Decides of a stall before anything of it is named: true if its stack is known, and the stall only to be counted.
     mutating func holdsBack(_ observation: StallObservation) -> Bool {
@@ -31,13 +26,6 @@ extension Reporter {
         )
         recordPace.note()
         return true
-    }
-
-    /// Takes what was counted before into a report that is begun.
-    mutating func addRepeats(to report: inout StallReport) {
-        report.repeats = throttle.begin(report.id, report.fingerprint, at: .now)
-        report.suppressed = report.repeats?.count ?? 0
-        throttle.note(.nanoseconds(report.durationNs), of: report.fingerprint)
     }
 
     /// A stall that is held back has lasted for so long.

@@ -21,17 +21,7 @@ struct Reporter: ~Copyable {
     var recordPace = RecordPace()
     /// What the run record is to tell of at once. Samples, growth and stalls that are only counted are not among it.
     private var recordChanges = 0
-    private var open: [Int: Case] = [:]
-
-    private struct Case {
-        let observation: StallObservation
-        var findings: CaseFindings
-        var report: StallReport
-        /// Samples came that the report does not tell of yet.
-        var hasNewSamples = false
-        /// At detection.
-        let fingerprint: Fingerprint
-    }
+    private var open: [Int: StallCase] = [:]
 
     init(
         notices: Mailbox<StallNotice>,
@@ -87,12 +77,11 @@ struct Reporter: ~Copyable {
         case .mended(let error): tell(.mended(error))
         case .began(let observation): begin(observation)
         case .sampled(let number, let sample):
-            open[number]?.findings.add(sample, lookup)
-            open[number]?.hasNewSamples = true
+            open[number]?.add(sample, lookup)
             held[number]?.add(sample)
         case .grew(let number, let span): grow(number, span)
         case .counted(let number, let busy):
-            open[number]?.report.busy = busy
+            open[number]?.busy = busy
             held[number]?.busy = busy
         case .crashing(let number): tellCrash(number)
         case .ended(let number, let span, let evidence): end(number, span, evidence)
@@ -109,48 +98,34 @@ struct Reporter: ~Copyable {
         guard !holdsBack(observation) else { return }
         // The loop had moved on before its stack could be taken: it waits no more.
         let isOver = if case .raced = observation.stack { true } else { false }
-        var findings = CaseFindings(observation, lookup, isOver: isOver)
-        let report = compose(observation, &findings, isOver: isOver)
-        expenses.named(report)
-        guard !holdsBack(observation, report.fingerprint) else { return }
-        begin(report, of: observation, findings)
-    }
-
-    /// The report of a stall, with what the names on its stacks lead to.
-    private func compose(
-        _ observation: StallObservation,
-        _ findings: inout CaseFindings,
-        isOver: Bool
-    ) -> StallReport {
-        var report = composer.report(of: observation, findings)
-        if findings.look(atNamesIn: report, isOver ? nil : lookup) {
-            composer.tellNamedWait(findings, of: observation, in: &report)
-        }
-        return report
-    }
-
-    private mutating func begin(_ report: StallReport, of observation: StallObservation, _ findings: CaseFindings) {
-        var report = report
-        addRepeats(to: &report)
-        details.complete(&report) { tell(.fault($0)) }
-        open[observation.number] = Case(
-            observation: observation,
-            findings: findings,
-            report: report,
-            fingerprint: report.fingerprint
-        )
-        recordChanges += 1
-        publish(report, observation.number) { .began($0) }
+        let findings = CaseFindings(observation, lookup, isOver: isOver)
+        let stall = StallCase(observation, findings, composer.stacks(of: observation, findings))
+        expenses.named(stall.stacks)
+        guard !holdsBack(observation, stall.stacks.fingerprint) else { return }
+        begin(stall, isOver: isOver)
     }
 
     /// A stall that was held back is worth a report after all.
-    private mutating func begin(_ stall: HeldStall, isOver: Bool = false) {
-        var findings = CaseFindings(stall.observation, lookup, isOver: isOver)
-        for sample in stall.later { findings.add(sample, lookup) }
-        var report = compose(stall.observation, &findings, isOver: isOver)
-        composer.extend(&report, of: stall.observation, by: stall.span)
-        if let busy = stall.busy { report.busy = busy }
-        begin(report, of: stall.observation, findings)
+    private mutating func begin(_ held: HeldStall, isOver: Bool = false) {
+        var findings = CaseFindings(held.observation, lookup, isOver: isOver)
+        for sample in held.later { findings.add(sample, lookup) }
+        var stall = StallCase(held.observation, findings, composer.stacks(of: held.observation, findings))
+        stall.span = held.span
+        stall.busy = held.busy ?? stall.busy
+        begin(stall, isOver: isOver)
+    }
+
+    /// The first version of a report.
+    private mutating func begin(_ stall: StallCase, isOver: Bool) {
+        var stall = stall
+        stall.findings.look(at: stall.stacks.named, isOver ? nil : lookup)
+        stall.cause = composer.cause(of: stall, over: stall.observation.evidence)
+        stall.repeats = throttle.begin(stall.observation.reportID, stall.firstFingerprint, at: .now)
+        throttle.note(stall.span.length, of: stall.firstFingerprint)
+        stall.details = details.details(of: composer.report(of: stall)) { tell(.fault($0)) }
+        open[stall.observation.number] = stall
+        recordChanges += 1
+        publish(stall) { .began($0) }
     }
 
     private mutating func grow(_ number: Int, _ span: StallSpan) {
@@ -158,21 +133,18 @@ struct Reporter: ~Copyable {
             if let stall = releaseHeld(number, span) { begin(stall) }
             return
         }
-        composer.extend(&stall.report, of: stall.observation, by: span)
+        stall.span = span
         // A stall without end is told by its samples, too, and not by what was there when it was found.
-        if stall.hasNewSamples { composer.retell(&stall.report, of: stall.observation, stall.findings, by: span) }
-        stall.hasNewSamples = false
+        if stall.hasNewSamples { stall.stacks = composer.stacks(of: stall.observation, stall.findings) }
         open[number] = stall
-        throttle.note(span.length, of: stall.fingerprint)
-        publish(stall.report, number) { .grew($0) }
+        throttle.note(span.length, of: stall.firstFingerprint)
+        publish(stall) { .grew($0) }
     }
 
     /// While there is time: the process ends soon.
     private mutating func tellCrash(_ number: Int) {
-        guard var stall = open[number] else { return }
-        stall.report.cause.summary += " Then the process crashed; the time that its crash handler took is not counted."
-        open[number] = stall
-        publish(stall.report, number) { .grew($0) }
+        open[number]?.hasCrashed = true
+        if let stall = open[number] { publish(stall) { .grew($0) } }
     }
 
     private mutating func end(
@@ -188,21 +160,24 @@ struct Reporter: ~Copyable {
         }
         guard var stall = open.removeValue(forKey: number) else { return countHeld(number) }
         // The later samples may have shown that what looked like the culprit only came and went.
-        composer.addStacks(stall.findings, of: stall.observation, to: &stall.report)
-        composer.close(&stall.report, of: stall.observation, stall.findings, by: span, evidence)
-        stall.report.state = state
-        if state == .abandoned { stall.report.endedAt = nil }
-        expenses.named(stall.report)
-        throttle.note(span.length, of: stall.fingerprint)
+        stall.stacks = composer.stacks(of: stall.observation, stall.findings)
+        stall.end(span, as: state)
+        // What the workers of a pool did since is not what the pool stood at.
+        if let evidence, stall.observation.pool == nil {
+            stall.cause = composer.cause(of: stall, over: evidence)
+            stall.hasCrashed = false
+        }
+        expenses.named(stall.stacks)
+        throttle.note(span.length, of: stall.firstFingerprint)
         let hadStack = stall.observation.stack.captured != nil
-        throttle.rename(stall.fingerprint, stall.report.fingerprint, isLasting: hadStack)
+        throttle.rename(stall.firstFingerprint, stall.stacks.fingerprint, isLasting: hadStack)
         recordChanges += 1
-        publish(stall.report, number) { .ended($0) }
+        publish(stall) { .ended($0) }
     }
 
-    private mutating func publish(_ report: StallReport, _ number: Int, _ event: (StallReport) -> StallEvent) {
-        var report = report
-        expenses.note(on: &report, number)
+    private mutating func publish(_ stall: StallCase, _ event: (StallReport) -> StallEvent) {
+        let expense = expenses.sum(of: stall.observation.number, isOver: stall.state != .ongoing)
+        let report = composer.report(of: stall, expense)
         publisher.put(report)
         throttle.noteBytes(publisher.bytesWritten, at: .now)
         tell(event(report))

@@ -2,25 +2,6 @@ import RunLoopKit
 import StallDetection
 import StallReports
 
-/// Who reports: the same in every report of one run.
-struct RunIdentity: Sendable {
-    let id: ULID
-    let host: HostIdentity
-    let service: ServiceIdentity
-    let process: ProcessIdentity
-    let startedAt: Timestamp
-
-    /// The calling process. `service` nil: it is called what its executable is called.
-    init(service: ServiceIdentity?) {
-        id = .make()
-        host = .current()
-        process = .current()
-        startedAt = .now()
-        let executable = process.executable?.split(separator: "/").last.map(String.init)
-        self.service = service ?? ServiceIdentity(name: executable ?? "unknown")
-    }
-}
-
 /// The run record in the making.
 struct RunLog {
     private let run: RunIdentity

@@ -32,22 +32,23 @@ final class DetailsSource: Sendable {
         (self.labels, self.ask) = (Self.bounded(labels), ask)
     }
 
-    /// Adds what the server says of a stall that was just detected.
+    /// What the server says of a stall that was just detected, with the labels that all reports have.
     ///
     /// - Parameter tell: told once when there is no answer in time.
-    func complete(_ report: inout StallReport, tell: (StallMonitorError) -> Void) {
-        report.metadata = labels
-        guard let ask else { return }
-        guard let details = lookup.ask(within: Self.patience, { [report] in ask(report) }) else {
+    func details(of report: StallReport, tell: (StallMonitorError) -> Void) -> StallDetails {
+        guard let ask else { return StallDetails(metadata: labels) }
+        guard let details = lookup.ask(within: Self.patience, { ask(report) }) else {
             if !isTold.exchange(true, ordering: .relaxed) { tell(StallMonitorError(.detailsMissing)) }
-            return
+            return StallDetails(metadata: labels)
         }
         // Its own come first: they say more of this stall than the labels do.
         let own = Self.bounded(details.metadata)
         let room = max(0, Self.limits.pairs - own.count)
         let others = labels.filter { own[$0.key] == nil }.sorted { $0.key < $1.key }.prefix(room)
-        report.metadata = own.merging(others.map { ($0.key, $0.value) }) { own, _ in own }
-        report.trace = details.trace
+        return StallDetails(
+            metadata: own.merging(others.map { ($0.key, $0.value) }) { own, _ in own },
+            trace: details.trace
+        )
     }
 
     private static func bounded(_ pairs: [String: String]) -> [String: String] {

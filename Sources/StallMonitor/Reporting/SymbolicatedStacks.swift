@@ -6,8 +6,8 @@ import Symbolication
 
 /// All that was captured of one stall, with names: its stacks, the culprit, the fingerprint's frames.
 struct SymbolicatedStacks {
-    private(set) var stacks: [StallReport.Stack] = []
-    private(set) var modules: [StallReport.Module] = []
+    var stacks: [StallReport.Stack] = []
+    var modules: [StallReport.Module] = []
     private(set) var culprit: StallReport.Culprit?
     /// Why names or lines are missing.
     private(set) var problems: [SymbolProblem] = []
@@ -27,11 +27,11 @@ struct SymbolicatedStacks {
     ///   - thread: whose they are.
     ///   - name: finds names for addresses, in their order.
     ///   - isOwn: whether a function is the server's own.
-    ///   - crew: the threads of a pool's samples; none for those of one thread.
+    ///   - pool: the threads of a pool's samples; none for those of one thread.
     ///   - companions: other threads' stacks; they come last, and none of their frames is the culprit.
     init(
         _ samples: [StackSample],
-        crew: Crew = Crew(),
+        pool: PoolThreads = PoolThreads(),
         companions: [CompanionStack] = [],
         thread: StallReport.Thread,
         clock: WallClockAnchor,
@@ -57,16 +57,16 @@ struct SymbolicatedStacks {
             return StallReport.Stack(capture, calls, awaiting, thread, clock.time(of: time))
         }
         let all = samples.weighted.map { sample, span in
-            var stack = told(sample.stack, crew.thread(of: sample) ?? thread, sample.time)
+            var stack = told(sample.stack, pool.thread(of: sample) ?? thread, sample.time)
             stack.count = sample.count
             stack.loop = sample.loopFrame.flatMap(stack.index(ofCall:))
             return Blame.Sample(stack: stack, span: span, states: sample.stack.frames.map(\.state))
         }
         let others = companions.map { companion in companion.told(clock) { told($0, $1, $2) } }
-        var (distinct, detected) = Self.merged(all, detected: max(1, crew.size))
+        var (distinct, detected) = Self.merged(all, detected: max(1, pool.size))
         let limit = max(Self.stackLimit, detected)
         culpritFrames = distinct.first?.stack.callers(from: 0) ?? []
-        let order = crew.order(samples, all.map(\.stack))
+        let order = pool.order(samples, all.map(\.stack))
         if let blame = Blame(order.map { all[$0] }) {
             let stack = all[order[blame.sample]].stack
             let position = distinct.firstIndex { $0.stack.identity == stack.identity } ?? 0

@@ -9,12 +9,7 @@ public struct FaultNames: Hashable, Sendable {
         self.init(reports.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
     }
 
-    /// - Parameter stalls: all that may have been named.
-    public init(_ stalls: some Sequence<StallOutline>) {
-        self.init(stalls.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
-    }
-
-    private init(_ faults: some Sequence<(Fingerprint, [Fingerprint])>) {
+    init(_ faults: some Sequence<(Fingerprint, [Fingerprint])>) {
         var others: [Fingerprint: Set<Fingerprint>] = [:]
         for (fingerprint, aliases) in faults {
             for alias in aliases where alias != fingerprint {

@@ -149,29 +149,6 @@ extension RunRecord {
     }
 }
 
-extension ReportReader.Contents {
-    /// For each report, the stalls like it that came after it and were only counted: what the fault's next report says, or while there is
-    /// none the run record.
-    public var repeats: [ULID: StallReport.Repeats] { repeatsByReport(reports.lazy.compactMap(\.repeats), runs) }
-}
-
-extension ReportReader.Overview {
-    /// As ``ReportReader/Contents/repeats``.
-    public var repeats: [ULID: StallReport.Repeats] { repeatsByReport(stalls.lazy.compactMap(\.repeats), runs) }
-}
-
-private func repeatsByReport(
-    _ told: some Sequence<StallReport.Repeats>,
-    _ runs: [RunRecord]
-) -> [ULID: StallReport.Repeats] {
-    var found: [ULID: StallReport.Repeats] = [:]
-    for repeats in [Array(told), runs.flatMap { $0.repeated ?? [] }.map(\.repeats)].joined() {
-        guard let report = repeats.report else { continue }
-        found[report] = found[report].map { $0.joined(by: repeats) } ?? repeats
-    }
-    return found
-}
-
 extension RunRecord {
     /// How writing to the report directory went.
     public struct Writing: Codable, Hashable, Sendable {

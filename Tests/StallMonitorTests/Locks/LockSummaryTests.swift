@@ -58,7 +58,8 @@ struct LockSummaryTests {
             stacks: stacks,
             fingerprint: .make(kind: .blocked, frames: [], modules: [])
         )
-        LockSummary(finding, report.stacks).tell(in: &report)
+        let summary = LockSummary(finding, report.stacks)
+        (report.cause, report.stacks) = (summary.cause(from: report.cause), summary.kept(report.stacks))
         return report
     }
 
@@ -120,7 +121,7 @@ struct LockSummaryTests {
         )
         #expect(other.cause.summary == "The thread waited for a condition variable at 0x1000, which no thread owns.")
         (other.cause.verdict, other.cause.summary) = (.onCPU, "The thread was computing.")
-        LockSummary(LockFinding(waits: [try wait(1, for: 2)]), other.stacks).tell(in: &other)
+        other.cause = LockSummary(LockFinding(waits: [try wait(1, for: 2)]), other.stacks).cause(from: other.cause)
         #expect(other.cause.summary == "The thread was computing." && other.cause.lock?.kind == .mutex)
     }
 }

@@ -41,17 +41,19 @@ struct HottestFunctionTests {
     @Test("The innermost that has a name, by time and not by the number of stacks")
     func named() {
         #expect(
-            report([([next, receipts], 10), ([next, receipts], 10), ([receipts], 50)]).hottestFunction
+            report([([next, receipts], 10), ([next, receipts], 10), ([receipts], 50)]).stacks.hottestFunction
                 == "makeReceipts()"
         )
-        #expect(report([([next, receipts], 60), ([receipts], 50)]).hottestFunction == "IndexingIterator.next()")
-        #expect(report([([next], 60)]).hottestFunction == "IndexingIterator.next()")
+        #expect(
+            report([([next, receipts], 60), ([receipts], 50)]).stacks.hottestFunction == "IndexingIterator.next()"
+        )
+        #expect(report([([next], 60)]).stacks.hottestFunction == "IndexingIterator.next()")
     }
 
     @Test("None where the server's own code has no name, whatever the runtime's functions are called")
     func withoutSymbols() {
-        #expect(report([([next, unnamed], 60), ([unnamed], 20)]).hottestFunction == nil)
-        #expect(report([([unnamed], 60), ([next], 20)]).hottestFunction == nil)
-        #expect(report([]).hottestFunction == nil)
+        #expect(report([([next, unnamed], 60), ([unnamed], 20)]).stacks.hottestFunction == nil)
+        #expect(report([([unnamed], 60), ([next], 20)]).stacks.hottestFunction == nil)
+        #expect(report([]).stacks.hottestFunction == nil)
     }
 }

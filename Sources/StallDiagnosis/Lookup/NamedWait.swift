@@ -10,13 +10,13 @@ package enum NamedWait: Hashable, Sendable {
     case processExit
 
     /// By the stack that the stalled thread was found at for longest. Nil for a thread that ran there.
-    package init?(_ report: StallReport) {
-        let stalled = report.stacks.filter { $0.role == .stalled }
+    package init?(_ stacks: [StallReport.Stack], _ modules: [StallReport.Module]) {
+        let stalled = stacks.filter { $0.role == .stalled }
         guard let stack = stalled.max(by: { ($0.sampledNs ?? 0) < ($1.sampledNs ?? 0) }), stack.method == .quiet else {
             return nil
         }
         let names = stack.frames.compactMap { $0.symbol ?? $0.function }
-        if names.contains(where: Self.isBusyHandler) || Self.sleepsInSQLite(stack.frames, report.modules) {
+        if names.contains(where: Self.isBusyHandler) || Self.sleepsInSQLite(stack.frames, modules) {
             self = .sqliteBusy
         } else if names.contains(Self.waitUntilExit) {
             self = .processExit

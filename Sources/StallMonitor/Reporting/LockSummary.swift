@@ -48,20 +48,25 @@ struct LockSummary {
         return all.first { $0.family != nil } ?? all.first ?? LockNames([])
     }
 
-    /// Adds what is known, decides for deadlock, and takes out the stacks of those that turned out to own nothing.
-    func tell(in report: inout StallReport) {
+    /// The stacks without those of threads that turned out to own nothing.
+    func kept(_ stacks: [StallReport.Stack]) -> [StallReport.Stack] {
         let owners = Set(waits.compactMap { $0.lock.owner?.id })
-        report.stacks.removeAll { $0.role == .lockOwner && !owners.contains($0.thread.id) }
-        report.cause.lock = waits.first?.lock
-        report.cause.chain = waits.count > 1 ? waits : nil
-        guard report.cause.verdict != .paused else { return }
+        return stacks.filter { $0.role != .lockOwner || owners.contains($0.thread.id) }
+    }
+
+    /// A cause with what is known of the locks: a circle of them is the cause, and a wait is one for the first of them.
+    func cause(from cause: StallReport.Cause) -> StallReport.Cause {
+        var cause = cause
+        cause.lock = waits.first?.lock
+        cause.chain = waits.count > 1 ? waits : nil
+        guard cause.verdict != .paused else { return cause }
         if !cycle.isEmpty {
-            report.cause.cycle = Array(cycle)
-            report.cause.verdict = .deadlock
-            report.cause.summary = deadlock
-        } else if report.cause.verdict == .blocked {
-            report.cause.summary = sentence
+            cause.cycle = Array(cycle)
+            (cause.verdict, cause.summary) = (.deadlock, deadlock)
+        } else if cause.verdict == .blocked {
+            cause.summary = sentence
         }
+        return cause
     }
 
     // Words
@@ -123,7 +128,7 @@ extension LockFinding {
 }
 
 extension StallReport.Thread {
-    fileprivate init(_ threadID: Int32, _ evidence: ThreadEvidence?) {
+    init(_ threadID: Int32, _ evidence: ThreadEvidence?) {
         self.init(id: threadID, name: evidence?.name, state: evidence.map { String($0.state) })
     }
 

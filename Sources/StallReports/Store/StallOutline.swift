@@ -91,3 +91,10 @@ extension StallOutline: Decodable {
         let async: StallReport.AsyncCallers?
     }
 }
+
+extension FaultNames {
+    /// - Parameter stalls: all that may have been named.
+    public init(_ stalls: some Sequence<StallOutline>) {
+        self.init(stalls.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
+    }
+}

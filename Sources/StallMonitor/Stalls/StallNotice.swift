@@ -1,4 +1,33 @@
+import RunLoopKit
 import StackCapture
+import StallDetection
+import StallDiagnosis
+import StallReports
+
+/// What the watchdog tells the reporter. Raw: names and sentences come later, on the reporter's thread.
+enum StallNotice: Sendable {
+    case began(StallObservation)
+    case grew(Int, StallSpan)
+    /// What a stall of several turns or callouts is made of by now.
+    case counted(Int, StallReport.BusyTime)
+    /// What the stalled thread was at later.
+    case sampled(Int, StackSample)
+    case ended(Int, StallSpan, EvidenceWindow?)
+    /// Nobody looks any more, and the stall goes on, as far as is known.
+    case abandoned(Int, StallSpan, EvidenceWindow?)
+    /// The process it stalled in has ended, as was seen from outside.
+    case died(Int, StallSpan)
+    /// The process has crashed meanwhile, and its crash handler is at work. The stall has the length told last.
+    case crashing(Int)
+    /// Time to bring the run record up to date.
+    case checkpoint
+    /// The monitor cannot do part of its work.
+    case fault(StallMonitorError)
+    /// The monitor has switched itself off.
+    case disarmed(StallMonitorError)
+    /// It can again.
+    case mended(StallMonitorError)
+}
 
 extension StallNotice: QueuedMessage {
     var role: QueueRole {

@@ -45,7 +45,7 @@ public final class DescriptorSource: Sendable {
 
     private struct State: Sendable {
         /// The ticket is the descriptor table's.
-        var places: [Place<Int>] = []
+        var places: [ItemPlace<Int>] = []
         var isCalled = false
         var isMuted = false
         /// Nil once invalid.
@@ -168,7 +168,7 @@ extension DescriptorSource: LoopItem {
             let ticket = try mode.withDescriptors { descriptors, poller throws(RunLoopError) in
                 try descriptors.insert(self, in: poller, for: loop.wake)
             }
-            state.places.append(Place(loop: loop, mode: mode, ticket: ticket))
+            state.places.append(ItemPlace(loop: loop, mode: mode, ticket: ticket))
             mode.population.add(1, ordering: .releasing)
             return true
         }

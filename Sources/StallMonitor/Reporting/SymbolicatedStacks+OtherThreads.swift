@@ -2,7 +2,7 @@ import StackCapture
 import StallReports
 import Symbolication
 
-extension StallReport {
+extension SymbolicatedStacks {
     /// Adds what the other threads were at, equal stacks once.
     mutating func add(
         _ others: ThreadStacks,
@@ -20,13 +20,15 @@ extension StallReport {
             let own = names.prefix(group.stack.frames.count)
             names = names.dropFirst(own.count)
             let calls = zip(own, group.stack.frames).map { name, frame in
-                Frame.calls(name, found: frame.found) { isOwn($0, $0.moduleIndex.map { resolution.modules[$0] }) }
-                    .map { $0.inModules(places) }
+                StallReport.Frame.calls(name, found: frame.found) {
+                    isOwn($0, $0.moduleIndex.map { resolution.modules[$0] })
+                }
+                .map { $0.inModules(places) }
             }
-            stacks.append(Stack(group, calls, time))
+            stacks.append(StallReport.Stack(group, calls, time))
         }
         stacks += others.missing.map {
-            Stack(
+            StallReport.Stack(
                 role: .other,
                 thread: .init(id: $0.threadID, name: $0.name.isEmpty ? nil : $0.name),
                 capturedAt: time,
@@ -38,7 +40,11 @@ extension StallReport {
 
     /// Its place among the report's modules, which it joins unless it is there.
     private mutating func place(of loaded: LoadedModule) -> Int {
-        let module = Module(path: loaded.path, buildID: loaded.buildID, loadBase: Address(UInt64(loaded.loadBase)))
+        let module = StallReport.Module(
+            path: loaded.path,
+            buildID: loaded.buildID,
+            loadBase: Address(UInt64(loaded.loadBase))
+        )
         if let known = modules.firstIndex(of: module) { return known }
         modules.append(module)
         return modules.count - 1

@@ -23,7 +23,7 @@ public final class EventSource: Sendable {
 
     private struct State: Sendable {
         /// The ticket says whether the source stands in the mode's queue of signalled ones.
-        var places: [Place<Bool>] = []
+        var places: [ItemPlace<Bool>] = []
         var isSignalled = false
         var isPerforming = false
         /// A pass came by while the source was performing, and left the signal to be queued again at the end.
@@ -168,7 +168,7 @@ extension EventSource: LoopItem {
         try state.withLock { state throws(RunLoopError) in
             guard state.perform != nil else { throw RunLoopError(.itemInvalid) }
             guard !state.places.isIn(mode) else { return false }
-            state.places.append(Place(loop: loop, mode: mode, ticket: false))
+            state.places.append(ItemPlace(loop: loop, mode: mode, ticket: false))
             mode.contents.withLock { $0.sources[ObjectIdentifier(self)] = self }
             mode.population.add(1, ordering: .releasing)
             if state.isSignalled { enqueue(&state) }

@@ -45,12 +45,12 @@ extension StallReport.SampledShares {
     }
 }
 
-extension StallReport {
-    /// The function that a running thread was found in for longest, over all of its stacks: the innermost with a name. Nil where that is
+extension [StallReport.Stack] {
+    /// The function that a running thread was found in for longest, over all of them: the innermost with a name. Nil where that is
     /// not known, because the server's own code on those stacks has no name: a helper of the runtime's would stand for it.
     var hottestFunction: String? {
         var times: [String?: Int64] = [:]
-        for stack in stacks where stack.role == .stalled && (stack.method == .signal || stack.method == .stopped) {
+        for stack in self where stack.role == .stalled && (stack.method == .signal || stack.method == .stopped) {
             guard let innermost = stack.frames.first(where: { $0.function != nil || $0.own }) else { continue }
             let caller = stack.frames.first { $0.own }
             let function = caller.map { $0.function == nil } == true ? nil : innermost.function

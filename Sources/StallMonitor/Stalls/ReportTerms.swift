@@ -11,9 +11,49 @@ extension StallSpan {
     var bounds: (Int64?, Int64?) { (shortest.nanoseconds, longest.nanoseconds) }
 }
 
-extension StackOutcome {
-    var captured: CapturedStack? {
-        if case .captured(let stack) = self { stack } else { nil }
+extension StallCategory {
+    /// Its name in reports.
+    var kind: StallKind {
+        switch self {
+        case .blocked: .blocked
+        case .congested: .congested
+        case .repeated: .repeated
+        }
+    }
+}
+
+extension StallRule {
+    /// The part of the rule by which such a stall is one.
+    func reportRule(for category: StallCategory) -> StallReport.Rule {
+        let (tick, all) = (tick.nanoseconds, ticks)
+        return switch category {
+        case .blocked: .init(name: .blocked, tickNs: tick, ticks: all)
+        case .congested: .init(name: .congested, tickNs: tick, ticks: congested?.ticks ?? all)
+        case .repeated: .init(name: .repeated, tickNs: tick, ticks: repeated?.ticks ?? 1, turns: repeated?.turns)
+        }
+    }
+}
+
+extension RunRecord.LengthCount {
+    /// In decades. Nil without a turn.
+    static func of(_ histogram: TurnHistogram) -> [Self]? {
+        guard histogram.longest > 0 else { return nil }
+        let bounds = (4...10).map { power in (0..<power).reduce(UInt64(1)) { product, _ in product * 10 } }
+        let counts = zip(bounds.map { Int64($0) } + [nil], histogram.counts(upTo: bounds))
+        return counts.compactMap { $1 > 0 ? .init(upToNs: $0, count: $1) : nil }
+    }
+}
+
+extension TurnDurations {
+    /// Nil without a turn.
+    init?(_ histogram: TurnHistogram) {
+        guard histogram.longest > 0 else { return nil }
+        self.init(
+            count: histogram.count,
+            p50Ns: Int64(clamping: histogram.length(ofShare: 0.5)),
+            p99Ns: Int64(clamping: histogram.length(ofShare: 0.99)),
+            maxNs: Int64(clamping: histogram.longest)
+        )
     }
 }
 
@@ -113,29 +153,5 @@ extension StallReport.Evidence {
             processors: window.supply.map(StallReport.Processors.init),
             sampled: StallReport.SampledShares(waits)
         )
-    }
-}
-
-/// Ties the monotonic clock to the wall clock at one moment.
-struct WallClockAnchor {
-    private let monotonic = MonotonicInstant.now
-    private let wall = Timestamp.now()
-    private let clocks = ClockOffsets.read()
-
-    /// - Parameter sleptUntilNow: whether the machine's suspensions since the anchor came before `instant`; monotonic time does not
-    ///   know of them.
-    func time(of instant: MonotonicInstant, sleptUntilNow: Bool = false) -> Timestamp {
-        let time = wall.advanced(byNanoseconds: (instant - monotonic).nanoseconds)
-        guard sleptUntilNow, let clocks, let now = ClockOffsets.read() else { return time }
-        return time.advanced(byNanoseconds: now.suspension(since: clocks)?.nanoseconds ?? 0)
-    }
-}
-
-extension ContinuousClock {
-    /// A result, and the time it took.
-    func timed<Result>(_ work: () -> Result) -> (Result, Duration) {
-        let start = now
-        let result = work()
-        return (result, now - start)
     }
 }

@@ -9,6 +9,13 @@ struct StallExpenses {
         var reporting: UInt64 = 0
     }
 
+    /// Processor time, nanoseconds, and how free the monitor was.
+    struct Sum {
+        var watching: UInt64
+        var reporting: UInt64
+        var budget: CostBudget.State?
+    }
+
     private var open: [Int: Expense] = [:]
     private let meter: CostMeter
     private let ledger: WatchdogLedger
@@ -26,30 +33,40 @@ struct StallExpenses {
         }
     }
 
-    /// Notes on a report that is about to be written what it cost so far.
-    mutating func note(on report: inout StallReport, _ number: Int) {
-        guard var expense = open[number] else { return }
+    /// What a stall has cost so far, for a report that is about to be written.
+    mutating func sum(of number: Int, isOver: Bool) -> Sum? {
+        guard var expense = open[number] else { return nil }
         let now = ThreadClock.nanoseconds
         expense.reporting &+= now &- start
         start = now
-        open[number] = report.state == .ongoing ? expense : nil
+        open[number] = isOver ? nil : expense
         let watching = meter.totals.watching
-        report.monitor.watchdogCPUNs = Int64(clamping: watching &- min(watching, expense.watchingBefore))
-        report.monitor.reporterCPUNs = Int64(clamping: expense.reporting)
         let state = ledger.snapshot.budget?.state
-        report.monitor.budget = state == .full ? nil : state?.rawValue
+        return Sum(
+            watching: watching &- min(watching, expense.watchingBefore),
+            reporting: expense.reporting,
+            budget: state == .full ? nil : state
+        )
     }
 
     /// Forgets a stall that no report tells of any more.
     mutating func drop(_ number: Int) { open[number] = nil }
 
     /// Names were found for a report.
-    func named(_ report: StallReport) {
-        meter.named(in: report.monitor.symbolicationNs)
+    func named(_ stacks: CaseStacks) {
+        meter.named(in: stacks.cost.symbolicationNs)
     }
 
     /// A batch of notices is done.
     func settle() {
         meter.spent(.reporting)
+    }
+}
+
+extension StallReport.MonitorCost {
+    mutating func add(_ sum: StallExpenses.Sum) {
+        watchdogCPUNs = Int64(clamping: sum.watching)
+        reporterCPUNs = Int64(clamping: sum.reporting)
+        budget = sum.budget?.rawValue
     }
 }

@@ -4,7 +4,7 @@ import StallDiagnosis
 import StallReports
 
 /// The workers of a pool that stands, for those who look at their stacks together. Empty for a loop, which has one thread.
-struct Crew {
+struct PoolThreads {
     private let threads: [Int32: StallReport.Thread]
     /// Those that wait for another one of them: what they are at is not what keeps the pool.
     private let waiting: Set<Int32>
@@ -14,16 +14,8 @@ struct Crew {
     init() { (threads, waiting, size) = ([:], [], 0) }
 
     init(_ pool: PoolObservation) {
-        let known = pool.workers.map { worker in
-            let state = worker.evidence?.after
-            let thread = StallReport.Thread(
-                id: worker.job.threadID,
-                name: state?.name,
-                state: state.map { String($0.state) }
-            )
-            return (worker.job.threadID, thread)
-        }
-        threads = Dictionary(known) { first, _ in first }
+        let known = pool.workers.map { StallReport.Thread($0.job.threadID, $0.evidence?.after) }
+        threads = Dictionary(known.map { ($0.id, $0) }) { first, _ in first }
         waiting = Set(pool.waitingForOthers.keys)
         size = pool.stacks.count
     }

@@ -23,19 +23,19 @@ extension LoopItem {
 }
 
 /// Where an item is: one loop's mode, with what the item's kind needs to find itself there.
-struct Place<Ticket: Sendable>: Sendable {
+struct ItemPlace<Ticket: Sendable>: Sendable {
     let loop: EventRunLoop
     let mode: LoopMode
     var ticket: Ticket
 }
 
 extension Array {
-    func isIn<Ticket>(_ mode: LoopMode) -> Bool where Element == Place<Ticket> {
+    func isIn<Ticket>(_ mode: LoopMode) -> Bool where Element == ItemPlace<Ticket> {
         contains { $0.mode === mode }
     }
 
     /// Removes and returns the place in a mode.
-    mutating func leave<Ticket>(_ mode: LoopMode) -> Place<Ticket>? where Element == Place<Ticket> {
+    mutating func leave<Ticket>(_ mode: LoopMode) -> ItemPlace<Ticket>? where Element == ItemPlace<Ticket> {
         firstIndex { $0.mode === mode }.map { remove(at: $0) }
     }
 }

@@ -15,7 +15,7 @@ public final class LoopObserver: Sendable {
     private let state: ForkSafeMutex<State>
 
     private struct State: Sendable {
-        var places: [Place<Void>] = []
+        var places: [ItemPlace<Void>] = []
         var isCalled = false
         /// Nil once invalid.
         var callback: Boxed?
@@ -70,7 +70,7 @@ extension LoopObserver: LoopItem {
             guard state.callback != nil else { throw RunLoopError(.itemInvalid) }
             guard state.places.allSatisfy({ $0.loop === loop }) else { throw RunLoopError(.itemOnOtherLoop) }
             guard !state.places.isIn(mode) else { return false }
-            state.places.append(Place(loop: loop, mode: mode, ticket: ()))
+            state.places.append(ItemPlace(loop: loop, mode: mode, ticket: ()))
             mode.withObservers { observers in
                 let position = observers.firstIndex { $0.order > order } ?? observers.endIndex
                 observers.insert(self, at: position)

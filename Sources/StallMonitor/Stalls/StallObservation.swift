@@ -4,31 +4,6 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-/// What the watchdog tells the reporter. Raw: names and sentences come later, on the reporter's thread.
-enum StallNotice: Sendable {
-    case began(StallObservation)
-    case grew(Int, StallSpan)
-    /// What a stall of several turns or callouts is made of by now.
-    case counted(Int, StallReport.BusyTime)
-    /// What the stalled thread was at later.
-    case sampled(Int, StackSample)
-    case ended(Int, StallSpan, EvidenceWindow?)
-    /// Nobody looks any more, and the stall goes on, as far as is known.
-    case abandoned(Int, StallSpan, EvidenceWindow?)
-    /// The process it stalled in has ended, as was seen from outside.
-    case died(Int, StallSpan)
-    /// The process has crashed meanwhile, and its crash handler is at work. The stall has the length told last.
-    case crashing(Int)
-    /// Time to bring the run record up to date.
-    case checkpoint
-    /// The monitor cannot do part of its work.
-    case fault(StallMonitorError)
-    /// The monitor has switched itself off.
-    case disarmed(StallMonitorError)
-    /// It can again.
-    case mended(StallMonitorError)
-}
-
 /// A stall at the moment it was proven.
 struct StallObservation: Sendable {
     /// The stall's number in this run: what later notices name it by.
@@ -70,18 +45,29 @@ struct StallObservation: Sendable {
     var loopFrame: Int?
 }
 
-/// What people call a watched thing.
-struct WatchName: Hashable, Sendable {
-    var type: WatchedType
-    var label: String
-}
+extension StallObservation {
+    /// By which rule it is a stall.
+    var kind: StallKind { if case .job = loop { .longJob } else { category.kind } }
 
-/// One watch among others, of things that may be called the same.
-struct WatchIdentity: Hashable, Sendable {
-    var number: Int
-    var name: WatchName
-    /// When it was asked for.
-    var since: MonotonicInstant
+    /// The rule by which it is one.
+    var reportRule: StallReport.Rule {
+        var told = rule.reportRule(for: category)
+        told.name = kind
+        return told
+    }
+
+    /// The loop had moved on before anybody took its stack.
+    var isOverUnseen: Bool { if case .raced = stack { samples.isEmpty } else { false } }
+
+    /// The detection's stack, then the samples before it.
+    var allSamples: [StackSample] {
+        // A pool's first worker is among the others.
+        if let pool { return pool.stacks + samples }
+        let detected = stack.captured.map {
+            StackSample(time: detectedAt, stack: $0, site: site, loopFrame: loopFrame)
+        }
+        return [detected].compactMap { $0 } + samples
+    }
 }
 
 /// The stalled thread's stack, or why there is none.
@@ -92,4 +78,8 @@ enum StackOutcome: Sendable {
     case raced
     /// There is nothing to capture with, or no thread known.
     case unavailable(String)
+
+    var captured: CapturedStack? {
+        if case .captured(let stack) = self { stack } else { nil }
+    }
 }
