@@ -1,9 +1,10 @@
 #define _GNU_SOURCE
 #include "queue_hooks.h"
+#include "code.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
+#include <stdatomic.h>
 #include <semaphore.h>
 #include <string.h>
 #include <time.h>
@@ -17,8 +18,8 @@ static _Atomic(void *) watched[QUEUE_HOOKS_CAPACITY];
 /// How far into them there may be one.
 static atomic_int reach;
 static sem_t news;
-/// Where libdispatch's code lies. Written before the first queue is added.
-static _Atomic(uintptr_t) dispatch_low, dispatch_high;
+/// libdispatch's. Written before the first queue is added.
+static code_range dispatch;
 static void *main_queue;
 
 /// Asked by queue_hooks_ask, on this thread; then the answer.
@@ -76,9 +77,7 @@ void queue_hooks_note_slowly(void *queue) {
 }
 
 void queue_hooks_note_events_slowly(uintptr_t place) {
-    uintptr_t low = atomic_load_explicit(&dispatch_low, memory_order_relaxed);
-    uintptr_t high = atomic_load_explicit(&dispatch_high, memory_order_relaxed);
-    if (place >= low && place < high) { ring_once(); }
+    if (code_has(&dispatch, place)) { ring_once(); }
 }
 
 bool queue_hooks_wait(int64_t nanoseconds) {
@@ -95,24 +94,8 @@ bool queue_hooks_wait(int64_t nanoseconds) {
     return is_rung;
 }
 
-/// The code of the module that has an address.
-static int find_code(struct dl_phdr_info *info, size_t size, void *address) {
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        uintptr_t low = info->dlpi_addr + part->p_vaddr;
-        if (part->p_type != PT_LOAD || !(part->p_flags & PF_X)) { continue; }
-        if ((uintptr_t)address < low || (uintptr_t)address - low >= part->p_memsz) { continue; }
-        atomic_store(&dispatch_low, low);
-        atomic_store(&dispatch_high, low + part->p_memsz);
-        return 1;
-    }
-    return 0;
-}
-
 bool queue_hooks_add(void *queue) {
-    void *code = dlsym(RTLD_NEXT, "dispatch_async_f");
-    if (code && !atomic_load(&dispatch_high)) { dl_iterate_phdr(find_code, code); }
+    if (!atomic_load(&dispatch.high)) { code_around(dlsym(RTLD_NEXT, "dispatch_async_f"), &dispatch); }
     for (int i = 0; i < QUEUE_HOOKS_CAPACITY; i++) {
         void *none = NULL;
         if (!atomic_compare_exchange_strong(&watched[i], &none, queue)) { continue; }

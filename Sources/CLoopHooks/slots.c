@@ -24,7 +24,7 @@ static sem_t news;
 static pthread_key_t ends;
 static bool has_key;
 
-/// The calling thread's slots. Initial-exec: a word at a fixed distance from the thread pointer, which no first use has to allocate.
+/// The calling thread's slot. Initial-exec: a word at a fixed distance from the thread pointer, which no first use has to allocate.
 static _Thread_local __attribute__((tls_model("initial-exec"))) loop_slot *own;
 
 static void nap(void) {
@@ -48,19 +48,17 @@ static void give_back(loop_slot *slot) {
 }
 
 /// On a thread that ends. The key's value is of no interest: a forked child's thread has its parent's.
-static void give_all_back(void *value) {
+static void give_own_back(void *value) {
     (void)value;
-    while (own) {
-        loop_slot *slot = own;
-        own = slot->next;
-        *slot->holder = NULL;
-        give_back(slot);
-    }
+    loop_slot *slot = own;
+    if (!slot) return;
+    own = *slot->holder = NULL;
+    give_back(slot);
 }
 
 /// Runs on a forked child's only thread: it has none of the others, nor the registrar, and is found anew.
 static void forget_all(void) {
-    for (; own; own = own->next) *own->holder = NULL;
+    if (own) own = *own->holder = NULL;
     memset(slots, 0, sizeof slots);
     atomic_store(&overflow, 0);
     sem_init(&news, 0, 0);
@@ -68,7 +66,7 @@ static void forget_all(void) {
 
 __attribute__((constructor(101))) static void prepare(void) {
     sem_init(&news, 0, 0);
-    has_key = pthread_key_create(&ends, give_all_back) == 0;
+    has_key = pthread_key_create(&ends, give_own_back) == 0;
     pthread_atfork(NULL, NULL, forget_all);
 }
 
@@ -80,7 +78,6 @@ static void show(loop_slot *slot, loop_slot **holder) {
     slot->pthread = pthread_self();
     slot->holder = holder;
     atomic_store_explicit(&slot->set, -1, memory_order_relaxed);
-    slot->next = own;
     own = *holder = slot;
     // Releasing, for the registrar.
     atomic_store(&slot->state, FOUND);

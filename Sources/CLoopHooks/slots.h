@@ -1,6 +1,6 @@
 #pragma once
 
-// Threads whose turns are published: those with a loop, and those that do one job after another.
+// Threads with a loop, whose turns are published.
 
 #include "CLoopHooks.h"
 
@@ -19,12 +19,10 @@ typedef struct loop_slot {
     _Atomic int set;  ///< The epoll set of its loop; -1 for a poll's, and while it is not known.
     /// Where the thread keeps this slot, in its own memory, until it is given back.
     struct loop_slot *_Nullable *_Nullable holder;
-    /// Another slot of the same thread.
-    struct loop_slot *_Nullable next;
 } loop_slot;
 
 /// Puts a slot for the calling thread into `*holder`, a variable of its own, and has the registrar find it there; leaves null there if none
-/// is left. The thread's end takes it away again, and so does a fork in the child. Async-signal-safe.
+/// is left. Once a thread. The thread's end takes it away again, and so does a fork in the child. Async-signal-safe.
 void loop_slot_claim(loop_slot *_Nullable *_Nonnull holder);
 
 /// The heartbeat, once the thread is known. Acquiring, with the store in `loop_hooks_bind`: whoever sees it sees its publisher.

@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
 #include "task_hooks.h"
 #include "CRunLoopShims.h"
+#include "code.h"
 #include "queue_hooks.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -43,8 +43,8 @@ struct context {
     uintptr_t resume_parent;
 };
 
-/// The runtime's own code. Empty until it is known.
-static _Atomic(uintptr_t) runtime_begin, runtime_end;
+/// The runtime's own.
+static code_range runtime;
 
 static void find_next(void) {
     async found = (async)dlsym(RTLD_NEXT, "dispatch_async_f");
@@ -53,32 +53,9 @@ static void find_next(void) {
     if (found) { atomic_store_explicit(&next, found, memory_order_release); }
 }
 
-static int note_runtime(struct dl_phdr_info *info, size_t size, void *symbol) {
-    (void)size;
-    uintptr_t begin = UINTPTR_MAX, end = 0;
-    bool is_it = false;
-    for (int number = 0; number < info->dlpi_phnum; number++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[number];
-        if (part->p_type != PT_LOAD || !(part->p_flags & PF_X)) { continue; }
-        uintptr_t start = info->dlpi_addr + part->p_vaddr;
-        if (start < begin) { begin = start; }
-        if (start + part->p_memsz > end) { end = start + part->p_memsz; }
-        is_it |= (uintptr_t)symbol - start < part->p_memsz;
-    }
-    if (!is_it) { return 0; }
-    atomic_store_explicit(&runtime_begin, begin, memory_order_relaxed);
-    atomic_store_explicit(&runtime_end, end, memory_order_relaxed);
-    return 1;
-}
-
-static void find_runtime(void) {
-    void *symbol = dlsym(RTLD_DEFAULT, "swift_task_create");
-    if (symbol) { dl_iterate_phdr(note_runtime, symbol); }
-}
-
 __attribute__((constructor(101))) static void begin(void) {
     find_next();
-    find_runtime();
+    code_around(dlsym(RTLD_DEFAULT, "swift_task_create"), &runtime);
     // libdispatch, too, asks at the start of the process, and never again.
     cpu_set_t allowed;
     long configured = sysconf(_SC_NPROCESSORS_CONF);
@@ -117,15 +94,13 @@ void task_hooks_arm(bool armed) { atomic_store_explicit(&is_armed, armed, memory
 static inline __attribute__((always_inline)) void find_functions(const char *job, uintptr_t functions[TASK_POOL_FUNCTIONS]) {
     enum { FARTHEST = 6 };
     functions[0] = *(const uintptr_t *)(job + FUNCTION_OFFSET);
-    uintptr_t begin = atomic_load_explicit(&runtime_begin, memory_order_relaxed);
-    uintptr_t size = atomic_load_explicit(&runtime_end, memory_order_relaxed) - begin;
-    if (functions[0] - begin >= size || *(const uint8_t *)(job + KIND_OFFSET) != KIND_TASK) { return; }
+    if (!code_has(&runtime, functions[0]) || *(const uint8_t *)(job + KIND_OFFSET) != KIND_TASK) { return; }
     // Those that await a task that is about to go on are there as long as it has not.
     const struct context *context = *(struct context *const *)(job + CONTEXT_OFFSET);
     int count = 1;
     for (int step = 0; step < FARTHEST && count < TASK_POOL_FUNCTIONS && context; step++, context = context->parent) {
         uintptr_t next = context->resume_parent;
-        if (next && next - begin >= size) { functions[count++] = next; }
+        if (next && !code_has(&runtime, next)) { functions[count++] = next; }
     }
 }
 

@@ -21,7 +21,7 @@ struct EngineParts: Sendable {
         self.notices = notices
         run = RunIdentity(service: configuration.service)
         writer = ReportWriter(
-            directory: ReportDirectory(path: configuration.directory, limits: configuration.limits),
+            sink: DirectorySink(ReportDirectory(path: configuration.directory, limits: configuration.limits)),
             limits: configuration.memory,
             meter: meter,
             changed: { notices.add(.checkpoint) }

@@ -12,22 +12,15 @@ final class LoopRegistrar: LoopDiscovery {
     private struct State: Sendable {
         var hasThread = false
         var loops: [FoundLoop] = []
-        var listeners: [Int: @Sendable (LoopFinding) -> Void] = [:]
-        var lastListener = 0
+        var listeners = LoopListeners()
         var isOverfull = false
     }
 
     private let state = ForkSafeMutex(State())
 
     /// A fork's child has one of its own.
-    static var current: LoopRegistrar {
-        latest.withLock { latest in
-            if !latest.generation.isCurrent { latest = (.current, LoopRegistrar()) }
-            return latest.registrar
-        }
-    }
-
-    private static let latest = ForkSafeMutex((generation: ForkGeneration.current, registrar: LoopRegistrar()))
+    static var current: LoopRegistrar { ofProcess.current }
+    private static let ofProcess = PerProcess { LoopRegistrar() }
 
     func begin(_ found: @escaping @Sendable (LoopFinding) -> Void) throws(StallMonitorError) -> @Sendable () -> Void {
         guard loop_hooks_are_called() else { throw StallMonitorError(.loopsNotFound, Self.notCalled) }
@@ -36,13 +29,11 @@ final class LoopRegistrar: LoopDiscovery {
                 try MonitorThread(name: "stall-loops") { [self] in run() }.detach()
                 state.hasThread = true
             }
-            state.lastListener += 1
-            state.listeners[state.lastListener] = found
-            return (state.lastListener, state.loops, state.isOverfull)
+            return (state.listeners.add(found), state.loops, state.isOverfull)
         }
         for loop in loops { found(.loop(loop)) }
         if isOverfull { found(.fault(Self.overfull)) }
-        return { [self] in state.withLock { $0.listeners[number] = nil } }
+        return { [self] in state.withLock { $0.listeners.remove(number) } }
     }
 
     private static let notCalled = """
@@ -97,7 +88,7 @@ extension LoopRegistrar {
     }
 
     private func tell(_ find: (inout sending State) -> LoopFinding?) {
-        let (finding, listeners) = state.withLock { (find(&$0), Array($0.listeners.values)) }
+        let (finding, listeners) = state.withLock { (find(&$0), $0.listeners.all) }
         guard let finding else { return }
         for listener in listeners { listener(finding) }
     }

@@ -21,14 +21,8 @@ final class QueueWatcher: Sendable {
     private static let patience = 40
 
     /// A fork's child has one of its own.
-    static var current: QueueWatcher {
-        latest.withLock { latest in
-            if !latest.generation.isCurrent { latest = (.current, QueueWatcher()) }
-            return latest.watcher
-        }
-    }
-
-    private static let latest = ForkSafeMutex((generation: ForkGeneration.current, watcher: QueueWatcher()))
+    static var current: QueueWatcher { ofProcess.current }
+    private static let ofProcess = PerProcess { QueueWatcher() }
 
     func add(_ queue: SerialQueue) throws(StallMonitorError) {
         try state.withLock { state throws(StallMonitorError) in

@@ -11,8 +11,7 @@ final class TaskPools: LoopDiscovery {
 
     private struct State: Sendable {
         var used: [UInt8] = []
-        var listeners: [Int: @Sendable (LoopFinding) -> Void] = [:]
-        var lastListener = 0
+        var listeners = LoopListeners()
     }
 
     private let state = ForkSafeMutex(State())
@@ -35,15 +34,13 @@ final class TaskPools: LoopDiscovery {
     func begin(_ found: @escaping @Sendable (LoopFinding) -> Void) throws(StallMonitorError) -> @Sendable () -> Void {
         guard task_hooks_are_called() else { throw StallMonitorError(.taskPoolNotFound, Self.notCalled) }
         let (number, used) = state.withLock { state in
-            state.lastListener += 1
-            state.listeners[state.lastListener] = found
             task_hooks_arm(true)
-            return (state.lastListener, state.used)
+            return (state.listeners.add(found), state.used)
         }
         for priority in used { tell(found, priority) }
         return { [self] in
             state.withLock { state in
-                state.listeners[number] = nil
+                state.listeners.remove(number)
                 if state.listeners.isEmpty { task_hooks_arm(false) }
             }
         }
@@ -53,7 +50,7 @@ final class TaskPools: LoopDiscovery {
     private func noteUse(of priority: UInt8) {
         let listeners = state.withLock { state in
             state.used.append(priority)
-            return Array(state.listeners.values)
+            return state.listeners.all
         }
         for listener in listeners { tell(listener, priority) }
     }

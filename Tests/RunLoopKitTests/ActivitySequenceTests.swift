@@ -63,13 +63,13 @@ struct ActivitySequenceTests {
     }
 
     @Test("R3: a sequence of a loop whose thread has ended is over at once")
-    func ended() async {
+    func ended() async throws {
         let box = Box<EventRunLoop?>(nil)
         _ = await onLoopThread { loop in
             box.value = loop
             return true
         }
-        guard let loop = box.value else { return }
+        let loop = try #require(box.value)
         for await _ in loop.activities() { Issue.record("an activity of an ended loop") }
     }
 }

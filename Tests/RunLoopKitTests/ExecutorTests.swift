@@ -190,7 +190,7 @@ struct ExecutorTests {
     @Test(
         "R3, R61: the jobs that are there when the thread ends run on it; later ones run in order, isolated, one at a time"
     )
-    func afterTheEnd() async {
+    func afterTheEnd() async throws {
         let trace = Trace()
         let box = Box<Register?>(nil)
         let last = Box<Task<pthread_t, Never>?>(nil)
@@ -208,7 +208,7 @@ struct ExecutorTests {
         }
         #expect(await last.value?.value == thread)
         #expect(trace.all == ["at the end", "after the end"])
-        guard let register = box.value else { return }
+        let register = try #require(box.value)
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<50 {
                 group.addTask {

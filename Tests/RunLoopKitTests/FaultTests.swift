@@ -138,10 +138,18 @@ struct FaultTests {
 
     // MARK: Scale
 
-    @Test("R36: ten thousand descriptors on one loop: all are served, one is found among the idle, none is left behind")
+    /// How many descriptors a process may have.
+    private static var descriptorLimit: UInt {
+        var limit = rlimit()
+        return unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 ? limit.rlim_cur : 0
+    }
+
+    @Test(
+        "R36: ten thousand descriptors on one loop: all are served, one is found among the idle, none is left behind",
+        .enabled(if: FaultTests.descriptorLimit > 10_100, "this machine permits too few descriptors")
+    )
     func manyDescriptors() throws {
         let lines = try scenario("many-descriptors")
-        if lines == ["not enough descriptors"] { return }
         #expect(
             lines == [
                 "all: stopped, 10000", "one: handledSource, 10001", "none: timedOut, 10001",

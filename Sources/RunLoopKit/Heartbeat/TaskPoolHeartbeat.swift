@@ -104,12 +104,18 @@ extension TaskPoolHeartbeat {
     }
 
     private func signal(_ wish: task_pool_wish) {
-        let signal = { (watcher: inout (any LoopWatcher)?) in
+        // Under the lock, so that a wish of a watcher that leaves is never granted to the one that comes after it.
+        withWatcher(of: wish) { watcher in
             // The exchange decides who has the wish: this job, or a watcher that takes it back.
             if self.wish(wish, false) { watcher?.loopDidLeaveRest() }
         }
-        // Under the lock, so that a wish of a watcher that leaves is never granted to the one that comes after it.
-        if wish == TASK_POOL_FULL { watcher.withLock { signal(&$0) } } else { jobWatcher.withLock { signal(&$0) } }
+    }
+
+    private func withWatcher<Result: Sendable>(
+        of wish: task_pool_wish,
+        _ body: (inout (any LoopWatcher)?) -> Result
+    ) -> Result {
+        wish == TASK_POOL_FULL ? watcher.withLock { body(&$0) } : jobWatcher.withLock { body(&$0) }
     }
 
     @discardableResult
@@ -197,32 +203,16 @@ extension TaskPoolHeartbeat {
 
     /// See ``LoopHeartbeat/attach(_:)``. What is counted of the jobs goes on.
     package func attach(_ watcher: any LoopWatcher) -> Bool {
-        self.watcher.withLock { present in
-            guard present == nil else { return false }
-            present = watcher
-            _ = takeTransitionStamp()
-            return true
-        }
+        guard attach(watcher, to: TASK_POOL_FULL) else { return false }
+        _ = takeTransitionStamp()
+        return true
     }
 
     /// See ``LoopHeartbeat/detach()``.
-    package func detach() {
-        let former = watcher.withLock { present in
-            wish(TASK_POOL_FULL, false)
-            return present.take()
-        }
-        // Released out here: its deinit is foreign code, and must not run under the lock.
-        _ = consume former
-    }
+    package func detach() { detach(from: TASK_POOL_FULL) }
 
     /// See ``LoopHeartbeat/requestWakeSignal()``: asks that the next job that leaves no worker free call the watcher, once.
-    package func requestWakeSignal() -> Bool {
-        wish(TASK_POOL_FULL, true)
-        // After the wish, in one order with the job's own steps: see `task_pool_begin`.
-        if pulse.isAtRest && !ended.load(ordering: .sequentiallyConsistent) { return true }
-        // No worker is free. If the wish is gone, the job that we raced with has taken it and calls.
-        return !wish(TASK_POOL_FULL, false)
-    }
+    package func requestWakeSignal() -> Bool { request(TASK_POOL_FULL) { pulse.isAtRest } }
 
     /// The job that has been in progress for longest. Nil: there is none, or it was just ending. Any thread; wait-free.
     package var oldestJob: RunningJob? {
@@ -232,28 +222,37 @@ extension TaskPoolHeartbeat {
     }
 
     /// As ``attach(_:)``, for a second watcher: of the jobs one by one.
-    package func attachToJobs(_ watcher: any LoopWatcher) -> Bool {
-        jobWatcher.withLock { present in
+    package func attachToJobs(_ watcher: any LoopWatcher) -> Bool { attach(watcher, to: TASK_POOL_BUSY) }
+
+    /// As ``detach()``, for that watcher.
+    package func detachFromJobs() { detach(from: TASK_POOL_BUSY) }
+
+    /// As ``requestWakeSignal()``: asks that the next job that begins while none is in progress call that watcher, once.
+    package func requestJobSignal() -> Bool { request(TASK_POOL_BUSY) { runningCount == 0 } }
+
+    private func attach(_ watcher: any LoopWatcher, to wish: task_pool_wish) -> Bool {
+        withWatcher(of: wish) { present in
             guard present == nil else { return false }
             present = watcher
             return true
         }
     }
 
-    /// As ``detach()``, for that watcher.
-    package func detachFromJobs() {
-        let former = jobWatcher.withLock { present in
-            wish(TASK_POOL_BUSY, false)
+    private func detach(from wish: task_pool_wish) {
+        let former = withWatcher(of: wish) { present in
+            self.wish(wish, false)
             return present.take()
         }
+        // Released out here: its deinit is foreign code, and must not run under the lock.
         _ = consume former
     }
 
-    /// As ``requestWakeSignal()``: asks that the next job that begins while none is in progress call that watcher, once.
-    package func requestJobSignal() -> Bool {
-        wish(TASK_POOL_BUSY, true)
-        if runningCount == 0 && !ended.load(ordering: .sequentiallyConsistent) { return true }
-        return !wish(TASK_POOL_BUSY, false)
+    private func request(_ wish: task_pool_wish, whileAtRest isAtRest: () -> Bool) -> Bool {
+        self.wish(wish, true)
+        // After the wish, in one order with the job's own steps: see `task_pool_begin`.
+        if isAtRest() && !ended.load(ordering: .sequentiallyConsistent) { return true }
+        // The rest is over. If the wish is gone, the job that we raced with has taken it and calls.
+        return !self.wish(wish, false)
     }
 
     /// Asks the next job that begins or ends to record the time. Any thread.

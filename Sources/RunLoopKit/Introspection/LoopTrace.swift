@@ -1,6 +1,5 @@
 internal import Glibc
 import Locking
-internal import Synchronization
 
 /// Records every transition of a loop that an observer can see, in all modes, those that come to be later included: a ring in memory, and
 /// a sink if there is one (R63). Records until ``stop()``, or until the last reference goes. Any thread.

@@ -1,4 +1,3 @@
-import CMonitorShims
 import Glibc
 import RunLoopKit
 import StallReports

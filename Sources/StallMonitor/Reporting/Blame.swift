@@ -1,4 +1,3 @@
-import StallDetection
 import StallReports
 import Symbolication
 

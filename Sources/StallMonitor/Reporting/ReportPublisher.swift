@@ -113,7 +113,7 @@ struct ReportPublisher {
             notifier.mended(.reportDirectoryHangs)
         }
         if let problem = status.problem {
-            let detail = "\(writer.directory.path): \(problem). \(detail(of: status))"
+            let detail = "\(writer.sinkName): \(problem). \(detail(of: status))"
             notifier.notify(StallMonitorError(.reportNotWritten, errno: problem.errorNumber, detail))
         } else {
             notifier.mended(.reportNotWritten)
@@ -133,7 +133,7 @@ struct ReportPublisher {
     ) {
         let found = kinds.filter(concerns.contains)
         guard !found.isEmpty else { return notifier.mended(code) }
-        let path = writer.directory.path
+        let path = writer.sinkName
         notifier.notify(StallMonitorError(code, found.map { $0.advice(for: path) }.joined(separator: " Also: ")))
     }
 
@@ -142,7 +142,7 @@ struct ReportPublisher {
     }
 
     private func detail(of status: ReportWriter.Status) -> String {
-        let path = writer.directory.path
+        let path = writer.sinkName
         return switch status.waitingReports {
         case 0: "What comes is kept in memory, and written when \(path) can be written again."
         case 1: "1 report of this run waits in memory, and is written when \(path) can be written again."

@@ -1,5 +1,6 @@
 import CMonitorShims
 import Glibc
+import Locking
 import RunLoopKit
 
 /// A named thread of the monitor that takes no signals. It must be joined.
@@ -52,4 +53,24 @@ package struct ForkGeneration: Hashable, Sendable {
 
     /// Whether this is still the process it was taken in. Any thread; one load.
     package var isCurrent: Bool { self == .current }
+}
+
+/// What there is once in a process. A fork's child gets one of its own: it has none of the threads that belong to its parent's.
+package final class PerProcess<Value: Sendable>: Sendable {
+    private let latest: ForkSafeMutex<(generation: ForkGeneration, value: Value)>
+    private let make: @Sendable () -> Value
+
+    /// - Parameter make: called now, and in a fork's child when it first asks.
+    package init(_ make: @escaping @Sendable () -> Value) {
+        self.make = make
+        latest = ForkSafeMutex((.current, make()))
+    }
+
+    /// Any thread.
+    package var current: Value {
+        latest.withLock { latest in
+            if !latest.generation.isCurrent { latest = (.current, make()) }
+            return latest.value
+        }
+    }
 }

@@ -2,7 +2,7 @@ import Locking
 import RunLoopKit
 import StallReports
 
-/// The thread that waits for the disk, so that nobody else has to.
+/// The thread that waits for the disk, or for another sink, so that nobody else has to.
 ///
 /// It is parked while nothing is to be written, and wakes by itself only while something waits that the disk refused.
 final class ReportWriter: Sendable {
@@ -40,7 +40,7 @@ final class ReportWriter: Sendable {
         var givesUpAt: MonotonicInstant?
     }
 
-    let directory: ReportDirectory
+    private let sink: any ReportSink
     /// A write that takes longer is one that hangs.
     static let patience = Duration.seconds(2)
     /// Going through a directory of a thousand reports takes its time.
@@ -54,12 +54,12 @@ final class ReportWriter: Sendable {
 
     /// - Parameter changed: the disk has begun or ceased to answer while nobody waited for it. Called on the writer's thread.
     init(
-        directory: ReportDirectory,
+        sink: any ReportSink,
         limits: StallMonitor.MemoryLimits,
         meter: CostMeter,
         changed: @escaping @Sendable () -> Void
     ) {
-        self.directory = directory
+        self.sink = sink
         self.meter = meter
         self.changed = changed
         state = ForkSafeMutex(State(queue: WriteQueue(limits: limits)))
@@ -92,6 +92,9 @@ final class ReportWriter: Sendable {
         }
     }
 
+    /// What messages call the sink.
+    var sinkName: String { sink.name }
+
     var status: Status { state.withLock { $0.status } }
 
     /// When nobody will wait for the disk any more. Nil while nobody thinks of the end.
@@ -103,7 +106,7 @@ final class ReportWriter: Sendable {
 
     /// The thread's life. Returns after the queue was closed, and all that is in it was tried once more.
     func run() {
-        var memory = WriterMemory()
+        var sink = sink
         while true {
             let now = MonotonicInstant.now
             let step = state.withLock { state in
@@ -112,7 +115,7 @@ final class ReportWriter: Sendable {
                 return step
             }
             switch step {
-            case .tidy, .write: carryOut(step, &memory)
+            case .tidy, .write: carryOut(step, &sink)
             case .wait(let deadline): park(until: deadline)
             case .end: return answer(didChange: false)
             }
@@ -124,9 +127,9 @@ final class ReportWriter: Sendable {
         if let deadline { _ = orders.wait(until: deadline) } else { orders.wait() }
     }
 
-    private func carryOut(_ step: WriteQueue.Step, _ memory: inout WriterMemory) {
+    private func carryOut(_ step: WriteQueue.Step, _ sink: inout any ReportSink) {
         let start = MonotonicInstant.now
-        let result = result(of: step, &memory)
+        let result = result(of: step, &sink)
         let end = MonotonicInstant.now
         meter.spent(.writing)
         let didChange = state.withLock { state in
@@ -147,20 +150,14 @@ final class ReportWriter: Sendable {
 
     private func result(
         of step: WriteQueue.Step,
-        _ memory: inout WriterMemory
+        _ sink: inout any ReportSink
     ) -> Result<ReportDirectory.Written, ReportError> {
         do throws(ReportError) {
             switch step {
-            case .tidy(let closing):
-                try directory.prepare()
-                if closing { try directory.closeTerminated() }
-            case .write(let document):
-                return .success(try directory.write(document.bytes, as: document.name, &memory))
-            case .wait, .end: break
+            case .tidy(let closing): return .success(.init(bytes: 0, concerns: try sink.prepare(closing: closing)))
+            case .write(let document): return .success(try sink.write(document.bytes, as: document.name))
+            case .wait, .end: return .success(.init(bytes: 0, concerns: status.concerns))
             }
-            // Whether it is filled was seen at the last write.
-            let known = status.concerns.intersection([.filled])
-            return .success(.init(bytes: 0, concerns: directory.exposures.union(known)))
         } catch {
             return .failure(error)
         }

@@ -15,7 +15,7 @@ struct RunLogTests {
         let run = RunIdentity(service: nil)
         let meter = CostMeter()
         let writer = ReportWriter(
-            directory: ReportDirectory(path: directory.path, limits: .init()),
+            sink: DirectorySink(ReportDirectory(path: directory.path)),
             limits: .init(),
             meter: meter,
             changed: {}

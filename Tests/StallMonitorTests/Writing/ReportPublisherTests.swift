@@ -2,16 +2,17 @@ import Glibc
 import RunLoopKit
 import StallDetection
 import StallReports
+import Synchronization
 import Testing
 
 @testable import StallMonitor
 
 @Suite("What is told of writing")
-struct ReportShelfTests {
+struct ReportPublisherTests {
     private let log = EventLog()
     /// Nobody runs it: whatever it is given waits.
     private let writer = ReportWriter(
-        directory: ReportDirectory(path: "/nowhere"),
+        sink: DirectorySink(ReportDirectory(path: "/nowhere")),
         limits: .init(),
         meter: CostMeter(),
         changed: {}
@@ -62,7 +63,12 @@ struct ReportShelfTests {
         let (parent, log) = (TemporaryDirectory(), EventLog())
         let (target, link) = (parent.path + "/target", parent.path + "/link")
         try #require(unsafe mkdir(target, 0o700) == 0 && chmod(target, 0o777) == 0 && symlink(target, link) == 0)
-        let writer = ReportWriter(directory: .init(path: link), limits: .init(), meter: CostMeter(), changed: {})
+        let writer = ReportWriter(
+            sink: DirectorySink(.init(path: link)),
+            limits: .init(),
+            meter: CostMeter(),
+            changed: {}
+        )
         let thread = try MonitorThread(name: "stall-writer") { writer.run() }
         var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
         publisher.tidy()
@@ -87,7 +93,7 @@ struct ReportShelfTests {
         try #require(unsafe chmod(directory.path, 0o700) == 0)
         for number in 0..<3 { try #require(unsafe mkdir("\(directory.path)/\(number)", 0o700) == 0) }
         let store = ReportDirectory(path: directory.path, limits: .init(reports: 2))
-        let writer = ReportWriter(directory: store, limits: .init(), meter: CostMeter(), changed: {})
+        let writer = ReportWriter(sink: DirectorySink(store), limits: .init(), meter: CostMeter(), changed: {})
         let thread = try MonitorThread(name: "stall-writer") { writer.run() }
         var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
         publisher.tidy()
@@ -102,7 +108,30 @@ struct ReportShelfTests {
         #expect(thread.join(by: .now + .seconds(60)))
     }
 
-    /// The shelf waits for no more than a disk that works would need, and a busy machine may need longer.
+    @Test("What a sink that is no directory refuses waits, is tried again, and arrives once, in its latest version")
+    func otherSink() throws {
+        let (sink, log) = (RefusingSink(times: 2), EventLog())
+        let writer = ReportWriter(sink: sink, limits: .init(), meter: CostMeter(), changed: {})
+        let thread = try MonitorThread(name: "stall-writer") { writer.run() }
+        var publisher = ReportPublisher(writer: writer, notifier: FaultNotifier(log.handler))
+        let name = ReportFileName(.stall, .make())
+        for version: UInt8 in 1...2 {
+            writer.order { $0.put(PendingDocument(name: name, bytes: [version], isFinal: version == 2)) }
+            #expect(writer.wait(until: .now + .seconds(60)))
+        }
+        // A second later it is tried again by itself, on a machine that takes a second for the above already.
+        #expect(writer.status.failures == 2 || sink.taken.withLock { $0 } == [[2]])
+        publisher.tidy()
+        writer.order { $0.retryNow() }
+        #expect(writer.wait(until: .now + .seconds(60)))
+        #expect(sink.taken.withLock { $0 } == [[2]] && sink.preparations.withLock { $0 } >= 1)
+        #expect(publisher.lostWrites == 0 && writer.status.problem == nil && writer.status.bytesWritten == 1)
+        #expect(log.faults.allSatisfy { $0.message.contains("collector.example") })
+        publisher.close()
+        #expect(thread.join(by: .now + .seconds(60)))
+    }
+
+    /// The publisher waits for no more than a disk that works would need, and a busy machine may need longer.
     private func writeThrice(_ publisher: inout ReportPublisher, _ writer: ReportWriter) {
         for _ in 0..<3 {
             let now = Timestamp.now()
@@ -111,5 +140,30 @@ struct ReportShelfTests {
             )
             #expect(writer.wait(until: .now + .seconds(60)))
         }
+    }
+}
+
+/// Refuses at first, as a collector does that is not reached.
+private final class RefusingSink: ReportSink {
+    let name = "collector.example"
+    let taken = Mutex<[[UInt8]]>([])
+    let preparations = Mutex(0)
+    private let refusals: Mutex<Int>
+
+    init(times: Int) { refusals = Mutex(times) }
+
+    func prepare(closing: Bool) -> Set<ReportDirectory.Concern> {
+        preparations.withLock { $0 += 1 }
+        return []
+    }
+
+    func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) -> ReportDirectory.Written {
+        let isRefused = refusals.withLock { refusals in
+            defer { refusals -= 1 }
+            return refusals > 0
+        }
+        if isRefused { throw ReportError(.io, detail: "not reached") }
+        taken.withLock { $0.append(bytes) }
+        return .init(bytes: bytes.count, concerns: [])
     }
 }

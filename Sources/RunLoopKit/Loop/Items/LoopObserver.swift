@@ -1,5 +1,4 @@
 import Locking
-internal import Synchronization
 
 /// Sees the activities of one loop (R38). Any thread may create it, add it and invalidate it; it is called on the loop's thread.
 public final class LoopObserver: Sendable {

@@ -1,5 +1,4 @@
 import Locking
-internal import Synchronization
 
 /// The work that a loop does once before it waits. One observer of the loop does all that has the same lane.
 final class BeforeWaitingWork: Sendable {

@@ -1,5 +1,4 @@
 import Locking
-internal import Synchronization
 
 /// One perform after a delay (R53), to be cancelled by.
 public struct DelayedPerform: Sendable {

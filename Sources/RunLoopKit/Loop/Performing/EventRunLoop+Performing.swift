@@ -1,5 +1,4 @@
 import Locking
-internal import Synchronization
 
 // Perform requests, the run loop's way to have work done on its thread and to know of it (R52). A block of `perform` is lighter, runs
 // earlier in the turn, and keeps no count; a request is handled like a signalled source, and can be waited for.
