@@ -295,7 +295,9 @@ let package = Package(
         ),
         .testTarget(
             name: "ProcessWatchTests",
-            dependencies: ["ProcessWatch", "RunLoopKit", "StackCapture", "TestSupport"],
+            dependencies: [
+                "ProcessWatch", "RunLoopKit", "StackCapture", "StallMonitor", "StallReports", "TestSupport",
+            ],
             swiftSettings: swift
         ),
         .testTarget(

@@ -45,6 +45,14 @@ struct RenderingTests {
         )
     }
 
+    @Test("show: a thread that computed did not do so in the call that it was found in")
+    func callOfBusyThread() {
+        var report = Sample.report()
+        report.cause.verdict = .onCPU
+        let page = StallPage(report: report).lines.map(\.plain).joined(separator: "\n")
+        #expect(page.contains("on_cpu, when its stack was taken in system call clock_nanosleep(0x1, 0x0)"))
+    }
+
     @Test("sample, collapsed: those that await a function stand where they would if they had called it")
     func collapsedAwaiting() {
         let frame = { StallReport.Frame(address: 1, function: $0) }

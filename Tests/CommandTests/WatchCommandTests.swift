@@ -172,7 +172,8 @@ struct WatchCommandTests {
         let target = try LoopTarget()
         let watch = try watch("\(target.pid)")
         try watch.waitForLoops(1)
-        try target.tell("exec")
+        // Computes for longer than a stall before it has a loop: that is none of the old program's.
+        try target.tell("exec 600")
         #expect(try target.answer() == ["READY"])
         try watch.waitForNote("runs another program")
         try watch.waitForLoops(2)

@@ -31,6 +31,15 @@ struct WatchRefusalTests {
         #expect(run.errors.split(separator: "\n").count == 1)
     }
 
+    @Test("A report directory that can be none is one line, and 1, before anything is started")
+    func noDirectory() throws {
+        let started = "\(fixture.path)/started"
+        let run = try CommandRun("watch", "--reports", "/dev/null", "--", "/bin/sh", "-c", "echo > \(started)")
+        #expect(run.status == 1 && run.errors.contains("/dev/null"), "\(run.errors)")
+        #expect(run.errors.split(separator: "\n").count == 1, "\(run.errors)")
+        #expect(!FileManager.default.fileExists(atPath: started))
+    }
+
     @Test("No process of the name: one line, and 1")
     func noName() throws {
         let run = try watch("--name", "no-such-program-*")

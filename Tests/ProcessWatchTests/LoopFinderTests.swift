@@ -1,3 +1,4 @@
+import RunLoopKit
 import StackCapture
 import Testing
 
@@ -22,6 +23,17 @@ struct LoopFinderTests {
     private func search(_ sights: ThreadSight..., isMainThread: Bool = false) -> LoopFinder {
         var search = LoopFinder(isMainThread: isMainThread)
         for sight in sights { _ = search.note(sight) }
+        return search
+    }
+
+    /// A loop that was found, and then its thread elsewhere, every second so many times; it has run before each but where told.
+    private func later(_ sight: ThreadSight, seconds: Int, runs: Bool = true, turningAt turn: Int? = nil) -> LoopFinder
+    {
+        var search = search(wait(), wait())
+        for second in 0...seconds {
+            if second == turn { search.hasTurned() }
+            _ = search.note(sight, second: second, slices: runs ? UInt64(second) : 0)
+        }
         return search
     }
 
@@ -67,6 +79,53 @@ struct LoopFinderTests {
         #expect(innerFirst.place == outer.wait && !innerFirst.isRest(inner))
     }
 
+    @Test("An inner place that is all the thread comes back to for five seconds is the next loop's")
+    func movedInwards() {
+        let inner = wait(on: 9, sp: 0x6000, pc: 0x440)
+        #expect(later(inner, seconds: 4).place == wait().wait)
+        let moved = later(inner, seconds: 5)
+        #expect(moved.place == inner.wait && moved.descriptor == 9 && moved.isRest(inner))
+        // One call that goes on; and a nested loop in turn after turn.
+        #expect(later(inner, seconds: 60, runs: false).place == wait().wait)
+        #expect(later(inner, seconds: 5, turningAt: 3).place == wait().wait)
+    }
+
+    @Test("Seen at its own wait in between, the loop is not over")
+    func cameBack() {
+        let inner = wait(on: 9, sp: 0x6000, pc: 0x440)
+        var search = search(wait(), wait())
+        for second in 0..<20 {
+            _ = search.note(second % 4 == 3 ? wait() : inner, second: second, slices: UInt64(second))
+        }
+        #expect(search.place == wait().wait)
+    }
+
+    @Test("The same place on another descriptor is a loop that has made itself a new set")
+    func movedToNewSet() {
+        var search = search(wait(), wait())
+        #expect(search.note(wait(on: 6)) == .place(wait(on: 6).wait!))
+        #expect(search.isRest(wait(on: 6)) && search.descriptor == 6)
+    }
+
+    @Test("One that was found further out once does not take the place yet")
+    func outerOnce() {
+        let inner = wait(on: 9, sp: 0x6000, pc: 0x440)
+        #expect(search(inner, inner, wait()).place == inner.wait)
+    }
+
+    @Test("A poll is asked what it is for, at the second, fourth, eighth … time, and believed only if that is a loop's")
+    func asked() {
+        var search = LoopFinder(isMainThread: true)
+        var asked: [Int] = []
+        for time in 1...20 {
+            let lesson = search.note(wait(Self.poll), isOfLoop: false) { asked.append(time) }
+            #expect(lesson == .nothing)
+        }
+        #expect(asked == [2, 4, 8, 16] && search.place == nil)
+        for _ in 21...32 { _ = search.note(wait(Self.poll)) }
+        #expect(search.place == wait(Self.poll).wait)
+    }
+
     @Test(
         "The same descriptor by another instruction is the same loop: the C library waits so once there is a second thread"
     )
@@ -108,5 +167,23 @@ struct LoopFinderTests {
         #expect(read("12 34 5\n") == Schedule(ran: 12, waited: 34, slices: 5))
         #expect(read("18446744073709551615 0 0") == Schedule(ran: .max, waited: 0, slices: 0))
         for text in ["", "1 2", "1 2 x", "-1 2 3", "18446744073709551616 0 0"] { #expect(read(text) == nil, "\(text)") }
+    }
+}
+
+extension LoopFinder {
+    /// - Parameter isOfLoop: what is said of a list, if that is asked.
+    fileprivate mutating func note(
+        _ sight: ThreadSight,
+        second: Int = 0,
+        slices: UInt64 = 0,
+        isOfLoop: Bool = true,
+        asked: () -> Void = {}
+    ) -> Lesson {
+        let time = MonotonicInstant(nanoseconds: UInt64(second) * 1_000_000_000)
+        let schedule = Schedule(ran: slices, waited: 0, slices: slices)
+        return note(Sighting(sight: sight, schedule: schedule, time: time)) { _ in
+            asked()
+            return isOfLoop
+        }
     }
 }

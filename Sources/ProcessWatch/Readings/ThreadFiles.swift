@@ -1,4 +1,5 @@
 import Glibc
+import StackCapture
 
 /// One thread's files in /proc, kept open: a look at a thread that rests is one system call. Confined to the watcher's thread.
 final class ThreadFiles {
@@ -25,6 +26,9 @@ final class ThreadFiles {
 
     /// Nil once the thread has ended, and for what makes no sense.
     func readSight() -> ThreadSight? { read(call, 256, ThreadSight.init) }
+
+    /// The call that it sleeps in. Nil for one that sleeps in none.
+    func readCall() -> SystemCall? { read(call, 256, SystemCall.init) }
 
     /// Whether it is stopped by a signal, or by a tracer.
     func isStopped() -> Bool {

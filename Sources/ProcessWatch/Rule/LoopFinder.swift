@@ -1,3 +1,4 @@
+import RunLoopKit
 import StackCapture
 
 /// The system calls that event loops wait in, by their numbers on this architecture.
@@ -25,7 +26,19 @@ struct WaitCalls: Hashable, Sendable {
 }
 
 /// Finds out where one thread's event loop waits, if it turns one: the place at which it was found twice. Pure.
+///
+/// Of several places the outermost is the loop's: a wait further in is a callout's, and no rest. Only if the thread is found to come back to
+/// that for five seconds, and never to its loop in between, the loop is over, and the inner one is the next. `CLoopHooks/rule.c` decides the
+/// same within the process.
 struct LoopFinder: Hashable, Sendable {
+    /// What was read at one look.
+    struct Sighting: Hashable, Sendable {
+        var sight: ThreadSight
+        /// Tells whether the thread has run since an earlier one.
+        var schedule: Schedule
+        var time: MonotonicInstant
+    }
+
     /// What a sighting taught.
     enum Lesson: Hashable, Sendable {
         case nothing
@@ -33,26 +46,33 @@ struct LoopFinder: Hashable, Sendable {
         case place(WaitPlace)
     }
 
+    /// A place that may be the loop's, as often as it was found.
+    private struct Candidate: Hashable, Sendable {
+        var place: WaitPlace
+        let first: Sighting
+        var count = 1
+    }
+
+    private static let nestedFor = Duration.seconds(5)
+
     private let isMainThread: Bool
     private let calls: WaitCalls
-    private var candidate: WaitPlace?
-    private var sightings = 0
+    /// Where the loop waits. Nil as long as none is known.
+    private(set) var place: WaitPlace?
+    private var candidate: Candidate?
 
     init(isMainThread: Bool, calls: WaitCalls = .native) {
         (self.isMainThread, self.calls) = (isMainThread, calls)
     }
 
-    /// Where the loop waits. Nil as long as none is known.
-    var place: WaitPlace? { sightings >= 2 ? candidate : nil }
-
     /// The descriptor that it waits on. Nil for a loop on a list of them.
-    var descriptor: Int32? {
-        place.flatMap { calls.onDescriptor.contains($0.call) ? Int32(truncatingIfNeeded: $0.argument) : nil }
-    }
+    var descriptor: Int32? { descriptor(of: place) }
 
     /// The same, while it is not certain.
-    var likelyDescriptor: Int32? {
-        candidate.flatMap { calls.onDescriptor.contains($0.call) ? Int32(truncatingIfNeeded: $0.argument) : nil }
+    var likelyDescriptor: Int32? { descriptor(of: place ?? candidate?.place) }
+
+    private func descriptor(of place: WaitPlace?) -> Int32? {
+        place.flatMap { calls.onDescriptor.contains($0.call) ? Int32(truncatingIfNeeded: $0.argument) : nil }
     }
 
     /// Whether the thread rests in the loop's own wait.
@@ -65,32 +85,70 @@ struct LoopFinder: Hashable, Sendable {
 
     /// Takes what the thread was found at, once for each time that it was.
     ///
-    /// Of several places the outermost is the loop's: a callout may wait in a loop of its own. A thread that talks to a server, call by
-    /// call, waits in poll at one place, too: there only the main thread is believed to turn a loop.
-    mutating func note(_ sight: ThreadSight) -> Lesson {
-        guard let wait = sight.wait, isWait(wait.call) else { return .nothing }
-        if let candidate, isSamePlace(wait, candidate) {
-            guard sightings < 2 else { return .nothing }
-            sightings += 1
-            return sightings == 2 ? .place(candidate) : .nothing
+    /// - Parameter isOfLoop: of a wait for a list, whether a loop would wait for that. A thread that talks to a server, call by call, waits so
+    ///   at one place, too: only the main thread is asked. Costs system calls, and so is asked at the second, fourth, eighth … time.
+    mutating func note(_ sighting: Sighting, isOfLoop: (WaitPlace) -> Bool) -> Lesson {
+        guard let wait = sighting.sight.wait, isWait(wait.call) else { return .nothing }
+        if let place {
+            if isSamePlace(wait, place) {
+                hasTurned()
+                return .nothing
+            }
+            // The same place on another descriptor is a loop that has made itself a new set.
+            if isOnSameDescriptor(wait, place) || isSameCode(wait, place) {
+                hasTurned()
+                self.place = wait
+                return .place(wait)
+            }
         }
-        if let place, calls.onDescriptor.contains(wait.call), wait.call == place.call, wait.argument == place.argument {
-            candidate = wait
-            return .place(wait)
+        guard var candidate, isCandidate(wait, candidate.place) else {
+            candidate = Candidate(place: wait, first: sighting)
+            return .nothing
         }
-        if sightings < 2 || wait.stackPointer > (candidate?.stackPointer ?? 0) { (candidate, sightings) = (wait, 1) }
-        return .nothing
+        candidate.place = wait
+        candidate.count += 1
+        self.candidate = candidate
+        guard replaces(candidate, sighting) else { return .nothing }
+        if calls.onList.contains(wait.call) {
+            guard candidate.count & (candidate.count - 1) == 0, isOfLoop(wait) else { return .nothing }
+        }
+        (place, self.candidate) = (wait, nil)
+        return .place(wait)
+    }
+
+    /// The loop has come by its own wait: what waits further in is within one of its turns after the other.
+    mutating func hasTurned() {
+        if let place, let inner = candidate?.place, inner.stackPointer <= place.stackPointer { candidate = nil }
     }
 
     /// The descriptor belongs to several threads: what it waits for tells nothing of this one.
-    mutating func forget() { (candidate, sightings) = (nil, 0) }
+    mutating func forget() { (place, candidate) = (nil, nil) }
+
+    /// Whether a place, in which the thread was found before, is the loop's from now on.
+    private func replaces(_ candidate: Candidate, _ sighting: Sighting) -> Bool {
+        guard let place, candidate.place.stackPointer <= place.stackPointer else { return true }
+        // One that has not run in between has not come back: it still waits there, once.
+        return sighting.time - candidate.first.time >= Self.nestedFor && sighting.schedule != candidate.first.schedule
+    }
 
     private func isWait(_ call: Int) -> Bool {
         calls.onDescriptor.contains(call) || (isMainThread && calls.onList.contains(call))
     }
 
+    /// Of a thread with a loop one descriptor is one wait, wherever in a callout.
+    private func isCandidate(_ one: WaitPlace, _ other: WaitPlace) -> Bool {
+        isSamePlace(one, other) || (place != nil && isOnSameDescriptor(one, other))
+    }
+
+    private func isOnSameDescriptor(_ one: WaitPlace, _ other: WaitPlace) -> Bool {
+        calls.onDescriptor.contains(one.call) && one.call == other.call && one.argument == other.argument
+    }
+
     private func isSamePlace(_ one: WaitPlace, _ other: WaitPlace) -> Bool {
+        isSameCode(one, other) && (calls.onList.contains(one.call) || one.argument == other.argument)
+    }
+
+    private func isSameCode(_ one: WaitPlace, _ other: WaitPlace) -> Bool {
         one.call == other.call && one.stackPointer == other.stackPointer && one.programCounter == other.programCounter
-            && (calls.onList.contains(one.call) || one.argument == other.argument)
     }
 }

@@ -70,6 +70,11 @@ struct LoopRule: Sendable {
 
     var isStalled: Bool { if case .stalled = state { true } else { false } }
 
+    /// Whether it has stood still for so long that a turn is unlikely to have been missed.
+    func isSuspect(at time: MonotonicInstant) -> Bool {
+        doubt.map { $0.standing(at: time) + slack >= tick * 2 } ?? false
+    }
+
     /// When what stands still will be a stall, if nothing refutes it before. Setting the breakpoint takes its time: that is not a look's.
     var maturity: MonotonicInstant? {
         guard case .doubted(let doubt) = state, let since = doubt.since else { return nil }

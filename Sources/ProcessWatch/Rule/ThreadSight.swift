@@ -1,3 +1,5 @@
+import StackCapture
+
 /// What the kernel counts of a thread: `/proc/PID/task/TID/schedstat`. Two that are equal show a thread that has not run in between.
 struct Schedule: Hashable, Sendable {
     /// Time on a processor, and ready to run without one. Nanoseconds.
@@ -51,6 +53,17 @@ enum ThreadSight: Hashable, Sendable {
     }
 
     var wait: WaitPlace? { if case .calling(let place) = self { place } else { nil } }
+}
+
+extension SystemCall {
+    /// The call that a thread sleeps in, with all its arguments, from the same text. Nil for a thread that sleeps in none.
+    init?(_ text: ArraySlice<UInt8>) {
+        var fields = Fields(text)
+        guard let number = fields.decimal().flatMap({ Int(exactly: $0) }) else { return nil }
+        let arguments = (0..<6).compactMap { _ in fields.hexadecimal().map { UInt(truncatingIfNeeded: $0) } }
+        guard arguments.count == 6 else { return nil }
+        self.init(number: number, arguments: arguments)
+    }
 }
 
 /// A system call at one place of the code, and on the stack.

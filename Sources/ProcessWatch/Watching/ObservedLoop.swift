@@ -57,20 +57,24 @@ final class ObservedLoop {
     func look(_ files: ThreadFiles, _ search: inout LoopFinder, _ context: WatchContext) -> Bool {
         guard let schedule = files.readSchedule() else { return false }
         var look = LoopRule.Look(time: .now, schedule: schedule, sight: nil, rests: false)
+        look.turn = turn?.take()
+        if case .own? = look.turn { search.hasTurned() }
         if rule.needsSight(schedule) {
             guard let sight = files.readSight() else { return false }
-            if case .place(let place) = search.note(sight) { learn(place, context) }
+            let sighting = LoopFinder.Sighting(sight: sight, schedule: schedule, time: look.time)
+            let lesson = search.note(sighting) { context.process.isOfLoop($0, files) }
+            if case .place(let place) = lesson { learn(place, context) }
             (look.sight, look.rests) = (sight, search.isRest(sight))
             look.isStopped = !look.rests && sight != .running && files.isStopped()
         }
         if context.lateness > .zero { rule.discount(context.lateness) }
-        look.turn = turn?.take()
         look.returns = returns.map { $0.breakpoint?.take() }
         for order in rule.look(look) { carryOut(order, look.time, search, context) }
         return true
     }
 
     var maturity: MonotonicInstant? { rule.maturity }
+    func isSuspect(at time: MonotonicInstant) -> Bool { rule.isSuspect(at: time) }
 
     /// Nobody looks any more.
     func release(_ end: OutsideEnd, _ context: WatchContext) {
@@ -213,6 +217,18 @@ final class ObservedLoop {
         guard let number = stall?.number else { return }
         stall = nil
         context.desk.end(number, OutsideSpan(times), .turned)
+    }
+}
+
+extension OutsideProcess {
+    /// Whether what a thread polls there is what loops poll. Not if it does not sleep there any more.
+    func isOfLoop(_ place: WaitPlace, _ files: ThreadFiles) -> Bool {
+        guard let call = files.readCall(), call.number == place.call, call.arguments.first == UInt(place.argument)
+        else {
+            return false
+        }
+        let polled = polled(in: call)
+        return files.readCall() == call && polled.isOfLoop
     }
 }
 

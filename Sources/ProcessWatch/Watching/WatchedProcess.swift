@@ -61,7 +61,10 @@ final class WatchedProcess {
     ///
     /// - Returns: how many loops are watched. Nil once the process has ended.
     func look(lateness: Duration) -> Int? {
-        if ticks % options.looksPerScan == 0, !scan() { return nil }
+        // Before a stall is told: the loop of a program that is over does not turn any more.
+        let time = MonotonicInstant.now
+        let isDoubtful = threads.values.contains { $0.loop?.isSuspect(at: time) == true }
+        if isDoubtful || ticks % options.looksPerScan == 0, !scan() { return nil }
         ticks += 1
         var context = context
         context.lateness = lateness

@@ -43,8 +43,11 @@ final class WatchedThread {
         pause = looks < 40 ? 0 : 19
         guard !sharesItsDescriptor else { return .nothing }
         let time = MonotonicInstant.now
-        guard let sight = files.readSight() else { return files.readSchedule() == nil ? .ended : .nothing }
-        guard case .place(let place) = search.note(sight) else { return .nothing }
+        guard let schedule = files.readSchedule() else { return .ended }
+        guard let sight = files.readSight() else { return .nothing }
+        let sighting = LoopFinder.Sighting(sight: sight, schedule: schedule, time: time)
+        let lesson = search.note(sighting) { context.process.isOfLoop($0, files) }
+        guard case .place(let place) = lesson else { return .nothing }
         loop = ObservedLoop(threadID: threadID, label: name, place: place, at: time, context)
         return .foundLoop
     }

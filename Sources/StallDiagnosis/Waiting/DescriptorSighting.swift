@@ -1,3 +1,4 @@
+import CMonitorShims
 import Glibc
 package import StallReports
 
@@ -50,6 +51,17 @@ package struct DescriptorSighting: Hashable, Sendable {
     var isDeleted: Bool { kind == .file && link?.hasSuffix(Self.deletedMark) == true }
 
     private static let deletedMark = " (deleted)"
+
+    /// Whether it is a socket of another process that connections come in by (listen(2)). Asks the socket now, and may wait for its lock,
+    /// which a thread in a page fault holds.
+    package func isListener() -> Bool {
+        guard kind == .socket, let other = process.otherID else { return false }
+        let duplicate = monitor_duplicate_descriptor(other, number)
+        guard duplicate >= 0 else { return false }
+        defer { close(duplicate) }
+        var queue = monitor_queue()
+        return unsafe monitor_look_at_queue(duplicate, &queue) && queue.is_listener
+    }
 
     private static let anonymous: [String: DescriptorKind] = [
         "eventfd": .eventfd, "timerfd": .timerfd, "eventpoll": .epoll, "inotify": .inotify, "fanotify": .inotify,

@@ -17,7 +17,8 @@ struct WatchCommand: ParsableCommand {
               stall-monitor watch 4711 --format json | jq -r .culprit.function
 
             It finds the threads that turn a loop by itself: those found twice at one place in epoll_wait, epoll_pwait or \
-            io_uring_enter on a descriptor of their own, and the main thread in poll or select. Five times a threshold it looks \
+            io_uring_enter on a descriptor of their own, and the main thread in poll or select if it waits there for what servers \
+            wait for: a client of another server is not judged. Five times a threshold it looks \
             whether they rest there. Of one that does not, a hardware breakpoint at the wait's return tells whether it turns; one \
             that has neither rested nor turned for the threshold is stalled, and a report is written into the report directory: tail, list, \
             show, top and gate read it. A stall of the threshold and one look more is found, as long as this command itself gets a \

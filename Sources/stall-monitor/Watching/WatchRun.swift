@@ -35,6 +35,9 @@ struct WatchRun {
         let view = WatchView(options.format, isBesideCommand: !options.command.isEmpty)
         self.view = view
         let rule = StallRule(tick: watching.tick, ticks: watching.ticks)
+        try CommandFailure.wrapping { () throws(ReportError) in
+            try ReportDirectory(path: options.directory).prepare()
+        }
         desk = try OutsideDesk(.init(directory: options.directory, rule: rule)) { view.show($0) }
         watcher = ProcessWatch(watching, desk) { view.show($0) }
         do {

@@ -10,7 +10,8 @@ final class WatchView: Sendable {
         var shown: Set<ULID> = []
         var stalls = 0
         var counted = 0
-        var loops = 0
+        /// By their threads: one that runs another program, and turns a loop again, is no second one.
+        var loops: Set<[Int32]> = []
         var processes = 0
     }
 
@@ -55,7 +56,7 @@ final class WatchView: Sendable {
 
     func show(_ note: WatchNote) {
         state.withLock { state in
-            if case .foundLoop = note { state.loops += 1 }
+            if case .foundLoop(let process, let thread, _) = note { state.loops.insert([process, thread]) }
             if case .watching = note { state.processes += 1 }
         }
         Output.note(Self.words(note))
@@ -83,7 +84,7 @@ final class WatchView: Sendable {
 
     /// The last line.
     func close(after nanoseconds: Int64, _ directory: String) {
-        let state = state.withLock { state in (state.loops, state.processes, state.stalls, state.counted) }
+        let state = state.withLock { state in (state.loops.count, state.processes, state.stalls, state.counted) }
         let counted = state.3 > 0 ? ", \(state.3) more of known faults only counted" : ""
         Output.note(
             "watched \(Self.count(state.0, "loop")) of \(Self.count(state.1, "process")) for "

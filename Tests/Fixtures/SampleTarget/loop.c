@@ -5,7 +5,9 @@
 ///     mix MS          rests for 10 ms and stalls for so long, in each way one after the other, until told `mix 0`
 ///     listen          accepts from now on; prints PORT NUMBER
 ///     counts          prints COUNTS TURNS CUT, CUT being calls that came back early, waits that failed included
-///     spawn, exec     a child that does the same with no input, prints CHILD PID; or runs this program anew, prints READY
+///     spawn           a child that does the same with no input, prints CHILD PID
+///     exec MS         runs this program anew, which computes for so long before its loop; prints READY then
+///     move            from now on in another loop within this turn, on another set; prints READY
 ///     exit STATUS
 #include "target.h"
 
@@ -218,6 +220,27 @@ static void block(const char *name, unsigned long length) {
     printf("DID %s %llu %llu %s\n", name, (unsigned long long)begin, (unsigned long long)now_ns(), is_whole ? "WHOLE" : "CUT");
 }
 
+static int turn_loop(void);
+
+int turn_loop_after(unsigned long ms) {
+    compute_until(now_ns() + ms * 1000000);
+    return turn_loop();
+}
+
+/// Another loop, further in than the first: what that was to serve it serves from now on.
+__attribute__((noinline)) static void turn_deeper_loop(void) {
+    volatile char room[256];
+    room[0] = 0;
+    turn_loop();
+    sum += (uint64_t)room[0];  // no tail call
+}
+
+static void run_anew(unsigned long ms) {
+    char text[24];
+    snprintf(text, sizeof text, "%lu", ms);
+    execl("/proc/self/exe", "sample-target", "loop", text, (char *)NULL);
+}
+
 static void obey(char *line) {
     char name[32] = "";
     unsigned long number = 0;
@@ -229,8 +252,10 @@ static void obey(char *line) {
         printf("COUNTS %lu %lu\n", turns, cut);
     else if (strcmp(line, "spawn") == 0)
         spawn();
-    else if (strcmp(line, "exec") == 0)
-        execl("/proc/self/exe", "sample-target", "loop", (char *)NULL);
+    else if (sscanf(line, "exec %lu", &number) == 1)
+        run_anew(number);
+    else if (strcmp(line, "move") == 0)
+        turn_deeper_loop();
     else if (sscanf(line, "exit %lu", &number) == 1)
         exit((int)number);
     else if (sscanf(line, "%31s %lu", name, &number) == 2)
@@ -287,7 +312,7 @@ __attribute__((noinline)) static void turn_once(void) {
     fflush(stdout);
 }
 
-int turn_loop(void) {
+static int turn_loop(void) {
     set = epoll_create1(EPOLL_CLOEXEC);
     watch_input(STDIN_FILENO);
     puts("READY");

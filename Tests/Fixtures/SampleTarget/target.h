@@ -10,8 +10,8 @@ void list_calls(void);
 /// Makes the call. \returns whether it came back as it does undisturbed; false for a name that there is not.
 bool call_once(const char *name, double seconds);
 
-/// Turns an event loop that obeys standard input: see loop.c.
-int turn_loop(void);
+/// Turns an event loop that obeys standard input: see loop.c. Computes for so long before.
+int turn_loop_after(unsigned long milliseconds);
 
 /// Prints READY and stays on a function's first instruction: of one with an unwind table, or of code made at run time, without any.
 int stand_first(bool is_made);
