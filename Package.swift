@@ -50,9 +50,27 @@ let package = Package(
         .library(name: "StallMonitorLoops", targets: ["StallMonitorLoops"]),
         .library(name: "StallMonitorService", targets: ["StallMonitorService"]),
     ],
+    // What other packages are for. One that names none (`traits: []`) resolves no package, and has the products up to `StallMonitorLoops`.
+    traits: [
+        .default(enabledTraits: ["Command", "Service", "YAML"]),
+        .trait(name: "Command", description: "The command stall-monitor: swift-argument-parser."),
+        .trait(
+            name: "Service",
+            description: "StallMonitorService: swift-configuration, swift-log and what these need."
+        ),
+        .trait(
+            name: "YAML",
+            description: "Configuration files of StallMonitorService in YAML: Yams.",
+            enabledTraits: ["Service"]
+        ),
+    ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
-        .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: ["YAML"]),
+        .package(
+            url: "https://github.com/apple/swift-configuration.git",
+            from: "1.4.0",
+            traits: [.trait(name: "YAML", condition: .when(traits: ["YAML"]))]
+        ),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.16.0"),
         .package(url: "https://github.com/apple/swift-system.git", from: "1.8.0"),
     ],
@@ -113,9 +131,9 @@ let package = Package(
             dependencies: [
                 "StallMonitor",
                 "StallReports",
-                .product(name: "Configuration", package: "swift-configuration"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "SystemPackage", package: "swift-system"),
+                .product(name: "Configuration", package: "swift-configuration", condition: .when(traits: ["Service"])),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
+                .product(name: "SystemPackage", package: "swift-system", condition: .when(traits: ["Service"])),
             ],
             swiftSettings: swift
         ),
@@ -158,7 +176,11 @@ let package = Package(
                 "ProcessWatch",
                 "StackCapture",
                 "Symbolication",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(
+                    name: "ArgumentParser",
+                    package: "swift-argument-parser",
+                    condition: .when(traits: ["Command"])
+                ),
             ],
             swiftSettings: swift
         ),
@@ -284,7 +306,7 @@ let package = Package(
             name: "StallMonitorServiceTests",
             dependencies: [
                 "StallMonitorService", "StallMonitor", "StallReports",
-                .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "Configuration", package: "swift-configuration", condition: .when(traits: ["Service"])),
             ],
             swiftSettings: swift
         ),
