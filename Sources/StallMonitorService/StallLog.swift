@@ -1,5 +1,5 @@
 #if !Service
-#error("StallMonitorService needs the package's trait: .package(url: …, from: …, traits: [\"Service\"])")
+    #error("StallMonitorService needs the package's trait: .package(url: …, from: …, traits: [\"Service\"])")
 #endif
 
 public import Logging
