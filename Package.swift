@@ -49,6 +49,7 @@ let package = Package(
         .library(name: "StallMonitor", targets: ["StallMonitor"]),
         .library(name: "StallMonitorLoops", targets: ["StallMonitorLoops"]),
         .library(name: "StallMonitorService", targets: ["StallMonitorService"]),
+        .library(name: "StallTesting", targets: ["StallTesting"]),
     ],
     // What other packages are for. One that names none (`traits: []`) resolves no package, and has the products up to `StallMonitorLoops`.
     traits: [
@@ -56,7 +57,7 @@ let package = Package(
         .trait(name: "Command", description: "The command stall-monitor: swift-argument-parser."),
         .trait(
             name: "Service",
-            description: "StallMonitorService: swift-configuration, swift-log and what these need."
+            description: "StallMonitorService: swift-configuration, swift-log, swift-metrics, swift-service-lifecycle."
         ),
         .trait(
             name: "YAML",
@@ -72,7 +73,9 @@ let package = Package(
             traits: [.trait(name: "YAML", condition: .when(traits: ["YAML"]))]
         ),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.16.0"),
+        .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),
         .package(url: "https://github.com/apple/swift-system.git", from: "1.8.0"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.8.0"),
     ],
     targets: [
         // The engine.
@@ -133,6 +136,12 @@ let package = Package(
                 "StallReports",
                 .product(name: "Configuration", package: "swift-configuration", condition: .when(traits: ["Service"])),
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
+                .product(name: "CoreMetrics", package: "swift-metrics", condition: .when(traits: ["Service"])),
+                .product(
+                    name: "ServiceLifecycle",
+                    package: "swift-service-lifecycle",
+                    condition: .when(traits: ["Service"])
+                ),
                 .product(name: "SystemPackage", package: "swift-system", condition: .when(traits: ["Service"])),
             ],
             swiftSettings: swift
@@ -143,6 +152,16 @@ let package = Package(
         .target(
             name: "StallMonitorLoops",
             dependencies: ["CLoopHooks", "Locking", "RunLoopKit", "StallMonitor", "StallReports"],
+            swiftSettings: swift
+        ),
+
+        // For tests of servers, with the toolchain's Swift Testing. Not linked into our own tests, each of which has a monitor of its own: tried
+        // by those of Tests/Embedding.
+        .target(
+            name: "StallTesting",
+            dependencies: [
+                "Locking", "RunLoopKit", "StallDetection", "StallMonitor", "StallMonitorLoops", "StallReports",
+            ],
             swiftSettings: swift
         ),
 
@@ -225,6 +244,25 @@ let package = Package(
         fixture("pause-host", ["RunLoopKit", "StallMonitor", "StallReports"]),
         fixture("loop-host", ["CEventLoops", "RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]),
         fixture("pool-host", ["RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]),
+        fixture(
+            "service-host",
+            [
+                "StallMonitor", "StallMonitorService",
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
+                .product(name: "MetricsTestKit", package: "swift-metrics", condition: .when(traits: ["Service"])),
+                .product(
+                    name: "ServiceLifecycle",
+                    package: "swift-service-lifecycle",
+                    condition: .when(traits: ["Service"])
+                ),
+                .product(
+                    name: "UnixSignals",
+                    package: "swift-service-lifecycle",
+                    condition: .when(traits: ["Service"])
+                ),
+            ],
+            settings: client
+        ),
         fixture("cause-host", ["RunLoopKit", "StallMonitor", "StallReports"], path: "CauseHost"),
         .executableTarget(name: "sample-target", path: "Tests/Fixtures/SampleTarget", cSettings: gnu),
         cFixture("CEventLoops"),
@@ -305,8 +343,11 @@ let package = Package(
         .testTarget(
             name: "StallMonitorServiceTests",
             dependencies: [
-                "StallMonitorService", "StallMonitor", "StallReports",
+                "StallMonitorService", "StallMonitor", "StallReports", "RunLoopKit", "TestSupport", "service-host",
                 .product(name: "Configuration", package: "swift-configuration", condition: .when(traits: ["Service"])),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
+                .product(name: "CoreMetrics", package: "swift-metrics", condition: .when(traits: ["Service"])),
+                .product(name: "MetricsTestKit", package: "swift-metrics", condition: .when(traits: ["Service"])),
             ],
             swiftSettings: swift
         ),

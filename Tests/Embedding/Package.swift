@@ -11,5 +11,13 @@ let package = Package(
         // What the monitor costs is the difference of these: scripts/embedding --bill.
         .executableTarget(name: "Bare"),
         .executableTarget(name: "Resting", dependencies: [.product(name: "StallMonitor", package: "stall-monitor")]),
+        // Tests that must fail and tests that must pass.
+        .testTarget(
+            name: "ShopTests",
+            dependencies: [
+                .product(name: "StallReports", package: "stall-monitor"),
+                .product(name: "StallTesting", package: "stall-monitor"),
+            ]
+        ),
     ]
 )
