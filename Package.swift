@@ -50,12 +50,33 @@ let package = Package(
         .library(name: "StallMonitor", targets: ["StallMonitor"]),
         .library(name: "StallMonitorLoops", targets: ["StallMonitorLoops"]),
         .library(name: "StallMonitorService", targets: ["StallMonitorService"]),
+        .library(name: "StallTesting", targets: ["StallTesting"]),
+    ],
+    // What other packages are for. One that names none (`traits: []`) resolves no package, and has the products up to `StallMonitorLoops`.
+    traits: [
+        .default(enabledTraits: ["Command", "Service", "YAML"]),
+        .trait(name: "Command", description: "The command stall-monitor: swift-argument-parser."),
+        .trait(
+            name: "Service",
+            description: "StallMonitorService: swift-configuration, swift-log, swift-metrics, swift-service-lifecycle."
+        ),
+        .trait(
+            name: "YAML",
+            description: "Configuration files of StallMonitorService in YAML: Yams.",
+            enabledTraits: ["Service"]
+        ),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
-        .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: ["YAML"]),
+        .package(
+            url: "https://github.com/apple/swift-configuration.git",
+            from: "1.4.0",
+            traits: [.trait(name: "YAML", condition: .when(traits: ["YAML"]))]
+        ),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.16.0"),
+        .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),
         .package(url: "https://github.com/apple/swift-system.git", from: "1.8.0"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.8.0"),
     ],
     targets: [
         // The engine.
@@ -116,9 +137,15 @@ let package = Package(
             dependencies: [
                 "StallMonitor",
                 "StallReports",
-                .product(name: "Configuration", package: "swift-configuration"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "SystemPackage", package: "swift-system"),
+                .product(name: "Configuration", package: "swift-configuration", condition: .when(traits: ["Service"])),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
+                .product(name: "CoreMetrics", package: "swift-metrics", condition: .when(traits: ["Service"])),
+                .product(
+                    name: "ServiceLifecycle",
+                    package: "swift-service-lifecycle",
+                    condition: .when(traits: ["Service"])
+                ),
+                .product(name: "SystemPackage", package: "swift-system", condition: .when(traits: ["Service"])),
             ],
             swiftSettings: swift
         ),
@@ -128,6 +155,16 @@ let package = Package(
         .target(
             name: "StallMonitorLoops",
             dependencies: ["CLoopHooks", "Locking", "RunLoopKit", "StallMonitor", "StallReports"],
+            swiftSettings: swift
+        ),
+
+        // For tests of servers, with the toolchain's Swift Testing. Not linked into our own tests, each of which has a monitor of its own: tried
+        // by those of Tests/Embedding.
+        .target(
+            name: "StallTesting",
+            dependencies: [
+                "Locking", "RunLoopKit", "StallDetection", "StallMonitor", "StallMonitorLoops", "StallReports",
+            ],
             swiftSettings: swift
         ),
 
@@ -162,7 +199,11 @@ let package = Package(
                 "ProcessWatch",
                 "StackCapture",
                 "Symbolication",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(
+                    name: "ArgumentParser",
+                    package: "swift-argument-parser",
+                    condition: .when(traits: ["Command"])
+                ),
             ],
             swiftSettings: swift
         ),
@@ -207,6 +248,25 @@ let package = Package(
         fixture("pause-host", ["RunLoopKit", "StallMonitor", "StallReports"]),
         fixture("loop-host", ["CEventLoops", "RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]),
         fixture("pool-host", ["RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]),
+        fixture(
+            "service-host",
+            [
+                "StallMonitor", "StallMonitorService",
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
+                .product(name: "MetricsTestKit", package: "swift-metrics", condition: .when(traits: ["Service"])),
+                .product(
+                    name: "ServiceLifecycle",
+                    package: "swift-service-lifecycle",
+                    condition: .when(traits: ["Service"])
+                ),
+                .product(
+                    name: "UnixSignals",
+                    package: "swift-service-lifecycle",
+                    condition: .when(traits: ["Service"])
+                ),
+            ],
+            settings: client
+        ),
         fixture("cause-host", ["RunLoopKit", "StallMonitor", "StallReports"], path: "CauseHost"),
         .executableTarget(name: "sample-target", path: "Tests/Fixtures/SampleTarget", cSettings: gnu),
         cFixture("CEventLoops"),
@@ -288,8 +348,11 @@ let package = Package(
         .testTarget(
             name: "StallMonitorServiceTests",
             dependencies: [
-                "StallMonitorService", "StallMonitor", "StallReports",
-                .product(name: "Configuration", package: "swift-configuration"),
+                "StallMonitorService", "StallMonitor", "StallReports", "RunLoopKit", "TestSupport", "service-host",
+                .product(name: "Configuration", package: "swift-configuration", condition: .when(traits: ["Service"])),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
+                .product(name: "CoreMetrics", package: "swift-metrics", condition: .when(traits: ["Service"])),
+                .product(name: "MetricsTestKit", package: "swift-metrics", condition: .when(traits: ["Service"])),
             ],
             swiftSettings: swift
         ),

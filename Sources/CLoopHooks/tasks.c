@@ -158,6 +158,35 @@ static struct lane *lane_of_job(void *queue, void *context, work work_) {
     return has_pool && is_queue_of(lane, queue, priority) ? lane : NULL;
 }
 
+/// What is told of each job of the main actor. Null: nobody wants to know.
+static void (*_Atomic main_job_begins)(void);
+static void *_Atomic main_queue;
+
+void task_hooks_call_at_main_jobs(void (*begins)(void)) {
+    atomic_store_explicit(&main_queue, dlsym(RTLD_DEFAULT, "_dispatch_main_q"), memory_order_relaxed);
+    atomic_store_explicit(&main_job_begins, begins, memory_order_release);
+}
+
+/// The runtime's function that runs a job on the main actor: another one than the pool's, and always the same.
+static _Atomic(work) run_on_main_actor;
+
+static void run_main_job(void *job) {
+    atomic_load_explicit(&main_job_begins, memory_order_acquire)();
+    atomic_load_explicit(&run_on_main_actor, memory_order_acquire)(job);
+}
+
+/// The function by which the main queue is to do a piece of work: another one if it is a job that somebody wants to know of.
+static work work_of_main_queue(void *queue, work work_) {
+    if (__builtin_expect(!atomic_load_explicit(&main_job_begins, memory_order_acquire), 1)) { return work_; }
+    if (queue != atomic_load_explicit(&main_queue, memory_order_relaxed)) { return work_; }
+    work known = atomic_load_explicit(&run_on_main_actor, memory_order_acquire);
+    uintptr_t begin = atomic_load_explicit(&runtime_begin, memory_order_relaxed);
+    // The runtime hands the main queue nothing but jobs.
+    bool is_job = (uintptr_t)work_ - begin < atomic_load_explicit(&runtime_end, memory_order_relaxed) - begin;
+    if (!known && is_job && atomic_compare_exchange_strong(&run_on_main_actor, &known, work_)) { known = work_; }
+    return known == work_ ? run_main_job : work_;
+}
+
 static void hook_dispatch_async_f(void *queue, void *context, work work_) {
     async hand_over = atomic_load_explicit(&next, memory_order_acquire);
     if (__builtin_expect(!hand_over, 0)) {
@@ -167,7 +196,7 @@ static void hook_dispatch_async_f(void *queue, void *context, work work_) {
     }
     struct lane *lane = lane_of_job(queue, context, work_);
     if (!lane) {
-        hand_over(queue, context, work_);
+        hand_over(queue, context, work_of_main_queue(queue, work_));
         return queue_hooks_note(queue);
     }
     task_pool_enqueue(atomic_load_explicit(&lane->pool, memory_order_relaxed));

@@ -7,7 +7,7 @@ struct Engine: Sendable {
     /// What concerns every loop: what the server expects of itself, and the start.
     let slowness: ExpectedSlowness
     private let startup: ExpectedSlowness
-    private let parts: EngineParts
+    let parts: EngineParts
     private let capturer: StackCapturer?
     private let writerThread: MonitorThread
     private let reporterThread: MonitorThread

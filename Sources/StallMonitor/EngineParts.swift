@@ -28,6 +28,9 @@ struct EngineParts: Sendable {
         )
     }
 
+    /// What the monitor has cost so far.
+    var totals: CostMeter.Totals { meter.totals }
+
     /// Takes the signal. What cannot be captured with is told as a fault.
     func makeStackSource() -> StackSource {
         var source = StackSource(

@@ -6,6 +6,8 @@ final class EventFeed: Sendable {
         var continuations: [Int: AsyncStream<StallEvent>.Continuation] = [:]
         var last = 0
         var isFinished = false
+        /// What the monitor cannot do, until it is mended.
+        var faults: [StallMonitorError.Code: StallMonitorError] = [:]
     }
 
     private let handler: @Sendable (StallEvent) -> Void
@@ -13,7 +15,15 @@ final class EventFeed: Sendable {
 
     init(_ handler: @escaping @Sendable (StallEvent) -> Void) { self.handler = handler }
 
+    /// What the monitor cannot do at present.
+    var faults: [StallMonitorError] { state.withLock { Array($0.faults.values) } }
+
     func tell(_ event: StallEvent) {
+        switch event {
+        case .fault(let error): state.withLock { $0.faults[error.code] = error }
+        case .mended(let error): state.withLock { $0.faults[error.code] = nil }
+        case .began, .grew, .ended, .suppressed: break
+        }
         // Yielded outside: it wakes a task, and may run its executor's code.
         for continuation in state.withLock({ Array($0.continuations.values) }) { continuation.yield(event) }
         handler(event)

@@ -19,7 +19,7 @@ public final class StallMonitor: Sendable {
     public static let version = "0.1.0"
 
     private let configuration: Configuration
-    private let feed: EventFeed
+    let feed: EventFeed
     private let lifecycle = ForkSafeMutex(Lifecycle.idle)
     /// The loops under watch, for what is asked of them by others than the watchdog.
     private let index = WatchIndex()
@@ -245,6 +245,10 @@ public final class StallMonitor: Sendable {
         guard generation.isCurrent else { return false }
         return lifecycle.withLock { if case .running = $0 { true } else { false } }
     }
+
+    /// Calls `done` on the reporter's thread once all is told that ended before the call. Any thread; returns at once. Never calls it if the monitor
+    /// does not run, ends meanwhile, or is too far behind.
+    package func settle(_ done: @escaping @Sendable () -> Void) { engine?.watchdog.give(.settle(done)) }
 
     /// Why no stalls are looked for though the monitor was started: `threadNotStarted`, or `forked` in a fork's child. Nil while it
     /// watches, when it is switched off, and after ``stop()``. Any thread.

@@ -2,7 +2,6 @@ public import Configuration
 import StallDetection
 public import StallMonitor
 import StallReports
-import SystemPackage
 
 extension StallMonitor.Configuration {
     /// Reads the configuration. A key that is not set keeps its default; a value of the wrong form is an error, so that a
@@ -111,18 +110,6 @@ extension StallMonitor.Configuration {
             sources: Set(try await config.fetchStringArray(forKey: "sources") ?? []),
             binaries: Set(try await config.fetchStringArray(forKey: "binaries") ?? [])
         )
-    }
-
-    /// Reads `file` (YAML) under the environment: a variable wins over the file, the file over the defaults.
-    ///
-    /// - Parameter file: may be missing.
-    /// - Throws: what the file's parser or a value of the wrong form has to say.
-    public static func load(file: String = "config/stall-monitor.yaml") async throws -> Self {
-        let reader = ConfigReader(providers: [
-            EnvironmentVariablesProvider(),
-            try await FileProvider<YAMLSnapshot>(filePath: FilePath(file), allowMissing: true),
-        ])
-        return try await Self(config: reader.scoped(to: "stallMonitor"))
     }
 }
 

@@ -1,3 +1,7 @@
+#if !Service
+    #error("StallMonitorService needs the package's trait: .package(url: …, from: …, traits: [\"Service\"])")
+#endif
+
 public import Logging
 public import StallMonitor
 import StallReports

@@ -18,7 +18,7 @@ let c: [CSetting] = [
 let package = Package(
     name: "loop-benchmarks",
     dependencies: [
-        .package(name: "stall-monitor", path: "../.."),
+        .package(name: "stall-monitor", path: "../..", traits: []),
         .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.0"),
     ],
     targets: [

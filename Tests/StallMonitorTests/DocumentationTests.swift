@@ -9,6 +9,7 @@ struct DocumentationTests {
     /// Programs that the documents quote, each of which is compiled.
     private static let programs = [
         "Tests/Fixtures/doc-examples/Main.swift", "Tests/Embedding/Sources/Shop/Server.swift",
+        "Tests/Embedding/Tests/ShopTests/CheckoutTests.swift", "Tests/Fixtures/service-host/Example.swift",
     ]
 
     private static let documents: [String] =

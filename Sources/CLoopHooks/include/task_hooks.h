@@ -30,6 +30,10 @@ void task_hooks_call_at_use(void (*used)(uint8_t priority));
 /// Whether jobs are counted that are handed over from now on. Any thread.
 void task_hooks_arm(bool armed);
 
+/// Has `begins` called before each job of the main actor, where the main queue runs it, that is handed over from now on. Any
+/// thread, once.
+void task_hooks_call_at_main_jobs(void (*begins)(void));
+
 /// How many of its own jobs Swift's pool runs at once, as libdispatch has it: as many as the machine has processors; not more than the
 /// process was permitted to use when it began, though it adds workers in the place of some that sleep, after a second.
 uint32_t task_hooks_width(void);

@@ -19,6 +19,8 @@ final class Watchdog: Sendable {
         /// From a moment on, one watch or all: nobody looks.
         case pause(Int?, MonotonicInstant)
         case resume(Int?, MonotonicInstant)
+        /// To be told on the reporter's thread once all that is known by then has been told.
+        case settle(@Sendable () -> Void)
         case stop
 
         /// When a loop begins to count by it.
@@ -26,7 +28,7 @@ final class Watchdog: Sendable {
             switch self {
             case .watch(let identity, _, _, _, _): identity.since
             case .resume(_, let time): time
-            case .cancel, .pause, .stop: nil
+            case .cancel, .pause, .settle, .stop: nil
             }
         }
     }
@@ -96,6 +98,7 @@ final class Watchdog: Sendable {
             case .pause(let number, let time): round.pause(number, at: time)
             case .resume(let number, let time): round.resume(number, at: time, missed: missed)
             case .cancel(let number): round.remove(number)
+            case .settle(let done): round.settle(done)
             case .stop:
                 orders.withLock { $0 = nil }
                 return false

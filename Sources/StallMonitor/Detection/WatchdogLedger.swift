@@ -24,6 +24,8 @@ final class WatchdogLedger: Sendable {
         var pauses = PauseTally()
         /// What looked like stalls and was none.
         var dismissed: [PauseKind: Int64] = [:]
+        /// The stalls under way, by their numbers: what stands, and since when.
+        var standing: [Int: (name: WatchName, since: MonotonicInstant)] = [:]
     }
 
     struct WatchRecord: Sendable {

@@ -109,6 +109,7 @@ extension WatchdogState {
             waitSet: watched.loop.waitSet(at: pulse)
         )
         live.begin(observation)
+        ledger.update { [number = stalls] in $0.standing[number] = (watched.identity.name, span.earliestStart) }
         notices.add(.began(observation))
     }
 
@@ -152,6 +153,7 @@ extension WatchdogState {
         sampleLate(stall.number, span, index)
         watchList[index].stall = nil
         live.end(stall.number, span)
+        ledger.update { $0.standing[stall.number] = nil }
         notices.add(.ended(stall.number, span, evidence(of: stall, index, span, at: time)))
     }
 
@@ -180,6 +182,7 @@ extension WatchdogState {
             tellBusyTime(span, index, hasEnded: true)
             watchList[index].stall = nil
             live.end(stall.number, span)
+            ledger.update { $0.standing[stall.number] = nil }
             notices.add(.abandoned(stall.number, span, evidence(of: stall, index, span, at: time)))
         }
     }

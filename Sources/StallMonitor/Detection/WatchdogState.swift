@@ -113,6 +113,12 @@ struct WatchdogState: ~Copyable {
         notices.add(.checkpoint)
     }
 
+    /// Looks at what stands, so that an end that came before is told before `done` is called.
+    mutating func settle(_ done: @escaping @Sendable () -> Void) {
+        for index in watchList.loops.indices where watchList[index].stall != nil { look(at: index) }
+        notices.add(.settled(done))
+    }
+
     mutating func finish() {
         for index in watchList.loops.indices { release(index) }
         closePauses(at: .now)

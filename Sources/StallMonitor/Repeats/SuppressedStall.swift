@@ -8,7 +8,9 @@ public struct SuppressedStall: Hashable, Sendable {
     public var kind: StallKind
     /// Why it was not reported.
     public var reason: SuppressionReason
-    /// What the loop is called.
+    /// What kind of thing stood.
+    public var type: WatchedType
+    /// What it is called.
     public var label: String
     /// The last transition seen before the loop stood.
     public var startedAt: Timestamp

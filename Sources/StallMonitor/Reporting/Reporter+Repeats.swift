@@ -51,6 +51,7 @@ extension Reporter {
                     fingerprint: throttle.known(stall.fingerprint),
                     kind: stall.observation.kind,
                     reason: stall.reason,
+                    type: stall.observation.watch.name.type,
                     label: stall.observation.watch.name.label,
                     startedAt: repeats.firstAt,
                     durationNs: repeats.totalNs,

@@ -73,6 +73,7 @@ struct Reporter: ~Copyable {
         case .checkpoint:
             supply.search()
             recordChanges += 1
+        case .settled(let done): done()
         case .fault(let error): tell(.fault(error))
         case .mended(let error): tell(.mended(error))
         case .began(let observation): begin(observation)

@@ -19,6 +19,8 @@ enum StallNotice: Sendable {
     case died(Int, StallSpan)
     /// The process has crashed meanwhile, and its crash handler is at work. The stall has the length told last.
     case crashing(Int)
+    /// All that was noticed before has been told, once this is read.
+    case settled(@Sendable () -> Void)
     /// Time to bring the run record up to date.
     case checkpoint
     /// The monitor cannot do part of its work.

@@ -1,0 +1,134 @@
+public import CoreMetrics
+public import StallMonitor
+import StallReports
+import Synchronization
+
+/// Counts stalls, and what the monitor does and costs, for the metrics backend that the server has (swift-metrics).
+///
+///     let metrics = StallMetrics()
+///     let monitor = StallMonitor.start { metrics.note($0) }
+///
+/// | metric | is | dimensions |
+/// |---|---|---|
+/// | `stall.count` | counter: stalls that are over, with those that were only counted | `kind`, `verdict`, `type` |
+/// | `stall.duration` | timer: how long each lasted | `kind`, `verdict`, `type` |
+/// | `stall.suppressed` | counter: of these, the ones without a report | `kind` |
+/// | `stall.ongoing.count`, `stall.ongoing.longest.seconds` | meters: stalls under way, and how long the longest has lasted | |
+/// | `stall.watched.seconds`, `stall.watched.turns` | counters: how long was watched, and turns made (of a task pool, jobs) | `type` |
+/// | `stall.turn.p99.seconds`, `stall.turn.max.seconds` | meters: of the slowest watched thing, since its watch began | `type` |
+/// | `stall.monitor.captures`, `stall.monitor.capture_failures`, `stall.monitor.lost` | counters: stacks taken, not taken; reports lost | |
+/// | `stall.monitor.processor.seconds`, `stall.monitor.held.seconds` | counters: what the monitor has cost | |
+///
+/// The first three are recorded as stalls end, all others by ``update(from:)``. No dimension grows with the number of faults or threads.
+/// `verdict` of a stall that was only counted is `unknown`.
+public final class StallMetrics: Sendable {
+    private let factory: any MetricsFactory
+    private let counters = Instruments<Counter>()
+    private let sums = Instruments<FloatingPointCounter>()
+    private let meters = Instruments<Meter>()
+    private let timers = Instruments<Timer>()
+    /// What the counters stand at.
+    private let former = Mutex<[InstrumentKey: Double]>([:])
+
+    /// - Parameter factory: the backend; the one that the server has bootstrapped unless given.
+    public init(factory: (any MetricsFactory)? = nil) { self.factory = factory ?? MetricsSystem.factory }
+
+    /// Records a stall that is over. Any thread; to be given to `StallMonitor.start` as its handler, or called by it.
+    public func note(_ event: StallEvent) {
+        switch event {
+        case .ended(let report):
+            count(report.kind, report.cause.verdict, report.watched.type, lasting: report.durationNs)
+        case .suppressed(let stall):
+            count(stall.kind, .unknown, stall.type, lasting: stall.durationNs)
+            counter("stall.suppressed", [("kind", stall.kind.rawValue)]).increment()
+        case .began, .grew, .fault, .mended: break
+        }
+    }
+
+    private func count(_ kind: StallKind, _ verdict: Verdict, _ type: WatchedType, lasting duration: Int64) {
+        let dimensions = [("kind", kind.rawValue), ("verdict", verdict.rawValue), ("type", type.rawValue)]
+        counter("stall.count", dimensions).increment()
+        timer("stall.duration", dimensions).recordNanoseconds(duration)
+    }
+
+    /// Records what a monitor stands at. Any thread but a watched loop's, every 10 s or so. ``StallMonitorService`` does it by itself.
+    public func update(from monitor: StallMonitor) {
+        let health = monitor.health
+        meter("stall.ongoing.count", []).set(health.stalls.count)
+        meter("stall.ongoing.longest.seconds", []).set((health.stalls.first?.lasting ?? .zero) / .seconds(1))
+        guard let figures = monitor.figures else { return }
+        for (type, watched) in Dictionary(grouping: figures.watched, by: \.type) { update(type, watched) }
+        raise("stall.monitor.captures", to: Double(figures.captures))
+        raise("stall.monitor.capture_failures", to: Double(figures.captureFailures))
+        raise("stall.monitor.lost", to: Double(figures.cost.lost))
+        raise("stall.monitor.processor.seconds", to: figures.cost.processor / .seconds(1))
+        raise("stall.monitor.held.seconds", to: figures.cost.held / .seconds(1))
+    }
+
+    private func update(_ type: WatchedType, _ watched: [StallMonitor.Figures.Watched]) {
+        let dimensions = [("type", type.rawValue)]
+        raise("stall.watched.seconds", dimensions, to: watched.reduce(.zero) { $0 + $1.time } / .seconds(1))
+        raise("stall.watched.turns", dimensions, to: watched.reduce(0) { $0 + Double($1.turns ?? 0) })
+        let turns = watched.compactMap(\.turnDurations)
+        guard !turns.isEmpty else { return }
+        meter("stall.turn.p99.seconds", dimensions).set(Double(turns.map(\.p99Ns).max() ?? 0) / 1e9)
+        meter("stall.turn.max.seconds", dimensions).set(Double(turns.map(\.maxNs).max() ?? 0) / 1e9)
+    }
+
+    /// Counters only rise: by what came since the last time. One monitor after another begins at zero again.
+    private func raise(_ label: String, _ dimensions: [(String, String)] = [], to value: Double) {
+        let key = InstrumentKey(label, dimensions)
+        let difference = former.withLock { former in
+            defer { former[key] = value }
+            let before = former[key] ?? 0
+            return value < before ? value : value - before
+        }
+        guard label.hasSuffix(".seconds") else { return counter(label, dimensions).increment(by: Int64(difference)) }
+        sums.instrument(key) { FloatingPointCounter(label: label, dimensions: dimensions, factory: factory) }
+            .increment(by: difference)
+    }
+
+    private func counter(_ label: String, _ dimensions: [(String, String)]) -> Counter {
+        counters.instrument(InstrumentKey(label, dimensions)) {
+            Counter(label: label, dimensions: dimensions, factory: factory)
+        }
+    }
+
+    private func meter(_ label: String, _ dimensions: [(String, String)]) -> Meter {
+        meters.instrument(InstrumentKey(label, dimensions)) {
+            Meter(label: label, dimensions: dimensions, factory: factory)
+        }
+    }
+
+    private func timer(_ label: String, _ dimensions: [(String, String)]) -> Timer {
+        timers.instrument(InstrumentKey(label, dimensions)) {
+            Timer(label: label, dimensions: dimensions, factory: factory)
+        }
+    }
+}
+
+/// A metric and its dimensions' values.
+private struct InstrumentKey: Hashable, Sendable {
+    let label: String
+    let dimensions: [String]
+
+    init(_ label: String, _ dimensions: [(String, String)]) {
+        (self.label, self.dimensions) = (label, dimensions.map(\.1))
+    }
+}
+
+/// Instruments of one kind, each made once.
+private final class Instruments<Instrument: Sendable>: Sendable {
+    private let known = Mutex<[InstrumentKey: Instrument]>([:])
+
+    /// - Parameter make: not called under the lock: a backend may do as it likes.
+    func instrument(_ key: InstrumentKey, make: () -> Instrument) -> Instrument {
+        if let instrument = known.withLock({ $0[key] }) { return instrument }
+        let made = make()
+        return known.withLock { known in
+            let instrument = known[key] ?? made
+            known[key] = instrument
+            return instrument
+        }
+    }
+}

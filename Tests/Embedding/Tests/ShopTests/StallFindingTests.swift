@@ -1,0 +1,71 @@
+import StallReports
+import Testing
+
+@testable import StallTesting
+
+@Suite("Whose a stall is") struct StallFindingTests {
+    private func scope(_ number: Int, _ name: String, task: UInt32) -> TestScope {
+        TestScope(
+            number: number,
+            place: TestPlace(name: name, location: #_sourceLocation),
+            limit: .milliseconds(100),
+            task: task,
+            began: Timestamp(seconds: 100),
+            ended: Timestamp(seconds: 101)
+        )
+    }
+
+    /// Of 400 ms in their time.
+    private func stall(task: UInt64? = nil, function: String = "work()", delay: Int64 = 0) -> StallReport {
+        var stack = StallReport.Stack(thread: .init(id: 1), capturedAt: Timestamp(seconds: 100))
+        stack.frames = [.init(address: Address(1), function: function)]
+        if let task { stack.async = .init(from: 0, frames: [], ends: .task, task: task) }
+        return StallReport(
+            kind: .blocked,
+            startedAt: Timestamp(seconds: 100, nanoseconds: 100_000_000),
+            detectedAt: Timestamp(seconds: 100, nanoseconds: 350_000_000),
+            durationNs: 400_000_000,
+            rule: .init(name: .blocked, tickNs: 10_000_000, ticks: 5),
+            host: .current(),
+            process: .current(),
+            watched: .init(label: "main"),
+            thread: .init(id: 1),
+            cause: .init(evidence: .init(runDelayNs: delay, windowNs: 400_000_000)),
+            stacks: [stack],
+            fingerprint: Fingerprint(rawValue: "v2:0000000000000001")!
+        )
+    }
+
+    private func findings(_ stall: StallReport) -> [StallFinding?] {
+        let scopes = [scope(1, "a()", task: 7), scope(2, "b()", task: 8)]
+        return scopes.map { StallFinding.of(stall, for: $0, among: scopes) }
+    }
+
+    @Test func passesToItsTask() { #expect(findings(stall(task: 8, function: "a()")) == [nil, .own]) }
+
+    @Test func passesToItsFunctionWhereTheTaskIsAnother() {
+        #expect(findings(stall(task: 99, function: "closure #1 in Suite.a()")) == [.own, nil])
+    }
+
+    @Test func passesToAllWhereNothingTells() {
+        let unclear = StallFinding.unclear(among: ["a()", "b()"])
+        #expect(findings(stall(task: 99)) == [unclear, unclear])
+    }
+
+    @Test func passesToTheMachine() {
+        #expect(findings(stall(task: 7, delay: 320_000_000)) == [.machine, nil])
+        #expect(findings(stall(task: 7, delay: 200_000_000)) == [.own, nil])
+    }
+
+    @Test func passesToNobodyWhatAPoolDidForOthers() {
+        var stall = stall(task: 99)
+        stall.watched.type = .taskPool
+        #expect(findings(stall) == [nil, nil])
+    }
+
+    @Test func passesToNobodyWhatWasBefore() {
+        var stall = stall(task: 7)
+        stall.startedAt = Timestamp(seconds: 99, nanoseconds: 650_000_000)
+        #expect(findings(stall) == [nil, nil])
+    }
+}

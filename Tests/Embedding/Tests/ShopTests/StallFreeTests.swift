@@ -1,0 +1,55 @@
+import Dispatch
+import Foundation
+import StallTesting
+import Testing
+
+// Tests whose name begins with `stalls` must fail by a stall, and all others pass: scripts/embedding looks. They run in parallel.
+
+@Suite(.stallFree(within: .milliseconds(100)))
+struct StallFreeTests {
+    @Test func stallsTheMainActorComputing() async { await compute(for: .milliseconds(400)) }
+
+    @Test @MainActor func stallsTheMainActorWaiting() { usleep(400_000) }
+
+    @Test func stallsByATaskOfItsOwn() async {
+        await Task { @MainActor in usleep(400_000) }.value
+    }
+
+    @Test func stallsWithArguments() async { await MainActor.run { rest(milliseconds: 400) } }
+
+    @Test(arguments: [10, 20]) func passesWithArguments(_ milliseconds: UInt32) async {
+        await MainActor.run { rest(milliseconds: milliseconds) }
+    }
+
+    @Test func passesAwaiting() async throws { try await Task.sleep(for: .milliseconds(400)) }
+
+    @Test @MainActor func passesAwaitingOnTheMainActor() async throws { try await Task.sleep(for: .milliseconds(400)) }
+
+    @Test func passesComputingElsewhere() async { _ = spin(for: .milliseconds(300)) }
+}
+
+@Suite struct ExpectNoStallsTests {
+    @Test @MainActor func stallsInAPart() async {
+        await expectNoStalls { usleep(400_000) }
+    }
+
+    @Test @MainActor func passesOutsideThePart() async {
+        usleep(200_000)
+        await expectNoStalls { usleep(1000) }
+    }
+
+    @Test func passesWithinALongerLimit() async {
+        await expectNoStalls(within: .seconds(10)) { await rest() }
+    }
+}
+
+@MainActor func compute(for time: Duration) { _ = spin(for: time) }
+
+@MainActor func rest(milliseconds: UInt32 = 150) { usleep(milliseconds * 1000) }
+
+@inline(never) func spin(for time: Duration) -> Int {
+    let end = ContinuousClock.now + time
+    var turns = 0
+    while ContinuousClock.now < end { turns += 1 }
+    return turns
+}

@@ -1,0 +1,63 @@
+import Glibc
+import Logging
+import MetricsTestKit
+import ServiceLifecycle
+import StallMonitor
+import StallMonitorService
+import UnixSignals
+
+/// A server in a service group that stalls its main actor for as long as it is told: service-host DIRECTORY MILLISECONDS.
+@main struct Main {
+    static func main() async throws {
+        let arguments = CommandLine.arguments
+        let backend = TestMetrics()
+        let stalls = StallMonitorService(
+            StallMonitor.Configuration(directory: arguments[1]),
+            metrics: StallMetrics(factory: backend),
+            every: .milliseconds(100),
+            onEvent: tell
+        )
+        var logger = Logger(label: "service-host") { StreamLogHandler.standardError(label: $0) }
+        logger.logLevel = .error
+        let group = ServiceGroup(
+            services: [stalls, Worker(milliseconds: UInt32(arguments[2])!)],
+            gracefulShutdownSignals: [.sigterm],
+            logger: logger
+        )
+        try await group.run()
+        say("ended \(stalls.monitor.isRunning ? "and still watched" : "in order")")
+        let longest = backend.meters(label: "stall.ongoing.longest.seconds").flatMap(\.values).max() ?? 0
+        say("counted \(backend.counterTotal(label: "stall.count")), saw one under way: \(longest > 0.2)")
+    }
+
+    @Sendable static func tell(_ event: StallEvent) {
+        switch event {
+        case .began: say("began")
+        case .ended(let report): say("told \(report.state.rawValue)")
+        default: break
+        }
+    }
+}
+
+/// Stalls the main actor, and says when it ends.
+struct Worker: Service {
+    let milliseconds: UInt32
+
+    func run() async throws {
+        say("ready")
+        await cancelWhenGracefulShutdown {
+            // Not waited for: the worker ends while the main actor stands.
+            Task { await stall() }
+            while !Task.isCancelled { try? await Task.sleep(for: .seconds(600)) }
+        }
+        say("worker ended")
+    }
+
+    @MainActor func stall() { usleep(milliseconds * 1000) }
+}
+
+/// At once, though it is no terminal.
+func say(_ text: String) {
+    print(text)
+    fflush(nil)
+}

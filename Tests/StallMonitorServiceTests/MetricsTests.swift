@@ -1,0 +1,78 @@
+import MetricsTestKit
+import StallReports
+import Testing
+
+@testable import StallMonitor
+@testable import StallMonitorService
+
+@Suite("Stalls as metrics")
+struct MetricsTests {
+    private let backend = TestMetrics()
+
+    private func report(_ state: StallState, _ fingerprint: String = "v2:0000000000000001") -> StallReport {
+        StallReport(
+            kind: .blocked,
+            state: state,
+            startedAt: .now(),
+            detectedAt: .now(),
+            durationNs: 400_000_000,
+            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
+            host: .current(),
+            process: .current(),
+            watched: .init(label: "main"),
+            thread: .init(id: 1),
+            cause: .init(verdict: .onCPU),
+            fingerprint: Fingerprint(rawValue: fingerprint)!
+        )
+    }
+
+    @Test("A stall counts once, when it is over, by kind, verdict and type, and by nothing that grows with the faults")
+    func counts() throws {
+        let metrics = StallMetrics(factory: backend)
+        for number in 1...3 {
+            let fingerprint = "v2:000000000000000\(number)"
+            metrics.note(.began(report(.ongoing, fingerprint)))
+            metrics.note(.grew(report(.ongoing, fingerprint)))
+            metrics.note(.ended(report(.recovered, fingerprint)))
+        }
+        let dimensions = [("kind", "blocked"), ("verdict", "on_cpu"), ("type", "run_loop")]
+        #expect(backend.counterTotal(label: "stall.count", dimensions: dimensions) == 3)
+        #expect(
+            try backend.expectTimer("stall.duration", dimensions).values == [400_000_000, 400_000_000, 400_000_000]
+        )
+        #expect(backend.counters.count == 1 && backend.timers.count == 1)
+    }
+
+    @Test("What was only counted is counted here, too")
+    func suppressed() {
+        let metrics = StallMetrics(factory: backend)
+        let repeats = StallReport.Repeats(
+            count: 1,
+            report: nil,
+            firstAt: .now(),
+            lastAt: .now(),
+            totalNs: 1,
+            longestNs: 1
+        )
+        let stall = SuppressedStall(
+            fingerprint: Fingerprint(rawValue: "v2:0000000000000001")!,
+            kind: .blocked,
+            reason: .repeated,
+            type: .eventLoop,
+            label: "NIO-ELT-0-#1",
+            startedAt: .now(),
+            durationNs: 7,
+            repeats: repeats
+        )
+        metrics.note(.suppressed(stall))
+        #expect(backend.counterTotal(label: "stall.suppressed") == 1 && backend.counterTotal(label: "stall.count") == 1)
+    }
+
+    @Test("Without a monitor that runs nothing stands, and nothing is made up")
+    func stopped() {
+        let monitor = StallMonitor.start(.init(enabled: false))
+        StallMetrics(factory: backend).update(from: monitor)
+        #expect(backend.meters(label: "stall.ongoing.count").flatMap(\.values) == [0] && backend.counters.isEmpty)
+        #expect(monitor.health.state == .degraded && monitor.health.problems.map(\.code) == [.stopped])
+    }
+}

@@ -1,0 +1,33 @@
+import Foundation
+import StallReports
+import TestSupport
+import Testing
+
+@Suite("The monitor in a service group", .timeLimit(.minutes(2)))
+struct ServiceTests {
+    private static let host = TargetProcess.executable.deletingLastPathComponent().appending(path: "service-host")
+
+    /// The main actor stands for so long; a SIGTERM comes once that is reported. What the host said then, and what is on the disk.
+    private func end(inTheMidstOf milliseconds: Int) throws -> (lines: [String], contents: ReportReader.Contents) {
+        let directory = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+        defer { try? FileManager.default.removeItem(at: directory) }
+        let host = try TargetProcess(directory.path, "\(milliseconds)", executable: Self.host)
+        let reader = ReportReader(path: directory.path)
+        let deadline = Date(timeIntervalSinceNow: 60)
+        while Date.now < deadline, try reader.contents().reports.isEmpty { usleep(10_000) }
+        let lines = host.finish().split(separator: "\n").map(String.init)
+        return (lines, try reader.contents())
+    }
+
+    @Test(
+        "SIGTERM in mid-stall: the others end first, then the report is closed and on the disk",
+        .repeatedWhenLate(by: .milliseconds(500))
+    )
+    func termination() throws {
+        let (lines, contents) = try end(inTheMidstOf: 3000)
+        #expect(lines.prefix(4) == ["began", "worker ended", "told abandoned", "ended in order"])
+        #expect(contents.reports.map(\.state) == [.abandoned])
+        #expect(contents.runs.map(\.state) == [.stopped] && contents.failures.isEmpty)
+        #expect(lines.last == "counted 1, saw one under way: true")
+    }
+}
