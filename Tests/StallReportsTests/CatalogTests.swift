@@ -50,6 +50,37 @@ struct CatalogTests {
         return run
     }
 
+    @Test("of 1,100 reports, read by several threads, each is told of in its place, and each file that is none")
+    func many() throws {
+        try directory.store.prepare()
+        let report = Sample.recovered()
+        let text = try String(decoding: report.json(), as: UTF8.self)
+        let ids = (0..<1_100).map { _ in ULID.make() }
+        for (number, id) in ids.enumerated() {
+            let content = number % 100 == 7 ? "{" : text.replacing(report.id.description, with: id.description)
+            directory.plant(content.utf8, as: ReportFileName(.stall, id).description)
+        }
+        let overview = try directory.reader.overview()
+        let whole = ids.indices.filter { $0 % 100 != 7 }.map { ids[$0] }
+        #expect(overview.stalls.map(\.id) == whole && overview.failures.count == 11)
+        #expect(overview.failures.allSatisfy { $0.code == .torn })
+    }
+
+    @Test(
+        "an outline is read without the parts of a report that it does not need; of what is no whole object nothing is left out",
+        arguments: [
+            (#"{"a":1,"stacks":[{"a":"]},"}],"b":"\"stacks\""}"#, #"{"a":1,"b":"\"stacks\""}"#),
+            (#" {"modules":[] , "stacks" : {} , "z":{"stacks":2}} x"#, #"{"z":{"stacks":2}} x"#),
+            (#"{"stacksOf":1}"#, #"{"stacksOf":1}"#),
+            (#"{"stacks":1}"#, #"{"stacks":1}"#), (#"{"a":1,"stacks":["#, #"{"a":1,"stacks":["#),
+            (#"["stacks":1]"#, #"["stacks":1]"#), (#"x{"a":1,"stacks":1}"#, #"x{"a":1,"stacks":1}"#), ("", ""),
+        ]
+    )
+    func brief(object: String, expected: String) {
+        let brief = ReportJSON.object(Array(object.utf8), without: ["modules", "stacks"])
+        #expect(String(decoding: brief, as: UTF8.self) == expected)
+    }
+
     @Test("it holds what the list shows: reports, and stalls that only the record of a dead process knows")
     func orphans() throws {
         let (report, orphan) = (Sample.recovered(), ULID.make())

@@ -1,3 +1,7 @@
+internal import Dispatch
+internal import Glibc
+internal import Synchronization
+
 /// Which stalls and runs a report directory holds: names, and the live records. The reports themselves are read when they are asked for.
 ///
 /// As of the moment it was made; a value without state otherwise. All methods may be called on any thread.
@@ -51,8 +55,7 @@ public struct ReportCatalog: Sendable {
         let name = ReportFileName(.stall, id)
         let bytes = try directory.openFile(name.description).readAll(limit: ReportReader.maximumFileSize)
         // One that lasts takes what is known of its process; one that is no report takes an error that says why.
-        if let outline: StallOutline = try? ReportJSON.decode(bytes), outline.id == id, outline.durationNs >= 0,
-            outline.state != .ongoing
+        if let outline = StallOutline(json: bytes), outline.id == id, outline.durationNs >= 0, outline.state != .ongoing
         {
             return outline
         }
@@ -135,19 +138,55 @@ extension ReportReader {
         var overview = Overview()
         (overview.runs, overview.failures) = try runs(in: directory)
         let catalog = try ReportCatalog(self, in: directory)
-        overview.stalls.reserveCapacity(catalog.stalls.count)
-        var texts = SharedTexts()
-        for id in catalog.stalls {
-            do throws(ReportError) {
-                overview.stalls.append(texts.shared(try catalog.outline(id, in: directory)))
-            } catch let error where error.code == .missingFile {
-                // Made room for a newer one after it was listed.
-            } catch {
-                overview.failures.append(error)
-            }
+        for part in try catalog.outlines() {
+            overview.stalls += part.stalls
+            overview.failures += part.failures
         }
         overview.failures += catalog.failures
         return overview
+    }
+}
+
+extension ReportCatalog {
+    /// So many reports are worth a thread.
+    private static let reportsPerThread = 500
+    /// More threads would wait for the directory's lock in the kernel.
+    private static let mostThreads = 8
+
+    /// What lists tell of all stalls, in parts that follow each other. Of many the parts are read at the same time.
+    fileprivate func outlines() throws(ReportError) -> [ReportReader.Overview] {
+        let wanted = min(
+            stalls.count / Self.reportsPerThread,
+            Self.mostThreads,
+            Int(clamping: sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+        )
+        let count = max(1, wanted)
+        let parts = Mutex([Result<ReportReader.Overview, ReportError>](repeating: .success(.init()), count: count))
+        DispatchQueue.concurrentPerform(iterations: count) { number in
+            let range = stalls.count * number / count..<stalls.count * (number + 1) / count
+            let part = Result { () throws(ReportError) in try outlines(range) }
+            parts.withLock { $0[number] = part }
+        }
+        var found: [ReportReader.Overview] = []
+        for part in parts.withLock({ $0 }) { found.append(try part.get()) }
+        return found
+    }
+
+    private func outlines(_ range: Range<Int>) throws(ReportError) -> ReportReader.Overview {
+        let directory = try OpenDirectory(path: reader.path)
+        var part = ReportReader.Overview()
+        part.stalls.reserveCapacity(range.count)
+        var texts = SharedTexts()
+        for id in stalls[range] {
+            do throws(ReportError) {
+                part.stalls.append(texts.shared(try outline(id, in: directory)))
+            } catch let error where error.code == .missingFile {
+                // Made room for a newer one after it was listed.
+            } catch {
+                part.failures.append(error)
+            }
+        }
+        return part
     }
 }
 

@@ -34,6 +34,19 @@ public struct StallOutline: Hashable, Sendable {
     }
 }
 
+extension StallOutline {
+    /// Of a report's JSON; nil if that has not all that an outline has.
+    ///
+    /// What is largest in a report is parsed only where the outline needs it: where the culprit has no name.
+    init?(json bytes: [UInt8]) {
+        let brief = ReportJSON.object(bytes, without: ["modules", "stacks"])
+        guard let outline: StallOutline = (try? ReportJSON.decode(brief)) ?? (try? ReportJSON.decode(bytes)) else {
+            return nil
+        }
+        self = outline
+    }
+}
+
 extension StallOutline: Decodable {
     /// Reads a report's JSON, and of that only what it takes: what an outline lacks is not checked.
     public init(from decoder: any Decoder) throws {
