@@ -61,6 +61,30 @@ public struct ReportCatalog: Sendable {
 }
 
 extension ReportCatalog {
+    /// All run records, and what could not be read of them.
+    package func allRuns() throws(ReportError) -> (runs: [RunRecord], failures: [ReportError]) {
+        try reader.runs(in: OpenDirectory(path: reader.path))
+    }
+
+    /// What lists tell of each, the oldest first, one in memory at a time.
+    ///
+    /// - Returns: what could not be read. Reports that made room for newer ones meanwhile are not among it.
+    package func forEachOutline(_ body: (StallOutline) -> Void) throws(ReportError) -> [ReportError] {
+        forEachOutline(in: try OpenDirectory(path: reader.path), body)
+    }
+
+    func forEachOutline(in directory: borrowing OpenDirectory, _ body: (StallOutline) -> Void) -> [ReportError] {
+        var failures: [ReportError] = []
+        for id in stalls {
+            do throws(ReportError) {
+                body(try outline(id, in: directory))
+            } catch {
+                if error.code != .missingFile { failures.append(error) }
+            }
+        }
+        return failures
+    }
+
     /// So many reports after one are looked at for what they tell of it: as many as a directory holds unless set otherwise.
     static let repeatReach = 1000
 
@@ -137,15 +161,7 @@ extension ReportReader {
         let catalog = try ReportCatalog(self, in: directory)
         overview.stalls.reserveCapacity(catalog.stalls.count)
         var texts = SharedTexts()
-        for id in catalog.stalls {
-            do throws(ReportError) {
-                overview.stalls.append(texts.shared(try catalog.outline(id, in: directory)))
-            } catch let error where error.code == .missingFile {
-                // Made room for a newer one after it was listed.
-            } catch {
-                overview.failures.append(error)
-            }
-        }
+        overview.failures += catalog.forEachOutline(in: directory) { overview.stalls.append(texts.shared($0)) }
         overview.failures += catalog.failures
         return overview
     }
@@ -158,6 +174,9 @@ private struct SharedTexts {
     mutating func shared(_ outline: StallOutline) -> StallOutline {
         var outline = outline
         share(&outline.label)
+        share(&outline.host)
+        share(&outline.service)
+        share(&outline.release)
         share(&outline.culpritName)
         share(&outline.stackError)
         share(&outline.culprit)
