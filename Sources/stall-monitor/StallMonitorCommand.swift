@@ -24,7 +24,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
             """,
         version: "0.1.0",
         subcommands: [
-            TailCommand.self, ListCommand.self, TopCommand.self, ShowCommand.self, SymbolicateCommand.self,
+            TailCommand.self, ListCommand.self, FaultsCommand.self, TopCommand.self, ShowCommand.self, SymbolicateCommand.self,
             GateCommand.self, ExportCommand.self, SampleCommand.self, WatchCommand.self,
         ]
     )

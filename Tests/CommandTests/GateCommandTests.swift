@@ -34,7 +34,8 @@ struct GateCommandTests {
     @Test("exit code 1: missing directory, torn report, no run record, nothing watched")
     func cannotJudge() throws {
         #expect(try CommandRun("gate", fixture.root + "/none", "--max-stalls", "9").status == 1)
-        #expect(try CommandRun("gate", fixture.root, "--max-stalls", "9").status == 1)
+        let empty = try ReportsFixture()
+        #expect(try CommandRun("gate", empty.root, "--max-stalls", "9").status == 1, "no run record")
         var idle = Sample.run()
         idle.watched[0].watchedNs = 0
         try fixture.store.write(idle)

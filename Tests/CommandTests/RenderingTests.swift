@@ -248,7 +248,14 @@ struct RenderingTests {
         let report = try Sample.hostile()
         let lines =
             StallPage(report: report, showsAllFrames: true).lines + StallLine.lines(report, isFirst: true)
-            + Array(StallList(stalls: [StallOutline(report)], ids: ShortIDs([report.id]), width: 80).lines)
+            + Array(
+                StallList(
+                    stalls: [StallOutline(report)],
+                    ids: ShortIDs([report.id]),
+                    faults: ShortFingerprints([report.fingerprint]),
+                    width: 80
+                ).lines
+            )
         for line in lines {
             #expect(!line.plain.commandsTerminal && !line.plain.contains("\n"), "\(line.plain)")
         }
@@ -302,15 +309,5 @@ struct SmallPartsTests {
         #expect(!json.commandsTerminal)
         #expect(json.contains("ä"))
         #expect(try StallReport(json: Array(json.utf8)) == report)
-    }
-
-    @Test("--since counts a stall that lasted until then")
-    func since() throws {
-        let report = Sample.report()
-        let end = try #require(report.endedAt)
-        #expect(try #require(Since(argument: end.description)).includes(report))
-        #expect(try !#require(Since(argument: end.advanced(byNanoseconds: 1).description)).includes(report))
-        #expect(try #require(Since(argument: "1s")).includes(Sample.report(state: .ongoing)))
-        #expect(Since(argument: "soon") == nil)
     }
 }

@@ -6,12 +6,18 @@ public struct FaultNames: Hashable, Sendable {
 
     /// - Parameter reports: all that may have been named.
     public init(_ reports: some Sequence<StallReport>) {
-        self.init(reports.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
+        self.init(pairs: reports.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
     }
 
-    init(_ faults: some Sequence<(Fingerprint, [Fingerprint])>) {
+    /// - Parameter stalls: all that may have been named.
+    public init(_ stalls: some Sequence<StallOutline>) {
+        self.init(pairs: stalls.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
+    }
+
+    /// - Parameter pairs: fingerprints, each with others that mean the same fault.
+    package init(pairs: some Sequence<(Fingerprint, [Fingerprint])>) {
         var others: [Fingerprint: Set<Fingerprint>] = [:]
-        for (fingerprint, aliases) in faults {
+        for (fingerprint, aliases) in pairs {
             for alias in aliases where alias != fingerprint {
                 others[alias, default: []].insert(fingerprint)
                 others[fingerprint, default: []].insert(alias)

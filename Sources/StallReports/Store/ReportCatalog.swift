@@ -64,6 +64,34 @@ public struct ReportCatalog: Sendable {
 }
 
 extension ReportCatalog {
+    /// All run records, and what could not be read of them.
+    package func allRuns() throws(ReportError) -> (runs: [RunRecord], failures: [ReportError]) {
+        try reader.runs(in: OpenDirectory(path: reader.path))
+    }
+
+    /// What lists tell of each, the oldest first, one in memory at a time.
+    ///
+    /// - Returns: what could not be read. Reports that made room for newer ones meanwhile are not among it.
+    package func forEachOutline(_ body: (StallOutline) -> Void) throws(ReportError) -> [ReportError] {
+        try forEachOutline(stalls[...], body)
+    }
+
+    private func forEachOutline(
+        _ ids: ArraySlice<ULID>,
+        _ body: (StallOutline) -> Void
+    ) throws(ReportError) -> [ReportError] {
+        let directory = try OpenDirectory(path: reader.path)
+        var failures: [ReportError] = []
+        for id in ids {
+            do throws(ReportError) {
+                body(try outline(id, in: directory))
+            } catch {
+                if error.code != .missingFile { failures.append(error) }
+            }
+        }
+        return failures
+    }
+
     /// So many reports after one are looked at for what they tell of it: as many as a directory holds unless set otherwise.
     static let repeatReach = 1000
 
@@ -173,19 +201,10 @@ extension ReportCatalog {
     }
 
     private func outlines(_ range: Range<Int>) throws(ReportError) -> ReportReader.Overview {
-        let directory = try OpenDirectory(path: reader.path)
         var part = ReportReader.Overview()
         part.stalls.reserveCapacity(range.count)
         var texts = SharedTexts()
-        for id in stalls[range] {
-            do throws(ReportError) {
-                part.stalls.append(texts.shared(try outline(id, in: directory)))
-            } catch let error where error.code == .missingFile {
-                // Made room for a newer one after it was listed.
-            } catch {
-                part.failures.append(error)
-            }
-        }
+        part.failures = try forEachOutline(stalls[range]) { part.stalls.append(texts.shared($0)) }
         return part
     }
 }
@@ -197,6 +216,9 @@ private struct SharedTexts {
     mutating func shared(_ outline: StallOutline) -> StallOutline {
         var outline = outline
         share(&outline.label)
+        share(&outline.host)
+        share(&outline.service)
+        share(&outline.release)
         share(&outline.culpritName)
         share(&outline.stackError)
         share(&outline.culprit)

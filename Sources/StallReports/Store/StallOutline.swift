@@ -9,6 +9,14 @@ public struct StallOutline: Hashable, Sendable {
     public var endedAt: Timestamp?
     public var durationNs: Int64
     public var run: ULID?
+    /// The host's name.
+    public var host: String
+    /// The service's name. Nil where the report tells none.
+    public var service: String?
+    /// The service's version. Nil where the report tells none.
+    public var release: String?
+    /// Of the watched thing.
+    public var type: WatchedType
     /// Of the watched thing.
     public var label: String
     public var verdict: Verdict
@@ -27,7 +35,8 @@ public struct StallOutline: Hashable, Sendable {
     public init(_ report: StallReport) {
         (id, kind, state, severity) = (report.id, report.kind, report.state, report.severity)
         (startedAt, endedAt, durationNs) = (report.startedAt, report.endedAt, report.durationNs)
-        (run, label, verdict) = (report.run, report.watched.label, report.cause.verdict)
+        (run, type, label, verdict) = (report.run, report.watched.type, report.watched.label, report.cause.verdict)
+        (host, service, release) = (report.host.name, report.service?.name, report.service?.version)
         (culprit, culpritName, stackError) = (report.culprit, report.culpritName, report.stacks.first?.error)
         (fingerprint, aliases) = (report.fingerprint, report.aliases)
         (suppressed, repeats) = (report.suppressed, report.repeats)
@@ -62,7 +71,11 @@ extension StallOutline: Decodable {
         endedAt = try report.decodeIfPresent(Timestamp.self, forKey: .endedAt)
         durationNs = try report.decode(Int64.self, forKey: .durationNs)
         run = try report.decodeIfPresent(ULID.self, forKey: .run)
-        label = try report.decode(Watched.self, forKey: .watched).label
+        host = try report.decode(Host.self, forKey: .host).name
+        let identity = try report.decodeIfPresent(ServiceIdentity.self, forKey: .service)
+        (service, release) = (identity?.name, identity?.version)
+        let watched = try report.decode(Watched.self, forKey: .watched)
+        (type, label) = (watched.type, watched.label)
         verdict = try report.decode(Cause.self, forKey: .cause).verdict
         culprit = try report.decodeIfPresent(StallReport.Culprit.self, forKey: .culprit)
         // Most have names; then the stacks are not looked at.
@@ -88,14 +101,19 @@ extension StallOutline: Decodable {
     }
 
     private enum CodingKeys: String, CodingKey {
-        case schema, id, kind, state, severity, run, watched, cause, culprit, stacks, modules, fingerprint, aliases,
+        case schema, id, kind, state, severity, run, host, service, watched, cause, culprit, stacks, modules,
+            fingerprint, aliases,
             suppressed, repeats
         case startedAt = "started_at"
         case endedAt = "ended_at"
         case durationNs = "duration_ns"
     }
 
-    private struct Watched: Decodable { let label: String }
+    private struct Host: Decodable { let name: String }
+    private struct Watched: Decodable {
+        let type: WatchedType
+        let label: String
+    }
     private struct Cause: Decodable { let verdict: Verdict }
     private struct Module: Decodable { let path: String }
     private struct Stack: Decodable {

@@ -1,15 +1,18 @@
 import ArgumentParser
 import StallReports
 
-/// The directory argument that all readers share.
+/// The directories that all readers share.
 struct ReportsArgument: ParsableArguments {
     @Argument(
-        help: ArgumentHelp("The report directory.", valueName: "dir"),
+        help: ArgumentHelp(
+            "Report directories, or directories that hold some, up to three levels down.",
+            valueName: "dir"
+        ),
         completion: .directory
     )
-    var directory: String?
+    var directories: [String] = []
 
-    func validate() throws { try Self.refuseEmpty(directory) }
+    func validate() throws { try directories.forEach(Self.refuseEmpty) }
 
     /// A name without a letter is a variable that was not set: nothing can ever be there.
     static func refuseEmpty(_ path: String?) throws {
@@ -17,5 +20,8 @@ struct ReportsArgument: ParsableArguments {
     }
 
     /// The one rule for where reports are.
-    var path: String { directory ?? ReportDirectory.defaultPath }
+    var paths: [String] { directories.isEmpty ? [ReportDirectory.defaultPath] : directories }
+
+    /// The report directories there, looked for now.
+    var sources: ReportSources { ReportSources(paths) }
 }

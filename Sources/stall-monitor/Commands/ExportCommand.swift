@@ -39,11 +39,7 @@ struct ExportCommand: ParsableCommand {
     )
     var output: String?
 
-    @Option(
-        help:
-            "Only stalls that ended after this moment, or have not ended: a length of time before now (10m), or RFC 3339."
-    )
-    var since: Since?
+    @OptionGroup(title: "Choosing") var selection: Selection
 
     func validate() throws {
         if output == nil && format.isBinary && isatty(STDOUT_FILENO) == 1 {
@@ -55,25 +51,29 @@ struct ExportCommand: ParsableCommand {
     }
 
     func run() throws {
-        let catalog = try Directory(path: reports.path).catalog()
-        var failures = catalog.failures
-        let runs = catalog.runs.compactMap { id in
-            attempt(&failures) { () throws(ReportError) in try ReportReader(path: reports.path).run(id) }
+        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try reports.sources.catalogs() }
+        let chosen = selection.stalls
+        var failures = catalogs.failures
+        var runs: [RunRecord] = []
+        for catalog in catalogs.all {
+            let found = attempt(&failures) { () throws(ReportError) in try catalog.allRuns() }
+            runs += (found?.runs ?? []).compactMap { $0.chosen(by: chosen) }
+            failures += found?.failures ?? []
         }
         let sink = try ExportSink(path: output)
         var exporter = format.makeExporter()
         var count = 0
         try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.begin(runs) })
-        for id in catalog.stalls {
-            let report = attempt(&failures) { () throws(ReportError) in try catalog.report(id) }
-            guard let report, since?.includes(report) ?? true else { continue }
+        for id in catalogs.stalls {
+            let report = attempt(&failures) { () throws(ReportError) in try catalogs.report(id) }
+            guard let report, chosen.includes(report) else { continue }
             count += 1
             try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.add(report) })
         }
         try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.end() })
         try sink.finish()
         if let output { Output.note("\(count) \(count == 1 ? "stall" : "stalls") in \(output)") }
-        try Directory.report(failures)
+        try ReportSources.report(failures)
     }
 
     /// What cannot be read is left out, and told at the end. What made room for newer ones meanwhile is nothing to tell of.

@@ -50,7 +50,7 @@ struct GateCommand: ParsableCommand {
 
     func run() throws {
         let result = Gate.judge(
-            Result { () throws(ReportError) in try ReportReader(path: reports.path).overview() },
+            Result { () throws(ReportError) in try reports.sources.overview() },
             by: budget
         )
         switch format {

@@ -9,6 +9,7 @@ struct ListCommand: ParsableCommand {
             EXAMPLES
               stall-monitor list
               stall-monitor list /var/lib/shop/stalls --since 1h
+              stall-monitor list --since yesterday --service 'shop*' --verdict waiting
               stall-monitor list --format json | jq '.[].cause.verdict'
 
             A plus behind a duration: it lasted at least that long. ×37 since 12:00: so many of the same fault came after it and were \
@@ -19,42 +20,46 @@ struct ListCommand: ParsableCommand {
     )
 
     @OptionGroup var reports: ReportsArgument
-
-    @Option(
-        help:
-            "Only stalls that ended after this moment, or have not ended: a length of time before now (10m), or RFC 3339."
-    )
-    var since: Since?
+    @OptionGroup(title: "Choosing") var selection: Selection
 
     @Option(help: "For people or for programs.")
     var format: OutputFormat = .text
 
     func run() throws {
-        let overview = try Directory(path: reports.path).overview()
-        let shown = overview.stalls.filter { since?.includes($0) ?? true }
+        let sources = reports.sources
+        let overview = try CommandFailure.wrapping { () throws(ReportError) in try sources.overview() }
+        let chosen = selection.stalls
+        let names = chosen.fingerprints.isEmpty ? nil : FaultNames(overview.stalls)
+        let shown = chosen.isEverything ? overview.stalls : overview.stalls.filter { chosen.includes($0, names: names) }
         var failures = overview.failures
         switch format {
-        case .json: failures += try writeJSON(shown.map(\.id))
+        case .json: failures += try writeJSON(shown.map(\.id), from: sources)
         case .text:
             let terminal = Terminal.current()
             if shown.isEmpty {
-                Output.note(emptyNote(overview))
+                Output.note(emptyNote(overview, chosen))
             } else {
                 let ids = ShortIDs(overview.stalls.lazy.map(\.id))
-                let list = StallList(stalls: shown, ids: ids, repeats: overview.repeats, width: terminal.width)
+                let list = StallList(
+                    stalls: shown,
+                    ids: ids,
+                    faults: ShortFingerprints(overview.stalls.lazy.map(\.fingerprint)),
+                    repeats: overview.repeats,
+                    width: terminal.width
+                )
                 try Output.write(list.lines, on: terminal)
             }
-            noteCountedOnly(overview)
-            noteLongJobs(overview)
+            noteCountedOnly(overview, chosen)
+            noteLongJobs(overview, chosen)
         }
-        try Directory.report(failures)
+        try ReportSources.report(failures)
     }
 
     /// One array; one report at a time in memory. What cannot be read is left out: the array is whole in any case.
     ///
     /// - Returns: what could not be read.
-    private func writeJSON(_ ids: [ULID]) throws -> [ReportError] {
-        let catalog = try Directory(path: reports.path).catalog()
+    private func writeJSON(_ ids: [ULID], from sources: ReportSources) throws -> [ReportError] {
+        let catalog = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
         var failures: [ReportError] = []
         var separator = ""
         try Output.write("[")
@@ -72,22 +77,24 @@ struct ListCommand: ParsableCommand {
         return failures
     }
 
-    private func text(of id: ULID, in catalog: ReportCatalog) -> Result<String, ReportError> {
+    private func text(of id: ULID, in catalog: Catalogs) -> Result<String, ReportError> {
         Result { () throws(ReportError) in try JSONText.of(catalog.report(id)) }
     }
 
     /// "No stalls" and "nobody looked" are different things.
-    private func emptyNote(_ overview: ReportReader.Overview) -> String {
+    private func emptyNote(_ overview: ReportReader.Overview, _ chosen: StallSelection) -> String {
         if !overview.failures.isEmpty { return "no stalls in what can be read" }
-        if overview.runs.isEmpty { return "no stalls, and no sign that a monitor ran here" }
+        if overview.runs.isEmpty {
+            return "no stalls, and no monitor has ever written here; is this the right directory?"
+        }
         let running = overview.runs.filter { $0.state == .running }.map { "\($0.process.pid)" }
         let note = running.isEmpty ? "" : "; still watching: process \(running.joined(separator: ", "))"
-        return (since == nil ? "no stalls" : "no stalls since then") + note
+        return (chosen.isEverything ? "no stalls" : "no stalls of those asked for, of \(overview.stalls.count)") + note
     }
 
     /// A long job among free workers is no stall, and so in no report.
-    private func noteLongJobs(_ overview: ReportReader.Overview) {
-        let runs = overview.runs.filter { run in since.map { run.updatedAt >= $0.moment } ?? true }
+    private func noteLongJobs(_ overview: ReportReader.Overview, _ chosen: StallSelection) {
+        let runs = overview.runs.filter { chosen.includes($0) }
         let pools = runs.flatMap { run in
             run.watched.filter { $0.type == .taskPool }.map { JobTable.Pool(processID: run.process.pid, watched: $0) }
         }
@@ -95,11 +102,10 @@ struct ListCommand: ParsableCommand {
     }
 
     /// Faults whose report is not here, or was never written: they would be missing from the list in silence.
-    private func noteCountedOnly(_ overview: ReportReader.Overview) {
+    private func noteCountedOnly(_ overview: ReportReader.Overview, _ chosen: StallSelection) {
         let ids = Set(overview.stalls.lazy.map(\.id))
-        let faults = overview.runs.flatMap { $0.repeated ?? [] }.filter { fault in
-            fault.repeats.report.map(ids.contains) != true
-                && since.map { fault.repeats.lastAt >= $0.moment } ?? true
+        let faults = overview.runs.filter { chosen.includes($0) }.flatMap { $0.repeated ?? [] }.filter { fault in
+            fault.repeats.report.map(ids.contains) != true && fault.isIncluded(in: chosen)
         }
         for fault in faults { Output.note("only counted: \(fault.fingerprint) \(fault.repeats.whole)") }
     }

@@ -25,14 +25,15 @@ struct ShowCommand: ParsableCommand {
     )
     var id: String
 
-    @OptionGroup var directory: ReportsArgument
+    @OptionGroup var reports: ReportsArgument
+    @OptionGroup(title: "Choosing") var selection: Selection
 
     @Option(
         name: .customLong("reports"),
         help: ArgumentHelp("The same as <dir>.", valueName: "dir"),
         completion: .directory
     )
-    var reports: String?
+    var named: String?
 
     @OptionGroup var symbolFiles: SymbolFilesOption
 
@@ -43,10 +44,10 @@ struct ShowCommand: ParsableCommand {
     var format: OutputFormat = .text
 
     func validate() throws {
-        if reports != nil, directory.directory != nil {
+        if named != nil, !reports.directories.isEmpty {
             throw ValidationError("give the directory once: as an argument, or with --reports")
         }
-        try ReportsArgument.refuseEmpty(reports)
+        try ReportsArgument.refuseEmpty(named)
         if StallChoice(id) == nil {
             throw ValidationError("'\(CommandFailure(id))' is neither 'latest' nor part of an id")
         }
@@ -54,8 +55,9 @@ struct ShowCommand: ParsableCommand {
 
     func run() throws {
         guard let choice = StallChoice(id) else { throw CommandFailure("no such stall") }
-        let catalog = try Directory(path: reports ?? directory.path).catalog()
-        let report = try named(stall(choice, of: catalog))
+        let sources = named.map { ReportSources([$0]) } ?? reports.sources
+        let catalog = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        let report = try withNames(stall(choice, of: catalog))
         switch format {
         case .json: try Output.write(JSONText.of(report) + "\n")
         case .text:
@@ -66,9 +68,16 @@ struct ShowCommand: ParsableCommand {
         }
     }
 
+    /// Those that the options choose. Without any no report is read for it.
+    private func chosen(from catalog: Catalogs) throws(CommandFailure) -> [ULID] {
+        let chosen = selection.stalls
+        guard !chosen.isEverything else { return catalog.stalls }
+        return catalog.stalls.filter { id in (try? catalog.outline(id)).map { chosen.includes($0) } ?? false }
+    }
+
     /// The latest is the latest that can be read: a file with a later name that is no report does not stand before it.
-    private func stall(_ choice: StallChoice, of catalog: ReportCatalog) throws(CommandFailure) -> StallReport {
-        var ids = catalog.stalls
+    private func stall(_ choice: StallChoice, of catalog: Catalogs) throws(CommandFailure) -> StallReport {
+        var ids = try chosen(from: catalog)
         while true {
             let id = try choice.pick(from: ids)
             do throws(ReportError) {
@@ -82,7 +91,7 @@ struct ShowCommand: ParsableCommand {
     }
 
     /// With names as far as they are to be had now. That a library has no symbols is nothing to note: it is so for most.
-    private func named(_ report: StallReport) throws(CommandFailure) -> StallReport {
+    private func withNames(_ report: StallReport) throws(CommandFailure) -> StallReport {
         let search = try symbolFiles.search(server: DebugInfoServer(patience: .seconds(5)))
         let budget = SymbolicationBudget(time: .seconds(10), memory: 1 << 30, inflates: true)
         let naming = ReportNaming(symbolicator: Symbolicator(search: search))

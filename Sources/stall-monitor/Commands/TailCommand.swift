@@ -20,19 +20,14 @@ struct TailCommand: ParsableCommand {
     )
 
     @OptionGroup var reports: ReportsArgument
+    @OptionGroup(title: "Choosing") var selection: Selection
 
-    @Flag(name: .shortAndLong, help: "Go on with new stalls until ended.")
+    @Flag(name: .shortAndLong, help: "Keep following new stalls (Ctrl-C ends).")
     var follow = false
 
     @Option(
-        help:
-            "Only stalls that ended after this moment, or have not ended: a length of time before now (10m), or RFC 3339."
-    )
-    var since: Since?
-
-    @Option(
         name: .customShort("n"),
-        help: "At most so many of the stalls that are there. (default: 10, with --since all)"
+        help: "Show at most so many existing stalls. (default: 10, with --since all)"
     )
     var number: Int?
 
@@ -44,14 +39,18 @@ struct TailCommand: ParsableCommand {
     }
 
     func run() throws {
-        var view = TailView(since: since, limit: number ?? (since == nil ? 10 : .max), format: format)
+        var view = TailView(
+            selection: selection.stalls,
+            limit: number ?? (selection.since == nil ? 10 : .max),
+            format: format
+        )
         if follow {
-            try view.follow(reports.path)
+            try view.follow(reports.sources.paths)
         } else {
-            let catalog = try Directory(path: reports.path).catalog()
+            let catalog = try CommandFailure.wrapping { () throws(ReportError) in try reports.sources.catalogs() }
             var failures = catalog.failures
             try view.showPast(catalog, &failures)
-            try Directory.report(failures)
+            try ReportSources.report(failures)
         }
     }
 }

@@ -2,7 +2,7 @@ import StallReports
 
 /// What `tail` shows of the stalls it comes to know.
 struct TailView {
-    let since: Since?
+    let selection: StallSelection
     /// Most stalls of the past.
     let limit: Int
     let format: OutputFormat
@@ -21,17 +21,17 @@ struct TailView {
         init(_ report: StallReport) { (state, severity) = (report.state, report.severity) }
     }
 
-    init(since: Since?, limit: Int, format: OutputFormat) {
-        (self.since, self.limit, self.format) = (since, limit, format)
+    init(selection: StallSelection, limit: Int, format: OutputFormat) {
+        (self.selection, self.limit, self.format) = (selection, limit, format)
     }
 
     /// The latest stalls, as many as are wanted. Reads no more reports than it takes to find them.
-    mutating func showPast(_ catalog: ReportCatalog, _ failures: inout [ReportError]) throws {
+    mutating func showPast(_ catalog: Catalogs, _ failures: inout [ReportError]) throws {
         var wanted: [ULID] = []
         for id in catalog.stalls.reversed() where wanted.count < limit {
             do throws(ReportError) {
                 let stall = try catalog.outline(id)
-                if since?.includes(stall) ?? true { wanted.append(id) }
+                if selection.includes(stall) { wanted.append(id) }
             } catch {
                 if error.code != .missingFile { failures.append(error) }
             }
@@ -49,27 +49,43 @@ struct TailView {
     }
 
     /// Never returns: ends by an error, or with the process.
-    mutating func follow(_ path: String) throws {
-        var follower = try CommandFailure.wrapping { () throws(ReportError) in try ReportFollower(path: path) }
-        try showPast(&follower, path)
+    mutating func follow(_ paths: [String]) throws {
+        let followers = try paths.map { try Follower($0) }
+        var past: [StallReport] = []
+        for next in followers { try readPast(&next.follower, next.path, &past) }
+        if followers.count > 1 { past.sort { $0.id < $1.id } }
+        keepLatest(&past)
+        for report in past { try show(report) }
+        // One directory wakes us itself; several are looked at in turn.
+        let timeout: Duration? = followers.count == 1 ? nil : Self.round / followers.count
         while true {
-            showGrowth()
-            let event = try CommandFailure.wrapping { () throws(ReportError) in try follower.next() }
-            growth.clear()
-            if let event { try show(event, path) }
+            for next in followers {
+                showGrowth()
+                let event = try CommandFailure.wrapping { () throws(ReportError) in
+                    try next.follower.next(timeout: timeout)
+                }
+                growth.clear()
+                if let event { try show(event, next.path) }
+            }
         }
     }
 
+    /// How long it takes to look at all of several directories.
+    private static let round = Duration.milliseconds(200)
+
     /// Stalls that are there at the start: with them the limit holds.
-    private mutating func showPast(_ follower: inout ReportFollower, _ path: String) throws {
-        var past: [StallReport] = []
+    private mutating func readPast(
+        _ follower: inout ReportFollower,
+        _ path: String,
+        _ past: inout [StallReport]
+    ) throws {
         var isThere = false
         while let event = try CommandFailure.wrapping({ () throws(ReportError) in try follower.next(timeout: .zero)
         }) {
             switch event {
             case .directoryAppeared: isThere = true
             case .report(let report):
-                guard since?.includes(report) ?? true else { continue }
+                guard selection.includes(report) else { continue }
                 // There may be many: none is kept that need not be.
                 if limit == .max { try show(report) } else { past.append(report) }
                 if past.count / 2 > limit { keepLatest(&past) }
@@ -77,8 +93,6 @@ struct TailView {
             }
         }
         if !isThere { Output.note("waiting for the report directory \(path) to appear") }
-        keepLatest(&past)
-        for report in past { try show(report) }
     }
 
     /// Of those before them it is known how they were.
@@ -89,14 +103,14 @@ struct TailView {
 
     private mutating func show(_ event: ReportFollower.Event, _ path: String) throws {
         switch event {
-        case .report(let report), .grown(let report): if since?.includes(report) ?? true { try show(report) }
+        case .report(let report), .grown(let report): if selection.includes(report) { try show(report) }
         case .failure(let error): Output.note(error)
         case .directoryAppeared: Output.note("the report directory \(path) has appeared")
         case .directoryGone:
             growing = [:]
             Output.note("the report directory \(path) is gone; waiting for it to come again")
         case .run(let run):
-            guard format == .text else { break }
+            guard format == .text, let run = run.chosen(by: selection) else { break }
             try Output.write(repeatLines.lines(run, culprits: culprits), on: terminal)
         }
     }
@@ -118,5 +132,16 @@ struct TailView {
         guard let longest = growing.values.max(by: { $0.durationNs < $1.durationNs }) else { return }
         let others: StyledText = growing.count == 1 ? "" : "  and \(growing.count - 1) more"
         growth.show(StallLine.growth(of: longest) + others)
+    }
+}
+
+/// One directory that is followed. A follower cannot be copied, and so stands in no array by itself.
+private final class Follower {
+    let path: String
+    var follower: ReportFollower
+
+    init(_ path: String) throws(CommandFailure) {
+        self.path = path
+        follower = try CommandFailure.wrapping { () throws(ReportError) in try ReportFollower(path: path) }
     }
 }

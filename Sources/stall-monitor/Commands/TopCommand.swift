@@ -20,6 +20,7 @@ struct TopCommand: ParsableCommand {
     )
 
     @OptionGroup var reports: ReportsArgument
+    @OptionGroup(title: "Choosing") var selection: Selection
 
     @Flag(help: "The present. Nothing else is shown without it either.")
     var live = false
@@ -48,12 +49,12 @@ struct TopCommand: ParsableCommand {
             try Output.write(JSONText.escaped(text) + "\n")
         case .text: try Output.write(LiveTable(snapshot: snapshot, width: terminal.width).lines, on: terminal)
         }
-        try Directory.report(failures)
+        try ReportSources.report(failures)
     }
 
     private func look(_ failures: inout [ReportError]) throws(CommandFailure) -> LiveSnapshot {
         try CommandFailure.wrapping { () throws(ReportError) in
-            try LiveSnapshot(ReportReader(path: reports.path), failures: &failures)
+            try reports.sources.snapshot(&failures).chosen(by: selection.stalls)
         }
     }
 

@@ -31,6 +31,10 @@ struct LiveSnapshot: Codable, Hashable {
         var severity: Severity?
         var verdict: Verdict?
         var culprit: String?
+        /// Its report, to choose by.
+        var outline: StallOutline?
+
+        private enum CodingKeys: String, CodingKey { case live, severity, verdict, culprit }
     }
 
     /// Reads the directory. Living processes come first, the one with the longest stall before the others; then the dead, as long as
@@ -39,7 +43,16 @@ struct LiveSnapshot: Codable, Hashable {
         let catalog = try reader.catalog()
         failures += catalog.failures
         at = .now()
-        processes = catalog.processes.map { Row($0, catalog, reader) }.sorted { $0.rank > $1.rank }
+        processes = catalog.processes.map { Row($0, catalog, reader) }
+        sort()
+    }
+
+    private mutating func sort() { processes.sort { $0.rank > $1.rank } }
+
+    /// With the processes of another directory.
+    mutating func add(_ other: LiveSnapshot) {
+        processes += other.processes
+        sort()
     }
 
     private enum CodingKeys: String, CodingKey { case schema, at, processes }
@@ -72,7 +85,7 @@ extension LiveSnapshot.Row {
 extension LiveSnapshot.Stall {
     init(_ stall: LiveStall, _ catalog: ReportCatalog) {
         let report = try? catalog.outline(stall.report)
-        live = stall
+        (live, outline) = (stall, report)
         (severity, verdict) = (report?.severity, report?.verdict)
         culprit = report?.culprit.flatMap { $0.function ?? $0.symbol }
     }

@@ -19,3 +19,23 @@ struct ShortIDs {
 
     func short(_ id: ULID) -> String { String(id.description.prefix(length)) }
 }
+
+/// Beginnings of fingerprints that are enough to tell them apart, without their version, as git shortens commits.
+struct ShortFingerprints {
+    /// From 8 to 16.
+    let length: Int
+
+    init(_ fingerprints: some Sequence<Fingerprint>) {
+        let sorted = Set(fingerprints.lazy.map { Self.digits($0) }).sorted()
+        let shared = zip(sorted, sorted.dropFirst()).map { left, right in
+            zip(left.utf8, right.utf8).prefix { $0 == $1 }.count
+        }
+        length = min(16, max(8, (shared.max() ?? 0) + 1))
+    }
+
+    func short(_ fingerprint: Fingerprint) -> String { String(Self.digits(fingerprint).prefix(length)) }
+
+    private static func digits(_ fingerprint: Fingerprint) -> Substring {
+        fingerprint.rawValue.split(separator: ":").last ?? ""
+    }
+}

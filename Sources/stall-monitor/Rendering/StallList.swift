@@ -4,6 +4,7 @@ import StallReports
 struct StallList {
     let stalls: [StallOutline]
     let ids: ShortIDs
+    let faults: ShortFingerprints
     /// Stalls like it that were only counted, by the report.
     var repeats: [ULID: StallReport.Repeats] = [:]
     var width: Int?
@@ -19,11 +20,13 @@ struct StallList {
 
     private func columns(_ hasRepeats: Bool) -> [TextTable.Column] {
         let columns: [TextTable.Column] = [
-            .init(title: "ID"), .init(title: "STARTED"), .init(title: "STATE"), .init(title: "DURATION"),
-            .init(title: "KIND"), .init(title: "VERDICT", minimum: 8), .init(title: "CULPRIT", minimum: 12),
-            .init(title: "LABEL", minimum: 4),
+            .init(title: "ID"), .init(title: "STARTED", rank: 6), .init(title: "STATE", rank: 3),
+            .init(title: "DURATION"),
+            .init(title: "KIND", rank: 1), .init(title: "VERDICT", minimum: 8, rank: 7),
+            .init(title: "CULPRIT", minimum: 24), .init(title: "LABEL", minimum: 6, rank: 4),
+            .init(title: "FAULT", rank: 5),
         ]
-        return hasRepeats ? columns + [.init(title: "REPEATS")] : columns
+        return hasRepeats ? columns + [.init(title: "REPEATS", rank: 2)] : columns
     }
 
     private func cells(_ stall: StallOutline, _ hasRepeats: Bool) -> [StyledText] {
@@ -32,10 +35,11 @@ struct StallList {
             StyledText(width == nil ? stall.startedAt.toSeconds : stall.startedAt.withoutYear),
             stall.styledState,
             StyledText(stall.durationText),
-            StyledText(stall.kind.rawValue, limit: 40),
-            StyledText(stall.verdict.rawValue, limit: 40),
+            stall.kind.styled,
+            stall.verdict.styled,
             StyledText(stall.culpritText, limit: 120),
-            StyledText(stall.label),
+            StyledText(stall.label, limit: 120),
+            StyledText(faults.short(stall.fingerprint), .dim),
         ]
         guard hasRepeats else { return row }
         return row + [StyledText(repeats[stall.id].map { width == nil ? $0.dated : $0.short } ?? "")]

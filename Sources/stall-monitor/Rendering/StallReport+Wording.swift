@@ -51,7 +51,56 @@ extension StallReport.Thread {
     var numberAndName: String { ["\(id)", name].compactMap { $0 }.joined(separator: " ") }
 }
 
+extension Verdict {
+    /// The word for a wait. Reports have `blocked` for it, which is also a kind of stall.
+    static let waiting = Verdict(rawValue: "waiting")
+
+    /// One word for one cause.
+    var canonical: Verdict { self == .blocked ? .waiting : self }
+
+    var style: StyledText.Style? {
+        switch canonical {
+        case .deadlock: .red
+        case .starved: .magenta
+        case .waiting, .diskWait: .cyan
+        case .onCPU: .yellow
+        default: nil
+        }
+    }
+
+    /// As people are told it.
+    var styled: StyledText { StyledText(canonical.rawValue, style, limit: 40) }
+}
+
+extension Severity {
+    var style: StyledText.Style? {
+        switch self {
+        case .warning: .yellow
+        case .error: .red
+        case .critical: .boldRed
+        default: nil
+        }
+    }
+
+    var styled: StyledText { StyledText(rawValue, style, limit: 40) }
+}
+
+extension StallKind {
+    var styled: StyledText { StyledText(rawValue, self == .blocked ? nil : .yellow, limit: 40) }
+}
+
 extension Timestamp {
+    /// `3h ago`; `now` for less than a second, and for what lies ahead.
+    func ago(_ now: Timestamp) -> String {
+        let seconds = now.nanoseconds(since: self) / 1_000_000_000
+        let units: [(length: Int64, name: String)] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")]
+        // From two of a unit on: 90m says more than 1h.
+        guard seconds > 0, let unit = units.first(where: { seconds >= 2 * $0.length }) ?? units.last else {
+            return "now"
+        }
+        return "\(seconds / unit.length)\(unit.name) ago"
+    }
+
     /// `2026-01-31T12:00:00Z`
     var toSeconds: String { String(description.prefix(19)) + "Z" }
 

@@ -4,6 +4,8 @@ struct TextTable {
         let title: String
         /// How narrow the column may be made to fit; nil: it keeps its width.
         var minimum: Int?
+        /// Where even the narrowest columns have no room side by side, those with the lowest ranks are left out. Nil: never.
+        var rank: Int?
     }
 
     let columns: [Column]
@@ -26,7 +28,9 @@ struct TextTable {
 /// How wide a table's columns are. For tables too long to be held: their rows are made once to be measured, once to be written.
 struct TableLayout {
     private let columns: [TextTable.Column]
-    private let widths: [Int]
+    /// Nil for a column that is left out.
+    private let widths: [Int?]
+    private let last: Int
     private let limit: Int?
 
     /// Each row has a cell for each column.
@@ -37,6 +41,7 @@ struct TableLayout {
         }
         (self.columns, self.limit) = (columns, limit)
         self.widths = limit.map { Self.shrunk(widths, columns, within: $0) } ?? widths
+        last = self.widths.lastIndex { $0 != nil } ?? 0
     }
 
     var header: StyledText { line(columns.map { StyledText($0.title, .bold) }) }
@@ -44,22 +49,37 @@ struct TableLayout {
     func line(_ cells: [StyledText]) -> StyledText {
         var line = StyledText()
         for (index, (cell, width)) in zip(cells, widths).enumerated() {
+            guard let width else { continue }
             let cut = cell.truncated(to: width)
-            line = line + (index == cells.count - 1 ? cut : cut.padded(to: width + 2))
+            line = line + (index == last ? cut : cut.padded(to: width + 2))
         }
         return line.truncated(to: limit ?? .max)
     }
 
-    /// What is too much is taken from the columns that may shrink, in their order.
-    private static func shrunk(_ widths: [Int], _ columns: [TextTable.Column], within limit: Int) -> [Int] {
-        var widths = widths
-        var surplus = widths.reduce(0, +) + 2 * (columns.count - 1) - limit
-        for (index, column) in columns.enumerated() where surplus > 0 {
-            guard let minimum = column.minimum, widths[index] > minimum else { continue }
-            let cut = min(surplus, widths[index] - minimum)
-            widths[index] -= cut
-            surplus -= cut
+    /// Columns are left out until the others have room at their narrowest; what is still too much is taken from those that may shrink, the
+    /// ones of low rank first.
+    private static func shrunk(_ widths: [Int], _ columns: [TextTable.Column], within limit: Int) -> [Int?] {
+        var widths = widths.map(Int?.some)
+        let order = columns.indices.sorted {
+            (columns[$0].rank ?? .max, $0) < (columns[$1].rank ?? .max, $1)
+        }
+        for index in order where columns[index].rank != nil {
+            let narrowest = zip(widths, columns).map { width, column in width.map { min($0, column.minimum ?? $0) } }
+            if surplus(narrowest, limit) <= 0 { break }
+            widths[index] = nil
+        }
+        for index in order {
+            let surplus = surplus(widths, limit)
+            guard surplus > 0, let width = widths[index], let minimum = columns[index].minimum, width > minimum else {
+                continue
+            }
+            widths[index] = width - min(surplus, width - minimum)
         }
         return widths
+    }
+
+    private static func surplus(_ widths: [Int?], _ limit: Int) -> Int {
+        let shown = widths.compactMap(\.self)
+        return shown.reduce(0, +) + 2 * max(0, shown.count - 1) - limit
     }
 }

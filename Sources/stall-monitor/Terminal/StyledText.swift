@@ -10,6 +10,9 @@ struct StyledText: Hashable {
         case red = "31"
         case green = "32"
         case yellow = "33"
+        case magenta = "35"
+        case cyan = "36"
+        case boldRed = "1;31"
     }
 
     private struct Run: Hashable {

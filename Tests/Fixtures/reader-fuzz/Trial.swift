@@ -100,6 +100,7 @@ struct Trial {
             let list = StallList(
                 stalls: overview.stalls,
                 ids: ShortIDs(overview.stalls.map(\.id)),
+                faults: ShortFingerprints(reports.map(\.fingerprint)),
                 repeats: overview.repeats,
                 width: width
             )

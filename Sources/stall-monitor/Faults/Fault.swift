@@ -1,0 +1,126 @@
+import StallReports
+
+/// All stalls of one fault, added up.
+struct Fault: Encodable, Hashable {
+    /// Of its latest report.
+    var fingerprint: Fingerprint
+    /// Others that it is known by.
+    var aliases: [Fingerprint] = []
+    /// Its latest report. Nil where its stalls were only counted.
+    var latest: ULID?
+    /// Of the latest report.
+    var culprit: String?
+    /// The culprit's source line: `Stalls.swift:17`.
+    var place: String?
+    /// All of its stalls, those that were only counted included.
+    var count: Int64 = 0
+    /// Its reports.
+    var reports: Int64 = 0
+    /// How long its stalls lasted together.
+    var totalNs: Int64 = 0
+    var longestNs: Int64 = 0
+    /// Of the time that was watched. Nil where nobody knows how much that was.
+    var share: Double?
+    var firstAt: Timestamp
+    /// When the latest of them ended, or was last looked at.
+    var lastAt: Timestamp
+    var trend = Trend()
+    /// Reports by verdict, host, service and release.
+    var verdicts: [String: Int64] = [:]
+    var hosts: [String: Int64] = [:]
+    var services: [String: Int64] = [:]
+    var releases: [String: Int64] = [:]
+
+    init(fingerprint: Fingerprint, firstAt: Timestamp, lastAt: Timestamp) {
+        (self.fingerprint, self.firstAt, self.lastAt) = (fingerprint, firstAt, lastAt)
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case fingerprint, aliases, latest, culprit, place, count, reports
+        case totalNs = "total_ns"
+        case longestNs = "longest_ns"
+        case share
+        case firstAt = "first_at"
+        case lastAt = "last_at"
+        case trend, verdicts, hosts, services, releases
+    }
+}
+
+extension Fault {
+    /// Names kept of each sort: a hostile directory may hold any number.
+    private static let nameLimit = 256
+
+    mutating func add(_ stall: StallOutline, in span: TimeSpan) {
+        add(
+            count: 1,
+            totalNs: stall.durationNs,
+            longestNs: stall.durationNs,
+            from: stall.startedAt,
+            to: stall.lastKnownMoment
+        )
+        reports = reports.addingSaturated(1)
+        trend.add(1, at: stall.startedAt, in: span)
+        // Those before it that were only counted.
+        if let repeats = stall.repeats {
+            add(repeats, in: span)
+        } else if stall.suppressed > 0 {
+            count = count.addingSaturated(Int64(clamping: stall.suppressed))
+        }
+        for alias in [stall.fingerprint] + (stall.aliases ?? []) where alias != fingerprint && !aliases.contains(alias)
+        {
+            if aliases.count < Self.nameLimit { aliases.append(alias) }
+        }
+        Self.count(stall.verdict.canonical.rawValue, &verdicts)
+        Self.count(stall.host, &hosts)
+        stall.service.map { Self.count($0, &services) }
+        stall.release.map { Self.count($0, &releases) }
+        if latest.map({ $0 < stall.id }) ?? true {
+            (latest, culprit, place) = (stall.id, stall.culpritText, stall.culprit?.place)
+        }
+    }
+
+    /// Stalls that were only counted.
+    mutating func add(_ repeats: StallReport.Repeats, in span: TimeSpan) {
+        add(
+            count: Int64(clamping: repeats.count),
+            totalNs: repeats.totalNs,
+            longestNs: repeats.longestNs,
+            from: repeats.firstAt,
+            to: repeats.lastAt
+        )
+        trend.add(Int64(clamping: repeats.count), at: repeats.lastAt, in: span)
+    }
+
+    /// Those of the same fault under another fingerprint.
+    mutating func add(_ other: Fault) {
+        add(
+            count: other.count,
+            totalNs: other.totalNs,
+            longestNs: other.longestNs,
+            from: other.firstAt,
+            to: other.lastAt
+        )
+        reports = reports.addingSaturated(other.reports)
+        trend.add(other.trend)
+        for (name, number) in other.verdicts { verdicts[name] = (verdicts[name] ?? 0).addingSaturated(number) }
+        for (name, number) in other.hosts { hosts[name] = (hosts[name] ?? 0).addingSaturated(number) }
+        for (name, number) in other.services { services[name] = (services[name] ?? 0).addingSaturated(number) }
+        for (name, number) in other.releases { releases[name] = (releases[name] ?? 0).addingSaturated(number) }
+        if let newer = other.latest, latest.map({ $0 < newer }) ?? true {
+            (fingerprint, latest, culprit, place) = (other.fingerprint, newer, other.culprit, other.place)
+        }
+    }
+
+    private mutating func add(count: Int64, totalNs: Int64, longestNs: Int64, from: Timestamp, to: Timestamp) {
+        self.count = self.count.addingSaturated(max(0, count))
+        self.totalNs = self.totalNs.addingSaturated(max(0, totalNs))
+        self.longestNs = max(self.longestNs, longestNs)
+        firstAt = min(firstAt, from)
+        lastAt = max(lastAt, to)
+    }
+
+    private static func count(_ name: String, _ counts: inout [String: Int64]) {
+        guard counts[name] != nil || counts.count < nameLimit else { return }
+        counts[name, default: 0] += 1
+    }
+}

@@ -1,0 +1,90 @@
+import StallGate
+import StallReports
+
+/// The faults of report directories, read one stall at a time.
+struct FaultSurvey {
+    private let selection: StallSelection
+    private let tally: FaultTally
+    private let runs: [RunRecord]
+    /// What could not be read.
+    let failures: [ReportError]
+    private let watchedNs: Int64
+
+    init(_ sources: ReportSources, _ selection: StallSelection) throws(ReportError) {
+        let catalogs = try sources.catalogs()
+        let (runs, unreadable) = catalogs.runs()
+        var failures = catalogs.failures + unreadable
+        // By their names alone it is known when stalls began, to a fraction of a second.
+        let start = selection.since ?? catalogs.stalls.first?.timestamp ?? .now()
+        var tally = FaultTally(span: TimeSpan(start: start, end: selection.until ?? .now()))
+        // Of which fault a stall is shows when all names are known.
+        var loose = selection
+        loose.fingerprints = []
+        var seen: Set<ULID> = []
+        for catalog in catalogs.all {
+            failures += try catalog.forEachOutline { stall in
+                guard catalogs.all.count == 1 || seen.insert(stall.id).inserted else { return }
+                if loose.includes(stall) { tally.add(stall) }
+            }
+        }
+        let chosen = runs.filter { selection.includes($0) }
+        // Which function, loop or length these were of, nobody has noted.
+        if loose.asksOnlyForTimeAndProcess {
+            for fault in chosen.flatMap({ $0.repeated ?? [] }) where fault.isIncluded(in: loose) { tally.add(fault) }
+        }
+        (self.selection, self.tally, self.runs, self.failures) = (selection, tally, runs, failures)
+        watchedNs = chosen.map { selection.watchedNs(in: $0) }.saturatingSum()
+    }
+
+    func faults(by order: FaultOrder) -> [Fault] {
+        let all = tally.all(watchedNs: watchedNs, by: order)
+        guard !selection.fingerprints.isEmpty else { return all }
+        return all.filter { fault in
+            selection.fingerprints.contains { prefix in
+                ([fault.fingerprint] + fault.aliases).contains(where: prefix.matches)
+            }
+        }
+    }
+
+    func document(_ faults: [Fault]) -> FaultDocument {
+        FaultDocument(at: .now(), since: tally.span.start, until: tally.span.end, watchedNs: watchedNs, faults: faults)
+    }
+
+    /// "No faults" and "nobody looked" are different things.
+    var emptyNote: String {
+        if !failures.isEmpty { return "no stalls in what can be read" }
+        if runs.isEmpty { return "no stalls, and no monitor has ever written here; is this the right directory?" }
+        return selection.isEverything ? "no stalls" : "no stalls of those asked for"
+    }
+}
+
+extension Catalogs {
+    /// The run records of all directories, each once.
+    func runs() -> ([RunRecord], [ReportError]) {
+        var (runs, failures): ([ULID: RunRecord], [ReportError]) = ([:], [])
+        for catalog in all {
+            do throws(ReportError) {
+                let found = try catalog.allRuns()
+                for run in found.runs { runs[run.id] = run }
+                failures += found.failures
+            } catch {
+                failures.append(error)
+            }
+        }
+        return (runs.values.sorted { $0.id < $1.id }, failures)
+    }
+}
+
+extension StallSelection {
+    /// Whether no condition asks for what a stall that was only counted does not tell.
+    fileprivate var asksOnlyForTimeAndProcess: Bool {
+        var rest = self
+        (rest.since, rest.until, rest.services, rest.hosts, rest.releases) = (nil, nil, [], [], [])
+        return rest.isEverything
+    }
+
+    /// How long the things that are wanted were watched.
+    fileprivate func watchedNs(in run: RunRecord) -> Int64 {
+        run.watched.filter { includes(label: $0.label, type: $0.type) }.map { max(0, $0.watchedNs) }.saturatingSum()
+    }
+}

@@ -1,0 +1,70 @@
+import StallReports
+
+/// A moment as an operator tells it, in UTC: `2h` or `2h ago`, `yesterday`, `today 14:00`, `14:00`, `2026-11-22`, `2026-11-22 14:00:05`, RFC 3339.
+struct Moment: Hashable {
+    let timestamp: Timestamp
+
+    /// A day without a time is its first moment; a time without a day is of today. Nil for anything else.
+    init?(_ text: String, now: Timestamp = .now()) {
+        let text = text.trimmed
+        if let timestamp = Timestamp(rfc3339: text) {
+            self.timestamp = timestamp
+        } else if let length = Self.length(text) {
+            timestamp = now.advanced(byNanoseconds: -length.nanoseconds)
+        } else if text.lowercased() == "now" {
+            timestamp = now
+        } else if let timestamp = Self.dayAndTime(text, now) {
+            self.timestamp = timestamp
+        } else {
+            return nil
+        }
+    }
+
+    /// `2h`, `2h ago`, and `-2h` as journalctl takes it.
+    private static func length(_ text: String) -> DurationText? {
+        var text = text[...]
+        if text.hasSuffix(" ago") { text = text.dropLast(4) } else if text.hasPrefix("-") { text = text.dropFirst() }
+        return DurationText(String(text))
+    }
+
+    private static func dayAndTime(_ text: String, _ now: Timestamp) -> Timestamp? {
+        let isDate = text.first?.isNumber == true
+        let parts = text.split(maxSplits: 1) { $0 == " " || isDate && $0 == "T" }.map { String($0).trimmed }
+        switch parts.count {
+        case 1: return moment(day(parts[0], now), "00:00:00") ?? moment(day("today", now), time(parts[0]))
+        case 2: return moment(day(parts[0], now), time(parts[1]))
+        default: return nil
+        }
+    }
+
+    private static func moment(_ day: String?, _ time: String?) -> Timestamp? {
+        guard let day, let time else { return nil }
+        return Timestamp(rfc3339: "\(day)T\(time)Z")
+    }
+
+    private static func day(_ text: String, _ now: Timestamp) -> String? {
+        switch text.lowercased() {
+        case "today": String(now.description.prefix(10))
+        case "yesterday": String(now.advanced(byNanoseconds: -86_400_000_000_000).description.prefix(10))
+        default: text.utf8.count == 10 ? text : nil
+        }
+    }
+
+    /// With seconds, whether they are told or not.
+    private static func time(_ text: String) -> String? {
+        switch text.utf8.count(where: { $0 == UInt8(ascii: ":") }) {
+        case 1: text + ":00"
+        case 2: text
+        default: nil
+        }
+    }
+}
+
+extension String {
+    fileprivate var trimmed: String {
+        var rest = self[...]
+        while rest.first == " " { rest.removeFirst() }
+        while rest.last == " " { rest.removeLast() }
+        return String(rest)
+    }
+}

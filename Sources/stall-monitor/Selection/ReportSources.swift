@@ -1,0 +1,104 @@
+import ArgumentParser
+import Glibc
+import StallReports
+
+/// Report directories that are read as if they were one. One that cannot be read does not hide the others.
+struct ReportSources: Hashable {
+    /// Each once.
+    let paths: [String]
+
+    /// Where a path holds report directories and no reports, these are meant.
+    init(_ paths: [String]) {
+        var known: Set<String> = []
+        self.paths = paths.flatMap(ReportReader.directories).filter { known.insert(Self.resolved($0)).inserted }
+    }
+
+    /// The same directory under two names would be counted twice.
+    private static func resolved(_ path: String) -> String {
+        guard let name = unsafe realpath(path, nil) else { return path }
+        defer { unsafe free(name) }
+        return unsafe String(cString: name)
+    }
+
+    /// What all directories hold together, the oldest first. Throws where there is but one, and it cannot be read.
+    func overview() throws(ReportError) -> ReportReader.Overview {
+        if paths.count == 1 { return try ReportReader(path: paths[0]).overview() }
+        var sum = ReportReader.Overview()
+        for path in paths {
+            do throws(ReportError) {
+                let next = try ReportReader(path: path).overview()
+                sum.stalls += next.stalls
+                sum.runs += next.runs
+                sum.failures += next.failures
+            } catch {
+                sum.failures.append(error)
+            }
+        }
+        sum.stalls = sum.stalls.sortedAndOnce(by: \.id)
+        sum.runs = sum.runs.sortedAndOnce(by: \.id)
+        return sum
+    }
+
+    /// The names in all directories. Throws where there is but one, and it cannot be read.
+    func catalogs() throws(ReportError) -> Catalogs {
+        if paths.count == 1 { return Catalogs([try ReportReader(path: paths[0]).catalog()], []) }
+        var (found, failures): ([ReportCatalog], [ReportError]) = ([], [])
+        for path in paths {
+            do throws(ReportError) { found.append(try ReportReader(path: path).catalog()) } catch {
+                failures.append(error)
+            }
+        }
+        return Catalogs(found, failures)
+    }
+
+    /// Notes each file that could not be read; exit code 1 when there is one.
+    static func report(_ failures: [ReportError]) throws {
+        failures.forEach { Output.note($0) }
+        if !failures.isEmpty { throw ExitCode.failure }
+    }
+}
+
+/// Which stalls the directories hold, by name.
+struct Catalogs {
+    let all: [ReportCatalog]
+    /// The oldest first, each once.
+    let stalls: [ULID]
+    let failures: [ReportError]
+
+    init(_ all: [ReportCatalog], _ failures: [ReportError]) {
+        self.all = all
+        stalls = all.count == 1 ? all[0].stalls : all.flatMap(\.stalls).sortedAndOnce(by: \.self)
+        self.failures = failures + all.flatMap(\.failures)
+    }
+
+    func report(_ id: ULID) throws(ReportError) -> StallReport { try catalog(of: id).report(id) }
+
+    func outline(_ id: ULID) throws(ReportError) -> StallOutline { try catalog(of: id).outline(id) }
+
+    func repeats(of report: StallReport) -> StallReport.Repeats? { try? catalog(of: report.id).repeats(of: report) }
+
+    private func catalog(of id: ULID) throws(ReportError) -> ReportCatalog {
+        guard let found = all.first(where: { $0.stalls.hasSorted(id) }) else { throw ReportError(.missingFile) }
+        return found
+    }
+}
+
+extension Array {
+    /// In order; of those with the same key the first. A copied report is the same stall.
+    fileprivate func sortedAndOnce<Key: Comparable & Hashable>(by key: (Element) -> Key) -> [Element] {
+        var known: Set<Key> = []
+        return filter { known.insert(key($0)).inserted }.sorted { key($0) < key($1) }
+    }
+}
+
+extension [ULID] {
+    /// Whether it is among them, which are in order.
+    fileprivate func hasSorted(_ id: ULID) -> Bool {
+        var (low, high) = (0, count)
+        while low < high {
+            let middle = low + (high - low) / 2
+            if self[middle] < id { low = middle + 1 } else { high = middle }
+        }
+        return low < count && self[low] == id
+    }
+}

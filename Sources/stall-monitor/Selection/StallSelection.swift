@@ -1,0 +1,108 @@
+import StallGate
+import StallReports
+
+/// Which stalls are wanted. Every condition that is given must hold; of several values for one condition, any.
+struct StallSelection: Hashable {
+    /// Stalls that ended at this moment or later, or have not ended.
+    var since: Timestamp?
+    /// Stalls that began at this moment or before.
+    var until: Timestamp?
+    var services: [NamePattern] = []
+    var hosts: [NamePattern] = []
+    /// The service's version.
+    var releases: [NamePattern] = []
+    var labels: [NamePattern] = []
+    var types: [WatchedType] = []
+    var kinds: [StallKind] = []
+    var verdicts: [Verdict] = []
+    /// This severity or a worse one.
+    var severity: Severity?
+    var states: [StallState] = []
+    /// What the culprit's name contains.
+    var functions: [NamePattern] = []
+    var fingerprints: [FingerprintPrefix] = []
+    var minDurationNs: Int64?
+
+    static let everything = StallSelection()
+
+    /// Whether nothing is left out.
+    var isEverything: Bool { self == .everything }
+
+    /// - Parameter names: what else faults are known by; without it, what the stall itself says.
+    func includes(_ stall: StallOutline, names: FaultNames? = nil) -> Bool {
+        isInTime(stall) && includes(service: stall.service, release: stall.release, host: stall.host)
+            && includes(label: stall.label, type: stall.type) && looks(stall) && isOfFault(stall, names)
+    }
+
+    func includes(_ report: StallReport) -> Bool { isEverything || includes(StallOutline(report)) }
+
+    /// Whether a run may hold stalls that are wanted: by its process and its time. Which of its loops stalled, and how, is not asked.
+    func includes(_ run: RunRecord) -> Bool {
+        since.map { run.state == .running || run.updatedAt >= $0 } ?? true && until.map { run.startedAt <= $0 } ?? true
+            && includes(service: run.service?.name, release: run.service?.version, host: run.host.name)
+    }
+
+    /// Whether a process's stalls are wanted, whenever they were.
+    func includes(service: String?, release: String?, host: String) -> Bool {
+        services.allow(service) && releases.allow(release) && hosts.allow(host)
+    }
+
+    /// Whether stalls of a watched thing are wanted.
+    func includes(label: String, type: WatchedType) -> Bool {
+        labels.allow(label) && (types.isEmpty || types.contains(type))
+    }
+
+    private func isInTime(_ stall: StallOutline) -> Bool {
+        if let until, stall.startedAt > until { return false }
+        guard let since else { return true }
+        return stall.state == .ongoing || stall.lastKnownMoment >= since
+    }
+
+    private func looks(_ stall: StallOutline) -> Bool {
+        (kinds.isEmpty || kinds.contains(stall.kind)) && (states.isEmpty || states.contains(stall.state))
+            && (verdicts.isEmpty || verdicts.contains(stall.verdict.canonical))
+            && (severity.map { stall.severity.rank >= $0.rank } ?? true)
+            && (minDurationNs.map { stall.durationNs >= $0 } ?? true)
+    }
+
+    private func isOfFault(_ stall: StallOutline, _ names: FaultNames?) -> Bool {
+        guard functions.allow(stall.culpritName) else { return false }
+        guard !fingerprints.isEmpty else { return true }
+        let known = names?.all(of: stall.fingerprint) ?? []
+        return fingerprints.contains { prefix in
+            prefix.matches(stall.fingerprint) || (stall.aliases ?? []).contains(where: prefix.matches)
+                || known.contains(where: prefix.matches)
+        }
+    }
+}
+
+extension [NamePattern] {
+    /// No pattern allows everything, also what has no name.
+    fileprivate func allow(_ name: String?) -> Bool {
+        isEmpty || name.map { name in contains { $0.matches(name) } } ?? false
+    }
+}
+
+extension Severity {
+    /// The greater, the worse; one that is not known counts as the worst, so that it is not missed.
+    fileprivate var rank: Int { [.warning, .error, .critical].firstIndex(of: self) ?? 3 }
+}
+
+extension RunRecord {
+    /// With those faults only that are wanted. Nil where none can be.
+    func chosen(by selection: StallSelection) -> RunRecord? {
+        guard selection.includes(self) else { return nil }
+        var chosen = self
+        chosen.repeated = repeated?.filter { $0.isIncluded(in: selection) }
+        return chosen
+    }
+}
+
+extension RunRecord.Repeated {
+    /// Whether stalls that were only counted are wanted, as far as their fault and time say.
+    func isIncluded(in selection: StallSelection) -> Bool {
+        if let since = selection.since, repeats.lastAt < since { return false }
+        if let until = selection.until, repeats.firstAt > until { return false }
+        return selection.fingerprints.isEmpty || selection.fingerprints.contains { $0.matches(fingerprint) }
+    }
+}

@@ -1,0 +1,145 @@
+import Foundation
+import StallReports
+import Testing
+
+@testable import stall_monitor
+
+@Suite("Faults")
+struct FaultTests {
+    private let span = TimeSpan(start: Sample.start, end: Sample.start.advanced(byNanoseconds: 12_000_000_000))
+
+    private func stall(_ second: Int64, _ change: (inout StallOutline) -> Void = { _ in }) -> StallOutline {
+        var stall = StallOutline(Sample.report(id: ULID(rawValue: UInt128(1_000_000 + second))))
+        stall.startedAt = Sample.start.advanced(byNanoseconds: second * 1_000_000_000)
+        stall.endedAt = stall.startedAt.advanced(byNanoseconds: 500_000_000)
+        (stall.durationNs, stall.suppressed) = (500_000_000, 0)
+        change(&stall)
+        return stall
+    }
+
+    private func faults(_ stalls: [StallOutline], watchedNs: Int64 = 0, by order: FaultOrder = .total) -> [Fault] {
+        var tally = FaultTally(span: span)
+        stalls.forEach { tally.add($0) }
+        return tally.all(watchedNs: watchedNs, by: order)
+    }
+
+    @Test("a fault is the sum of its stalls: count, total, worst, first, last, share, hosts, releases, verdicts")
+    func sum() throws {
+        let found = faults(
+            [
+                stall(3), stall(1) { ($0.host, $0.release, $0.durationNs) = ("web2", "1.3", 2_000_000_000) },
+                stall(7) { $0.verdict = .starved },
+            ],
+            watchedNs: 30_000_000_000
+        )
+        let fault = try #require(found.first)
+        #expect(found.count == 1 && fault.count == 3 && fault.totalNs == 3_000_000_000)
+        #expect(fault.longestNs == 2_000_000_000 && fault.share == 0.1)
+        #expect(fault.firstAt == stall(1).startedAt && fault.lastAt == stall(7).endedAt)
+        #expect(fault.hosts == ["web1": 2, "web2": 1] && fault.releases == ["1.2": 2, "1.3": 1])
+        #expect(fault.verdicts == ["waiting": 2, "starved": 1] && fault.latest == stall(7).id)
+    }
+
+    @Test("stalls that were only counted are counted, with their times")
+    func countedOnly() throws {
+        let repeats = Sample.repeats(of: .make(), count: 37)
+        let fault = try #require(faults([stall(1) { $0.repeats = repeats }]).first)
+        #expect(fault.count == 38 && fault.reports == 1 && fault.totalNs == 4_500_000_000)
+        #expect(fault.longestNs == 590_000_000)
+        let old = try #require(faults([stall(1) { $0.suppressed = 3 }]).first)
+        #expect(old.count == 4 && old.totalNs == 500_000_000)
+    }
+
+    @Test("fingerprints that mean the same are one fault, under the latest one's")
+    func aliases() throws {
+        let names = try ["v2:1111111111111111", "v2:2222222222222222", "v2:3333333333333333"].map {
+            try #require(Fingerprint(rawValue: $0))
+        }
+        let found = faults([
+            stall(1) { $0.fingerprint = names[0] },
+            stall(2) { ($0.fingerprint, $0.aliases) = (names[1], [names[0]]) },
+            stall(3) { $0.fingerprint = names[2] },
+        ])
+        #expect(found.map(\.count) == [2, 1])
+        #expect(found.first?.fingerprint == names[1] && found.first?.aliases == [names[0]])
+    }
+
+    @Test("order: by total, count, worst, last seen")
+    func order() throws {
+        let other = try #require(Fingerprint(rawValue: "v2:ffffffffffffffff"))
+        let stalls = [
+            stall(1), stall(2), stall(3), stall(9) { ($0.fingerprint, $0.durationNs) = (other, 600_000_000) },
+        ]
+        func first(_ order: FaultOrder) -> Fingerprint? { faults(stalls, by: order).first?.fingerprint }
+        #expect(first(.total) != other && first(.count) != other)
+        #expect(first(.worst) == other && first(.last) == other)
+    }
+
+    @Test("trend: what chance explains is steady; few are no trend")
+    func trend() {
+        func direction(_ early: Int, _ late: Int) -> Trend.Direction {
+            var trend = Trend()
+            trend.add(Int64(early), at: span.start, in: span)
+            trend.add(Int64(late), at: span.end, in: span)
+            return trend.direction
+        }
+        #expect(direction(1, 2) == .few && direction(0, 4) == .new && direction(4, 0) == .gone)
+        #expect(direction(10, 14) == .steady && direction(4, 20) == .rising && direction(20, 4) == .falling)
+    }
+
+    @Test("numbers as large as there are trap nothing")
+    func extremes() throws {
+        let huge = Timestamp(seconds: .max)
+        let found = faults([
+            stall(1) { ($0.durationNs, $0.startedAt, $0.suppressed) = (.max, huge, .max) },
+            stall(2) { ($0.durationNs, $0.startedAt, $0.suppressed) = (.max, Timestamp(seconds: .min), .max) },
+            stall(3) { ($0.durationNs, $0.suppressed) = (-5, -7) },
+        ])
+        #expect(found.first?.totalNs == .max && found.first?.count == .max)
+        let table = FaultTable(
+            faults: found,
+            names: ShortFingerprints(found.map(\.fingerprint)),
+            now: .now(),
+            width: 20
+        )
+        #expect(table.lines.allSatisfy { $0.width <= 20 })
+    }
+
+    @Test("short fingerprints: as long as it takes to tell them apart")
+    func short() throws {
+        let names = try ["v2:1111111111111111", "v2:1111111112222222"].map { try #require(Fingerprint(rawValue: $0)) }
+        #expect(ShortFingerprints(names.prefix(1)).short(names[0]) == "11111111")
+        #expect(names.map(ShortFingerprints(names).short) == ["1111111111", "1111111112"])
+    }
+}
+
+@Suite("faults", .timeLimit(.minutes(5)))
+struct FaultsCommandTests {
+    private let fixture: ReportsFixture
+
+    init() throws { fixture = try ReportsFixture() }
+
+    @Test("text and JSON tell the same; --fingerprint, -n and --sort choose")
+    func output() throws {
+        for second in 0..<3 {
+            var report = Sample.report(id: ULID(rawValue: UInt128(second + 1) << 90))
+            report.suppressed = 0
+            try fixture.store.write(report)
+        }
+        try fixture.store.write(Sample.run())
+        let text = try CommandRun("faults", fixture.path)
+        #expect(text.status == 0 && text.errors.isEmpty)
+        let line = try #require(text.output.split(separator: "\n").last)
+        #expect(line.hasPrefix("aa296773  3      1.84s  612ms  3.1 %"), "\(line)")
+        let json = try CommandRun("faults", fixture.path, "--format", "json", "--sort", "worst")
+        let document = try #require(
+            try JSONSerialization.jsonObject(with: Data(json.output.utf8)) as? [String: Any]
+        )
+        let fault = try #require((document["faults"] as? [[String: Any]])?.first)
+        #expect(document["schema"] as? String == "stall-faults/1")
+        #expect(fault["count"] as? Int == 3 && fault["total_ns"] as? Int == 1_837_037_034)
+        #expect(try CommandRun("faults", fixture.path, "-n", "0").errors.contains("1 more faults"))
+        #expect(try CommandRun("faults", fixture.path, "--fingerprint", "ffff").errors.contains("no stalls of those"))
+        #expect(try CommandRun("faults", fixture.root + "/none").status == 1)
+    }
+}

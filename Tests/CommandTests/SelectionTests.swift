@@ -1,0 +1,144 @@
+import StallGate
+import StallReports
+import Testing
+
+@testable import stall_monitor
+
+@Suite("Choosing among stalls")
+struct SelectionTests {
+    private let stall = StallOutline(Sample.report())
+    private let end = Sample.start.advanced(byNanoseconds: 612_345_678)
+
+    private func includes(_ change: (inout StallSelection) -> Void, _ stall: StallOutline? = nil) -> Bool {
+        var selection = StallSelection()
+        change(&selection)
+        return selection.includes(stall ?? self.stall)
+    }
+
+    @Test("without conditions everything is included")
+    func everything() {
+        #expect(StallSelection.everything.isEverything && includes { _ in })
+    }
+
+    @Test("since: what ended at that moment or later, or lasts; until: what began at that moment or before")
+    func time() {
+        #expect(includes { $0.since = end })
+        #expect(!includes { $0.since = end.advanced(byNanoseconds: 1) })
+        #expect(includes({ $0.since = end.advanced(byNanoseconds: 1) }, StallOutline(Sample.report(state: .ongoing))))
+        #expect(includes { $0.until = Sample.start })
+        #expect(!includes { $0.until = Sample.start.advanced(byNanoseconds: -1) })
+    }
+
+    @Test("each condition by itself leaves out what it does not name, and keeps what it does")
+    func conditions() throws {
+        let digits = try #require(FingerprintPrefix(String(stall.fingerprint.rawValue.dropFirst(3).prefix(6))))
+        let other = try #require(FingerprintPrefix("0000"))
+        let pairs: [(yes: (inout StallSelection) -> Void, no: (inout StallSelection) -> Void)] = [
+            ({ $0.services = [NamePattern("sh*")] }, { $0.services = [NamePattern("sh")] }),
+            ({ $0.hosts = [NamePattern("WEB?")] }, { $0.hosts = [NamePattern("web?2")] }),
+            ({ $0.releases = [NamePattern("1.*")] }, { $0.releases = [NamePattern("2.*")] }),
+            ({ $0.labels = [NamePattern("main")] }, { $0.labels = [NamePattern("io")] }),
+            ({ $0.types = [.queue, .runLoop] }, { $0.types = [.queue] }),
+            ({ $0.kinds = [.blocked] }, { $0.kinds = [.congested] }),
+            ({ $0.verdicts = [.waiting] }, { $0.verdicts = [.starved] }),
+            ({ $0.severity = .warning }, { $0.severity = .critical }),
+            ({ $0.states = [.recovered] }, { $0.states = [.ongoing] }),
+            (
+                { $0.functions = [NamePattern("cart.", isPart: true)] },
+                { $0.functions = [NamePattern("order", isPart: true)] }
+            ),
+            ({ $0.fingerprints = [digits] }, { $0.fingerprints = [other] }),
+            ({ $0.minDurationNs = 612_345_678 }, { $0.minDurationNs = 612_345_679 }),
+        ]
+        for (index, pair) in pairs.enumerated() {
+            #expect(includes(pair.yes), "\(index)")
+            #expect(!includes(pair.no), "\(index)")
+        }
+        #expect(
+            !includes {
+                $0.services = [NamePattern("shop")]; $0.hosts = [NamePattern("web2")]
+            }
+        )
+        #expect(includes { $0.hosts = [NamePattern("web2"), NamePattern("web1")] })
+    }
+
+    @Test("a fault is found by the names that it had before")
+    func aliases() throws {
+        var stall = stall
+        let old = try #require(Fingerprint(rawValue: "v2:1111222233334444"))
+        stall.aliases = [old]
+        let prefix = try #require(FingerprintPrefix("1111"))
+        #expect(includes({ $0.fingerprints = [prefix] }, stall))
+        let names = FaultNames([stall])
+        var selection = StallSelection()
+        selection.fingerprints = [prefix]
+        #expect(!selection.includes(self.stall) && selection.includes(self.stall, names: names))
+    }
+
+    @Test("patterns: stars and question marks, in time that does not explode")
+    func patterns() {
+        #expect(NamePattern("a*b*c").matches("aXXbYbZc") && !NamePattern("a*b*c").matches("aXXbYbZ"))
+        #expect(NamePattern("*").matches("") && NamePattern("").matches("") && !NamePattern("").matches("x"))
+        let stars = String(repeating: "a*", count: 50) + "b"
+        #expect(!NamePattern(stars).matches(String(repeating: "a", count: 2000)))
+    }
+
+    @Test("moments: lengths, days, times, RFC 3339, in UTC; anything else is none")
+    func moments() throws {
+        let now = try #require(Timestamp(rfc3339: "2026-03-01T12:30:00Z"))
+        func at(_ text: String) -> String? { Moment(text, now: now)?.timestamp.toSeconds }
+        #expect(at("2h") == "2026-03-01T10:30:00Z" && at("2h ago") == at("2h") && at("-2h") == at("2h"))
+        #expect(at("now") == "2026-03-01T12:30:00Z" && at("today") == "2026-03-01T00:00:00Z")
+        #expect(at("yesterday") == "2026-02-28T00:00:00Z" && at("Yesterday 08:15") == "2026-02-28T08:15:00Z")
+        #expect(at("08:15") == "2026-03-01T08:15:00Z" && at("08:15:07") == "2026-03-01T08:15:07Z")
+        #expect(at("2026-02-03") == "2026-02-03T00:00:00Z" && at("2026-02-03 04:05") == "2026-02-03T04:05:00Z")
+        #expect(at("2026-02-03T04:05") == at("2026-02-03 04:05"))
+        #expect(at("2026-02-03T04:05:06+01:00") == "2026-02-03T03:05:06Z")
+        for text in ["", " ", "ago", "foo", "2026-13-01", "25:00", "2026-02-03 x", "yesterday yesterday", "-", "1 2 3"]
+        {
+            #expect(at(text) == nil, "\(text)")
+        }
+    }
+}
+
+@Suite("Choosing on the command line", .timeLimit(.minutes(10)))
+struct SelectionCommandTests {
+    private let fixture: ReportsFixture
+
+    init() throws { fixture = try ReportsFixture() }
+
+    @Test("the readers take the options; a misspelt word, a bad moment and a turned-round range are wrong usage")
+    func options() throws {
+        let report = Sample.report(id: .make())
+        try fixture.store.write(report)
+        for command in [["list"], ["tail"], ["show", "latest"]] {
+            let yes = try CommandRun(arguments: command + [fixture.path, "--service", "SHOP", "--verdict", "waiting"])
+            #expect(yes.status == 0 && yes.output.contains("shop.Cart.total()"), "\(command)")
+            let no = try CommandRun(arguments: command + [fixture.path, "--service", "other"])
+            #expect(!no.output.contains("shop.Cart.total()"), "\(command)")
+        }
+        for wrong in [["--verdict", "bloked"], ["--since", "foo"], ["--since", "1h", "--until", "2h"]] {
+            let run = try CommandRun(arguments: ["list", fixture.path] + wrong)
+            #expect(run.status == 64, "\(wrong) \(run.errors)")
+        }
+        #expect(try CommandRun("list", fixture.path, "--since", "foo").errors.contains("'yesterday'"))
+        #expect(try CommandRun("list", fixture.path, "--kind", "x").errors.contains("one of blocked, repeated"))
+    }
+
+    @Test("several directories, and one that holds some, are read as one; one that is not there hides no other")
+    func directories() throws {
+        let reports = [Sample.report(id: .make()), Sample.report(id: .make())]
+        for (name, report) in zip(["a", "deep/b"], reports) {
+            try ReportDirectory(path: fixture.root + "/all/" + name).write(report)
+        }
+        let both = ["\(fixture.root)/all/a", "\(fixture.root)/all/deep/b"]
+        for paths in [[fixture.root + "/all"], both, both + both] {
+            let run = try CommandRun(arguments: ["list", "--format", "json"] + paths)
+            let ids = run.output.split(separator: "\n").count { $0.contains("\"schema\"") }
+            #expect(ids == 2 && run.status == 0, "\(paths) \(run.errors)")
+        }
+        let run = try CommandRun("list", both[0], fixture.root + "/none")
+        #expect(run.status == 1 && run.output.contains("shop.Cart") && run.errors.contains("no such report directory"))
+        #expect(try CommandRun("show", "\(reports[0].id)", fixture.root + "/all").output.contains("\(reports[0].id)"))
+    }
+}
