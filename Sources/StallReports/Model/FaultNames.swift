@@ -9,11 +9,6 @@ public struct FaultNames: Hashable, Sendable {
         self.init(pairs: reports.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
     }
 
-    /// - Parameter stalls: all that may have been named.
-    public init(_ stalls: some Sequence<StallOutline>) {
-        self.init(pairs: stalls.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
-    }
-
     /// - Parameter pairs: fingerprints, each with others that mean the same fault.
     package init(pairs: some Sequence<(Fingerprint, [Fingerprint])>) {
         var others: [Fingerprint: Set<Fingerprint>] = [:]

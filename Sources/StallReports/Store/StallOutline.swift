@@ -126,6 +126,6 @@ extension StallOutline: Decodable {
 extension FaultNames {
     /// - Parameter stalls: all that may have been named.
     public init(_ stalls: some Sequence<StallOutline>) {
-        self.init(stalls.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
+        self.init(pairs: stalls.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
     }
 }
