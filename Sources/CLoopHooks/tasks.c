@@ -180,9 +180,8 @@ static work work_of_main_queue(void *queue, work work_) {
     if (__builtin_expect(!atomic_load_explicit(&main_job_begins, memory_order_acquire), 1)) { return work_; }
     if (queue != atomic_load_explicit(&main_queue, memory_order_relaxed)) { return work_; }
     work known = atomic_load_explicit(&run_on_main_actor, memory_order_acquire);
-    uintptr_t begin = atomic_load_explicit(&runtime_begin, memory_order_relaxed);
     // The runtime hands the main queue nothing but jobs.
-    bool is_job = (uintptr_t)work_ - begin < atomic_load_explicit(&runtime_end, memory_order_relaxed) - begin;
+    bool is_job = code_has(&runtime, (uintptr_t)work_);
     if (!known && is_job && atomic_compare_exchange_strong(&run_on_main_actor, &known, work_)) { known = work_; }
     return known == work_ ? run_main_job : work_;
 }
