@@ -36,8 +36,6 @@ package final class OutsideDesk: Sendable {
         var loop: Int
         var threadID: Int32
         var account: OutsideProcess.Account?
-        /// Whether its owner has been looked for.
-        var lockIsKnown = false
     }
 
     private let configuration: Configuration

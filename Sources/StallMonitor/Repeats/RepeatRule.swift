@@ -1,3 +1,5 @@
+public import StallReports
+
 /// Which stalls get a report of their own, and which are only counted: in the run record, and in the next report of the same fault.
 ///
 /// A fault is what a report's fingerprint stands for. Its first stall is reported. Those of the window after it are counted. Each time
@@ -41,4 +43,24 @@ public struct RepeatRule: Hashable, Sendable {
         reportsPerMinute: nil,
         bytesPerMinute: nil
     )
+}
+
+/// A stall that was counted, and not reported. It was not looked into further than that took.
+public struct SuppressedStall: Hashable, Sendable {
+    /// Which fault's it is.
+    public var fingerprint: Fingerprint
+    /// By which rule it was a stall.
+    public var kind: StallKind
+    /// Why it was not reported.
+    public var reason: SuppressionReason
+    /// What kind of thing stood.
+    public var type: WatchedType
+    /// What it is called.
+    public var label: String
+    /// The last transition seen before the loop stood.
+    public var startedAt: Timestamp
+    /// How long it lasted, in nanoseconds.
+    public var durationNs: Int64
+    /// All of its fault since the last report, with this one.
+    public var repeats: StallReport.Repeats
 }

@@ -1,3 +1,4 @@
+import RunLoopKit
 import StackCapture
 import StallDiagnosis
 import StallReports
@@ -183,5 +184,38 @@ extension LockFinding.Wait {
     fileprivate func baseAddress(of kind: LockKind) -> UInt {
         // A condition's waiters wait at one of two words in its middle: `__g_signals` (glibc 2.25 to 2.41).
         kind == .condition && futex.address > 44 ? futex.address - (futex.address % 8 == 0 ? 40 : 44) : futex.address
+    }
+}
+
+/// The stack of another thread than the stalled one, or why there is none.
+struct CompanionStack {
+    var role: StackRole
+    var thread: StallReport.Thread
+    var time: MonotonicInstant
+    var stack: Result<CapturedStack, CaptureError>
+
+    var captured: CapturedStack? { try? stack.get() }
+
+    /// The stack as a report tells it.
+    ///
+    /// - Parameter name: finds names for a captured stack's frames.
+    func told(
+        _ clock: WallClockAnchor,
+        _ name: (CapturedStack, StallReport.Thread, MonotonicInstant) -> StallReport.Stack
+    ) -> StallReport.Stack {
+        switch stack {
+        case .success(let captured):
+            var stack = name(captured, thread, time)
+            stack.role = role
+            return stack
+        case .failure(let error):
+            return .init(
+                role: role,
+                thread: thread,
+                capturedAt: clock.time(of: time),
+                complete: false,
+                error: error.description
+            )
+        }
     }
 }

@@ -17,8 +17,8 @@ struct ReportComposer {
 
     /// The report as of now.
     ///
-    /// - Parameter expense: what the stall has cost the monitor besides its stacks.
-    func report(of stall: StallCase, _ expense: StallExpenses.Sum? = nil) -> StallReport {
+    /// - Parameter cost: what the stall has cost the monitor; that of its stacks alone unless given.
+    func report(of stall: StallCase, _ cost: StallReport.MonitorCost? = nil) -> StallReport {
         let (seen, span, stacks) = (stall.observation, stall.span, stall.stacks)
         let locks = locks(of: stall)
         let bounds: (min: Int64?, max: Int64?) = span.isExact ? (nil, nil) : span.bounds
@@ -52,7 +52,7 @@ struct ReportComposer {
             repeats: stall.repeats,
             trace: stall.details.trace,
             metadata: stall.details.metadata,
-            monitor: stacks.cost
+            monitor: cost ?? stacks.cost
         )
         report.excludedNs = span.unproven > .zero ? span.unproven.nanoseconds : nil
         report.victims = stall.findings.victims
@@ -62,7 +62,6 @@ struct ReportComposer {
         report.cause.summary = summary(stall, report)
         report.monitor.symbolicationNote =
             report.missingNames ?? stacks.named.problems.first(where: \.isOfBudget)?.description
-        if let expense { report.monitor.add(expense) }
         return report
     }
 

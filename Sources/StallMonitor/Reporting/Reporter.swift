@@ -177,8 +177,7 @@ struct Reporter: ~Copyable {
     }
 
     private mutating func publish(_ stall: StallCase, _ event: (StallReport) -> StallEvent) {
-        let expense = expenses.sum(of: stall.observation.number, isOver: stall.state != .ongoing)
-        let report = composer.report(of: stall, expense)
+        let report = composer.report(of: stall, expenses.cost(of: stall))
         publisher.put(report)
         throttle.noteBytes(publisher.bytesWritten, at: .now)
         tell(event(report))

@@ -9,13 +9,6 @@ struct StallExpenses {
         var reporting: UInt64 = 0
     }
 
-    /// Processor time, nanoseconds, and how free the monitor was.
-    struct Sum {
-        var watching: UInt64
-        var reporting: UInt64
-        var budget: CostBudget.State?
-    }
-
     private var open: [Int: Expense] = [:]
     private let meter: CostMeter
     private let ledger: WatchdogLedger
@@ -34,19 +27,20 @@ struct StallExpenses {
     }
 
     /// What a stall has cost so far, for a report that is about to be written.
-    mutating func sum(of number: Int, isOver: Bool) -> Sum? {
-        guard var expense = open[number] else { return nil }
+    mutating func cost(of stall: StallCase) -> StallReport.MonitorCost {
+        let number = stall.observation.number
+        var cost = stall.stacks.cost
+        guard var expense = open[number] else { return cost }
         let now = ThreadClock.nanoseconds
         expense.reporting &+= now &- start
         start = now
-        open[number] = isOver ? nil : expense
+        open[number] = stall.state == .ongoing ? expense : nil
         let watching = meter.totals.watching
+        cost.watchdogCPUNs = Int64(clamping: watching &- min(watching, expense.watchingBefore))
+        cost.reporterCPUNs = Int64(clamping: expense.reporting)
         let state = ledger.snapshot.budget?.state
-        return Sum(
-            watching: watching &- min(watching, expense.watchingBefore),
-            reporting: expense.reporting,
-            budget: state == .full ? nil : state
-        )
+        cost.budget = state == .full ? nil : state?.rawValue
+        return cost
     }
 
     /// Forgets a stall that no report tells of any more.
@@ -60,13 +54,5 @@ struct StallExpenses {
     /// A batch of notices is done.
     func settle() {
         meter.spent(.reporting)
-    }
-}
-
-extension StallReport.MonitorCost {
-    mutating func add(_ sum: StallExpenses.Sum) {
-        watchdogCPUNs = Int64(clamping: sum.watching)
-        reporterCPUNs = Int64(clamping: sum.reporting)
-        budget = sum.budget?.rawValue
     }
 }
