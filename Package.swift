@@ -55,6 +55,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-configuration.git", from: "1.4.0", traits: ["YAML"]),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.16.0"),
         .package(url: "https://github.com/apple/swift-system.git", from: "1.8.0"),
+        // For the command: lines of a budget's file. swift-configuration reads its files by the same one.
+        .package(url: "https://github.com/jpsim/Yams", "6.0.0"..<"7.0.0"),
     ],
     targets: [
         // The engine.
@@ -159,6 +161,7 @@ let package = Package(
                 "StackCapture",
                 "Symbolication",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: swift
         ),

@@ -15,12 +15,16 @@ public struct GateResult: Hashable, Sendable {
     public let doubts: [Doubt]
     /// Stalls that count.
     public let counted: [StallOutline]
-    /// Stalls that are allowed.
+    /// Stalls that are allowed, or that a rule has switched off.
     public let allowed: [StallOutline]
+    /// Stalls that count and stand in no report yet, by their faults.
+    public let countedOnly: [RunRecord.Repeated]
     /// All that were found, in the order of `ReportReader.Overview`. Empty when the directory could not be read.
     public let runs: [RunRecord]
     /// What else faults are known by.
     let names: FaultNames
+    /// What is held against the run, by the budget's limits for all stalls and by its rules.
+    public var findings: [Finding] = []
 
     /// Stalls that count, with those that were not reported one by one.
     public var stallCount: Int {
@@ -28,17 +32,14 @@ public struct GateResult: Hashable, Sendable {
             .saturatingSum(from: counted.count)
     }
 
-    /// Stalls that count and stand in no report yet, by their faults.
-    public var countedOnly: [RunRecord.Repeated] {
-        runs.flatMap { $0.repeated ?? [] }
-            .filter { fault in !budget.allows(fault.fingerprint, names) }
-    }
-
     /// What is allowed and did not happen: mended, or misspelt.
     public var unusedAllowances: [FingerprintPrefix] {
-        let faults = allowed.map(\.fingerprint) + runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
+        // One that is over counts, and was used all the same.
+        let faults = (allowed + counted).map(\.fingerprint) + runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
         let found = faults.reduce(into: Set()) { $0.formUnion(names.all(of: $1)) }
-        return budget.allowed.filter { prefix in !found.contains(where: prefix.matches) }
+        return (budget.allowed + budget.allowances.map(\.fault)).filter { prefix in
+            !found.contains(where: prefix.matches)
+        }
     }
 
     /// Whether `stallCount` is above the budget's `maxStalls`. False without that limit.
@@ -60,7 +61,7 @@ public struct GateResult: Hashable, Sendable {
     /// `.cannotJudge` while there is any doubt, even if stalls are over budget.
     public var verdict: Verdict {
         if !doubts.isEmpty { return .cannotJudge }
-        return hasTooMany || !tooLong.isEmpty || !tooLongCountedOnly.isEmpty ? .over : .within
+        return findings.contains { $0.severity == .error } ? .over : .within
     }
 
     /// Runs whose process ended without closing them. They are judged by what they left: to its last moment a process keeps a live record.
@@ -87,6 +88,7 @@ extension GateResult {
         lines += cutShort.map { "  cut short: \(Self.cutShortLine($0))" }
         if let text = tooManyText { lines.append("  over budget: \(text)") }
         lines += tooLongLines.map { "  over budget: \($0)" }
+        lines += ruleFindings.map(Self.line)
         if hasTooMany {
             // Asked once: there may be a hundred thousand of them.
             let told = Set(tooLong.map(\.id))
@@ -95,7 +97,7 @@ extension GateResult {
             lines += countedOnly.filter { !toldFaults.contains($0) }.map { "  stalls: \(Self.line($0))" }
         }
         lines += allowed.map { "  exempt: \(Self.line($0))" }
-        lines += unusedAllowances.map { "  unused: --allow \($0): no stall has this fingerprint" }
+        lines += unusedAllowances.map { "  unused: \(source(of: $0)) \($0): no stall has this fingerprint" }
         return lines.joined(separator: "\n") + "\n"
     }
 
@@ -122,7 +124,26 @@ extension GateResult {
         return "\(Self.number(stallCount, "stall")), \(most) permitted"
     }
 
-    private static func number(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
+    /// What the lines of the whole's number and lengths do not tell.
+    var ruleFindings: [Finding] {
+        findings.filter { $0.budget != nil || ![.stallCount, .stallLength].contains($0.rule) }
+    }
+
+    static func line(_ finding: Finding) -> String {
+        let word =
+            switch finding.severity {
+            case .error: "over budget"
+            case .warning: "warning"
+            case .doubtful: "inconclusive"
+            }
+        return "  \(word): \(finding.text)"
+    }
+
+    private func source(of allowance: FingerprintPrefix) -> String {
+        budget.allowances.contains { $0.fault == allowance } ? "allowance of" : "--allow"
+    }
+
+    static func number(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
 
     /// What lasted too long, a line each.
     var tooLongLines: [String] {

@@ -10,6 +10,7 @@ struct GateCommand: ParsableCommand {
             EXAMPLES
               stall-monitor gate ./stall-reports --max-stalls 0
               stall-monitor gate --max-stalls 2 --max-duration 500ms --allow 3fa0c1
+              stall-monitor gate ./stall-reports --budget stall-budget.yaml
               stall-monitor gate ./stall-reports --format junit > stalls.xml
 
             Exit code 0: within budget. 2: over budget. 1: cannot judge, because the directory is missing, a report cannot be \
@@ -27,31 +28,15 @@ struct GateCommand: ParsableCommand {
 
     @OptionGroup var reports: ReportsArgument
 
-    @Option(parsing: .unconditional, help: "Most stalls permitted, those counted but not reported included.")
-    var maxStalls: Int?
-
-    @Option(help: "The longest stall permitted: 500ms, 1.5s.")
-    var maxDuration: DurationText?
-
-    @Option(
-        help: ArgumentHelp(
-            "A stall that does not count: its fingerprint, or at least four digits of it.",
-            valueName: "fingerprint"
-        )
-    )
-    var allow: [FingerprintPrefix] = []
+    @OptionGroup var budget: BudgetOptions
 
     @Option(help: "For people, for programs, or for CI servers.")
     var format: Format = .text
 
-    func validate() throws {
-        if let maxStalls, maxStalls < 0 { throw ValidationError("--max-stalls is a number from 0") }
-    }
-
     func run() throws {
         let result = Gate.judge(
             Result { () throws(ReportError) in try ReportReader(path: reports.path).overview() },
-            by: budget
+            by: try budget.read()
         )
         switch format {
         case .text: try Output.write(result.text)
@@ -63,14 +48,5 @@ struct GateCommand: ParsableCommand {
         case .over: throw ExitCode(2)
         case .cannotJudge: throw ExitCode(1)
         }
-    }
-
-    private var budget: Budget {
-        let permitsNone = maxStalls == nil && maxDuration == nil
-        return Budget(
-            maxStalls: permitsNone ? 0 : maxStalls,
-            maxDurationNs: maxDuration?.nanoseconds,
-            allowed: allow
-        )
     }
 }
