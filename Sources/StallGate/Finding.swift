@@ -14,6 +14,9 @@ public struct Finding: Hashable, Sendable {
         case newFault = "new_fault"
         case worseRate = "worse_rate"
         case longerStalls = "longer_stalls"
+
+        /// Whether it is a change from what was.
+        var isOfBaseline: Bool { self == .newFault || self == .worseRate || self == .longerStalls }
     }
 
     /// How much it matters.

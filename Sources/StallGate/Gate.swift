@@ -13,7 +13,8 @@ public enum Gate {
     /// The same of outlines, which are all that it takes: a directory may hold more whole reports than fit into memory.
     public static func judge(
         _ overview: Result<ReportReader.Overview, ReportError>,
-        by budget: Budget
+        by budget: Budget,
+        against baseline: Baseline? = nil
     ) -> GateResult {
         switch overview {
         case .failure(let error):
@@ -34,7 +35,7 @@ public enum Gate {
                 if exemptions.cover(occurrence) { exempt.append(occurrence) } else { counted.append(occurrence) }
             }
             let judged = BudgetJudge(budget, counted, overview.runs, names)
-            return GateResult(
+            var result = GateResult(
                 budget: budget,
                 doubts: doubts(about: overview, budget) + judged.doubts,
                 counted: counted.compactMap(\.stall),
@@ -44,6 +45,8 @@ public enum Gate {
                 names: names,
                 findings: judged.findings
             )
+            if let baseline { BaselineJudge(baseline, overview, counted, names)?.add(to: &result) }
+            return result
         }
     }
 

@@ -18,6 +18,9 @@ extension GateResult {
         let stalls: [Stall]
         let countedOnly: [Fault]
         let findings: [FindingPart]
+        let inconclusive: [String]
+        let notes: [String]
+        let repeats: Int
         let unusedAllowances: [String]
         let doubts: [DoubtPart]
 
@@ -35,6 +38,7 @@ extension GateResult {
             let tooLongFaults = Set(result.tooLongCountedOnly)
             countedOnly = result.countedOnly.map { Fault($0, tooLongFaults.contains($0) ? "too_long" : "counted") }
             findings = result.findings.map { FindingPart($0) }
+            (inconclusive, notes, repeats) = (result.inconclusive, result.notes, result.repeats)
             unusedAllowances = result.unusedAllowances.map(\.description)
             doubts = result.doubts.map { DoubtPart(code: $0.code, message: $0.description) }
         }
@@ -47,7 +51,7 @@ extension GateResult {
             case cutShort = "cut_short"
             case stalls
             case countedOnly = "counted_only"
-            case findings
+            case findings, inconclusive, notes, repeats
             case unusedAllowances = "unused_allowances"
             case doubts
         }

@@ -22,6 +22,8 @@ public struct StallOutline: Hashable, Sendable {
     public var aliases: [Fingerprint]?
     public var suppressed: Int
     public var repeats: StallReport.Repeats?
+    /// Which part of the measured time the thread could have run and was given no processor, from 0 to 1. Nil: not measured.
+    public var runDelayShare: Double?
 
     /// Of a report that is at hand.
     public init(_ report: StallReport) {
@@ -31,6 +33,12 @@ public struct StallOutline: Hashable, Sendable {
         (culprit, culpritName, stackError) = (report.culprit, report.culpritName, report.stacks.first?.error)
         (fingerprint, aliases) = (report.fingerprint, report.aliases)
         (suppressed, repeats) = (report.suppressed, report.repeats)
+        runDelayShare = Self.share(report.cause.evidence?.runDelayNs, of: report.cause.evidence?.windowNs)
+    }
+
+    private static func share(_ part: Int64?, of whole: Int64?) -> Double? {
+        guard let part, let whole, whole > 0 else { return nil }
+        return min(1, max(0, Double(part) / Double(whole)))
     }
 }
 
@@ -50,7 +58,9 @@ extension StallOutline: Decodable {
         durationNs = try report.decode(Int64.self, forKey: .durationNs)
         run = try report.decodeIfPresent(ULID.self, forKey: .run)
         label = try report.decode(Watched.self, forKey: .watched).label
-        verdict = try report.decode(Cause.self, forKey: .cause).verdict
+        let cause = try report.decode(Cause.self, forKey: .cause)
+        verdict = cause.verdict
+        runDelayShare = Self.share(cause.evidence?.runDelayNs, of: cause.evidence?.windowNs)
         culprit = try report.decodeIfPresent(StallReport.Culprit.self, forKey: .culprit)
         // Most have names; then the stacks are not looked at.
         culpritName = culprit?.function ?? culprit?.symbol
@@ -83,7 +93,19 @@ extension StallOutline: Decodable {
     }
 
     private struct Watched: Decodable { let label: String }
-    private struct Cause: Decodable { let verdict: Verdict }
+    private struct Cause: Decodable {
+        let verdict: Verdict
+        let evidence: Evidence?
+    }
+    private struct Evidence: Decodable {
+        let runDelayNs: Int64?
+        let windowNs: Int64?
+
+        private enum CodingKeys: String, CodingKey {
+            case runDelayNs = "run_delay_ns"
+            case windowNs = "window_ns"
+        }
+    }
     private struct Module: Decodable { let path: String }
     private struct Stack: Decodable {
         let error: String?

@@ -1,4 +1,3 @@
-import Glibc
 import StallGate
 import StallReports
 import Yams
@@ -12,7 +11,7 @@ struct BudgetFile {
 
     /// - Throws: the first mistake, with its line and key, and what to write instead.
     init(path: String) throws(CommandFailure) {
-        let text = try Self.read(path)
+        let text = String(decoding: try OutputFile.read(path, limit: 1 << 20), as: UTF8.self)
         let node: Node?
         do {
             node = try Yams.compose(yaml: text)
@@ -31,19 +30,6 @@ struct BudgetFile {
             try BudgetRule(entry, index)
         }
         allowances = try (keys["allowances"]?.list() ?? []).map { entry throws(CommandFailure) in try Allowance(entry) }
-    }
-
-    private static func read(_ path: String) throws(CommandFailure) -> String {
-        guard let file = unsafe fopen(path, "re") else {
-            throw unsafe CommandFailure("\(path): \(String(cString: strerror(errno)))")
-        }
-        defer { unsafe _ = fclose(file) }
-        // A budget is written by people.
-        var bytes = [UInt8](repeating: 0, count: (1 << 20) + 1)
-        let count = unsafe fread(&bytes, 1, bytes.count, file)
-        if unsafe ferror(file) != 0 { throw CommandFailure("\(path): cannot be read as a file") }
-        guard count < bytes.count else { throw CommandFailure("\(path): larger than a megabyte; it is no budget") }
-        return String(decoding: bytes[..<count], as: UTF8.self)
     }
 
     private static func firstLine(of text: String) -> String {
