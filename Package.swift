@@ -77,6 +77,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),
         .package(url: "https://github.com/apple/swift-system.git", from: "1.8.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.8.0"),
+        // For the command: lines of a budget's file. swift-configuration reads its files by the same one.
+        .package(url: "https://github.com/jpsim/Yams", "6.0.0"..<"7.0.0"),
     ],
     targets: [
         // The engine.
@@ -204,6 +206,7 @@ let package = Package(
                     package: "swift-argument-parser",
                     condition: .when(traits: ["Command"])
                 ),
+                .product(name: "Yams", package: "Yams", condition: .when(traits: ["Command"])),
             ],
             swiftSettings: swift
         ),

@@ -2,24 +2,59 @@ public import StallReports
 
 /// What a service may stall, before a gate closes.
 public struct Budget: Hashable, Sendable {
-    /// Most stalls that are not allowed for. Stalls that were only counted (`suppressed`) count.
-    public var maxStalls: Int?
-    /// The longest that one of them may last, in nanoseconds.
-    public var maxDurationNs: Int64?
-    /// Stalls that are known and do not count.
+    /// Limits for all stalls together, whatever the rules say of some of them.
+    public var limits: BudgetLimits
+    /// Stalls that are known and do not count, without a reason.
     public var allowed: [FingerprintPrefix]
+    /// Budgets for some of the stalls. Each stall is judged by the first that fits it.
+    public var rules: [BudgetRule] = []
+    /// Stalls that are known and do not count until a day.
+    public var allowances: [Allowance] = []
+    /// What allowances end by, in UTC. Nil: none has ended.
+    public var today: CalendarDay?
 
     /// Unless given there is no limit, and no stall is allowed for.
     public init(maxStalls: Int? = nil, maxDurationNs: Int64? = nil, allowed: [FingerprintPrefix] = []) {
-        (self.maxStalls, self.maxDurationNs, self.allowed) = (maxStalls, maxDurationNs, allowed)
+        limits = BudgetLimits(maxStalls: maxStalls, maxDurationNs: maxDurationNs)
+        self.allowed = allowed
     }
+
+    /// The limit on all stalls together.
+    public var maxStalls: Int? { limits.maxStalls }
+    /// The limit on each stall's length, in nanoseconds.
+    public var maxDurationNs: Int64? { limits.maxDurationNs }
 }
 
 extension Budget {
-    /// Whether the fault is allowed, by any of the fingerprints that it is known by.
-    func allows(_ fingerprint: Fingerprint, _ names: FaultNames) -> Bool {
-        let all = names.all(of: fingerprint)
-        return allowed.contains { all.contains(where: $0.matches) }
+    /// Allowances whose last day is over.
+    var expired: [Allowance] { allowances.filter { allowance in today.map { allowance.expires < $0 } ?? false } }
+
+    /// What is allowed today.
+    var allAllowed: [FingerprintPrefix] {
+        let ended = Set(expired)
+        return allowed + allowances.filter { !ended.contains($0) }.map(\.fault)
+    }
+}
+
+/// What a budget does not count: what is allowed, and what a rule has switched off.
+struct Exemptions {
+    private let allowed: [FingerprintPrefix]
+    private let rules: [BudgetRule]
+    private let names: FaultNames
+
+    init(_ budget: Budget, _ names: FaultNames) {
+        allowed = budget.allAllowed
+        rules = budget.rules.contains { $0.severity == .off } ? budget.rules : []
+        self.names = names
+    }
+
+    /// A fault is allowed by any of the fingerprints that it is known by.
+    func cover(_ occurrence: Occurrence) -> Bool {
+        if !allowed.isEmpty {
+            let all = names.all(of: occurrence.fingerprint)
+            if allowed.contains(where: { all.contains(where: $0.matches) }) { return true }
+        }
+        return rules.first { $0.scope.fits(occurrence, names) }?.severity == .off
     }
 }
 

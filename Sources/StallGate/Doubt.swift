@@ -24,6 +24,10 @@ public enum Doubt: Hashable, Sendable {
     case underWay(ULID)
     /// A prefix to allow that fits several fingerprints.
     case ambiguous(FingerprintPrefix)
+    /// Nothing that a budget is for was watched.
+    case unwatchedBudget(String)
+    /// A budget limits turns, and no loop that it is for counts how long its turns take. Nil: the limits of the whole.
+    case noTurnDurations(String?)
 
     /// Stable, for programs.
     public var code: String {
@@ -38,6 +42,8 @@ public enum Doubt: Hashable, Sendable {
         case .unaccounted: "unaccounted_stalls"
         case .underWay: "under_way"
         case .ambiguous: "ambiguous_prefix"
+        case .unwatchedBudget: "unwatched_budget"
+        case .noTurnDurations: "no_turn_durations"
         }
     }
 }
@@ -66,6 +72,11 @@ extension Doubt: CustomStringConvertible {
             "stall \(stall): still under way, and not yet as long as is permitted; judge when it is over, or end the process"
         case .ambiguous(let prefix):
             "--allow \(prefix): fits more than one fingerprint; give more of it"
+        case .unwatchedBudget(let name):
+            "budget \(VisibleText.of(name, limit: 80)): nothing that it is for was watched; look for a misspelt service, label or type, or give it severity warning or off"
+        case .noTurnDurations(let name):
+            (name.map { "budget \(VisibleText.of($0, limit: 80)): " } ?? "")
+                + "a limit on turns, and no loop that it is for tells how long its turns take; leave the limit out, or judge a run loop"
         }
     }
 }

@@ -13,7 +13,8 @@ public enum Gate {
     /// The same of outlines, which are all that it takes: a directory may hold more whole reports than fit into memory.
     public static func judge(
         _ overview: Result<ReportReader.Overview, ReportError>,
-        by budget: Budget
+        by budget: Budget,
+        against baseline: Baseline? = nil
     ) -> GateResult {
         switch overview {
         case .failure(let error):
@@ -22,41 +23,42 @@ public enum Gate {
                 doubts: [.directory(error)],
                 counted: [],
                 allowed: [],
+                countedOnly: [],
                 runs: [],
                 names: .init([StallOutline]())
             )
         case .success(let overview):
             let names = FaultNames(overview.stalls)
-            let isAllowed = { (stall: StallOutline) in budget.allows(stall.fingerprint, names) }
-            // Mostly nothing is allowed: then there is one list in memory, not two.
-            let counted = budget.allowed.isEmpty ? overview.stalls : overview.stalls.filter { !isAllowed($0) }
-            return GateResult(
+            let exemptions = Exemptions(budget, names)
+            var (counted, exempt): ([Occurrence], [Occurrence]) = ([], [])
+            for occurrence in Occurrence.all(in: overview) {
+                if exemptions.cover(occurrence) { exempt.append(occurrence) } else { counted.append(occurrence) }
+            }
+            let judged = BudgetJudge(budget, counted, overview.runs, names)
+            var result = GateResult(
                 budget: budget,
-                doubts: doubts(about: overview, budget)
-                    + counted.filter { isOpen($0, budget) }.map { .underWay($0.id) },
-                counted: counted,
-                allowed: budget.allowed.isEmpty ? [] : overview.stalls.filter(isAllowed),
+                doubts: doubts(about: overview, budget) + judged.doubts,
+                counted: counted.compactMap(\.stall),
+                allowed: exempt.compactMap(\.stall),
+                countedOnly: counted.compactMap(\.countedOnly),
                 runs: overview.runs,
-                names: names
+                names: names,
+                findings: judged.findings
             )
+            if let baseline { BaselineJudge(baseline, overview, counted, names)?.add(to: &result) }
+            return result
         }
     }
 
     private static func doubts(about overview: ReportReader.Overview, _ budget: Budget) -> [Doubt] {
         let fingerprints = Set(overview.stalls.lazy.map(\.fingerprint))
-        let ambiguous = budget.allowed.filter { prefix in fingerprints.count(where: prefix.matches) > 1 }
+        let ambiguous = budget.allAllowed.filter { prefix in fingerprints.count(where: prefix.matches) > 1 }
         var reported: [ULID: Reported] = [:]
         for stall in overview.stalls { stall.run.map { reported[$0, default: Reported()].add(stall) } }
         return overview.failures.map { .file($0) }
             + (overview.runs.isEmpty ? [.noRun] : [])
             + overview.runs.flatMap { doubts(about: $0, reported[$0.id] ?? Reported()) }
             + ambiguous.map { .ambiguous($0) }
-    }
-
-    /// Whether it has still to become too long, or not.
-    private static func isOpen(_ report: StallOutline, _ budget: Budget) -> Bool {
-        guard let limit = budget.maxDurationNs else { return false }
-        return report.state == .ongoing && report.longestNs <= limit
     }
 
     /// Under a second (in nanoseconds) nobody has watched: it is what the record of a monitor says that started, and could then

@@ -17,6 +17,10 @@ extension GateResult {
         let cutShort: [ULID]
         let stalls: [Stall]
         let countedOnly: [Fault]
+        let findings: [FindingPart]
+        let inconclusive: [String]
+        let notes: [String]
+        let repeats: Int
         let unusedAllowances: [String]
         let doubts: [DoubtPart]
 
@@ -33,6 +37,8 @@ extension GateResult {
                 + result.allowed.map { Stall($0, "allowed") }
             let tooLongFaults = Set(result.tooLongCountedOnly)
             countedOnly = result.countedOnly.map { Fault($0, tooLongFaults.contains($0) ? "too_long" : "counted") }
+            findings = result.findings.map { FindingPart($0) }
+            (inconclusive, notes, repeats) = (result.inconclusive, result.notes, result.repeats)
             unusedAllowances = result.unusedAllowances.map(\.description)
             doubts = result.doubts.map { DoubtPart(code: $0.code, message: $0.description) }
         }
@@ -45,6 +51,7 @@ extension GateResult {
             case cutShort = "cut_short"
             case stalls
             case countedOnly = "counted_only"
+            case findings, inconclusive, notes, repeats
             case unusedAllowances = "unused_allowances"
             case doubts
         }
@@ -108,6 +115,19 @@ extension GateResult {
             case fingerprint, result, count
             case longestNs = "longest_ns"
             case report
+        }
+    }
+
+    private struct FindingPart: Encodable {
+        let rule: String
+        let severity: String
+        let budget: String?
+        let message: String
+        let fingerprints: [Fingerprint]
+
+        init(_ finding: Finding) {
+            (rule, severity) = (finding.rule.rawValue, finding.severity.rawValue)
+            (budget, message, fingerprints) = (finding.budget, finding.message, finding.faults)
         }
     }
 

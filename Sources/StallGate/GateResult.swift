@@ -7,20 +7,32 @@ public struct GateResult: Hashable, Sendable {
         case within
         case over
         case cannotJudge = "cannot_judge"
+        /// What there is does not tell whether it has become worse.
+        case inconclusive
     }
 
     /// The limits that were judged by.
     public let budget: Budget
     /// Nothing is hidden by doubt: stalls over budget are listed even if the verdict is `.cannotJudge`.
-    public let doubts: [Doubt]
+    public internal(set) var doubts: [Doubt]
     /// Stalls that count.
     public let counted: [StallOutline]
-    /// Stalls that are allowed.
+    /// Stalls that are allowed, or that a rule has switched off.
     public let allowed: [StallOutline]
+    /// Stalls that count and stand in no report yet, by their faults.
+    public let countedOnly: [RunRecord.Repeated]
     /// All that were found, in the order of `ReportReader.Overview`. Empty when the directory could not be read.
     public let runs: [RunRecord]
     /// What else faults are known by.
     let names: FaultNames
+    /// What is held against the run, by the budget's limits for all stalls and by its rules.
+    public internal(set) var findings: [Finding] = []
+    /// Why a comparison with the baseline tells nothing: the run was too short, or elsewhere. One line each.
+    public internal(set) var inconclusive: [String] = []
+    /// What a comparison with the baseline rests on. One line each; empty without a baseline.
+    public internal(set) var notes: [String] = []
+    /// How often the command was run whose stalls these are.
+    public internal(set) var repeats = 1
 
     /// Stalls that count, with those that were not reported one by one.
     public var stallCount: Int {
@@ -28,21 +40,20 @@ public struct GateResult: Hashable, Sendable {
             .saturatingSum(from: counted.count)
     }
 
-    /// Stalls that count and stand in no report yet, by their faults.
-    public var countedOnly: [RunRecord.Repeated] {
-        runs.flatMap { $0.repeated ?? [] }
-            .filter { fault in !budget.allows(fault.fingerprint, names) }
-    }
-
     /// What is allowed and did not happen: mended, or misspelt.
     public var unusedAllowances: [FingerprintPrefix] {
-        let faults = allowed.map(\.fingerprint) + runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
+        // One that is over counts, and was used all the same.
+        let faults = (allowed + counted).map(\.fingerprint) + runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
         let found = faults.reduce(into: Set()) { $0.formUnion(names.all(of: $1)) }
-        return budget.allowed.filter { prefix in !found.contains(where: prefix.matches) }
+        return (budget.allowed + budget.allowances.map(\.fault)).filter { prefix in
+            !found.contains(where: prefix.matches)
+        }
     }
 
-    /// Whether `stallCount` is above the budget's `maxStalls`. False without that limit.
-    public var hasTooMany: Bool { budget.maxStalls.map { stallCount > $0 } ?? false }
+    /// Whether there are more stalls than the budget's `maxStalls`. False without that limit.
+    public var hasTooMany: Bool { tooMany != nil }
+
+    private var tooMany: Finding? { findings.first { $0.rule == .stallCount && $0.budget == nil } }
 
     /// Stalls that count and lasted too long, or stand for one that did and was only counted; the longest first.
     public var tooLong: [StallOutline] {
@@ -60,7 +71,8 @@ public struct GateResult: Hashable, Sendable {
     /// `.cannotJudge` while there is any doubt, even if stalls are over budget.
     public var verdict: Verdict {
         if !doubts.isEmpty { return .cannotJudge }
-        return hasTooMany || !tooLong.isEmpty || !tooLongCountedOnly.isEmpty ? .over : .within
+        if findings.contains(where: { $0.severity == .error }) { return .over }
+        return findings.contains { $0.severity == .doubtful } || !inconclusive.isEmpty ? .inconclusive : .within
     }
 
     /// Runs whose process ended without closing them. They are judged by what they left: to its last moment a process keeps a live record.
@@ -85,8 +97,13 @@ extension GateResult {
         var lines = [headline]
         lines += doubts.map { "  cannot judge: \($0)" }
         lines += cutShort.map { "  cut short: \(Self.cutShortLine($0))" }
-        if let text = tooManyText { lines.append("  over budget: \(text)") }
-        lines += tooLongLines.map { "  over budget: \($0)" }
+        if repeats == 1 {
+            if let text = tooManyText { lines.append("  over budget: \(text)") }
+            lines += tooLongLines.map { "  over budget: \($0)" }
+        }
+        lines += ruleFindings.map(Self.line)
+        lines += inconclusive.map { "  inconclusive: \($0)" }
+        lines += notes.map { "  baseline: \($0)" }
         if hasTooMany {
             // Asked once: there may be a hundred thousand of them.
             let told = Set(tooLong.map(\.id))
@@ -95,21 +112,24 @@ extension GateResult {
             lines += countedOnly.filter { !toldFaults.contains($0) }.map { "  stalls: \(Self.line($0))" }
         }
         lines += allowed.map { "  exempt: \(Self.line($0))" }
-        lines += unusedAllowances.map { "  unused: --allow \($0): no stall has this fingerprint" }
+        lines += unusedAllowances.map { "  unused: \(source(of: $0)) \($0): no stall has this fingerprint" }
         return lines.joined(separator: "\n") + "\n"
     }
 
-    private var headline: String {
+    var headline: String {
         let word =
             switch verdict {
             case .within: "within budget"
-            case .over: "over budget"
+            case .over: isOverBudget ? "over budget" : "worse than the baseline"
             case .cannotJudge: "cannot judge"
+            case .inconclusive: "inconclusive"
             }
         let watched = DurationText(nanoseconds: watchedNs).short
         return "\(word): \(Self.number(stallCount, "stall")), \(allowed.count) exempt, "
             + "\(watched) watched in \(Self.number(runs.count, "run"))\(stillRunning)"
     }
+
+    private var isOverBudget: Bool { findings.contains { $0.severity == .error && !$0.rule.isOfBaseline } }
 
     /// What is judged may not be all yet.
     private var stillRunning: String {
@@ -118,11 +138,29 @@ extension GateResult {
     }
 
     var tooManyText: String? {
-        guard hasTooMany, let most = budget.maxStalls else { return nil }
-        return "\(Self.number(stallCount, "stall")), \(most) permitted"
+        tooMany?.message
     }
 
-    private static func number(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
+    /// What the lines of the whole's number and lengths do not tell.
+    var ruleFindings: [Finding] {
+        findings.filter { repeats > 1 || $0.budget != nil || ![.stallCount, .stallLength].contains($0.rule) }
+    }
+
+    static func line(_ finding: Finding) -> String {
+        let word =
+            switch finding.severity {
+            case .error: finding.rule.isOfBaseline ? "worse" : "over budget"
+            case .warning: "warning"
+            case .doubtful: "inconclusive"
+            }
+        return "  \(word): \(finding.text)"
+    }
+
+    private func source(of allowance: FingerprintPrefix) -> String {
+        budget.allowances.contains { $0.fault == allowance } ? "allowance of" : "--allow"
+    }
+
+    static func number(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
 
     /// What lasted too long, a line each.
     var tooLongLines: [String] {
@@ -158,12 +196,13 @@ extension GateResult {
 }
 
 extension GateResult {
-    /// JUnit XML as CI servers read it. Always the same three test cases, so that their history can be followed.
+    /// JUnit XML as CI servers read it. Always the same test cases, so that their history can be followed.
     public func junit() -> String {
         let cases = [
             TestCase(name: "a monitor watched, and its reports are complete", errors: doubts.map(\.description)),
             TestCase(name: "number of stalls", failures: tooManyText.map { [$0] + countedLines } ?? []),
             TestCase(name: "length of stalls", failures: tooLongLines),
+            TestCase(name: "budgets and baseline", failures: failingFindings.map(\.text)),
         ]
         let counts = """
             tests="\(cases.count)" failures="\(cases.count { !$0.failures.isEmpty })" \
@@ -180,6 +219,8 @@ extension GateResult {
             """
     }
 
+    private var failingFindings: [Finding] { ruleFindings.filter { $0.severity == .error } }
+
     private var countedLines: [String] { counted.map(Self.line) + countedOnly.map(Self.line) }
 
     private struct TestCase {
@@ -189,31 +230,14 @@ extension GateResult {
 
         var xml: String {
             let parts = [("failure", failures), ("error", errors)].filter { !$0.1.isEmpty }.map(Self.element)
-            let open = #"    <testcase classname="stall-monitor.gate" name="\#(escaped(name))" time="0""#
+            let open = #"    <testcase classname="stall-monitor.gate" name="\#(Markup.xml(name))" time="0""#
             return parts.isEmpty ? open + "/>" : "\(open)>\n\(parts.joined(separator: "\n"))\n    </testcase>"
         }
 
         /// The first line as the message, all of them as the text.
         private static func element(_ name: String, _ lines: [String]) -> String {
-            let text = lines.map(escaped).joined(separator: "\n")
-            return #"      <\#(name) message="\#(escaped(lines[0]))">\#(text)</\#(name)>"#
+            let text = lines.map(Markup.xml).joined(separator: "\n")
+            return #"      <\#(name) message="\#(Markup.xml(lines[0]))">\#(text)</\#(name)>"#
         }
     }
-}
-
-/// Text for XML, in an element or an attribute. What XML 1.0 cannot hold at all (section 2.2) is made visible.
-private func escaped(_ text: String) -> String {
-    var result = ""
-    // By scalar: a "<" with an accent is one character, and still opens a tag.
-    for scalar in VisibleText.of(text, limit: 2000).unicodeScalars {
-        switch scalar {
-        case "&": result += "&amp;"
-        case "<": result += "&lt;"
-        case ">": result += "&gt;"
-        case "\"": result += "&quot;"
-        case "'": result += "&apos;"
-        default: result.unicodeScalars.append(scalar)
-        }
-    }
-    return result
 }

@@ -15,12 +15,13 @@ struct StallMonitorCommand: AsyncParsableCommand {
             when $NO_COLOR is set. Times are UTC.
 
             EXIT CODES
-              0   done; for gate: within budget
+              0   done; for gate: within budget, and no worse than the baseline
               1   could not do it, or not all of it; for gate: cannot judge
-              2   gate: over budget
+              2   gate: over budget, or worse than the baseline
+              3   gate: inconclusive
               64  wrong usage
               130 ended by Ctrl-C
-              watch -- COMMAND leaves with the command's own
+              watch -- COMMAND leaves with the command's own; so does gate run, where the command fails
             """,
         version: "0.1.0",
         subcommands: [

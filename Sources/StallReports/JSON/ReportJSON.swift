@@ -17,7 +17,7 @@ package enum ReportJSON {
     }
 
     /// Decodes `bytes` if their `schema` is `schema`.
-    static func decode<Value: Decodable>(
+    package static func decode<Value: Decodable>(
         _ type: Value.Type,
         schema: String,
         from bytes: [UInt8]

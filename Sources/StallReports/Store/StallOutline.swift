@@ -30,6 +30,8 @@ public struct StallOutline: Hashable, Sendable {
     public var aliases: [Fingerprint]?
     public var suppressed: Int
     public var repeats: StallReport.Repeats?
+    /// Which part of the measured time the thread could have run and was given no processor, from 0 to 1. Nil: not measured.
+    public var runDelayShare: Double?
 
     /// Of a report that is at hand.
     public init(_ report: StallReport) {
@@ -40,6 +42,12 @@ public struct StallOutline: Hashable, Sendable {
         (culprit, culpritName, stackError) = (report.culprit, report.culpritName, report.stacks.first?.error)
         (fingerprint, aliases) = (report.fingerprint, report.aliases)
         (suppressed, repeats) = (report.suppressed, report.repeats)
+        runDelayShare = Self.share(report.cause.evidence?.runDelayNs, of: report.cause.evidence?.windowNs)
+    }
+
+    private static func share(_ part: Int64?, of whole: Int64?) -> Double? {
+        guard let part, let whole, whole > 0 else { return nil }
+        return min(1, max(0, Double(part) / Double(whole)))
     }
 }
 
@@ -76,7 +84,9 @@ extension StallOutline: Decodable {
         (service, release) = (identity?.name, identity?.version)
         let watched = try report.decode(Watched.self, forKey: .watched)
         (type, label) = (watched.type, watched.label)
-        verdict = try report.decode(Cause.self, forKey: .cause).verdict
+        let cause = try report.decode(Cause.self, forKey: .cause)
+        verdict = cause.verdict
+        runDelayShare = Self.share(cause.evidence?.runDelayNs, of: cause.evidence?.windowNs)
         culprit = try report.decodeIfPresent(StallReport.Culprit.self, forKey: .culprit)
         // Most have names; then the stacks are not looked at.
         culpritName = culprit?.function ?? culprit?.symbol
@@ -114,7 +124,19 @@ extension StallOutline: Decodable {
         let type: WatchedType
         let label: String
     }
-    private struct Cause: Decodable { let verdict: Verdict }
+    private struct Cause: Decodable {
+        let verdict: Verdict
+        let evidence: Evidence?
+    }
+    private struct Evidence: Decodable {
+        let runDelayNs: Int64?
+        let windowNs: Int64?
+
+        private enum CodingKeys: String, CodingKey {
+            case runDelayNs = "run_delay_ns"
+            case windowNs = "window_ns"
+        }
+    }
     private struct Module: Decodable { let path: String }
     private struct Stack: Decodable {
         let error: String?

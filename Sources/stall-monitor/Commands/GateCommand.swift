@@ -5,72 +5,61 @@ import StallReports
 struct GateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "gate",
-        abstract: "Judges the stalls of a test run by a budget, for CI.",
+        abstract: "Judges the stalls of a run by a budget and by what was before, for CI.",
+        discussion: """
+            Without a subcommand it judges a report directory: see 'stall-monitor gate judge --help'.
+
+            EXAMPLES
+              stall-monitor gate ./stall-reports --max-stalls 0
+              stall-monitor gate run --repeat 5 -- ./load-test.sh
+              stall-monitor gate baseline record ./stall-reports
+
+            Exit code 0: within budget, and no worse than the baseline. 1: cannot judge. 2: over budget, or worse than the baseline. \
+            3: inconclusive. 64: wrong usage.
+            """,
+        subcommands: [GateJudgeCommand.self, GateRunCommand.self, GateBaselineCommand.self],
+        defaultSubcommand: GateJudgeCommand.self
+    )
+}
+
+/// What `gate DIR` does.
+struct GateJudgeCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "judge",
+        abstract: "Judges a report directory.",
         discussion: """
             EXAMPLES
               stall-monitor gate ./stall-reports --max-stalls 0
               stall-monitor gate --max-stalls 2 --max-duration 500ms --allow 3fa0c1
-              stall-monitor gate ./stall-reports --format junit > stalls.xml
+              stall-monitor gate ./stall-reports --budget stall-budget.yaml
+              stall-monitor gate ./stall-reports --baseline stall-baseline.json
+              stall-monitor gate ./stall-reports --service shop --since 1h --format junit > stalls.xml
 
-            Exit code 0: within budget. 2: over budget. 1: cannot judge, because the directory is missing, a report cannot be \
-            read or is missing, no monitor watched, or a stall is still under way that may yet last too long. 64: wrong usage. Without any \
-            budget, no stall is permitted.
+            Exit code 0: within budget, and no worse than the baseline. 1: cannot judge, because the directory is missing, a report cannot be \
+            read or is missing, no monitor watched, the budget or the baseline cannot be read, or a stall is still under way that may yet \
+            last too long. 2: over budget, or worse than the baseline. 3: inconclusive: too little was watched, a limit is passed in few \
+            runs only, or the machine gave the run no processor. 64: wrong usage. Without any budget and baseline, no stall is permitted.
 
             A process that was killed or crashed is judged by what it left, up to its last moment, with the same exit codes, and a line says \
             so. If its live record (live-*.bin) is not in the directory, nobody knows of its end: exit code 1.
             """
     )
 
-    enum Format: String, ExpressibleByArgument, CaseIterable {
-        case text, json, junit
-    }
-
     @OptionGroup var reports: ReportsArgument
-
-    @Option(parsing: .unconditional, help: "Most stalls permitted, those counted but not reported included.")
-    var maxStalls: Int?
-
-    @Option(help: "The longest stall permitted: 500ms, 1.5s.")
-    var maxDuration: DurationText?
-
-    @Option(
-        help: ArgumentHelp(
-            "A stall that does not count: its fingerprint, or at least four digits of it.",
-            valueName: "fingerprint"
-        )
-    )
-    var allow: [FingerprintPrefix] = []
-
-    @Option(help: "For people, for programs, or for CI servers.")
-    var format: Format = .text
-
-    func validate() throws {
-        if let maxStalls, maxStalls < 0 { throw ValidationError("--max-stalls is a number from 0") }
-    }
+    @OptionGroup var options: JudgeOptions
+    @OptionGroup(title: "Choosing") var selection: Selection
 
     func run() throws {
-        let result = Gate.judge(
-            Result { () throws(ReportError) in try reports.sources.overview() },
-            by: budget
-        )
-        switch format {
-        case .text: try Output.write(result.text)
-        case .json: try Output.write(JSONText.escaped(String(decoding: result.json(), as: UTF8.self)))
-        case .junit: try Output.write(result.junit())
+        let overview = Result { () throws(ReportError) in
+            try reports.sources.overview().chosen(by: selection.stalls)
         }
-        switch result.verdict {
-        case .within: return
-        case .over: throw ExitCode(2)
-        case .cannotJudge: throw ExitCode(1)
-        }
-    }
-
-    private var budget: Budget {
-        let permitsNone = maxStalls == nil && maxDuration == nil
-        return Budget(
-            maxStalls: permitsNone ? 0 : maxStalls,
-            maxDurationNs: maxDuration?.nanoseconds,
-            allowed: allow
-        )
+        let result =
+            switch overview {
+            case .success(let overview): try options.judge([overview])
+            // A verdict, and told as one.
+            case .failure: Gate.judge(overview, by: try options.budget.read())
+            }
+        try Output.write(options.text(of: result))
+        if result.exitCode != .success { throw result.exitCode }
     }
 }

@@ -88,6 +88,18 @@ extension Severity {
     fileprivate var rank: Int { [.warning, .error, .critical].firstIndex(of: self) ?? 3 }
 }
 
+extension ReportReader.Overview {
+    /// What is wanted of it.
+    func chosen(by selection: StallSelection) -> Self {
+        guard !selection.isEverything else { return self }
+        let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
+        var chosen = self
+        chosen.stalls = stalls.filter { selection.includes($0, names: names) }
+        chosen.runs = runs.compactMap { $0.chosen(by: selection) }
+        return chosen
+    }
+}
+
 extension RunRecord {
     /// With those faults only that are wanted. Nil where none can be.
     func chosen(by selection: StallSelection) -> RunRecord? {

@@ -1,0 +1,203 @@
+public import StallReports
+
+/// Judges a run against a baseline. What only shows when stalls are counted that waited for a processor is not held against the code.
+struct BaselineJudge {
+    private let baseline: Baseline
+    private let current: Baseline
+    private let rule: Comparison.Rule
+    private let faults: [Pair]
+
+    private struct Pair {
+        let before: Baseline.Fault?
+        let now: Baseline.Fault?
+
+        /// One of them is there.
+        var fault: Baseline.Fault? { now ?? before }
+    }
+
+    /// Nil without a run record: that is a doubt already.
+    ///
+    /// - Parameter occurrences: those that count.
+    init?(
+        _ baseline: Baseline,
+        _ overview: ReportReader.Overview,
+        _ occurrences: [Occurrence],
+        _ names: FaultNames,
+        _ rule: Comparison.Rule = .init()
+    ) {
+        guard let current = Baseline(overview, at: baseline.recordedAt, occurrences) else { return nil }
+        (self.baseline, self.current, self.rule) = (baseline, current, rule)
+        faults = Self.pairs(baseline, current)
+    }
+
+    /// Each fault with what it was. Several of the baseline's that are one now are taken for one another only once.
+    private static func pairs(_ baseline: Baseline, _ current: Baseline) -> [Pair] {
+        var places: [Fingerprint: Int] = [:]
+        for (index, fault) in baseline.faults.enumerated() {
+            for name in [fault.fingerprint] + fault.aliases { places[name] = index }
+        }
+        var taken: Set<Int> = []
+        let now = current.faults.map { fault in
+            let index = ([fault.fingerprint] + fault.aliases).lazy.compactMap { places[$0] }.first
+            if let index { taken.insert(index) }
+            return Pair(before: index.map { baseline.faults[$0] }, now: fault)
+        }
+        let gone = baseline.faults.indices.filter { !taken.contains($0) }
+        return now + gone.map { Pair(before: baseline.faults[$0], now: nil) }
+    }
+
+    private func compared(countingStarved: Bool) -> Comparison {
+        Comparison(
+            faults.compactMap { pair in
+                guard let fault = pair.fault else { return nil }
+                return (
+                    fault.fingerprint,
+                    figures(pair.before, baseline.watchedNs, countingStarved),
+                    figures(pair.now, current.watchedNs, countingStarved)
+                )
+            },
+            by: rule
+        )
+    }
+
+    private func figures(_ fault: Baseline.Fault?, _ watchedNs: Int64, _ countingStarved: Bool) -> Comparison.Figures {
+        fault?.figures(countingStarved: countingStarved) ?? .init(count: 0, watchedNs: watchedNs, lengthsNs: [])
+    }
+
+    func add(to result: inout GateResult) {
+        guard current.environment == baseline.environment else {
+            result.inconclusive.append(
+                "the baseline is of \(baseline.environment), and this run of \(current.environment): only like is compared; record one here"
+            )
+            return
+        }
+        if let reason = tooShort { result.inconclusive.append(reason) }
+        let (code, all) = (compared(countingStarved: false), compared(countingStarved: true))
+        result.findings += code.proven.map { finding($0, isStarved && $0.change != .newFault ? .doubtful : .error) }
+        result.findings += code.doubtful.map { finding($0, .doubtful) }
+        let told = Set((code.proven + code.doubtful).map(\.fault))
+        result.findings += all.proven.filter { !told.contains($0.fault) }.map {
+            finding($0, .doubtful, isMachine: true)
+        }
+        result.notes += notes
+    }
+
+    /// What came once in a run of the baseline would as soon be missed as seen.
+    private var tooShort: String? {
+        let one = baseline.watchedNs / Int64(max(1, baseline.runs))
+        guard current.watchedNs < one / 2 else { return nil }
+        return
+            "it watched for \(Figure.length(current.watchedNs)), and a run of the baseline for \(Figure.length(one)): "
+            + "what comes once in a run would be missed; let it run as long, or repeat it"
+    }
+
+    /// Whether the machine held up so many stalls more than in the baseline that no figure of this run is the code's.
+    private var isStarved: Bool {
+        starvedShare(current) >= 0.25 && starvedShare(current) >= 2 * starvedShare(baseline)
+    }
+
+    private func starvedShare(_ baseline: Baseline) -> Double {
+        let starved = baseline.faults.map(\.starved).saturatingSum()
+        let all = baseline.faults.map(\.count).saturatingSum(from: starved)
+        return all == 0 ? 0 : Double(starved) / Double(all)
+    }
+
+    private var notes: [String] {
+        let runs = GateResult.number(baseline.runs, "run")
+        let least = Comparison.leastNewStalls(beforeNs: baseline.watchedNs, afterNs: current.watchedNs, rule)
+        let proof =
+            least.map { "a new fault is proven by \(GateResult.number($0, "stall"))" }
+            ?? "no new fault can be proven by it"
+        let starved = current.faults.map(\.starved).saturatingSum()
+        return ["\(runs), \(Figure.length(baseline.watchedNs)) watched; \(proof)"]
+            + (starved == 0
+                ? []
+                : [
+                    "\(GateResult.number(starved, "stall")) waited for a processor, and \(starved == 1 ? "is" : "are") set apart"
+                ])
+    }
+
+    private func finding(_ item: Comparison.Item, _ severity: Finding.Severity, isMachine: Bool = false) -> Finding {
+        let fault = faults.lazy.compactMap(\.fault).first { $0.fingerprint == item.fault }
+        let name = VisibleText.of(fault?.function ?? "unknown code", limit: 160)
+        let chance =
+            item.probability >= 1
+            ? "too few to tell" : "p \(item.probability < 0.0001 ? "< 0.0001" : "= \(Figure.short(item.probability))")"
+        let (before, after) = (item.before, item.after)
+        let figures: String
+        let kind: Finding.Rule
+        switch item.change {
+        case .newFault:
+            kind = .newFault
+            figures =
+                "is new: \(GateResult.number(after.count, "stall")) in \(Figure.length(after.watchedNs)), none in the baseline's \(Figure.length(before.watchedNs))"
+        case .worseRate:
+            kind = .worseRate
+            figures =
+                "stalls \(Figure.short(item.ratio)) times as often: \(after.count) in \(Figure.length(after.watchedNs)), before \(before.count) in \(Figure.length(before.watchedNs))"
+        case .longer:
+            kind = .longerStalls
+            figures =
+                "stalls \(Figure.short(item.ratio)) times as long: \(Figure.length(Int64(saturating: after.median))) at the median of \(after.lengthsNs.count), before \(Figure.length(Int64(saturating: before.median))) of \(before.lengthsNs.count)"
+        }
+        let machine =
+            isMachine || (isStarved && severity == .doubtful)
+            ? "; the machine gave it no processor, which is not the code's fault: run it with less beside it" : ""
+        return Finding(
+            kind,
+            severity,
+            message: "\(name) \(figures) (\(chance), \(item.fault))\(machine)",
+            faults: [item.fault]
+        )
+    }
+}
+
+extension Baseline {
+    /// The ratchet: what has proven to be better is what is compared with from now on. Nil where nothing has.
+    public func tightened(
+        by overview: ReportReader.Overview,
+        at moment: Timestamp,
+        _ rule: Comparison.Rule = .init()
+    ) -> Baseline? {
+        guard let current = Baseline(overview, at: moment), current.environment == environment else { return nil }
+        let places = Dictionary(
+            current.faults.enumerated().flatMap { index, fault in
+                ([fault.fingerprint] + fault.aliases).map { ($0, index) }
+            }
+        ) { first, _ in first }
+        var tightened = self
+        let now = faults.map { fault in
+            ([fault.fingerprint] + fault.aliases).lazy.compactMap { places[$0] }.first.map { current.faults[$0] }
+                ?? Fault(
+                    fingerprint: fault.fingerprint,
+                    aliases: [],
+                    count: 0,
+                    starved: 0,
+                    watchedNs: current.watchedNs,
+                    lengthsNs: []
+                )
+        }
+        // The other way round: what was worse before.
+        let better = Comparison(
+            zip(faults, now).map {
+                ($0.fingerprint, $1.figures(countingStarved: true), $0.figures(countingStarved: true))
+            },
+            by: rule
+        ).proven
+        guard !better.isEmpty else { return nil }
+        for item in better {
+            guard let index = tightened.faults.firstIndex(where: { $0.fingerprint == item.fault }),
+                let old = faults.firstIndex(where: { $0.fingerprint == item.fault })
+            else { continue }
+            if item.change == .longer {
+                tightened.faults[index].lengthsNs = now[old].lengthsNs
+            } else {
+                (tightened.faults[index].count, tightened.faults[index].starved) = (now[old].count, now[old].starved)
+                tightened.faults[index].watchedNs = now[old].watchedNs
+            }
+        }
+        tightened.faults.removeAll { $0.count == 0 && $0.starved == 0 }
+        tightened.recordedAt = moment
+        return tightened
+    }
+}

@@ -1,0 +1,156 @@
+import StallReports
+
+/// Judges a run by the limits of a budget's rules. A pure function of what the directory holds.
+struct BudgetJudge {
+    private(set) var findings: [Finding] = []
+    private(set) var doubts: [Doubt] = []
+    private let runs: [RunRecord]
+
+    /// - Parameter occurrences: those that no allowance covers.
+    init(_ budget: Budget, _ occurrences: [Occurrence], _ runs: [RunRecord], _ names: FaultNames) {
+        self.runs = runs
+        for (rule, group) in zip(budget.rules, Self.grouped(occurrences, by: budget.rules, names))
+        where rule.severity != .off {
+            judge(rule, group)
+        }
+        judge(BudgetRule(name: "", limits: budget.limits), occurrences)
+        findings += budget.expired.map(Self.expired)
+    }
+
+    /// For each rule what it is the first to fit.
+    private static func grouped(
+        _ occurrences: [Occurrence],
+        by rules: [BudgetRule],
+        _ names: FaultNames
+    ) -> [[Occurrence]] {
+        var groups = [[Occurrence]](repeating: [], count: rules.count)
+        for occurrence in occurrences {
+            if let index = rules.firstIndex(where: { $0.scope.fits(occurrence, names) }) {
+                groups[index].append(occurrence)
+            }
+        }
+        return groups
+    }
+
+    private mutating func judge(_ rule: BudgetRule, _ group: [Occurrence]) {
+        let things = runs.flatMap { run in
+            run.watched.filter { rule.scope.fits(service: run.service?.name, label: $0.label, type: $0.type) }
+        }
+        let watched = things.map { max(0, $0.watchedNs) }.saturatingSum()
+        // The whole has a doubt of its own for each run that watched nothing.
+        if watched == 0, !rule.name.isEmpty, rule.severity == .error {
+            doubts.append(.unwatchedBudget(rule.name))
+            return
+        }
+        let limits = rule.limits
+        let count = group.map(\.count).saturatingSum()
+        if let most = limits.maxStalls, count > most {
+            tell(.stallCount, rule, "\(GateResult.number(count, "stall")), \(most) permitted", group)
+        }
+        if let most = limits.maxPerHour, Self.rate(count, watched) > most {
+            let rate = "\(Figure.short(Self.rate(count, watched))) stalls per hour watched"
+            tell(
+                .stallRate,
+                rule,
+                "\(rate) (\(count) in \(Figure.length(watched))), \(Figure.short(most)) permitted",
+                group
+            )
+        }
+        if let most = limits.maxBlockedPercent {
+            let blocked = group.map(\.totalNs).saturatingSum()
+            let share = Self.percent(blocked, of: watched)
+            if share > most {
+                let message =
+                    "stalled for \(Figure.short(share)) % of the watched time (\(Figure.length(blocked)) of \(Figure.length(watched)))"
+                tell(.blockedShare, rule, "\(message), \(Figure.short(most)) % permitted", group)
+            }
+        }
+        judgeLengths(rule, group)
+        if limits.limitsTurns { judgeTurns(rule, things) }
+    }
+
+    private mutating func judgeLengths(_ rule: BudgetRule, _ group: [Occurrence]) {
+        guard let most = rule.limits.maxDurationNs else { return }
+        let tooLong = group.filter { $0.longestNs > most }
+        if let longest = tooLong.map(\.longestNs).max() {
+            let message =
+                "\(GateResult.number(tooLong.count, "stall")) too long, the longest \(DurationText(nanoseconds: longest))"
+            tell(.stallLength, rule, "\(message), \(DurationText(nanoseconds: most)) permitted", tooLong)
+        }
+        guard rule.severity == .error else { return }
+        doubts += group.compactMap(\.stall).filter { $0.state == .ongoing && $0.longestNs <= most }.map {
+            .underWay($0.id)
+        }
+    }
+
+    private mutating func judgeTurns(_ rule: BudgetRule, _ things: [RunRecord.Watched]) {
+        let timed = things.compactMap { thing in thing.turnDurations.map { (thing.label, $0) } }
+        if timed.isEmpty, rule.severity == .error {
+            doubts.append(.noTurnDurations(rule.name.isEmpty ? nil : rule.name))
+        }
+        judgeTurns(.turnP99, rule, "99 of 100 turns took up to", timed.map { ($0, $1.p99Ns) }, rule.limits.maxTurnP99Ns)
+        judgeTurns(.turnLength, rule, "the longest turn took", timed.map { ($0, $1.maxNs) }, rule.limits.maxTurnNs)
+    }
+
+    private mutating func judgeTurns(
+        _ kind: Finding.Rule,
+        _ rule: BudgetRule,
+        _ words: String,
+        _ turns: [(label: String, ns: Int64)],
+        _ limit: Int64?
+    ) {
+        guard let limit, let worst = turns.max(by: { $0.ns < $1.ns }), worst.ns > limit else { return }
+        let label = VisibleText.of(worst.label, limit: 80)
+        tell(
+            kind,
+            rule,
+            "\(words) \(Figure.length(worst.ns)) on \(label), \(DurationText(nanoseconds: limit)) permitted",
+            []
+        )
+    }
+
+    private mutating func tell(_ kind: Finding.Rule, _ rule: BudgetRule, _ message: String, _ group: [Occurrence]) {
+        var seen: Set<Fingerprint> = []
+        findings.append(
+            Finding(
+                kind,
+                rule.severity == .warning ? .warning : .error,
+                budget: rule.name.isEmpty ? nil : rule.name,
+                message: message,
+                faults: group.sorted { $0.longestNs > $1.longestNs }.map(\.fingerprint).filter {
+                    seen.insert($0).inserted
+                }
+            )
+        )
+    }
+
+    private static func expired(_ allowance: Allowance) -> Finding {
+        let message =
+            "the allowance of \(allowance.fault) ended on \(allowance.expires): \(VisibleText.of(allowance.owner, limit: 80)) "
+            + "mends the fault, or sets another day (reason: \(VisibleText.of(allowance.reason, limit: 160)))"
+        return Finding(.expiredAllowance, .error, message: message)
+    }
+
+    private static func rate(_ count: Int, _ watchedNs: Int64) -> Double {
+        count == 0 ? 0 : Double(count) / (Double(watchedNs) / 3.6e12)
+    }
+
+    private static func percent(_ part: Int64, of whole: Int64) -> Double {
+        part == 0 ? 0 : Double(part) / Double(whole) * 100
+    }
+}
+
+/// Figures as people read them.
+enum Figure {
+    /// About three digits.
+    static func short(_ value: Double) -> String {
+        guard value.isFinite else { return value > 0 ? "infinitely many" : "0" }
+        let places = abs(value) >= 100 ? 0 : abs(value) >= 10 ? 1 : abs(value) >= 0.1 || value == 0 ? 2 : 5
+        var step = 1.0
+        for _ in 0..<places { step *= 10 }
+        let rounded = (value * step).rounded() / step
+        return rounded == rounded.rounded() && abs(rounded) < 1e15 ? "\(Int64(saturating: rounded))" : "\(rounded)"
+    }
+
+    static func length(_ nanoseconds: Int64) -> String { DurationText(nanoseconds: nanoseconds).short }
+}

@@ -1,0 +1,114 @@
+public import StallReports
+
+/// Limits on what a loop may stall. Nil: no limit.
+public struct BudgetLimits: Hashable, Sendable {
+    /// Most stalls. Those that were only counted (`suppressed`) count.
+    public var maxStalls: Int?
+    /// Most stalls in an hour watched; two loops watched for an hour are two hours.
+    public var maxPerHour: Double?
+    /// The longest that a stall may last, in nanoseconds.
+    public var maxDurationNs: Int64?
+    /// The largest share of the watched time that stalls may take together, in percent.
+    public var maxBlockedPercent: Double?
+    /// The longest that 99 of 100 turns of a loop may take, in nanoseconds. Judged from the run record.
+    public var maxTurnP99Ns: Int64?
+    /// The longest that a turn may take, in nanoseconds. Judged from the run record.
+    public var maxTurnNs: Int64?
+
+    /// No limit unless set.
+    public init(maxStalls: Int? = nil, maxDurationNs: Int64? = nil) {
+        (self.maxStalls, self.maxDurationNs) = (maxStalls, maxDurationNs)
+    }
+
+    /// Whether there is no limit at all.
+    public var isEmpty: Bool { self == BudgetLimits() }
+
+    var limitsTurns: Bool { maxTurnP99Ns != nil || maxTurnNs != nil }
+}
+
+/// A budget for some of the stalls: of a service, a loop, a verdict or a fault. A stall is judged by the first rule that fits it.
+public struct BudgetRule: Hashable, Sendable {
+    /// What becomes of a gate whose limit is passed.
+    public enum Severity: String, Hashable, Sendable, CaseIterable {
+        /// The gate closes.
+        case error
+        /// It is told, and the gate stays open.
+        case warning
+        /// Stalls that fit are not judged by any rule.
+        case off
+    }
+
+    /// What a rule is for. Nil: any. Texts may hold `*` for any text.
+    public struct Scope: Hashable, Sendable {
+        public var service: String?
+        /// Of the watched loop.
+        public var label: String?
+        public var type: WatchedType?
+        /// `waiting` and the older word `blocked` are the same.
+        public var verdict: Verdict?
+        public var fingerprint: FingerprintPrefix?
+
+        /// Everything unless set.
+        public init() {}
+
+        /// Whether it names loops alone, and no kind of stall.
+        public var isOfLoops: Bool { verdict == nil && fingerprint == nil }
+    }
+
+    /// For people.
+    public var name: String
+    public var scope: Scope
+    public var limits: BudgetLimits
+    public var severity: Severity
+
+    /// An error for everything unless said otherwise.
+    public init(name: String, scope: Scope = Scope(), limits: BudgetLimits, severity: Severity = .error) {
+        (self.name, self.scope, self.limits, self.severity) = (name, scope, limits, severity)
+    }
+}
+
+extension BudgetRule.Scope {
+    func fits(_ occurrence: Occurrence, _ names: FaultNames) -> Bool {
+        fits(service: occurrence.service, label: occurrence.label, type: occurrence.type)
+            && (verdict.map { wanted in occurrence.verdict.map { $0.isSame(as: wanted) } ?? false } ?? true)
+            && (fingerprint.map { names.all(of: occurrence.fingerprint).contains(where: $0.matches) } ?? true)
+    }
+
+    /// What is not known fits only a rule that does not ask for it.
+    func fits(service: String?, label: String?, type: WatchedType?) -> Bool {
+        Self.fits(service, self.service) && Self.fits(label, self.label)
+            && (self.type.map { $0 == type } ?? true)
+    }
+
+    private static func fits(_ text: String?, _ pattern: String?) -> Bool {
+        guard let pattern else { return true }
+        return text.map { matches(Array($0.utf8)[...], Array(pattern.utf8)[...]) } ?? false
+    }
+
+    /// `*` stands for any text. In time by the product of the lengths: no pattern makes it try everything.
+    private static func matches(_ text: ArraySlice<UInt8>, _ pattern: ArraySlice<UInt8>) -> Bool {
+        var (at, wanted) = (text.startIndex, pattern.startIndex)
+        var restart: (text: Int, pattern: Int)?
+        while at < text.endIndex {
+            if wanted < pattern.endIndex, pattern[wanted] == UInt8(ascii: "*") {
+                restart = (at, wanted + 1)
+                wanted += 1
+            } else if wanted < pattern.endIndex, pattern[wanted] == text[at] {
+                (at, wanted) = (at + 1, wanted + 1)
+            } else if let (from, after) = restart {
+                restart = (from + 1, after)
+                (at, wanted) = (from + 1, after)
+            } else {
+                return false
+            }
+        }
+        return pattern[wanted...].allSatisfy { $0 == UInt8(ascii: "*") }
+    }
+}
+
+extension StallReports.Verdict {
+    /// The first reports said `blocked` for what is called `waiting`.
+    func isSame(as other: Self) -> Bool { word == other.word }
+
+    private var word: String { rawValue == "waiting" ? "blocked" : rawValue }
+}

@@ -1,0 +1,134 @@
+public import StallReports
+
+/// Two sets of stalls beside each other, fault by fault: what a run is judged by that has a baseline. Made of figures alone.
+public struct Comparison: Hashable, Sendable {
+    /// How sure one has to be.
+    public struct Rule: Hashable, Sendable {
+        /// The probability of any false alarm in a whole comparison where nothing has changed.
+        public var alarm = 0.01
+        /// The probability from which on a change is called doubtful, and the gate inconclusive.
+        public var doubt = 0.05
+        /// How many times as often, or as long, is the least that matters.
+        public var leastRatio = 1.25
+
+        /// One false alarm in a hundred, and a quarter more, unless set.
+        public init() {}
+    }
+
+    /// What is known of one fault on one side.
+    public struct Figures: Hashable, Sendable {
+        /// Stalls, those that were only counted among them.
+        public var count: Int
+        /// For how long this fault could have been seen, in nanoseconds.
+        public var watchedNs: Int64
+        /// How long they lasted, as far as known, without the time they waited for a processor.
+        public var lengthsNs: [Int64]
+
+        /// Nothing is defaulted or checked.
+        public init(count: Int, watchedNs: Int64, lengthsNs: [Int64]) {
+            (self.count, self.watchedNs, self.lengthsNs) = (count, watchedNs, lengthsNs)
+        }
+
+        var perHour: Double { count == 0 ? 0 : Double(count) / (Double(watchedNs) / 3.6e12) }
+        var median: Double { Statistics.median(lengthsNs.map { Double($0) }) }
+    }
+
+    /// What has become of a fault.
+    public enum Change: String, Hashable, Sendable {
+        case newFault = "new"
+        case worseRate = "more_often"
+        case longer
+    }
+
+    /// One fault in one respect.
+    public struct Item: Hashable, Sendable {
+        public var fault: Fingerprint
+        public var change: Change
+        public var before: Figures
+        public var after: Figures
+        /// The probability of such figures where nothing has changed, corrected for all comparisons (Holm). 1 for so few stalls that nothing
+        /// could be proven.
+        public var probability: Double
+        /// How many times as often, or as long. Infinite for a new fault.
+        public var ratio: Double
+    }
+
+    /// Everything compared, in the order given.
+    public let items: [Item]
+    public let rule: Rule
+
+    /// Compares the faults, each with both its sides.
+    ///
+    /// - Complexity: by the number of lengths, sorted.
+    public init(_ faults: [(fault: Fingerprint, before: Figures, after: Figures)], by rule: Rule = Rule()) {
+        self.rule = rule
+        let tried = faults.flatMap { Self.items($0.fault, $0.before, $0.after) }
+        // Those that can prove nothing, however they come out, take no other comparison's place (Tarone, 1990).
+        let able = tried.indices.filter { tried[$0].least <= rule.doubt }
+        var items = tried.map(\.item)
+        for (index, probability) in zip(able, Statistics.holm(able.map { items[$0].probability })) {
+            items[index].probability = probability
+        }
+        for index in Set(items.indices).subtracting(able) { items[index].probability = 1 }
+        self.items = items
+    }
+
+    private static func items(_ fault: Fingerprint, _ before: Figures, _ after: Figures) -> [(
+        item: Item, least: Double
+    )] {
+        var items = [rateItem(fault, before, after)]
+        // Fewer cannot come below the level, whatever they are.
+        if before.lengthsNs.count >= 3, after.lengthsNs.count >= 3 {
+            let (first, second) = (before.lengthsNs.map { Double($0) }, after.lengthsNs.map { Double($0) })
+            let item = Item(
+                fault: fault,
+                change: .longer,
+                before: before,
+                after: after,
+                probability: Statistics.larger(before: first, after: second),
+                ratio: after.median / max(1, before.median)
+            )
+            items.append((item, 0))
+        }
+        return items
+    }
+
+    private static func rateItem(_ fault: Fingerprint, _ before: Figures, _ after: Figures) -> (
+        item: Item, least: Double
+    ) {
+        let (first, second) = (Double(max(0, before.watchedNs)), Double(max(0, after.watchedNs)))
+        // Nothing watched proves nothing.
+        let share = first > 0 && second > 0 ? second / (first + second) : 1
+        let item = Item(
+            fault: fault,
+            change: before.count == 0 ? .newFault : .worseRate,
+            before: before,
+            after: after,
+            probability: Statistics.risenRate(before: before.count, after: after.count, share: share),
+            ratio: before.count == 0 ? .infinity : after.perHour / before.perHour
+        )
+        return (item, Statistics.leastRisenRate(before.count.addingSaturated(after.count), share: share))
+    }
+
+    /// What is proven to be worse, and matters.
+    public var proven: [Item] {
+        items.filter { $0.after.count > 0 && $0.ratio >= rule.leastRatio && $0.probability <= rule.alarm }
+    }
+
+    /// What may be worse: changes that are not proven, but hardly chance; and new faults that came too seldom to tell.
+    public var doubtful: [Item] {
+        items.filter { item in
+            guard item.after.count > 0, item.ratio >= rule.leastRatio, item.probability > rule.alarm else {
+                return false
+            }
+            return item.change == .newFault || item.probability <= rule.doubt
+        }
+    }
+
+    /// How many stalls of a new fault prove it, where nothing else is compared. Nil: no number does.
+    static func leastNewStalls(beforeNs: Int64, afterNs: Int64, _ rule: Rule) -> Int? {
+        guard beforeNs > 0, afterNs > 0 else { return nil }
+        let share = Double(afterNs) / (Double(beforeNs) + Double(afterNs))
+        return (1...1000).first { Statistics.leastRisenRate($0, share: share) <= rule.alarm }
+    }
+}

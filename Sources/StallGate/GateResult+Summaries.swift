@@ -1,0 +1,135 @@
+import StallReports
+
+extension GateResult {
+    /// A summary of the job in Markdown, as GitHub's and GitLab's pages show it.
+    public func markdown(sourceRoot: String) -> String {
+        var lines = ["### \(Self.sign(verdict)) \(Markup.markdown(headline))", ""]
+        let told = remarks
+        if !told.isEmpty {
+            lines += ["| | what | where |", "|---|---|---|"]
+            lines += told.prefix(Self.mostRows).map { remark in
+                let place = remark.place.map { "\($0.file(in: sourceRoot)):\($0.line)" } ?? ""
+                let what = remark.message + (remark.excuse.map { "; \($0)" } ?? "")
+                return "| \(Self.word(remark)) | \(Markup.markdown(what)) | \(Markup.markdown(place)) |"
+            }
+            lines.append("")
+        }
+        if told.count > Self.mostRows { lines += ["\(told.count - Self.mostRows) more are left out.", ""] }
+        lines += notes.map { "- baseline: \(Markup.markdown($0))" }
+        lines += cutShort.prefix(20).map { "- cut short: \(Markup.markdown(Self.cutShortLine($0)))" }
+        lines += unusedAllowances.map { "- unused: the allowance of \($0)" }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    /// The same as one HTML file that needs no other.
+    public func html(sourceRoot: String) -> String {
+        let rows = remarks.map { remark in
+            let place = remark.place.map { "\($0.file(in: sourceRoot)):\($0.line)" } ?? ""
+            let what = remark.message + (remark.excuse.map { "; \($0)" } ?? "")
+            return
+                "<tr class=\"\(remark.level.rawValue)\"><td>\(Self.word(remark))</td><td>\(Markup.xml(what))</td><td><code>\(Markup.xml(place))</code></td></tr>"
+        }
+        let more =
+            notes.map { "baseline: \($0)" } + cutShort.map(Self.cutShortLine)
+            + unusedAllowances.map { "unused: the allowance of \($0)" }
+        return """
+            <!DOCTYPE html>
+            <html lang="en">
+            <head>
+            <meta charset="utf-8"/>
+            <title>\(Markup.xml(headline))</title>
+            <style>
+            body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; }
+            table { border-collapse: collapse; width: 100%; }
+            td, th { border-bottom: 1px solid #8884; padding: 0.4em; text-align: left; vertical-align: top; }
+            tr.error td:first-child { color: #b00; font-weight: bold; }
+            tr.warning td:first-child { color: #a60; }
+            @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; } }
+            </style>
+            </head>
+            <body>
+            <h1>\(Markup.xml(headline))</h1>
+            <table>
+            <tr><th></th><th>what</th><th>where</th></tr>
+            \(rows.joined(separator: "\n"))
+            </table>
+            <ul>
+            \(more.map { "<li>\(Markup.xml($0))</li>" }.joined(separator: "\n"))
+            </ul>
+            </body>
+            </html>
+
+            """
+    }
+
+    /// GitHub's job summary takes a megabyte.
+    private static let mostRows = 500
+
+    private static func sign(_ verdict: Verdict) -> String {
+        switch verdict {
+        case .within: "✅"
+        case .over: "❌"
+        case .cannotJudge, .inconclusive: "⚠️"
+        }
+    }
+
+    private static func word(_ remark: GateRemark) -> String {
+        remark.excuse == nil ? remark.rule.replacing("_", with: " ") : "allowed"
+    }
+}
+
+extension GateResult {
+    /// Workflow commands that GitHub shows at the lines of a pull request: ten errors and ten warnings, as many as it takes of a step.
+    public func gitHubAnnotations(sourceRoot: String) -> String {
+        let told = remarks.filter { $0.excuse == nil }
+        return [GateRemark.Level.error, .warning].map { level in
+            let all = told.filter { $0.level == level }
+            // The last one says what is left out.
+            let shown = all.count > 10 ? all.prefix(9) : all.prefix(10)
+            let lines = shown.map { Self.annotation($0, sourceRoot) }
+            let rest = all.count - shown.count
+            return lines.joined()
+                + (rest == 0 ? "" : "::\(level.rawValue) title=stall-monitor::\(rest) more: see the job's summary\n")
+        }.joined()
+    }
+
+    private static func annotation(_ remark: GateRemark, _ root: String) -> String {
+        let place = remark.place.map { "file=\(Markup.property($0.file(in: root))),line=\($0.line)," } ?? ""
+        let title = "stall-monitor: " + remark.rule.replacing("_", with: " ")
+        return "::\(remark.level.rawValue) \(place)title=\(Markup.property(title))::\(Markup.data(remark.message))\n"
+    }
+}
+
+/// Text that stays text in other formats. What a terminal obeys or hides is made visible in each.
+enum Markup {
+    /// Text for XML, in an element or an attribute. What XML 1.0 cannot hold at all (section 2.2) is made visible.
+    static func xml(_ text: String) -> String {
+        scalars(text) { ["&": "&amp;", "<": "&lt;", ">": "&gt;", "\"": "&quot;", "'": "&apos;"][$0] }
+    }
+
+    /// For a line or a table's cell. By references to characters: behind a backslash GitHub's tables still end at a bar in code.
+    static func markdown(_ text: String) -> String {
+        scalars(text) { scalar in
+            "\\`*_{}[]()<>#+!|&~@".unicodeScalars.contains(scalar) && scalar != "(" && scalar != ")" && scalar != "+"
+                && scalar != "#"
+                ? "&#\(scalar.value);" : nil
+        }
+    }
+
+    /// What follows a workflow command.
+    static func data(_ text: String) -> String { scalars(text) { ["%": "%25", "\r": "%0D", "\n": "%0A"][$0] } }
+
+    /// A workflow command's property.
+    static func property(_ text: String) -> String {
+        scalars(text) { ["%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"][$0] }
+    }
+
+    /// By scalar: a "<" with an accent is one character, and still opens a tag.
+    private static func scalars(_ text: String, _ replace: (Unicode.Scalar) -> String?) -> String {
+        var result = ""
+        for scalar in VisibleText.of(text, limit: 4000).unicodeScalars {
+            if let text = replace(scalar) { result += text } else { result.unicodeScalars.append(scalar) }
+        }
+        return result
+    }
+}

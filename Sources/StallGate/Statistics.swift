@@ -1,0 +1,118 @@
+import Glibc
+import StallReports
+
+/// Tests of significance: each gives the probability of figures at least as bad where nothing has changed. Pure, and defined for any input.
+enum Statistics {
+    /// Whether a rate has risen, by the exact conditional test of two Poisson counts: if both have one rate, the second count is binomial
+    /// given their sum (Przyborowski and Wilenski, 1940).
+    ///
+    /// - Parameter share: the second's part of the time that was watched in both, between 0 and 1.
+    static func risenRate(before: Int, after: Int, share: Double) -> Double {
+        binomialTail(before.addingSaturated(after), atLeast: after, share)
+    }
+
+    /// The least that ``risenRate(before:after:share:)`` can be for that many stalls in both together: all of them in the second.
+    static func leastRisenRate(_ count: Int, share: Double) -> Double { pow(share, Double(count)) }
+
+    /// The probability that at least `least` of `count` come up, each with the probability `chance`.
+    static func binomialTail(_ count: Int, atLeast least: Int, _ chance: Double) -> Double {
+        guard least > 0 else { return 1 }
+        guard least <= count, chance > 0 else { return 0 }
+        guard chance < 1 else { return 1 }
+        let mean = Double(count) * chance
+        // Beyond this the normal curve is exact enough, and a sum of single terms takes long.
+        if count > 100_000 { return upperNormal((Double(least) - 0.5 - mean) / (mean * (1 - chance)).squareRoot()) }
+        if Double(least) > mean { return min(1, sum(count, from: least, by: 1, chance)) }
+        return max(0, 1 - sum(count, from: least - 1, by: -1, chance))
+    }
+
+    /// Terms of the binomial distribution from one on, away from its mean, until they no longer matter.
+    private static func sum(_ count: Int, from start: Int, by step: Int, _ chance: Double) -> Double {
+        let odds = chance / (1 - chance)
+        var term = exp(
+            logFactorial(count) - logFactorial(start) - logFactorial(count - start) + Double(start) * log(chance)
+                + Double(count - start) * log1p(-chance)
+        )
+        var (sum, at) = (term, start)
+        while term > sum * 1e-17 {
+            term *= step > 0 ? Double(count - at) / Double(at + 1) * odds : Double(at) / Double(count - at + 1) / odds
+            at += step
+            sum += term
+        }
+        return sum
+    }
+
+    /// By Stirling's series, whose error is below 1e-10 from 10 on.
+    private static func logFactorial(_ number: Int) -> Double {
+        if number < 10 { return log((1...max(1, number)).reduce(1.0) { $0 * Double($1) }) }
+        let x = Double(number)
+        return x * log(x) - x + 0.5 * log(2 * .pi * x) + 1 / (12 * x) - 1 / (360 * x * x * x) + 1 / (1260 * pow(x, 5))
+    }
+
+    /// The part of the normal distribution above a value.
+    static func upperNormal(_ value: Double) -> Double { value.isNaN ? 1 : 0.5 * erfc(value / 2.0.squareRoot()) }
+
+    /// Whether the second's values tend to be larger: Mann and Whitney's test, exact for few values, equal ones given their mean rank.
+    static func larger(before: [Double], after: [Double]) -> Double {
+        guard !before.isEmpty, !after.isEmpty else { return 1 }
+        let pooled = (before.map { ($0, false) } + after.map { ($0, true) }).sorted { $0.0 < $1.0 }
+        var doubledRanks: [Int] = []
+        var (ties, sum, start) = (0.0, 0, 0)
+        while start < pooled.count {
+            var end = start
+            while end < pooled.count, pooled[end].0 == pooled[start].0 { end += 1 }
+            let size = Double(end - start)
+            ties += size * size * size - size
+            for index in start..<end {
+                doubledRanks.append(start + 1 + end)
+                if pooled[index].1 { sum += start + 1 + end }
+            }
+            start = end
+        }
+        if pooled.count <= 30, min(before.count, after.count) < 10 {
+            return exactRankTail(doubledRanks, choosing: after.count, atLeast: sum)
+        }
+        return normalRankTail(before.count, after.count, ties, Double(sum) / 2)
+    }
+
+    private static func normalRankTail(_ before: Int, _ after: Int, _ ties: Double, _ rankSum: Double) -> Double {
+        let (m, n) = (Double(before), Double(after))
+        let all = m + n
+        let mean = n * (all + 1) / 2
+        let variance = m * n / 12 * (all + 1 - ties / (all * (all - 1)))
+        return variance > 0 ? upperNormal((rankSum - mean - 0.5) / variance.squareRoot()) : 1
+    }
+
+    /// Of all ways to choose so many of the ranks, the part whose sum is that large.
+    private static func exactRankTail(_ ranks: [Int], choosing chosen: Int, atLeast least: Int) -> Double {
+        let most = ranks.reduce(0, +)
+        var ways = [[Double]](repeating: [Double](repeating: 0, count: most + 1), count: chosen + 1)
+        ways[0][0] = 1
+        for rank in ranks {
+            for number in stride(from: chosen, to: 0, by: -1) {
+                for sum in stride(from: most, through: rank, by: -1) where ways[number - 1][sum - rank] > 0 {
+                    ways[number][sum] += ways[number - 1][sum - rank]
+                }
+            }
+        }
+        return ways[chosen][least...].reduce(0, +) / ways[chosen].reduce(0, +)
+    }
+
+    /// Holm's correction for many comparisons: of all where nothing has changed, none comes below a level more often than that level says.
+    static func holm(_ values: [Double]) -> [Double] {
+        var corrected = values
+        var least = 0.0
+        for (place, index) in values.indices.sorted(by: { values[$0] < values[$1] }).enumerated() {
+            least = max(least, min(1, values[index] * Double(values.count - place)))
+            corrected[index] = least
+        }
+        return corrected
+    }
+
+    /// Zero of none.
+    static func median(_ values: [Double]) -> Double {
+        guard !values.isEmpty else { return 0 }
+        let sorted = values.sorted()
+        return (sorted[(sorted.count - 1) / 2] + sorted[sorted.count / 2]) / 2
+    }
+}

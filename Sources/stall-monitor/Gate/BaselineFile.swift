@@ -1,0 +1,89 @@
+import Glibc
+import StallGate
+import StallReports
+
+/// Where a baseline is: a file, a folder with one for each environment, or a report directory of a run that was well.
+struct BaselineFile {
+    let baseline: Baseline
+    /// Where a tightened one goes. Nil for a report directory.
+    let path: String?
+
+    static let defaultPath = "stall-baseline.json"
+    private static let prefix = "stall-baseline"
+
+    /// - Parameter environment: that of the run to be judged, which chooses among a folder's files.
+    init(_ path: String, for environment: Baseline.Environment?) throws(CommandFailure) {
+        guard Self.isFolder(path) else {
+            (baseline, self.path) = (try Self.read(path), path)
+            return
+        }
+        let files = Self.files(in: path)
+        guard !files.isEmpty else {
+            baseline = try Self.ofReports(in: path)
+            self.path = nil
+            return
+        }
+        let found = try files.map { file throws(CommandFailure) in (file, try Self.read(file)) }
+        // Where none is of this environment the first says so.
+        let chosen = found.first { $0.1.environment == environment } ?? found[0]
+        (self.path, baseline) = chosen
+    }
+
+    private static func ofReports(in path: String) throws(CommandFailure) -> Baseline {
+        try BaselineFile.record([path])
+    }
+
+    /// Of report directories that can be judged.
+    static func record(_ paths: [String]) throws(CommandFailure) -> Baseline {
+        var all = ReportReader.Overview()
+        for path in paths {
+            let overview = try CommandFailure.wrapping { () throws(ReportError) in
+                try ReportReader(path: path).overview()
+            }
+            let doubts = Gate.judge(.success(overview), by: Budget()).doubts
+            if let doubt = doubts.first { throw CommandFailure("\(path) cannot be recorded: \(doubt)") }
+            all.stalls += overview.stalls
+            all.runs += overview.runs
+        }
+        let environments = Set(all.runs.map { Baseline.Environment($0) })
+        if environments.count > 1 {
+            let list = environments.map(\.description).sorted().joined(separator: "; ")
+            throw CommandFailure(
+                "these runs are of several environments (\(list)); record each by itself, into one folder"
+            )
+        }
+        guard let baseline = Baseline(all, at: .now()) else { throw CommandFailure("there is no run to record") }
+        return baseline
+    }
+
+    /// Into a file, or into a folder under a name that tells the environment. Returns its path.
+    static func write(_ baseline: Baseline, to path: String) throws(CommandFailure) -> String {
+        let environment = baseline.environment
+        let name = [
+            prefix, environment.cpus.map { "\($0)cpu" } ?? "cpu", environment.kernel ?? "kernel",
+            environment.build ?? "build",
+        ].joined(separator: "-").filter { $0.isASCII && ($0.isLetter || $0.isNumber || "-.".contains($0)) }
+        let file = isFolder(path) ? "\(path)/\(name).json" : path
+        let json = try CommandFailure.wrapping { () throws(ReportError) in try baseline.json() }
+        try OutputFile.write(String(decoding: json, as: UTF8.self), to: file)
+        return file
+    }
+
+    private static func read(_ path: String) throws(CommandFailure) -> Baseline {
+        let bytes = try OutputFile.read(path, limit: 64 << 20)
+        do throws(ReportError) {
+            return try Baseline(json: bytes)
+        } catch {
+            throw CommandFailure("\(path) is no baseline: \(error); 'stall-monitor gate baseline record' makes one")
+        }
+    }
+
+    static func isFolder(_ path: String) -> Bool {
+        var status = stat()
+        return unsafe stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
+    }
+
+    private static func files(in path: String) -> [String] {
+        RunFolder.names(in: path).filter { $0.hasPrefix(prefix) && $0.hasSuffix(".json") }.map { "\(path)/\($0)" }
+    }
+}

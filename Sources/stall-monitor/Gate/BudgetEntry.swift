@@ -1,0 +1,91 @@
+import StallGate
+import StallReports
+import Yams
+
+/// One value of a budget's file, with its place for the message about it.
+struct BudgetEntry {
+    let file: String
+    /// As it stands before the value. Empty at the root.
+    let key: String
+    let node: Node
+
+    /// Where, what key, and what to do.
+    func mistake(_ text: String) -> CommandFailure {
+        let place = node.mark.map { "\(file):\($0.line)" } ?? file
+        return CommandFailure("\(place): \(key.isEmpty ? "" : "\(key): ")\(text)")
+    }
+
+    /// The values of a mapping by their keys, each of them known and there once.
+    func keys(_ known: [String]) throws(CommandFailure) -> [String: BudgetEntry] {
+        guard let mapping = node.mapping else {
+            throw mistake("this is to be keys and values: \(known.joined(separator: ", "))")
+        }
+        var entries: [String: BudgetEntry] = [:]
+        for (name, value) in mapping {
+            let key = name.string ?? ""
+            guard known.contains(key) else {
+                throw BudgetEntry(file: file, key: key, node: name)
+                    .mistake("there is no such key here; there are \(known.joined(separator: ", "))")
+            }
+            entries[key] = BudgetEntry(file: file, key: key, node: value)
+        }
+        return entries
+    }
+
+    func list() throws(CommandFailure) -> [BudgetEntry] {
+        guard let sequence = node.sequence else { throw mistake("this is to be a list, each entry behind a '-'") }
+        return sequence.map { BudgetEntry(file: file, key: key, node: $0) }
+    }
+
+    func text() throws(CommandFailure) -> String {
+        guard let text = node.scalar?.string, !text.isEmpty else { throw mistake("a text is missing") }
+        return text
+    }
+
+    func whole() throws(CommandFailure) -> Int {
+        let text = try text()
+        guard let number = Int(text), number >= 0 else {
+            throw mistake("'\(text)' is no number of stalls; write one from 0")
+        }
+        return number
+    }
+
+    func number() throws(CommandFailure) -> Double {
+        let text = try text()
+        guard let number = Double(text), number.isFinite, number >= 0 else {
+            throw mistake("'\(text)' is no number; write one from 0, like 0.5")
+        }
+        return number
+    }
+
+    /// In nanoseconds.
+    func length() throws(CommandFailure) -> Int64 {
+        let text = try text()
+        guard let length = DurationText(text) else {
+            throw mistake("'\(text)' is no length of time; write one like 500ms or 1.5s")
+        }
+        return length.nanoseconds
+    }
+
+    func fingerprint() throws(CommandFailure) -> FingerprintPrefix {
+        let text = try text()
+        guard let fingerprint = FingerprintPrefix(text) else {
+            throw mistake(
+                "'\(text)' is no fingerprint; write it as the report has it, or at least four digits of it, in quotes"
+            )
+        }
+        return fingerprint
+    }
+
+    func day() throws(CommandFailure) -> CalendarDay {
+        let text = try text()
+        guard let day = CalendarDay(text) else { throw mistake("'\(text)' is no day; write one like 2027-01-31") }
+        return day
+    }
+
+    func choice<Value>(_ read: (String) -> Value?, _ choices: [String]) throws(CommandFailure) -> Value {
+        let text = try text()
+        guard let value = read(text) else { throw mistake("'\(text)' is not among \(choices.joined(separator: ", "))") }
+        return value
+    }
+}

@@ -1,0 +1,111 @@
+import StallGate
+import StallReports
+import Yams
+
+/// A budget in a file: `config/stall-budget.schema.json` and `config/stall-budget.yaml` say what may stand in it.
+struct BudgetFile {
+    let rules: [BudgetRule]
+    let allowances: [Allowance]
+
+    static let defaultPath = "stall-budget.yaml"
+
+    /// - Throws: the first mistake, with its line and key, and what to write instead.
+    init(path: String) throws(CommandFailure) {
+        let text = String(decoding: try OutputFile.read(path, limit: 1 << 20), as: UTF8.self)
+        let node: Node?
+        do {
+            node = try Yams.compose(yaml: text)
+        } catch {
+            throw CommandFailure("\(path): not YAML: \(Self.firstLine(of: "\(error)"))")
+        }
+        try self.init(BudgetEntry(file: path, key: "", node: node ?? Node([(Node, Node)]())))
+    }
+
+    private init(_ root: BudgetEntry) throws(CommandFailure) {
+        let keys = try root.keys(["version", "budgets", "allowances"])
+        if let version = keys["version"], try version.text() != "1" {
+            throw version.mistake("this version of stall-monitor reads version 1")
+        }
+        rules = try (keys["budgets"]?.list() ?? []).enumerated().map { index, entry throws(CommandFailure) in
+            try BudgetRule(entry, index)
+        }
+        allowances = try (keys["allowances"]?.list() ?? []).map { entry throws(CommandFailure) in try Allowance(entry) }
+    }
+
+    private static func firstLine(of text: String) -> String {
+        text.split(whereSeparator: \.isNewline).prefix(1).joined()
+    }
+}
+
+extension BudgetRule {
+    fileprivate init(_ entry: BudgetEntry, _ index: Int) throws(CommandFailure) {
+        let limits = [
+            "maxStalls", "maxPerHour", "maxDuration", "maxBlockedPercent", "maxTurnP99", "maxTurn",
+        ]
+        let keys = try entry.keys(["name", "match", "severity"] + limits)
+        let scope = try keys["match"].map { entry throws(CommandFailure) in try Scope(entry) } ?? Scope()
+        self.init(
+            name: try keys["name"]?.text() ?? "budget \(index + 1)",
+            scope: scope,
+            limits: try BudgetLimits(keys),
+            severity: try keys["severity"]?.choice(Severity.init(rawValue:), Severity.allCases.map(\.rawValue))
+                ?? .error
+        )
+        if severity != .off, self.limits.isEmpty {
+            throw entry.mistake("no limit; give one of \(limits.joined(separator: ", ")), or severity: off")
+        }
+        let turns = keys["maxTurnP99"] ?? keys["maxTurn"]
+        if let turns, !scope.isOfLoops {
+            throw turns.mistake("turns are of a loop, not of a verdict or fault; match service, label or type alone")
+        }
+    }
+}
+
+extension BudgetLimits {
+    fileprivate init(_ keys: [String: BudgetEntry]) throws(CommandFailure) {
+        self.init(maxStalls: try keys["maxStalls"]?.whole(), maxDurationNs: try keys["maxDuration"]?.length())
+        maxPerHour = try keys["maxPerHour"]?.number()
+        maxBlockedPercent = try keys["maxBlockedPercent"]?.number()
+        maxTurnP99Ns = try keys["maxTurnP99"]?.length()
+        maxTurnNs = try keys["maxTurn"]?.length()
+    }
+}
+
+extension BudgetRule.Scope {
+    private static let types: [WatchedType] = [.runLoop, .eventLoop, .taskPool, .queue]
+    private static let verdicts = [
+        "on_cpu", "waiting", "blocked", "deadlock", "starved", "disk_wait", "paused", "unknown",
+    ]
+
+    fileprivate init(_ entry: BudgetEntry) throws(CommandFailure) {
+        let keys = try entry.keys(["service", "label", "type", "verdict", "fingerprint"])
+        self.init()
+        service = try keys["service"]?.text()
+        label = try keys["label"]?.text()
+        type = try keys["type"]?.choice(
+            { text in Self.types.first { $0.rawValue == text } },
+            Self.types.map(\.rawValue)
+        )
+        let isKnown = { (text: String) in Self.verdicts.contains(text) ? Verdict(rawValue: text) : nil }
+        verdict = try keys["verdict"]?.choice(isKnown, Self.verdicts)
+        fingerprint = try keys["fingerprint"]?.fingerprint()
+    }
+}
+
+extension Allowance {
+    fileprivate init(_ entry: BudgetEntry) throws(CommandFailure) {
+        let keys = try entry.keys(["fingerprint", "reason", "owner", "expires"])
+        let need = { (key: String) throws(CommandFailure) in
+            guard let value = keys[key] else {
+                throw entry.mistake("\(key) is missing: an allowance says who mends it until when, and why")
+            }
+            return value
+        }
+        self.init(
+            fault: try need("fingerprint").fingerprint(),
+            reason: try need("reason").text(),
+            owner: try need("owner").text(),
+            expires: try need("expires").day()
+        )
+    }
+}

@@ -1,0 +1,83 @@
+import ArgumentParser
+import StallGate
+import StallReports
+
+/// What a gate judges by, and what it tells whom.
+struct JudgeOptions: ParsableArguments {
+    enum Format: String, ExpressibleByArgument, CaseIterable {
+        case text, json, junit
+    }
+
+    @OptionGroup var budget: BudgetOptions
+
+    @Option(
+        help: ArgumentHelp(
+            "What there was when all was well: a file of 'gate baseline record', a folder of them, or a report directory.",
+            valueName: "path"
+        )
+    )
+    var baseline: String?
+
+    @Flag(help: "Where something is proven to be better than the baseline, put that into the baseline's file.")
+    var tighten = false
+
+    @Option(help: "For people, for programs, or for CI servers.")
+    var format: Format = .text
+
+    @OptionGroup var outputs: GateOutputs
+
+    func validate() throws {
+        if baseline?.isEmpty == true { throw ValidationError("the baseline's name is empty") }
+        if tighten, baseline == nil { throw ValidationError("--tighten goes with --baseline") }
+    }
+
+    /// Judges, and does what is to be done with the outcome.
+    ///
+    /// - Parameter overviews: of each run of a command; of a report directory, the one.
+    func judge(_ overviews: [ReportReader.Overview]) throws(CommandFailure) -> GateResult {
+        let environment = overviews.lazy.flatMap(\.runs).last.map { Baseline.Environment($0) }
+        let file = try baseline.map { path throws(CommandFailure) in try BaselineFile(path, for: environment) }
+        let result = Gate.judge(
+            repeats: overviews,
+            by: try budget.read(isBaselined: file != nil),
+            against: file?.baseline
+        )
+        if tighten, let file, result.verdict == .within { try tighten(file, by: overviews) }
+        return result
+    }
+
+    private func tighten(_ file: BaselineFile, by overviews: [ReportReader.Overview]) throws(CommandFailure) {
+        guard let path = file.path else {
+            throw CommandFailure("--tighten needs a baseline in a file; 'stall-monitor gate baseline record' makes one")
+        }
+        var all = ReportReader.Overview()
+        for overview in overviews {
+            all.stalls += overview.stalls
+            all.runs += overview.runs
+        }
+        guard let better = file.baseline.tightened(by: all, at: .now()) else { return }
+        Output.note("tightened \(try BaselineFile.write(better, to: path))")
+    }
+
+    /// Writes the files that were asked for, and gives what is to be printed.
+    func text(of result: GateResult) throws -> String {
+        try outputs.write(result)
+        return switch format {
+        case .text: result.text
+        case .json: try JSONText.escaped(String(decoding: result.json(), as: UTF8.self))
+        case .junit: result.junit()
+        }
+    }
+}
+
+extension GateResult {
+    /// The one place for the gate's exit codes.
+    var exitCode: ExitCode {
+        switch verdict {
+        case .within: ExitCode(0)
+        case .cannotJudge: ExitCode(1)
+        case .over: ExitCode(2)
+        case .inconclusive: ExitCode(3)
+        }
+    }
+}

@@ -1,0 +1,43 @@
+import Glibc
+import StallReports
+
+/// Files that a command leaves: whole or not at all.
+enum OutputFile {
+    /// Puts the text under the name, over what was there. Folders are not made.
+    static func write(_ text: String, to path: String) throws(CommandFailure) {
+        let draft = "\(path).\(getpid()).part"
+        var problem = writeWhole(text, to: draft)
+        if problem == 0, unsafe rename(draft, path) != 0 { problem = errno }
+        guard problem != 0 else { return }
+        unsafe _ = unlink(draft)
+        throw CommandFailure("cannot write \(path): \(ReportError(.io, errorNumber: problem))")
+    }
+
+    /// Puts the text behind what is there.
+    static func append(_ text: String, to path: String) throws(CommandFailure) {
+        let problem = writeWhole(text, to: path, mode: "ae")
+        if problem != 0 { throw CommandFailure("cannot write \(path): \(ReportError(.io, errorNumber: problem))") }
+    }
+
+    /// Zero, or the errno of what failed.
+    private static func writeWhole(_ text: String, to path: String, mode: String = "we") -> Int32 {
+        guard let file = unsafe fopen(path, mode) else { return errno }
+        let bytes = Array(text.utf8)
+        let isWritten = unsafe fwrite(bytes, 1, bytes.count, file) == bytes.count
+        let problem = isWritten ? 0 : errno
+        return unsafe fclose(file) == 0 ? problem : errno
+    }
+
+    /// A file that people or this command wrote, up to a size in bytes.
+    static func read(_ path: String, limit: Int) throws(CommandFailure) -> [UInt8] {
+        guard let file = unsafe fopen(path, "re") else {
+            throw unsafe CommandFailure("\(path): \(String(cString: strerror(errno)))")
+        }
+        defer { unsafe _ = fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: limit + 1)
+        let count = unsafe fread(&bytes, 1, bytes.count, file)
+        if unsafe ferror(file) != 0 { throw CommandFailure("\(path): it cannot be read as a file") }
+        guard count < bytes.count else { throw CommandFailure("\(path): larger than \(limit >> 20) MiB") }
+        return Array(bytes[..<count])
+    }
+}

@@ -1,0 +1,88 @@
+import Foundation
+import StallReports
+import Testing
+
+@Suite("gate --budget", .timeLimit(.minutes(5)))
+struct BudgetFileTests {
+    private let fixture: ReportsFixture
+
+    init() throws {
+        fixture = try ReportsFixture()
+        try fixture.store.write(Sample.run())
+    }
+
+    private func gate(_ yaml: String) throws -> CommandRun {
+        let path = fixture.root + "/stall-budget.yaml"
+        try Data(yaml.utf8).write(to: URL(filePath: path))
+        return try CommandRun("gate", fixture.path, "--budget", path)
+    }
+
+    @Test("is judged by, and is found in the working directory; limits of the command line hold on top")
+    func judges() throws {
+        var report = Sample.report()
+        report.run = try #require(try ReportReader(path: fixture.path).overview().runs.first).id
+        try fixture.store.write(report)
+        let over = try gate("budgets: [{name: main, match: {label: main}, maxDuration: 600ms}]")
+        #expect(over.status == 2)
+        #expect(
+            over.output.contains("  over budget: main: 1 stall too long, the longest 612.345678ms, 600ms permitted")
+        )
+        #expect(try gate("budgets: [{match: {label: main}, maxStalls: 4}]").status == 0)
+        let path = fixture.root + "/stall-budget.yaml"
+        #expect(try CommandRun("gate", fixture.path, "--budget", path, "--max-stalls", "3").status == 2)
+        #expect(try CommandRun("gate", fixture.path, directory: fixture.root).status == 0)
+        let prefix = String(report.fingerprint.rawValue.prefix(9))
+        let allowance = "allowances: [{fingerprint: \"\(prefix)\", reason: known, owner: me, expires: "
+        #expect(try gate(allowance + "9999-12-31}]").status == 0)
+        let ended = try gate(allowance + "2020-01-01}]")
+        #expect(ended.status == 2 && ended.output.contains("ended on 2020-01-01"))
+    }
+
+    @Test(
+        "a mistake is told with file, line, key and what to write: exit code 1",
+        arguments: [
+            ("budgets:\n  - maxStalls: -1\n", ":2: maxStalls: '-1' is no number of stalls; write one from 0"),
+            ("budgets:\n  - maxDuration: 5\n", ":2: maxDuration: '5' is no length of time; write one like 500ms"),
+            ("budgets:\n  - name: a\n    maxStals: 1\n", ":3: maxStals: there is no such key here; there are name, "),
+            ("budgets:\n  - severity: fatal\n", ":2: severity: 'fatal' is not among error, warning, off"),
+            ("budgets:\n  - name: a\n", ":2: budgets: no limit; give one of maxStalls, "),
+            ("budgets:\n  - match: {verdict: starved}\n    maxTurn: 1s\n", ":3: maxTurn: turns are of a loop"),
+            ("budgets: 5\n", ":1: budgets: this is to be a list"),
+            ("allowances:\n  - fingerprint: aaaa\n", ":2: allowances: reason is missing"),
+            ("version: 2\n", ":1: version: this version of stall-monitor reads version 1"),
+            ("budgets: [\n", ": not YAML: "),
+        ]
+    )
+    func mistakes(yaml: String, words: String) throws {
+        let run = try gate(yaml)
+        #expect(run.status == 1 && run.output == "")
+        #expect(run.errors.contains("stall-budget.yaml" + words), "\(run.errors)")
+    }
+
+    @Test("the file in config is taken, and is as its schema says")
+    func shipped() throws {
+        let config = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../config").standardized
+            .path
+        let check = """
+            import json, sys, yaml, jsonschema
+            text = yaml.load(open(sys.argv[1]), Loader=yaml.BaseLoader)
+            schema = json.load(open(sys.argv[2]))
+            for number in ('maxStalls', 'maxPerHour', 'maxBlockedPercent'):
+                for budget in text['budgets']:
+                    if number in budget: budget[number] = json.loads(budget[number])
+            text['version'] = int(text['version'])
+            jsonschema.validate(text, schema)
+            text['budgets'][0]['maxStals'] = 1
+            try: jsonschema.validate(text, schema)
+            except jsonschema.ValidationError: sys.exit(0)
+            sys.exit('the schema takes a key that there is not')
+            """
+        let files = ["\(config)/stall-budget.yaml", "\(config)/stall-budget.schema.json"]
+        #expect(try CommandRun(tool: "/usr/bin/python3", ["-c", check] + files).status == 0)
+        let run = try CommandRun("gate", fixture.path, "--budget", files[0])
+        #expect(
+            run.status == 1 && run.output.contains("budget the shop's main loop: nothing that it is for was watched")
+        )
+        #expect(run.errors == "")
+    }
+}

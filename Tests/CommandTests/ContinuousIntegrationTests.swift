@@ -1,0 +1,48 @@
+import Foundation
+import Testing
+
+/// The jobs in config/ci, whose gate is run as it stands there.
+@Suite("CI jobs", .serialized, .timeLimit(.minutes(5)))
+struct ContinuousIntegrationTests {
+    private let fixture: ReportsFixture
+
+    init() throws { fixture = try ReportsFixture() }
+
+    private static let folder = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../config/ci")
+        .standardized.path
+
+    /// The lines of the job's shell that run the gate.
+    private func commands(_ file: String) throws -> String {
+        let read = """
+            import sys, yaml
+            job = yaml.safe_load(open(sys.argv[1]))
+            if 'jobs' in job: steps = [step.get('run', '') for step in job['jobs']['gate']['steps']]
+            else: steps = job['stalls']['script']
+            print(*[step for step in steps if 'gate run' in step], sep='\\n')
+            """
+        return try CommandRun(tool: "/usr/bin/python3", ["-c", read, "\(Self.folder)/\(file)"]).output
+    }
+
+    @Test(
+        "run the gate as they are written, and leave the files that they hand on",
+        arguments: ["github-actions.yml", "gitlab-ci.yml"]
+    )
+    func runs(file: String) throws {
+        let host = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus").path
+        let test = "#!/bin/sh\nsleep 2.5 | '\(host)' --host \"$STALL_MONITOR_DIRECTORY\" >/dev/null\n"
+        let script = fixture.root + "/load-test.sh"
+        try Data(test.utf8).write(to: URL(filePath: script))
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: script)
+        let commands = try commands(file)
+        #expect(commands.contains("stall-monitor gate run"))
+        let path = CommandRun.executable.deletingLastPathComponent().path
+        let shell = "cd '\(fixture.root)' && export PATH='\(path)':$PATH && set -e\n\(commands)"
+        let run = try CommandRun(tool: "/bin/sh", ["-c", shell])
+        #expect(run.status == 0 && run.errors.contains("within budget: 0 stalls"), "\(run.errors)")
+        let left = try FileManager.default.contentsOfDirectory(atPath: fixture.root)
+        let named = try String(contentsOfFile: "\(Self.folder)/\(file)", encoding: .utf8)
+        for name in ["stalls", "stalls.xml", "stalls.html", "stalls.sarif"] where named.contains(name) {
+            #expect(left.contains(name), "\(name)")
+        }
+    }
+}

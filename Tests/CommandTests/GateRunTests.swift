@@ -1,0 +1,86 @@
+import Foundation
+import StallReports
+import TestSupport
+import Testing
+
+/// Real commands: `stall-corpus --host`, which embeds a monitor, and programs that do not.
+@Suite("gate run", .serialized, .timeLimit(.minutes(10)))
+struct GateRunTests {
+    private let fixture: ReportsFixture
+
+    init() throws { fixture = try ReportsFixture() }
+
+    private static let host = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus").path
+
+    /// A shell's line that has the watched server do something, and ends it in order. It is watched for more than a second.
+    private func server(_ orders: String) -> [String] {
+        [
+            "--", "/bin/sh", "-c",
+            "(\(orders) sleep 2.5) | '\(Self.host)' --host \"$STALL_MONITOR_DIRECTORY\" >/dev/null",
+        ]
+    }
+
+    private func gate(_ arguments: [String]) throws -> CommandRun {
+        try CommandRun(arguments: ["gate", "run"] + arguments, environment: ["TMPDIR": fixture.root])
+    }
+
+    private var leftovers: [String] { get throws { try FileManager.default.contentsOfDirectory(atPath: fixture.root) } }
+
+    @Test("a server that stalls is over and its reports stay; one that does not is within and leaves nothing")
+    func embedded() throws {
+        let well = try gate(server(""))
+        #expect(well.status == 0 && well.errors.hasPrefix("within budget: 0 stalls"), "\(well.errors)")
+        #expect(try leftovers.isEmpty)
+        let stalled = try gate(server("echo sleep 700; sleep 1;"))
+        #expect(
+            stalled.status == 2 && stalled.errors.contains("over budget: 1 stall, 0 permitted"),
+            "\(stalled.errors)"
+        )
+        let folder = try #require(try leftovers.first)
+        #expect(stalled.errors.contains("reports are in \(fixture.root)/\(folder)"))
+        #expect(try ReportReader(path: "\(fixture.root)/\(folder)/run-1/inside").overview().stalls.count == 1)
+    }
+
+    @Test("a command's own exit status is not lost, and what nobody watched cannot be judged")
+    func endings() throws {
+        let failed = try gate(["--", "/bin/sh", "-c", "exit 7"])
+        #expect(failed.status == 7 && failed.errors.contains("/bin/sh ended with exit status 7"))
+        let unwatched = try gate(["--keep", fixture.root + "/kept", "--", "/bin/true"])
+        #expect(unwatched.status == 1 && unwatched.errors.hasPrefix("cannot judge: "), "\(unwatched.errors)")
+        #expect(try gate(["--keep", fixture.root + "/kept", "--", "/bin/true"]).status == 1)
+        #expect(try gate(["--", fixture.root + "/none"]).status == 1)
+        #expect(try gate([]).status == 64)
+        #expect(try gate(["--repeat", "0", "--", "/bin/true"]).status == 64)
+    }
+
+    @Test("a program without a monitor is watched from outside", .needsBreakpoints)
+    func outside() throws {
+        let python = try #require(Python.asyncio, "there is no Python")
+        let stalls = "(sleep 4; echo sleep 900; sleep 1.5) | '\(python)' -c '\(Python.program)'"
+        let over = try gate(["--keep", fixture.root + "/kept", "--", "/bin/sh", "-c", stalls])
+        #expect(over.status == 2 && over.errors.contains("over budget: 1 stall, 0 permitted"), "\(over.errors)")
+        #expect(try !ReportReader(path: fixture.root + "/kept/run-1/outside").overview().runs.isEmpty)
+    }
+
+    @Test("several runs: a baseline of them, what is as it was, and a regression that they prove")
+    func baseline() throws {
+        let (kept, file) = (fixture.root + "/kept", fixture.root + "/baseline.json")
+        #expect(try gate(["--repeat", "3", "--keep", kept] + server("")).status == 0)
+        let runs = (1...3).map { "\(kept)/run-\($0)/inside" }
+        let record = try CommandRun(arguments: ["gate", "baseline", "record", "--output", file] + runs)
+        #expect(record.status == 0 && record.errors.contains("recorded 0 faults of 3 runs"), "\(record.errors)")
+        let same = try gate(["--baseline", file] + server(""))
+        #expect(same.status == 0, "\(same.errors)")
+        // Once in a run as long as each of the baseline's may be chance.
+        let once = try gate(["--baseline", file] + server("echo sleep 500; sleep 0.7;"))
+        #expect(
+            once.status == 3 && once.errors.contains("inconclusive: ") && once.errors.contains(" is new: 1 stall in ")
+        )
+        let regression = "for i in 1 2 3 4 5; do echo sleep 400; sleep 0.5; done;"
+        let worse = try gate(["--baseline", file, "--repeat", "2"] + server(regression))
+        #expect(
+            worse.status == 2 && worse.errors.contains("  worse: ") && worse.errors.contains(" is new: "),
+            "\(worse.errors)"
+        )
+    }
+}

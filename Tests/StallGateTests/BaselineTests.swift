@@ -1,0 +1,151 @@
+import StallGate
+import StallReports
+import Testing
+
+@Suite("Baselines")
+struct BaselineTests {
+    private static func run(minutes: Int64 = 10, cpus: Int = 4, build: String = "release") -> RunRecord {
+        var run = Sample.run()
+        run.host = .init(name: "ci", kernel: "6.1.0-13", cpus: cpus)
+        run.process.executable = "/srv/.build/x86_64-unknown-linux-gnu/\(build)/shop"
+        run.watched = [.init(label: "main", watchedNs: minutes * 60_000_000_000)]
+        return run
+    }
+
+    private static func overview(_ stalls: [StallReport], _ runs: [RunRecord]) -> ReportReader.Overview {
+        var contents = ReportReader.Contents()
+        (contents.reports, contents.runs) = (stalls, runs)
+        return .init(contents)
+    }
+
+    private static func stalls(
+        _ count: Int,
+        ms: Int64 = 300,
+        _ fingerprint: String = "v2:aaaa000000000000",
+        verdict: Verdict = .onCPU
+    ) -> [StallReport] {
+        (0..<count).map { index in
+            var report = Sample.report(fingerprint: fingerprint, ms: ms + Int64(index % 7))
+            report.cause.verdict = verdict
+            return report
+        }
+    }
+
+    private func baseline(_ stalls: [StallReport], minutes: Int64 = 10) throws -> Baseline {
+        try #require(Baseline(Self.overview(stalls, [Self.run(minutes: minutes)]), at: Sample.start))
+    }
+
+    private func judge(_ stalls: [StallReport], _ baseline: Baseline, _ run: RunRecord = Self.run()) -> GateResult {
+        Gate.judge(.success(Self.overview(stalls, [run])), by: Budget(), against: baseline)
+    }
+
+    @Test("what is as it was passes; more often, longer and new faults are over, each with its figures")
+    func changes() throws {
+        let before = try baseline(Self.stalls(20))
+        #expect(judge(Self.stalls(20), before).verdict == .within)
+        #expect(judge([], before).verdict == .within)
+        let often = judge(Self.stalls(60), before)
+        #expect(often.verdict == .over && often.findings.map(\.rule) == [.worseRate])
+        #expect(
+            often.text.contains("  worse: shop.Cart.total() stalls 3 times as often: 60 in 10m, before 20 in 10m (p")
+        )
+        let longer = judge(Self.stalls(20, ms: 600), before)
+        #expect(longer.verdict == .over && longer.findings.map(\.rule) == [.longerStalls])
+        #expect(longer.text.contains("stalls 1.99 times as long: 603ms at the median of 20, before 303ms of 20"))
+        let new = judge(Self.stalls(20) + Self.stalls(10, "v2:bbbb000000000000"), before)
+        #expect(new.verdict == .over && new.findings.map(\.rule) == [.newFault])
+        #expect(new.text.contains("is new: 10 stalls in 10m, none in the baseline's 10m"))
+        #expect(new.text.contains("  baseline: 1 run, 10m watched; a new fault is proven by 7 stalls"))
+    }
+
+    @Test("a new fault that came too seldom, another machine or build, and a run that was too short are inconclusive")
+    func inconclusive() throws {
+        let before = try baseline(Self.stalls(20))
+        let new = judge(Self.stalls(1, "v2:bbbb000000000000"), before)
+        #expect(new.verdict == .inconclusive && new.findings.map(\.severity) == [.doubtful])
+        for run in [Self.run(cpus: 2), Self.run(build: "debug")] {
+            let elsewhere = judge(Self.stalls(60), before, run)
+            #expect(elsewhere.verdict == .inconclusive && elsewhere.text.contains("only like is compared"))
+        }
+        let short = judge([], before, Self.run(minutes: 4))
+        #expect(
+            short.verdict == .inconclusive
+                && short.text.contains("it watched for 4m, and a run of the baseline for 10m")
+        )
+    }
+
+    @Test("stalls for want of a processor are the machine's: they are set apart, and close nothing")
+    func starved() throws {
+        let before = try baseline(Self.stalls(20))
+        let some = judge(Self.stalls(20) + Self.stalls(3, verdict: .starved), before)
+        #expect(some.verdict == .within && some.text.contains("3 stalls waited for a processor, and are set apart"))
+        let many = judge(Self.stalls(20) + Self.stalls(40, verdict: .starved), before)
+        #expect(many.verdict == .inconclusive && many.text.contains("which is not the code's fault"))
+        let both = judge(Self.stalls(60) + Self.stalls(40, verdict: .starved), before)
+        #expect(both.verdict == .inconclusive)
+        // Twice as long, for half of the time without a processor.
+        let delayed = Self.stalls(20, ms: 600).map { report in
+            var report = report
+            report.cause.evidence = .init(runDelayNs: 300, windowNs: 600)
+            return report
+        }
+        #expect(judge(delayed, before).verdict == .within)
+    }
+
+    @Test("a fault that got names since is the same fault")
+    func names() throws {
+        let before = try baseline(Self.stalls(20))
+        var named = Self.stalls(20, "v2:bbbb000000000000")
+        for index in named.indices { named[index].aliases = [Self.stalls(1)[0].fingerprint] }
+        #expect(judge(named, before).verdict == .within)
+    }
+
+    @Test("allowed faults are not compared")
+    func allowed() throws {
+        let new = Self.overview(Self.stalls(12, "v2:bbbb000000000000"), [Self.run()])
+        let budget = Budget(allowed: [try #require(FingerprintPrefix("v2:bbbb"))])
+        #expect(Gate.judge(.success(new), by: budget, against: try baseline([])).verdict == .within)
+    }
+
+    @Test("the ratchet takes what is proven to be better, and nothing else")
+    func tightened() throws {
+        let before = try baseline(Self.stalls(40))
+        let tighten = { (stalls: [StallReport]) in
+            before.tightened(by: Self.overview(stalls, [Self.run()]), at: Sample.start)
+        }
+        #expect(tighten(Self.stalls(40)) == nil && tighten(Self.stalls(39)) == nil && tighten(Self.stalls(80)) == nil)
+        let fewer = try #require(tighten(Self.stalls(5)))
+        #expect(fewer.faults.map(\.count) == [5])
+        #expect(judge(Self.stalls(40), before).verdict == .within)
+        #expect(judge(Self.stalls(40), fewer).verdict == .over)
+        #expect(try #require(tighten([])).faults.isEmpty)
+        let shorter = try #require(tighten(Self.stalls(40, ms: 100)))
+        #expect(shorter.faults[0].lengthsNs.max() == 106_000_000 && shorter.faults[0].count == 40)
+    }
+
+    @Test("is read back as it was written; one with impossible numbers, or of a later version, is refused")
+    func coding() throws {
+        let before = try baseline(Self.stalls(3))
+        let json = try before.json()
+        #expect(try Baseline(json: json) == before)
+        let text = String(decoding: json, as: UTF8.self)
+        for (from, to) in [
+            (#""count":3"#, #""count":-3"#), ("stall-baseline/1", "stall-baseline/2"), (#""runs":1"#, #""runs":"a""#),
+        ] {
+            #expect(throws: ReportError.self) { try Baseline(json: Array(text.replacing(from, with: to).utf8)) }
+        }
+    }
+
+    @Test("repeats: over in most runs is over, in few it comes and goes; one that was not watched cannot be judged")
+    func repeats() {
+        let (bad, good) = (Self.overview(Self.stalls(1), [Self.run()]), Self.overview([], [Self.run()]))
+        let judge = { Gate.judge(repeats: $0, by: Budget(maxStalls: 0)) }
+        #expect(judge([good, good, good]).verdict == .within)
+        let flaky = judge([good, bad, good])
+        #expect(flaky.verdict == .inconclusive)
+        #expect(flaky.text.contains("inconclusive: 1 stall, 0 permitted (in 1 of 3 runs: it comes and goes)"))
+        let real = judge([bad, bad, good])
+        #expect(real.verdict == .over && real.text.contains("over budget: 1 stall, 0 permitted (in 2 of 3 runs)"))
+        #expect(judge([good, Self.overview([], [])]).verdict == .cannotJudge)
+    }
+}

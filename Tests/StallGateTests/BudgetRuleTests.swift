@@ -1,0 +1,151 @@
+import StallGate
+import StallReports
+import Testing
+
+/// Two loops of a shop, each watched for an hour; stalls of some of them.
+@Suite("Budgets for some of the stalls")
+struct BudgetRuleTests {
+    private static let hour: Int64 = 3_600_000_000_000
+
+    private static func run(turns: TurnDurations? = nil) -> RunRecord {
+        var run = Sample.run()
+        run.service = .init(name: "shop")
+        run.watched = [
+            .init(label: "main", watchedNs: hour, turnDurations: turns),
+            .init(type: .eventLoop, label: "nio-1", watchedNs: hour),
+        ]
+        return run
+    }
+
+    private static func stall(
+        _ run: RunRecord,
+        on label: String = "main",
+        ms: Int64 = 300,
+        verdict: Verdict = .onCPU,
+        fingerprint: String = "v2:aaaa000000000000",
+        suppressed: Int = 0
+    ) -> StallReport {
+        var report = Sample.report(fingerprint: fingerprint, ms: ms, suppressed: suppressed)
+        (report.run, report.watched.label, report.cause.verdict) = (run.id, label, verdict)
+        return report
+    }
+
+    private func judge(_ reports: [StallReport], _ run: RunRecord, _ rules: [BudgetRule]) -> GateResult {
+        var contents = ReportReader.Contents()
+        (contents.reports, contents.runs) = (reports, [run])
+        var budget = Budget()
+        budget.rules = rules
+        return Gate.judge(.success(contents), by: budget)
+    }
+
+    private static func rule(
+        _ limits: (inout BudgetLimits) -> Void,
+        severity: BudgetRule.Severity = .error,
+        _ scope: (inout BudgetRule.Scope) -> Void = { _ in }
+    ) -> BudgetRule {
+        var rule = BudgetRule(name: "a budget", limits: BudgetLimits(), severity: severity)
+        limits(&rule.limits)
+        scope(&rule.scope)
+        return rule
+    }
+
+    @Test("each limit: what is permitted is within, a little more is over, and the message has both figures")
+    func limits() {
+        let run = Self.run(turns: .init(count: 900, p50Ns: 1000, p99Ns: 80_000_000, maxNs: 400_000_000))
+        // Two hours are watched: six stalls are three per hour, and 3.6 s of 7200 s.
+        let reports = [Self.stall(run, ms: 300, suppressed: 2)] + (0..<3).map { _ in Self.stall(run, ms: 1100) }
+        let cases: [((inout BudgetLimits, Bool) -> Void, Finding.Rule, String)] = [
+            ({ $0.maxStalls = $1 ? 6 : 5 }, .stallCount, "6 stalls, 5 permitted"),
+            ({ $0.maxPerHour = $1 ? 3 : 2.9 }, .stallRate, "3 stalls per hour watched (6 in 2h), 2.9 permitted"),
+            ({ $0.maxDurationNs = $1 ? 1_100_000_000 : 1_099_999_999 }, .stallLength, "the longest 1.1s, "),
+            ({ $0.maxBlockedPercent = $1 ? 0.051 : 0.049 }, .blockedShare, "(3.6s of 2h), 0.049 % permitted"),
+            ({ $0.maxTurnP99Ns = $1 ? 80_000_000 : 79_000_000 }, .turnP99, "up to 80ms on main, 79ms permitted"),
+            ({ $0.maxTurnNs = $1 ? 400_000_000 : 399_000_000 }, .turnLength, "took 400ms on main, 399ms permitted"),
+        ]
+        for (set, kind, words) in cases {
+            #expect(judge(reports, run, [Self.rule { set(&$0, true) }]).verdict == .within, "\(kind)")
+            let over = judge(reports, run, [Self.rule { set(&$0, false) }])
+            #expect(over.verdict == .over && over.findings.map(\.rule) == [kind])
+            #expect(over.text.contains("  over budget: a budget: ") && over.text.contains(words), "\(over.text)")
+            let warned = judge(reports, run, [Self.rule({ set(&$0, false) }, severity: .warning)])
+            #expect(warned.verdict == .within && warned.text.contains("  warning: a budget: "))
+        }
+    }
+
+    @Test("a budget fits by service, label, type, verdict and fault; texts with * for any text")
+    func scopes() {
+        let run = Self.run()
+        let report = Self.stall(run, on: "nio-1", verdict: .blocked)
+        let fits: [(inout BudgetRule.Scope) -> Void] = [
+            { _ in }, { $0.service = "shop" }, { $0.service = "s*p" }, { $0.label = "nio-*" }, { $0.label = "*" },
+            { $0.type = .eventLoop }, { $0.verdict = Verdict(rawValue: "waiting") }, { $0.verdict = .blocked },
+            { $0.fingerprint = FingerprintPrefix("v2:aaaa") },
+        ]
+        for scope in fits { #expect(judge([report], run, [Self.rule({ $0.maxStalls = 0 }, scope)]).verdict == .over) }
+        let misses: [(inout BudgetRule.Scope) -> Void] = [
+            { $0.label = "main" }, { $0.label = "m*n" }, { $0.type = .runLoop }, { $0.verdict = .onCPU },
+            { $0.fingerprint = FingerprintPrefix("v2:bbbb") },
+        ]
+        for scope in misses {
+            #expect(judge([report], run, [Self.rule({ $0.maxStalls = 0 }, scope)]).verdict == .within)
+        }
+    }
+
+    @Test("each stall is judged by the first budget that fits; what one has switched off is judged by none")
+    func first() {
+        let run = Self.run()
+        let reports = [Self.stall(run, verdict: .starved), Self.stall(run), Self.stall(run, on: "nio-1")]
+        let off = Self.rule({ _ in }, severity: .off) { $0.verdict = .starved }
+        let main = Self.rule({ $0.maxStalls = 1 }) { $0.label = "main" }
+        let rest = Self.rule { $0.maxStalls = 1 }
+        let result = judge(reports, run, [off, main, rest])
+        #expect(result.verdict == .within && result.stallCount == 2 && result.allowed.count == 1)
+        #expect(judge(reports, run, [main, rest]).verdict == .over)
+        #expect(judge(reports, run, [rest]).verdict == .over)
+    }
+
+    @Test("a budget for what nobody watched, or for turns that nobody timed, cannot be judged")
+    func unwatched() {
+        let run = Self.run()
+        let misspelt = Self.rule({ $0.maxStalls = 0 }) { $0.label = "mian" }
+        #expect(judge([], run, [misspelt]).doubts == [.unwatchedBudget("a budget")])
+        #expect(judge([], run, [Self.rule { $0.maxTurnNs = 1 }]).doubts == [.noTurnDurations("a budget")])
+        let warning = Self.rule({ $0.maxStalls = 0 }, severity: .warning) { $0.label = "mian" }
+        #expect(judge([], run, [warning]).verdict == .within)
+    }
+
+    @Test("an allowance counts up to its day; the day after it fails, whatever happened; unused it is told")
+    func allowances() throws {
+        let run = Self.run()
+        var contents = ReportReader.Contents()
+        (contents.reports, contents.runs) = ([Self.stall(run)], [run])
+        var budget = Budget(maxStalls: 0)
+        budget.allowances = [
+            Allowance(
+                fault: try #require(FingerprintPrefix("v2:aaaa")),
+                reason: "known",
+                owner: "media",
+                expires: try #require(CalendarDay("2027-01-31"))
+            )
+        ]
+        for (today, verdict) in [("2027-01-31", GateResult.Verdict.within), ("2027-02-01", .over)] {
+            budget.today = CalendarDay(today)
+            let result = Gate.judge(.success(contents), by: budget)
+            #expect(result.verdict == verdict && result.unusedAllowances.isEmpty)
+        }
+        contents.reports = []
+        let result = Gate.judge(.success(contents), by: budget)
+        #expect(result.verdict == .over && result.findings.map(\.rule) == [.expiredAllowance])
+        #expect(result.text.contains("ended on 2027-01-31: media mends the fault"))
+        #expect(result.text.contains("unused: allowance of v2:aaaa: no stall has this fingerprint"))
+    }
+
+    @Test("days: those of the calendar alone")
+    func days() {
+        for text in ["2027-01-31", "2028-02-29", "2000-02-29"] { #expect(CalendarDay(text)?.description == text) }
+        for text in ["2027-02-29", "1900-02-29", "2027-13-01", "2027-00-10", "2027-1-31", "27-01-31", "2027-01-32", ""]
+        {
+            #expect(CalendarDay(text) == nil, "\(text)")
+        }
+    }
+}

@@ -1,0 +1,136 @@
+import Foundation
+import StallReports
+import Testing
+
+@testable import StallGate
+
+@Suite("Comparison with what was")
+struct ComparisonTests {
+    @Test("the rate's test is exact: values by hand, and its ends")
+    func rate() {
+        // Three of three in the second half: an eighth. At least two of three: a half.
+        #expect(abs(Statistics.risenRate(before: 0, after: 3, share: 0.5) - 0.125) < 1e-12)
+        #expect(abs(Statistics.risenRate(before: 1, after: 2, share: 0.5) - 0.5) < 1e-12)
+        // SciPy: binomtest(24, 34, alternative="greater"), 0.01215.
+        #expect(abs(Statistics.risenRate(before: 10, after: 24, share: 0.5) - 0.012153255) < 1e-9)
+        #expect(Statistics.risenRate(before: 5, after: 0, share: 0.5) == 1)
+        #expect(Statistics.risenRate(before: 0, after: 0, share: 0.5) == 1)
+        #expect(Statistics.risenRate(before: 3, after: 3, share: 1) == 1)
+        #expect(Statistics.risenRate(before: 0, after: 1, share: 0) == 0)
+        #expect(Statistics.risenRate(before: .max, after: .max, share: 0.5) <= 1)
+        // The normal curve takes over without a step.
+        let (small, large) = (100_000, 100_002)
+        let ends = [small, large].map { Statistics.binomialTail($0, atLeast: $0 / 2 + 300, 0.5) }
+        #expect(abs(ends[0] - ends[1]) < 1e-3 * ends[0])
+    }
+
+    @Test("the lengths' test: by hand, with ties, and alike by both ways where they meet")
+    func lengths() {
+        // Of the 20 ways to choose three of six ranks one has the largest sum.
+        #expect(abs(Statistics.larger(before: [1, 2, 3], after: [4, 5, 6]) - 0.05) < 1e-12)
+        // All equal: any choice is as large.
+        #expect(Statistics.larger(before: [7, 7, 7], after: [7, 7, 7]) == 1)
+        #expect(
+            Statistics.larger(before: [Double](repeating: 7, count: 20), after: [Double](repeating: 7, count: 20)) == 1
+        )
+        // By hand: of ten ways to choose two of {1, 2, 2, 2, 3}, seven have a mean rank of at least (3 + 3) / 2.
+        #expect(abs(Statistics.larger(before: [1, 2, 3], after: [2, 2]) - 0.7) < 1e-12)
+        // SciPy: mannwhitneyu(range(8, 20), range(12), alternative="greater", method="asymptotic"), then with pairs of ties.
+        let (low, high) = ((0..<12).map(Double.init), (8..<20).map(Double.init))
+        #expect(abs(Statistics.larger(before: low, after: high) - Self.fromSciPy) < 1e-6)
+        let (few, many) = (low.map { ($0 / 4).rounded(.down) }, high.map { ($0 / 4).rounded(.down) })
+        #expect(abs(Statistics.larger(before: few, after: many) - Self.fromSciPyWithTies) < 1e-6)
+    }
+
+    private static let fromSciPy = 0.00012157620847603318
+    private static let fromSciPyWithTies = 8.189040055554478e-05
+
+    @Test("Holm: the smallest is multiplied by their number, no one after it comes below it")
+    func holm() {
+        #expect(Statistics.holm([0.01, 0.04, 0.03]).map { ($0 * 1000).rounded() } == [30, 60, 60])
+        #expect(Statistics.holm([0.9, 0.8]) == [1, 1])
+        #expect(Statistics.holm([]) == [])
+    }
+
+    /// 10,000 with TEST_ALL.
+    private static let trials = ProcessInfo.processInfo.environment["TEST_ALL"] == nil ? 200 : 10_000
+
+    /// What so few trials may be off by, at three standard deviations; of 10,000 the figures themselves hold.
+    private static func noise(_ share: Double) -> Double {
+        trials < 10_000 ? 3 * (share * (1 - share) / Double(trials)).squareRoot() : 0
+    }
+
+    /// In how many of so many comparisons something is proven.
+    private func proven(_ seed: UInt64, _ trial: (inout Simulation) -> Comparison) -> Double {
+        var simulation = Simulation(seed: seed)
+        var count = 0
+        for _ in 0..<Self.trials where !trial(&simulation).proven.isEmpty { count += 1 }
+        return Double(count) / Double(Self.trials)
+    }
+
+    @Test(
+        "where nothing has changed at most one comparison in a hundred finds something, however many faults there are"
+    )
+    func falseAlarms() {
+        let cases: [(means: [Double], hours: (before: Double, after: Double))] = [
+            ([20], (1, 1)), ([0.3, 1, 3, 10, 30], (5, 1)), ([4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4], (1, 2)),
+        ]
+        for (means, hours) in cases {
+            let alarms = proven(14) { $0.comparison(means: means, hours: hours) }
+            print("false alarms with \(means.count) faults: \(alarms * 100) % of \(Self.trials)")
+            #expect(alarms <= 0.01 + Self.noise(0.01), "\(means)")
+        }
+    }
+
+    @Test(
+        "a doubled rate of 60 stalls, and a doubled length of 25, are found in 95 of 100; the rate also among six faults from 75 on"
+    )
+    func found() {
+        let rate = proven(15) { $0.comparison(means: [60], hours: (1, 1), rate: 2) }
+        #expect(rate >= 0.95 - Self.noise(0.95))
+        var simulation = Simulation(seed: 16)
+        var longer = 0
+        for _ in 0..<Self.trials {
+            let before = Comparison.Figures(count: 25, watchedNs: 1, lengthsNs: simulation.lengths(25))
+            let after = Comparison.Figures(count: 25, watchedNs: 1, lengthsNs: simulation.lengths(25, times: 2))
+            if Comparison([(Simulation.fingerprint(0), before, after)]).proven.contains(where: { $0.change == .longer })
+            {
+                longer += 1
+            }
+        }
+        #expect(Double(longer) / Double(Self.trials) >= 0.95 - Self.noise(0.95))
+        let all = proven(17) { $0.comparison(means: [75, 0.3, 1, 3, 10, 30], hours: (1, 1), rate: 2) }
+        #expect(all >= 0.95 - Self.noise(0.95))
+        print(
+            "found: rate \(rate), length \(Double(longer) / Double(Self.trials)), rate among six faults \(all) of \(Self.trials)"
+        )
+    }
+
+    @Test(
+        "the curve in the documentation",
+        .enabled(if: ProcessInfo.processInfo.environment["TEST_ALL"] != nil, "TEST_ALL is not set")
+    )
+    func curve() {
+        for mean in [5.0, 10, 20, 30, 40, 50, 75, 100] {
+            let rate = [1.5, 2, 3].map { factor in
+                proven(18) { $0.comparison(means: [mean], hours: (1, 1), rate: factor) }
+            }
+            print("curve: \(mean) stalls before: times as often 1.5, 2, 3 are found in \(rate.map { $0 * 100 }) %")
+        }
+        for count in [5, 8, 10, 15, 20, 30, 50] {
+            let length = [1.25, 1.5, 2].map { factor in
+                proven(19) { simulation in
+                    let (before, after) = (simulation.lengths(count), simulation.lengths(count, times: factor))
+                    let watched: Int64 = 1_000_000_000
+                    return Comparison([
+                        (
+                            Simulation.fingerprint(0), .init(count: count, watchedNs: watched, lengthsNs: before),
+                            .init(count: count, watchedNs: watched, lengthsNs: after)
+                        )
+                    ])
+                }
+            }
+            print("curve: \(count) stalls each: times as long 1.25, 1.5, 2 are found in \(length.map { $0 * 100 }) %")
+        }
+    }
+}
