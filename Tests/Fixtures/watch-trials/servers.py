@@ -158,7 +158,7 @@ class Redis(Server):
 
 class Nginx(Server):
     """Its access log is a FIFO: while that is full, a worker stands in write(2)."""
-    needs = ["nginx", "wrk"]
+    needs = ["nginx", "wrk", "pgrep"]
     scenarios = [
         ("log 600", {"blocked"}), ("log 330", {"blocked"}), ("log 150", {"none"}), ("STOP 800", {"none"}), ("IDLE 3000", {"none"}),
         ("LOAD", {"none"}),
@@ -179,7 +179,12 @@ class Nginx(Server):
                 f"http {{ access_log {log}; server {{ listen 127.0.0.1:{self.port}; location / {{ return 200 ok; }} }} }}\n")
         self.process = subprocess.Popen(["/usr/sbin/nginx", "-c", f"{self.directory}/conf"], stderr=subprocess.DEVNULL)
         connected(self.port).close()
-        children = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True).stdout.split()
+        # It listens before it has started its worker.
+        children, patience = [], 100
+        while not children and patience > 0:
+            time.sleep(0.05)
+            patience -= 1
+            children = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True).stdout.split()
         self.pid = int(children[0])
 
     def drain(self):
@@ -237,6 +242,7 @@ class Postgres(Server):
         connected(self.port).close()
         self.session, self.other = self.connect(), self.connect()
         self.pid = int(self.ask(self.session, "SELECT pg_backend_pid();"))
+        self.bench("-i", "-q")
 
     def connect(self):
         for _ in range(100):
@@ -278,10 +284,13 @@ class Postgres(Server):
     def watched(self, order):
         return [str(self.process.pid), "--follow"] if order == "LOAD" else super().watched(order)
 
+    def bench(self, *options):
+        subprocess.run(
+            ["pgbench", "-h", self.directory, "-p", str(self.port), "-U", "postgres", *options, "postgres"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+
     def load(self, seconds):
-        tool = ["pgbench", "-h", self.directory, "-p", str(self.port), "-U", "postgres"]
-        subprocess.run(tool + ["-i", "-q"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-        subprocess.run(tool + ["-n", "-S", "-c", "4", "-T", str(seconds)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.bench("-n", "-S", "-c", "4", "-T", str(seconds))
 
     def stop(self):
         for client in (self.session, self.other):
