@@ -126,6 +126,7 @@ static struct {
     void (*barrier_sync)(void *queue, void *block);
     void (*barrier_sync_f)(void *queue, void *context, void (*work)(void *));
     void (*resume)(void *object);
+    void (*activate)(void *object);
     unsigned (*get_qos_class)(void *queue, int *priority);
     void (*async_f)(void *queue, void *context, void (*work)(void *));
 } next;
@@ -144,6 +145,7 @@ __attribute__((constructor(101))) static void find_next(void) {
     FIND(barrier_sync);
     FIND(barrier_sync_f);
     FIND(resume);
+    FIND(activate);
     next.get_qos_class = (__typeof__(next.get_qos_class))dlsym(RTLD_NEXT, "dispatch_queue_get_qos_class");
     main_queue = dlsym(RTLD_DEFAULT, "_dispatch_main_q");
     sem_init(&news, 0, 0);
@@ -191,6 +193,12 @@ static void hook_group_async_f(void *group, void *queue, void *context, void (*w
 static void hook_resume(void *object) {
     NEXT(resume)
     next.resume(object);
+    queue_hooks_note(object);
+}
+
+static void hook_activate(void *object) {
+    NEXT(activate)
+    next.activate(object);
     queue_hooks_note(object);
 }
 
@@ -250,5 +258,6 @@ CALL_BY(sync_f, hook_sync_f);
 CALL_BY(barrier_sync, hook_barrier_sync);
 CALL_BY(barrier_sync_f, hook_barrier_sync_f);
 CALL_BY(resume, hook_resume);
+CALL_BY(activate, hook_activate);
 CALL_BY(queue_get_qos_class, hook_get_qos_class);
 #endif

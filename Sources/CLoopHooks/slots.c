@@ -26,6 +26,8 @@ static bool has_key;
 
 /// The calling thread's slot. Initial-exec: a word at a fixed distance from the thread pointer, which no first use has to allocate.
 static _Thread_local __attribute__((tls_model("initial-exec"))) loop_slot *own;
+/// It has begun to end. The destructor of another key may wait once more; a slot that it took in the last round would never be given back.
+static _Thread_local __attribute__((tls_model("initial-exec"))) bool is_ending;
 
 static void nap(void) {
     struct timespec time = {.tv_nsec = 100000};
@@ -50,6 +52,7 @@ static void give_back(loop_slot *slot) {
 /// On a thread that ends. The key's value is of no interest: a forked child's thread has its parent's.
 static void give_own_back(void *value) {
     (void)value;
+    is_ending = true;
     loop_slot *slot = own;
     if (!slot) return;
     own = *slot->holder = NULL;
@@ -85,6 +88,7 @@ static void show(loop_slot *slot, loop_slot **holder) {
 }
 
 void loop_slot_claim(loop_slot **holder) {
+    if (is_ending) return;
     uint32_t first = atomic_load_explicit(&next_free, memory_order_relaxed);
     for (uint32_t i = 0; i < LOOP_HOOKS_CAPACITY; i++) {
         loop_slot *slot = &slots[(first + i) % LOOP_HOOKS_CAPACITY];

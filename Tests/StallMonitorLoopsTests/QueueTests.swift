@@ -19,7 +19,7 @@ struct QueueTests {
         try #require(run.status == 0, "\(run.lines)")
         let contents = try run.contents()
         let inTurn = [String](repeating: "waits-in-turn", count: 4)
-        #expect(contents.labels == ["async", "backlog", "sync", "timer"] + inTurn, "\(run.lines)")
+        #expect(contents.labels == ["activated", "async", "backlog", "sync", "timer"] + inTurn, "\(run.lines)")
         #expect(contents.reports.allSatisfy { $0.watched.type == .queue && $0.state == .recovered })
         for report in contents.reports {
             #expect(report.kind == (report.watched.label == "backlog" ? .congested : .blocked), "\(report.watched)")

@@ -11,9 +11,10 @@ extension Scene {
         let names = ["async", "sync", "timer", "backlog", "brief", "suspended", "waits-in-turn"]
         let queues = names.map { DispatchQueue(label: $0) }
         let concurrent = DispatchQueue(label: "concurrent", attributes: .concurrent)
+        let inactive = DispatchQueue(label: "activated", attributes: .initiallyInactive)
         let monitor = LoopHost.start(
             directory,
-            watching: .init(queues + [concurrent, .main])
+            watching: .init(queues + [concurrent, .main, inactive])
         )
         usleep(100_000)
         for queue in queues { queue.sync {} }
@@ -48,6 +49,11 @@ extension Scene {
         done.enter()
         timer.schedule(deadline: .now() + .milliseconds(300))
         timer.activate()
+        done.wait()
+        // By the time that it may work, its watcher has gone to sleep.
+        inactive.async(group: done, execute: sleepOnQueue)
+        usleep(300_000)
+        inactive.activate()
         done.wait()
         usleep(300_000)
         monitor.stop()
