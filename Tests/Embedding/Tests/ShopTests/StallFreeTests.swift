@@ -12,7 +12,7 @@ struct StallFreeTests {
     @Test @MainActor func stallsTheMainActorWaiting() { usleep(400_000) }
 
     @Test func stallsByATaskOfItsOwn() async {
-        await Task { @MainActor in usleep(400_000) }.value
+        _ = await Task { @MainActor in usleep(400_000) }.value
     }
 
     @Test func stallsWithArguments() async { await MainActor.run { rest(milliseconds: 400) } }
