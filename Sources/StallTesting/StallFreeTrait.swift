@@ -4,7 +4,7 @@ public import Testing
 ///
 ///     @Test(.stallFree()) func checkout() async throws { … }
 ///
-/// See ``Testing/Trait/stallFree(within:)``.
+/// See `.stallFree(within:)`.
 public struct StallFreeTrait: TestTrait, SuiteTrait, TestScoping {
     let limit: Duration
 
@@ -35,7 +35,7 @@ extension Trait where Self == StallFreeTrait {
     public static func stallFree(within limit: Duration = .milliseconds(100)) -> Self { Self(limit: limit) }
 }
 
-/// Records an issue if something stands still for longer than `limit` because of the work, as ``Testing/Trait/stallFree(within:)`` does for a
+/// Records an issue if something stands still for longer than `limit` because of the work, as `.stallFree(within:)` does for a
 /// whole test.
 ///
 ///     let total = try await expectNoStalls { try await checkout(basket) }
@@ -45,6 +45,7 @@ extension Trait where Self == StallFreeTrait {
 /// - Parameter limit: 50 ms at least; less counts as that. 100 ms unless given.
 /// - Returns: what the work returns.
 /// - Throws: what the work throws, judged all the same.
+@discardableResult
 public nonisolated(nonsending) func expectNoStalls<Value, Failure: Error>(
     within limit: Duration = .milliseconds(100),
     function: String = #function,

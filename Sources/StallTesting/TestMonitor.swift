@@ -94,18 +94,27 @@ private final class Answer: Sendable {
     private enum State: Sendable {
         case none
         case awaited(CheckedContinuation<Bool, Never>)
-        case given
+        case given(Bool)
     }
 
     private let state = ForkSafeMutex(State.none)
 
-    func wait(_ continuation: CheckedContinuation<Bool, Never>) { state.withLock { $0 = .awaited(continuation) } }
+    /// Once.
+    func wait(_ continuation: CheckedContinuation<Bool, Never>) {
+        let answer: Bool? = state.withLock { state in
+            if case .given(let answer) = state { return answer }
+            state = .awaited(continuation)
+            return nil
+        }
+        if let answer { continuation.resume(returning: answer) }
+    }
 
     func give(_ answer: Bool) {
         let waiting: CheckedContinuation<Bool, Never>? = state.withLock { state in
-            guard case .awaited(let continuation) = state else { return nil }
-            state = .given
-            return continuation
+            if case .given = state { return nil }
+            defer { state = .given(answer) }
+            if case .awaited(let continuation) = state { return continuation }
+            return nil
         }
         waiting?.resume(returning: answer)
     }
