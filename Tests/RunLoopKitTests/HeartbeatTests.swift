@@ -23,6 +23,17 @@ struct HeartbeatTests {
         #expect(LoopPhase.allCases.filter { $0.activity == nil } == [.idle, .waiting])
     }
 
+    @Test("A turn begins with a departure from rest, and not from one rest to another")
+    func restToRest() {
+        let heartbeat = LoopHeartbeat()
+        for phase in [LoopPhase.afterWaiting, .waiting] { heartbeat.publish(phase) }
+        let turn = heartbeat.pulse.turn
+        heartbeat.publish(.idle)
+        #expect(heartbeat.pulse.turn == turn)
+        heartbeat.publish(.afterWaiting)
+        #expect(heartbeat.pulse.turn == turn + 1)
+    }
+
     @Test("The phase is that of the activity, and in callouts that of the latest one; work before waiting is not rest")
     func phases() async {
         let (seen, before, after) = await onLoopThread { loop in

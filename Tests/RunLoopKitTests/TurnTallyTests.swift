@@ -43,6 +43,8 @@ struct TurnTallyTests {
         #expect(histogram.length(ofShare: 0.98) < 2_000)
         #expect((90_000_000...90_000_001).contains(histogram.length(ofShare: 0.99)))
         #expect((histogram + histogram).count == 2_000 && (histogram + TurnHistogram()) == histogram)
+        let shorter = TurnHistogram(counts: counts, longest: 90_000_000)
+        #expect([histogram + shorter, shorter + histogram].map(\.longest) == [90_000_001, 90_000_001])
         #expect(TurnHistogram().length(ofShare: 0.5) == 0)
     }
 

@@ -258,6 +258,19 @@ struct LiveRecordTests {
         }
     }
 
+    @Test("a stall that is whole and has a negative length is left out", arguments: 0..<3)
+    func negativeLength(index: Int) throws {
+        let length = [\LiveStall.durationNs, \.durationMinNs, \.durationMaxNs][index]
+        let file = try makeFile()
+        var (wrong, right) = (stall(), stall())
+        wrong[keyPath: length] = -1
+        right[keyPath: length] = 0
+        try file.write(wrong, to: 0)
+        try file.write(right, to: 1)
+        let read = try #require(try processes().first)
+        #expect(read.record.stalls == [right] && read.record.tornStalls == 1)
+    }
+
     @Test("pipes and links under a live record's name are not opened, and a foreign record is refused")
     func specialFiles() throws {
         let file = try makeFile()

@@ -166,7 +166,10 @@ extension ReportReader {
         var overview = Overview()
         (overview.runs, overview.failures) = try runs(in: directory)
         let catalog = try ReportCatalog(self, in: directory)
-        for part in try catalog.outlines() {
+        overview.stalls.reserveCapacity(catalog.stalls.count)
+        var parts = Array(try catalog.outlines().reversed())
+        // Each is given up as soon as it is taken over: there are not two of everything.
+        while let part = parts.popLast() {
             overview.stalls += part.stalls
             overview.failures += part.failures
         }

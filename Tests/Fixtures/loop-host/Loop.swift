@@ -48,6 +48,18 @@ final class Count: Sendable {
 
 /// How often threads other than the calling one have woken: they had slept before that.
 enum Wakes {
+    /// Waits for a second in which nobody wakes, and for ten at most. Returns how often somebody has in the last one.
+    static func untilRest() -> Int {
+        var wakes = -1
+        for _ in 0..<10 where wakes != 0 {
+            usleep(300_000)
+            let before = ofOthers
+            sleep(1)
+            wakes = ofOthers - before
+        }
+        return wakes
+    }
+
     static var ofOthers: Int {
         threads.filter { $0 != getpid() }.reduce(0) { $0 + wakes(of: $1) }
     }

@@ -102,6 +102,9 @@ extension Scene {
         let monitor = LoopHost.start(directory)
         let loop = Loop("parents")
         usleep(200_000)
+        // The monitor's threads have done all of this once, and rest: see forkedChild().
+        loop.runToEnd { usleep(120_000) }
+        _ = Wakes.untilRest()
         loop.runToEnd {
             let child = forkedChild()
             guard child != 0 else { return playChild(directory, monitor, loop) }
@@ -163,15 +166,8 @@ extension Scene {
         queue.sync {}
         let loops = (1...16).map { Loop("idle-\($0)") }
         for loop in loops { loop.runToEnd {} }
-        // The monitor may look for a while after all of that. One second without anybody's waking is what is looked for.
-        var wakes = -1
-        for _ in 0..<10 where wakes != 0 {
-            usleep(300_000)
-            let before = Wakes.ofOthers
-            sleep(1)
-            wakes = Wakes.ofOthers - before
-        }
-        say("wakes \(wakes)")
+        // The monitor may look for a while after all of that.
+        say("wakes \(Wakes.untilRest())")
         // They are watched.
         loops[0].run(sleepInEpoll)
         loops[0].runToEnd {}
@@ -207,7 +203,9 @@ func askPeer() {
     slept.add(1)
 }
 
-/// Swift offers no fork: its runtime promises nothing to a child that does not exec. What the child here uses works all the same.
+/// Swift offers no fork: its runtime promises nothing to a child that does not exec. It makes a generic type when it is first used, under a
+/// lock that stays locked in the child for ever if another thread holds it meanwhile. What the child here uses works all the same, as long as
+/// no other thread uses a type for the first time just then.
 private func forkedChild() -> pid_t {
     typealias Fork = @convention(c) () -> pid_t
     guard let symbol = unsafe dlsym(nil, "fork") else { return -1 }
