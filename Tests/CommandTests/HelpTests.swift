@@ -5,7 +5,9 @@ import Testing
 /// What `--help` says of each subcommand, on a terminal of 80 columns.
 @Suite("--help", .timeLimit(.minutes(2)))
 struct HelpTests {
-    static let subcommands = ["tail", "list", "faults", "top", "show", "symbolicate", "gate", "sample", "watch"]
+    static let subcommands = [
+        "tail", "list", "faults", "top", "show", "doctor", "symbolicate", "gate", "sample", "watch",
+    ]
 
     private func help(_ subcommand: String) throws -> [String] {
         let run = try CommandRun(subcommand, "--help", environment: ["COLUMNS": "80"])

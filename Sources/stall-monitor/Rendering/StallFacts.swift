@@ -28,9 +28,9 @@ struct StallFacts {
     }
 
     private var verdict: StyledText {
-        guard let call = report.cause.systemCall else { return "\(report.cause.verdict)" }
+        guard let call = report.cause.systemCall else { return "\(report.cause.verdict.canonical)" }
         let arguments = call.argumentText
-        return "\(report.cause.verdict) in system call \(call.name ?? "number \(call.number)")(\(arguments))"
+        return "\(report.cause.verdict.canonical) in system call \(call.name ?? "number \(call.number)")(\(arguments))"
     }
 
     private var evidence: StyledText? {
