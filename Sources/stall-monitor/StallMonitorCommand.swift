@@ -16,7 +16,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
 
             EXIT CODES
               0   done; for gate: within budget, and no worse than the baseline
-              1   could not do it, or not all of it; for gate: cannot judge
+              1   could not do it, or not all of it; for gate: cannot judge; for doctor: a problem
               2   gate: over budget, or worse than the baseline
               3   gate: inconclusive
               64  wrong usage
@@ -25,8 +25,9 @@ struct StallMonitorCommand: AsyncParsableCommand {
             """,
         version: "0.1.0",
         subcommands: [
-            TailCommand.self, ListCommand.self, FaultsCommand.self, TopCommand.self, ShowCommand.self, SymbolicateCommand.self,
-            GateCommand.self, ExportCommand.self, SampleCommand.self, WatchCommand.self,
+            TailCommand.self, ListCommand.self, FaultsCommand.self, TopCommand.self, ShowCommand.self,
+            DoctorCommand.self, SymbolicateCommand.self, GateCommand.self, ExportCommand.self, SampleCommand.self,
+            WatchCommand.self,
         ]
     )
 }

@@ -153,7 +153,7 @@ struct ListAndShowTests {
         func onTerminal(_ environment: String) throws -> String {
             let script = Process()
             script.executableURL = URL(filePath: "/usr/bin/script")
-            let command = "stty cols 100; \(environment) '\(CommandRun.executable.path)' list '\(fixture.path)'"
+            let command = "stty cols 111; \(environment) '\(CommandRun.executable.path)' list '\(fixture.path)'"
             script.arguments = ["-qec", command, "/dev/null"]
             let output = Pipe()
             (script.standardOutput, script.standardInput) = (output, FileHandle.nullDevice)
@@ -166,7 +166,7 @@ struct ListAndShowTests {
         #expect(coloured.contains("\u{1B}[32mrecovered\u{1B}[0m"))
         let plain = try onTerminal("NO_COLOR=1")
         #expect(!plain.commandsTerminal)
-        #expect(plain.contains("…") && plain.split(separator: "\n").allSatisfy { $0.count <= 100 })
+        #expect(plain.contains("…") && plain.split(separator: "\n").allSatisfy { $0.count <= 111 })
     }
 
     @Test("an output that cannot be written is an error")

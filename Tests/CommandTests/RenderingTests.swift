@@ -14,7 +14,7 @@ struct RenderingTests {
                 Asleep in clock_nanosleep.
 
                   culprit     shop.Cart.total() -> Swift.Int (shop)
-                  verdict     blocked in system call clock_nanosleep(0x1, 0x0)
+                  verdict     waiting in system call clock_nanosleep(0x1, 0x0)
                   evidence    0s on a processor, 81µs waiting for one, in a window of 250ms, 4 major faults
                   lasted      612.345678ms
                   started     2026-11-18T11:06:40.123456789Z

@@ -24,7 +24,7 @@ struct TailTests {
         try fixture.store.write(report)
         let ended = try tail.line()
         #expect(ended?.hasPrefix("2026-11-18T11:06:40.923Z  recovered   800ms") == true)
-        #expect(ended?.hasSuffix("main  shop.Cart.total() -> Swift.Int  \(report.id)") == true)
+        #expect(ended?.hasSuffix("main  shop.Cart.total() -> Swift.Int  aa296773  \(report.id)") == true)
     }
 
     @Test("-f goes on when the directory goes and comes again, and past torn files")

@@ -1,40 +1,94 @@
+import StallGate
 import StallReports
 
-/// Which stall is meant: the latest, or the one whose id begins so.
-enum StallChoice: Hashable {
-    case latest
-    /// In upper case.
-    case prefix(String)
+/// What is meant by `show`'s argument: the latest stall, or the stall or fault whose name begins so.
+struct StallChoice: Hashable {
+    /// As given.
+    private let text: String
+    private let isLatest: Bool
+    /// The beginning of an id, in upper case. Nil for what can be none.
+    private let idPrefix: String?
+    private let fingerprint: FingerprintPrefix?
 
-    /// Nil for what can be the beginning of no id.
+    /// Nil for what can be the beginning of no id and no fingerprint.
     init?(_ text: String) {
-        if text == "latest" {
-            self = .latest
-            return
-        }
+        self.text = text
+        isLatest = text == "latest"
         let filled = text + String(repeating: "0", count: max(0, 26 - text.count))
-        guard !text.isEmpty, ULID(filled) != nil else { return nil }
-        self = .prefix(text.uppercased())
+        idPrefix = !text.isEmpty && ULID(filled) != nil ? text.uppercased() : nil
+        fingerprint = FingerprintPrefix(text)
+        if !isLatest, idPrefix == nil, fingerprint == nil { return nil }
     }
 
-    /// The one id meant among `ids`.
-    func pick(from ids: [ULID]) throws(CommandFailure) -> ULID {
-        switch self {
-        case .latest:
-            guard let last = ids.max() else { throw CommandFailure("there are no stalls in the directory") }
-            return last
-        case .prefix(let prefix):
-            let matches = ids.filter { $0.description.hasPrefix(prefix) }
-            guard let first = matches.first else {
-                throw CommandFailure("no stall's id begins with \(prefix); 'stall-monitor list' shows them")
-            }
-            guard matches.count == 1 else {
-                let some = matches.prefix(5).map(\.description).joined(separator: ", ")
-                throw CommandFailure(
-                    "\(matches.count) stalls' ids begin with \(prefix): give more of one of \(some)"
-                )
-            }
-            return first
+    enum Found: Hashable {
+        /// All that are chosen, the oldest first.
+        case latest([ULID])
+        case stall(ULID)
+        case fault(FingerprintPrefix)
+    }
+
+    /// Reads outlines only where the text may be a fingerprint, or where something is chosen.
+    func pick(from catalog: Catalogs, _ selection: StallSelection) throws(CommandFailure) -> Found {
+        if isLatest {
+            guard !catalog.stalls.isEmpty else { throw CommandFailure("there are no stalls in the directory") }
+            let ids =
+                selection.isEverything
+                ? catalog.stalls
+                : catalog.stalls.filter { id in
+                    (try? catalog.outline(id)).map { selection.includes($0) } ?? false
+                }
+            guard !ids.isEmpty else { throw CommandFailure("there are no stalls of those asked for") }
+            return .latest(ids)
         }
+        let ids = idPrefix.map { prefix in catalog.stalls.filter { $0.description.hasPrefix(prefix) } } ?? []
+        let faults = faults(in: catalog)
+        switch (ids.count, faults.count) {
+        case (1, 0): return .stall(ids[0])
+        case (0, 1): return .fault(FingerprintPrefix(faults[0].fingerprint.rawValue) ?? fingerprint!)
+        case (0, 0): throw CommandFailure(nothing)
+        default: throw CommandFailure(ambiguous(ids, faults, catalog))
+        }
+    }
+
+    private var nothing: String {
+        if fingerprint == nil {
+            return "no stall's id begins with \(idPrefix ?? text); 'stall-monitor list' shows them"
+        }
+        return
+            "no stall's id and no fault's fingerprint begins with \(text); 'stall-monitor list' and 'stall-monitor faults' show them"
+    }
+
+    /// One stall of each fault that is known by such a name.
+    private func faults(in catalog: Catalogs) -> [StallOutline] {
+        guard let fingerprint else { return [] }
+        var (found, pairs): ([Fingerprint: StallOutline], [Fingerprint: [Fingerprint]]) = ([:], [:])
+        for part in catalog.all {
+            _ = try? part.forEachOutline { stall in
+                let known = [stall.fingerprint] + (stall.aliases ?? [])
+                guard known.contains(where: fingerprint.matches) else { return }
+                (found[stall.fingerprint], pairs[stall.fingerprint]) = (stall, stall.aliases ?? [])
+            }
+        }
+        // Names of the same fault are no ambiguity.
+        let names = FaultNames(pairs: pairs.map { ($0.key, $0.value) })
+        var told: Set<Set<Fingerprint>> = []
+        return found.values.sorted { $0.id < $1.id }.filter { told.insert(names.all(of: $0.fingerprint)).inserted }
+    }
+
+    /// With what tells the candidates apart: when, how long, where.
+    private func ambiguous(_ ids: [ULID], _ faults: [StallOutline], _ catalog: Catalogs) -> String {
+        var candidates = faults.prefix(5).map { "fault \($0.fingerprint) (\($0.culpritText))" }
+        candidates += ids.suffix(5).reversed().map { id in
+            guard let stall = try? catalog.outline(id) else { return "\(id)" }
+            return "\(id) (\(stall.startedAt.toSeconds), \(stall.durationText), \(stall.culpritText))"
+        }
+        let count = ids.count + faults.count
+        let left = count - candidates.count
+        let what =
+            faults.isEmpty
+            ? "\(ids.count) stalls' ids begin with \(idPrefix ?? text)"
+            : "\(count) stalls and faults begin with \(text)"
+        return "\(what): give more of one of \(candidates.joined(separator: ", "))"
+            + (left > 0 ? ", and \(left) others" : "")
     }
 }

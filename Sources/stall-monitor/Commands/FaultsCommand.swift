@@ -33,6 +33,8 @@ struct FaultsCommand: ParsableCommand {
     @Option(name: .customShort("n"), parsing: .unconditional, help: "Show at most so many.")
     var number: Int?
 
+    @OptionGroup var screen: ScreenOptions
+
     @Option(help: "For people or for programs.")
     var format: OutputFormat = .text
 
@@ -57,9 +59,9 @@ struct FaultsCommand: ParsableCommand {
     }
 
     private func write(_ shown: [Fault], _ all: [Fault]) throws {
-        let terminal = Terminal.current()
+        let terminal = screen.terminal()
         let names = ShortFingerprints(all.lazy.map(\.fingerprint))
-        try Output.write(
+        try screen.write(
             FaultTable(faults: shown, names: names, now: .now(), width: terminal.width).lines,
             on: terminal
         )

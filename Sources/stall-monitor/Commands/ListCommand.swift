@@ -22,6 +22,8 @@ struct ListCommand: ParsableCommand {
     @OptionGroup var reports: ReportsArgument
     @OptionGroup(title: "Choosing") var selection: Selection
 
+    @OptionGroup var screen: ScreenOptions
+
     @Option(help: "For people or for programs.")
     var format: OutputFormat = .text
 
@@ -35,7 +37,7 @@ struct ListCommand: ParsableCommand {
         switch format {
         case .json: failures += try writeJSON(shown.map(\.id), from: sources)
         case .text:
-            let terminal = Terminal.current()
+            let terminal = screen.terminal()
             if shown.isEmpty {
                 Output.note(emptyNote(overview, chosen))
             } else {
@@ -47,7 +49,7 @@ struct ListCommand: ParsableCommand {
                     repeats: overview.repeats,
                     width: terminal.width
                 )
-                try Output.write(list.lines, on: terminal)
+                try screen.write(list.lines, on: terminal)
             }
             noteCountedOnly(overview, chosen)
             noteLongJobs(overview, chosen)

@@ -1,4 +1,5 @@
 import ArgumentParser
+import StallGate
 import StallMonitor
 import StallReports
 import Symbolication
@@ -6,22 +7,26 @@ import Symbolication
 struct ShowCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",
-        abstract: "Shows one stall on a page: cause, stacks, what it cost to find out.",
+        abstract: "Shows one stall on a page, or one fault: where, why, what to do, the stack.",
         discussion: """
             EXAMPLES
               stall-monitor show latest
+              stall-monitor show latest --service shop --verdict deadlock
               stall-monitor show 01M7YF7P /var/lib/shop/stalls --full
+              stall-monitor show 8a0d3d4a --since yesterday
               stall-monitor show latest --format json | jq .stacks
 
-            Own frames are marked with ▶. Functions and lines that the report lacks are looked for as 'stall-monitor symbolicate' \
-            does, in ten seconds at most; the report's file stays as it is.
+            An id shows a stall, a fingerprint the fault: all its stalls, their stacks merged. Of either any unique prefix will do.
+
+            Own frames are marked with ▶. Functions and lines that a report lacks are looked for as 'stall-monitor symbolicate' \
+            does, in ten seconds at most; the report's file stays as it is. What to do is what is likely by the report's own evidence.
 
             Exit code 0: done. 1: there is no such stall, or it cannot be read. 64: wrong usage.
             """
     )
 
     @Argument(
-        help: ArgumentHelp("The stall: 'latest', or its id, or as much of it as no other has.", valueName: "id")
+        help: ArgumentHelp("'latest', or any unique prefix of a stall's id or a fault's fingerprint.", valueName: "id")
     )
     var id: String
 
@@ -36,8 +41,9 @@ struct ShowCommand: ParsableCommand {
     var named: String?
 
     @OptionGroup var symbolFiles: SymbolFilesOption
+    @OptionGroup var screen: ScreenOptions
 
-    @Flag(help: "Show every frame, also the libraries'.")
+    @Flag(help: "Show all that the report holds, and every frame.")
     var full = false
 
     @Option(help: "For people or for programs.")
@@ -49,7 +55,7 @@ struct ShowCommand: ParsableCommand {
         }
         try ReportsArgument.refuseEmpty(named)
         if StallChoice(id) == nil {
-            throw ValidationError("'\(CommandFailure(id))' is neither 'latest' nor part of an id")
+            throw ValidationError("'\(CommandFailure(id))' is neither 'latest' nor part of an id or a fingerprint")
         }
     }
 
@@ -57,37 +63,63 @@ struct ShowCommand: ParsableCommand {
         guard let choice = StallChoice(id) else { throw CommandFailure("no such stall") }
         let sources = named.map { ReportSources([$0]) } ?? reports.sources
         let catalog = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
-        let report = try withNames(stall(choice, of: catalog))
-        switch format {
-        case .json: try Output.write(JSONText.of(report) + "\n")
-        case .text:
-            let terminal = Terminal.current()
-            var page = StallPage(report: report, repeats: catalog.repeats(of: report), showsAllFrames: full)
-            page.width = terminal.width
-            try Output.write(page.lines, on: terminal)
+        switch try choice.pick(from: catalog, selection.stalls) {
+        case .latest(let ids): try show(latestReadable(of: ids, in: catalog), catalog)
+        case .stall(let id):
+            try show(CommandFailure.wrapping { () throws(ReportError) in try catalog.report(id) }, catalog)
+        case .fault(let fingerprint): try show(fingerprint, sources, catalog)
         }
     }
 
-    /// Those that the options choose. Without any no report is read for it.
-    private func chosen(from catalog: Catalogs) throws(CommandFailure) -> [ULID] {
-        let chosen = selection.stalls
-        guard !chosen.isEverything else { return catalog.stalls }
-        return catalog.stalls.filter { id in (try? catalog.outline(id)).map { chosen.includes($0) } ?? false }
+    private func show(_ found: StallReport, _ catalog: Catalogs) throws {
+        let report = try withNames(found)
+        guard format == .text else { return try Output.write(JSONText.of(report) + "\n") }
+        let terminal = screen.terminal()
+        var brief = StallBrief(report: report, repeats: catalog.repeats(of: found), showsAllFrames: full)
+        brief.width = terminal.width
+        brief.source = SourceLines.around(report.culprit, writtenAfter: report.startedAt)
+        var lines = brief.lines
+        if full {
+            var page = StallPage(report: report, repeats: brief.repeats, showsAllFrames: true)
+            page.width = terminal.width
+            lines += [""] + page.lines.flatMap { $0.wrapped(to: terminal.width, hanging: 14) }
+        }
+        try screen.write(lines, on: terminal)
+    }
+
+    private func show(_ fingerprint: FingerprintPrefix, _ sources: ReportSources, _ catalog: Catalogs) throws {
+        var chosen = selection.stalls
+        chosen.fingerprints = [fingerprint]
+        let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(sources, chosen) }
+        guard let fault = survey.faults(by: .total).first else {
+            throw CommandFailure("the fault has no stalls of those asked for")
+        }
+        guard format == .text else {
+            let text = String(decoding: try ReportJSON.encode(survey.document([fault])).dropLast(), as: UTF8.self)
+            return try Output.write(JSONText.escaped(text) + "\n")
+        }
+        let evidence = try CommandFailure.wrapping { () throws(ReportError) in
+            try survey.evidence(of: fault, in: catalog)
+        }
+        let terminal = screen.terminal()
+        var page = FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(catalog.stalls), showsAllFrames: full)
+        page.width = terminal.width
+        page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
+        try screen.write(page.lines, on: terminal)
+        try ReportSources.report(survey.failures)
     }
 
     /// The latest is the latest that can be read: a file with a later name that is no report does not stand before it.
-    private func stall(_ choice: StallChoice, of catalog: Catalogs) throws(CommandFailure) -> StallReport {
-        var ids = try chosen(from: catalog)
-        while true {
-            let id = try choice.pick(from: ids)
+    private func latestReadable(of ids: [ULID], in catalog: Catalogs) throws(CommandFailure) -> StallReport {
+        for id in ids.reversed() {
             do throws(ReportError) {
                 return try catalog.report(id)
             } catch {
-                guard choice == .latest, ids.count > 1 else { throw CommandFailure(error) }
+                guard id != ids.first else { throw CommandFailure(error) }
                 Output.note(error)
-                ids.removeAll { $0 == id }
             }
         }
+        throw CommandFailure("there are no stalls in the directory")
     }
 
     /// With names as far as they are to be had now. That a library has no symbols is nothing to note: it is so for most.

@@ -31,6 +31,8 @@ struct TailCommand: ParsableCommand {
     )
     var number: Int?
 
+    @OptionGroup var colour: ColourOption
+
     @Option(help: "For people or for programs.")
     var format: OutputFormat = .text
 
@@ -42,7 +44,8 @@ struct TailCommand: ParsableCommand {
         var view = TailView(
             selection: selection.stalls,
             limit: number ?? (selection.since == nil ? 10 : .max),
-            format: format
+            format: format,
+            terminal: colour.terminal()
         )
         if follow {
             try view.follow(reports.sources.paths)

@@ -6,7 +6,7 @@ struct TailView {
     /// Most stalls of the past.
     let limit: Int
     let format: OutputFormat
-    let terminal = Terminal.current()
+    let terminal: Terminal
     private var shown: [ULID: Shown] = [:]
     private var culprits: [ULID: String] = [:]
     /// Under way, each as long as it is known to be.
@@ -21,8 +21,9 @@ struct TailView {
         init(_ report: StallReport) { (state, severity) = (report.state, report.severity) }
     }
 
-    init(selection: StallSelection, limit: Int, format: OutputFormat) {
+    init(selection: StallSelection, limit: Int, format: OutputFormat, terminal: Terminal) {
         (self.selection, self.limit, self.format) = (selection, limit, format)
+        self.terminal = terminal
     }
 
     /// The latest stalls, as many as are wanted. Reads no more reports than it takes to find them.
@@ -123,7 +124,9 @@ struct TailView {
         guard known != Shown(report) else { return }
         switch format {
         case .json: try Output.write(JSONText.of(report) + "\n")
-        case .text: try Output.write(StallLine.lines(report, isFirst: known == nil), on: terminal)
+        case .text:
+            let lines = StallLine.lines(report, isFirst: known == nil)
+            try Output.write(lines.flatMap { $0.wrapped(to: terminal.width, hanging: 4) }, on: terminal)
         }
     }
 

@@ -31,6 +31,8 @@ struct TopCommand: ParsableCommand {
     @Option(help: ArgumentHelp("How long between two looks.", valueName: "time"))
     var every: DurationText = DurationText(nanoseconds: 1_000_000_000)
 
+    @OptionGroup var colour: ColourOption
+
     @Option(help: "For people or for programs.")
     var format: OutputFormat = .text
 
@@ -39,7 +41,7 @@ struct TopCommand: ParsableCommand {
     }
 
     func run() throws {
-        let terminal = Terminal.current()
+        let terminal = colour.terminal()
         if format == .text, !once, terminal.movesCursor { try refresh() }
         var failures: [ReportError] = []
         let snapshot = try look(&failures)
@@ -63,7 +65,7 @@ struct TopCommand: ParsableCommand {
         try Output.write("\u{1B}[2J")
         while true {
             var failures: [ReportError] = []
-            let terminal = Terminal.current()
+            let terminal = colour.terminal()
             let lines = LiveTable(snapshot: try look(&failures), width: terminal.width).lines
             let notes = failures.map { StyledText($0.description, .red) }
             let text = Self.fitted(notes + lines, terminal).map { terminal.show($0) + "\u{1B}[K" }

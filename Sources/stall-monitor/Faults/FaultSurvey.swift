@@ -46,6 +46,24 @@ struct FaultSurvey {
         }
     }
 
+    /// What its page tells beyond the sums. Reads the outlines again, and the latest of its reports.
+    func evidence(of fault: Fault, in catalogs: Catalogs) throws(ReportError) -> FaultEvidence {
+        let names = Set([fault.fingerprint] + fault.aliases)
+        var loose = selection
+        loose.fingerprints = []
+        var (evidence, seen): (FaultEvidence, Set<ULID>) = (FaultEvidence(), [])
+        for catalog in catalogs.all {
+            _ = try catalog.forEachOutline { stall in
+                guard names.contains(stall.fingerprint), loose.includes(stall), seen.insert(stall.id).inserted else {
+                    return
+                }
+                evidence.add(stall)
+            }
+        }
+        evidence.read { try? catalogs.report($0) }
+        return evidence
+    }
+
     func document(_ faults: [Fault]) -> FaultDocument {
         FaultDocument(at: .now(), since: tally.span.start, until: tally.span.end, watchedNs: watchedNs, faults: faults)
     }

@@ -54,9 +54,9 @@ struct LiveTable {
     private var stallLines: [StyledText] {
         let ids = ShortIDs(snapshot.processes.flatMap(\.stalls).map(\.live.report))
         var table = TextTable([
-            .init(title: "ID"), .init(title: "PID"), .init(title: "LABEL", minimum: 4), .init(title: "STATE"),
-            .init(title: "LASTS"), .init(title: "SEVERITY"), .init(title: "VERDICT", minimum: 8),
-            .init(title: "CULPRIT", minimum: 12),
+            .init(title: "ID", rank: 5), .init(title: "PID", rank: 2), .init(title: "LABEL", minimum: 4, rank: 3),
+            .init(title: "STATE", rank: 4), .init(title: "LASTS"), .init(title: "SEVERITY", rank: 1),
+            .init(title: "VERDICT", minimum: 8, rank: 6), .init(title: "CULPRIT", minimum: 20),
         ])
         for row in snapshot.processes {
             for stall in row.stalls {
@@ -77,8 +77,8 @@ struct LiveTable {
             StyledText(stall.live.watched.label, .bold, limit: 80),
             state,
             StyledText(DurationText(nanoseconds: stall.live.durationNs).short + (isOver ? "" : "+")),
-            StyledText(stall.severity?.rawValue ?? "", limit: 40),
-            StyledText(stall.verdict?.rawValue ?? "", limit: 40),
+            stall.severity?.styled ?? "",
+            stall.verdict?.styled ?? "",
             StyledText(stall.culprit ?? "", limit: 120),
         ]
     }

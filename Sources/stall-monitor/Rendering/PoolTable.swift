@@ -40,7 +40,7 @@ struct PoolTable {
             StyledText(worker.thread.numberAndName, limit: 40),
             "\(DurationText(nanoseconds: worker.standingNs).short)",
             StyledText(worker.task.map { "\($0)" } ?? ""),
-            StyledText(worker.verdict.rawValue, limit: 40),
+            worker.verdict.styled,
             place(of: worker),
         ]
     }

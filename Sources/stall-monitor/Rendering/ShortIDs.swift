@@ -33,6 +33,9 @@ struct ShortFingerprints {
         length = min(16, max(8, (shared.max() ?? 0) + 1))
     }
 
+    /// For one that stands alone: enough among some thousand.
+    static func prefix(of fingerprint: Fingerprint) -> String { String(digits(fingerprint).prefix(8)) }
+
     func short(_ fingerprint: Fingerprint) -> String { String(Self.digits(fingerprint).prefix(length)) }
 
     private static func digits(_ fingerprint: Fingerprint) -> Substring {

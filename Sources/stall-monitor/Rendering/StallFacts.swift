@@ -28,11 +28,12 @@ struct StallFacts {
     }
 
     private var verdict: StyledText {
-        guard let call = report.cause.systemCall else { return "\(report.cause.verdict)" }
+        guard let call = report.cause.systemCall else { return "\(report.cause.verdict.canonical)" }
         let arguments = call.argumentText
         // A thread that computed was found in one of the calls that it made meanwhile.
         let link = [.onCPU, .starved].contains(report.cause.verdict) ? ", when its stack was taken" : ""
-        return "\(report.cause.verdict)\(link) in system call \(call.name ?? "number \(call.number)")(\(arguments))"
+        return
+            "\(report.cause.verdict.canonical)\(link) in system call \(call.name ?? "number \(call.number)")(\(arguments))"
     }
 
     private var evidence: StyledText? {

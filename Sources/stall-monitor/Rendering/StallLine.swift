@@ -7,8 +7,8 @@ enum StallLine {
         let line: StyledText = """
             \(moment.toMilliseconds, .dim)  \(report.styledState.padded(to: 10))  \
             \(StyledText(report.durationText).padded(to: 7))  \
-            \(StyledText(report.cause.verdict.rawValue, limit: 40).padded(to: 8))  \
-            \(StyledText(report.watched.label, .bold, limit: 80))  \(report.culpritText)  \(report.id, .dim)
+            \(report.cause.verdict.styled.padded(to: 8))  \
+            \(StyledText(report.watched.label, .bold, limit: 80))  \(report.culpritText)  \(ShortFingerprints.prefix(of: report.fingerprint), .dim)  \(report.id, .dim)
             """
         let details = [report.cause.summary, report.victimText ?? ""].filter { !$0.isEmpty }
         return isFirst ? [line] + details.map { "    \($0, .dim)" } : [line]

@@ -23,7 +23,7 @@ struct StallList {
             .init(title: "ID"), .init(title: "STARTED", rank: 6), .init(title: "STATE", rank: 3),
             .init(title: "DURATION"),
             .init(title: "KIND", rank: 1), .init(title: "VERDICT", minimum: 8, rank: 7),
-            .init(title: "CULPRIT", minimum: 24), .init(title: "LABEL", minimum: 6, rank: 4),
+            .init(title: "CULPRIT", minimum: 28), .init(title: "LABEL", minimum: 6, rank: 4),
             .init(title: "FAULT", rank: 5),
         ]
         return hasRepeats ? columns + [.init(title: "REPEATS", rank: 2)] : columns

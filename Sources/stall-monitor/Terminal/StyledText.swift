@@ -67,6 +67,78 @@ struct StyledText: Hashable {
     }
 }
 
+extension StyledText {
+    /// Broken between words into lines of `width` columns; a word that is longer is broken itself. Lines after the first begin `hanging` columns in.
+    ///
+    /// - Parameter width: nil leaves it in one line.
+    func wrapped(to width: Int?, hanging: Int) -> [StyledText] {
+        guard let width, width > 0, self.width > width else { return [self] }
+        let indent = StyledText(String(repeating: " ", count: min(hanging, width / 2)))
+        var lines: [StyledText] = []
+        var line = StyledText()
+        var isEmpty = true
+        for word in words {
+            let isBlank = word.plain == " "
+            if line.width + word.width > width, !isEmpty {
+                lines.append(line)
+                (line, isEmpty) = (indent, true)
+                if isBlank { continue }
+            }
+            var rest = word
+            while line.width + rest.width > width {
+                guard line.width < width else {
+                    lines.append(line)
+                    line = indent
+                    continue
+                }
+                let (head, tail) = rest.split(at: width - line.width)
+                lines.append(line + head)
+                (line, rest) = (indent, tail)
+            }
+            line = line + rest
+            // Blanks at the front are an indentation, and no place to break at.
+            if !isBlank { isEmpty = false }
+        }
+        return lines + [line]
+    }
+
+    /// Words, and between them each blank by itself.
+    private var words: [StyledText] {
+        var words: [StyledText] = []
+        var word = StyledText()
+        for run in runs {
+            for piece in run.text.split(separator: " ", omittingEmptySubsequences: false).enumerated() {
+                if piece.offset > 0 {
+                    if !word.runs.isEmpty { words.append(word) }
+                    words.append(StyledText(" ", run.style))
+                    word = StyledText()
+                }
+                if !piece.element.isEmpty { word.runs.append(Run(text: String(piece.element), style: run.style)) }
+            }
+        }
+        return word.runs.isEmpty ? words : words + [word]
+    }
+
+    /// The first `width` columns, and the rest. A character that is wider stands in the first part all the same.
+    private func split(at width: Int) -> (StyledText, StyledText) {
+        var (head, tail) = (StyledText(), StyledText())
+        var room = width
+        for run in runs {
+            let text = run.text.prefix { character in
+                guard room > 0 else { return false }
+                room -= character.terminalWidth
+                return room >= 0 || head.runs.isEmpty
+            }
+            if !text.isEmpty { head.runs.append(Run(text: String(text), style: run.style)) }
+            if text.count < run.text.count {
+                room = 0
+                tail.runs.append(Run(text: String(run.text.dropFirst(text.count)), style: run.style))
+            }
+        }
+        return (head, tail)
+    }
+}
+
 extension StyledText: ExpressibleByStringInterpolation {
     init(stringLiteral value: String) { self.init(value) }
 

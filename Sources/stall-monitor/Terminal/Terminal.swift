@@ -1,5 +1,10 @@
 import Glibc
 
+/// Whether to colour.
+enum ColourChoice: String, CaseIterable {
+    case auto, always, never
+}
+
 /// What standard output, or another descriptor, is connected to.
 struct Terminal: Hashable {
     /// Columns to fit text into; nil where nothing needs to fit.
@@ -13,6 +18,17 @@ struct Terminal: Hashable {
     static let plain = Terminal()
 
     /// As the process finds it. Call it before threads that change the environment.
+    static func current(_ descriptor: Int32 = STDOUT_FILENO, colours: ColourChoice) -> Terminal {
+        var terminal = current(descriptor)
+        switch colours {
+        case .auto: break
+        case .always: terminal.hasColours = true
+        case .never: terminal.hasColours = false
+        }
+        return terminal
+    }
+
+    /// With colours on a terminal only, and not where the environment forbids them.
     static func current(_ descriptor: Int32 = STDOUT_FILENO) -> Terminal {
         guard isatty(descriptor) == 1 else { return .plain }
         let isDumb = environment("TERM") == "dumb"

@@ -57,6 +57,7 @@ struct Trial {
         for showsAllFrames in [false, true] {
             check("show", StallPage(report: report, repeats: repeats, showsAllFrames: showsAllFrames).lines)
         }
+        check("show", StallBrief(report: report, repeats: repeats, width: 1 + dice.below(200)).lines)
         do {
             let text = try JSONText.of(report)
             check("show json", text)

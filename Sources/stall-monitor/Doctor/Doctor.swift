@@ -1,0 +1,259 @@
+import StallReports
+
+/// What `doctor` finds: a state, and what to do about it.
+struct Finding: Hashable, Encodable {
+    enum Level: String, Encodable {
+        case ok, note, problem
+    }
+
+    let level: Level
+    /// What was looked at, stable for programs.
+    let check: String
+    let found: String
+    /// Nil where nothing is to be done.
+    var fix: String?
+}
+
+/// From facts to findings; a function of the facts alone.
+struct Doctor {
+    let facts: DoctorFacts
+
+    var machine: [Finding] { [ptrace, perf, clock, kernel] }
+
+    /// Of the report directory.
+    var reports: [Finding] {
+        guard let directory = facts.directory else {
+            return [
+                Finding(
+                    level: .problem,
+                    check: "directory",
+                    found: facts.directoryError ?? "the report directory cannot be read",
+                    fix: "Give the directory that the server writes to, or set STALL_MONITOR_DIRECTORY."
+                )
+            ]
+        }
+        return [
+            permissions(directory), disk(directory), files(directory), runs(directory), records(directory),
+            signal(directory), stacks(directory), symbols(directory), lines(directory), versions(directory),
+        ]
+    }
+
+    private var ptrace: Finding {
+        let told = facts.ptraceScope.map { "kernel.yama.ptrace_scope is \($0)" } ?? "no limit by Yama"
+        guard let scope = facts.ptraceScope, scope > 0, !facts.isRoot else {
+            let reach =
+                facts.isRoot
+                ? "run as root: 'sample' and 'watch' reach every process"
+                : "'sample' and 'watch' reach processes of the same user"
+            return Finding(
+                level: scope3 ? .note : .ok,
+                check: "ptrace",
+                found: "\(told); \(reach)",
+                fix: scope3 ? Self.ptraceFix : nil
+            )
+        }
+        return Finding(
+            level: .note,
+            check: "ptrace",
+            found:
+                "\(told): 'sample' and 'watch' reach no process that is not their child; a monitor inside the server is not concerned",
+            fix: Self.ptraceFix
+        )
+    }
+
+    /// At 3 nobody may, and only a restart of the machine takes it back.
+    private var scope3: Bool { facts.ptraceScope == 3 }
+
+    private static let ptraceFix =
+        "sysctl -w kernel.yama.ptrace_scope=0, or run as root or with CAP_SYS_PTRACE; 3 lasts until the machine restarts."
+
+    private var perf: Finding {
+        let told = facts.perfEventParanoid.map { "kernel.perf_event_paranoid is \($0)" } ?? "perf events are not there"
+        return Finding(level: .ok, check: "perf", found: "\(told); the monitor does not need them")
+    }
+
+    private var clock: Finding {
+        let source = facts.clockSource ?? "unknown"
+        guard ["hpet", "acpi_pm", "jiffies", "refined-jiffies"].contains(source) else {
+            return Finding(level: .ok, check: "clock", found: "clock source \(source)")
+        }
+        return Finding(
+            level: .note,
+            check: "clock",
+            found: "clock source \(source): each look at the clock is a system call",
+            fix: "Choose tsc or kvm-clock (/sys/devices/system/clocksource/clocksource0/available_clocksource)."
+        )
+    }
+
+    private var kernel: Finding {
+        var missing: [String] = []
+        if !facts.hasSchedstat { missing.append("schedstat (how long a thread waited for a CPU)") }
+        if !facts.hasPressure { missing.append("pressure (/proc/pressure; boot with psi=1)") }
+        if facts.countsDiskWaits == false { missing.append("waits for disks (sysctl kernel.task_delayacct=1)") }
+        guard !missing.isEmpty else {
+            return Finding(level: .ok, check: "kernel", found: "the kernel tells all that causes are decided by")
+        }
+        return Finding(
+            level: .note,
+            check: "kernel",
+            found: "not counted by this kernel: \(missing.joined(separator: ", "))",
+            fix: "Verdicts hold without it and have fewer figures; turn it on where that matters."
+        )
+    }
+}
+
+extension Doctor {
+    private typealias Directory = DoctorFacts.DirectoryFacts
+
+    private func permissions(_ directory: Directory) -> Finding {
+        let mode = String(directory.mode, radix: 8)
+        if directory.mode & 0o022 != 0, directory.mode & 0o1000 == 0 {
+            return Finding(
+                level: .problem,
+                check: "mode",
+                found: "others may write into the directory (mode \(mode)): reports could be forged or removed",
+                fix: "chmod go-w \(directory.path)"
+            )
+        }
+        if directory.mode & 0o077 != 0 {
+            return Finding(
+                level: .note,
+                check: "mode",
+                found:
+                    "others may look into the directory (mode \(mode)); reports tell paths, peers and function names",
+                fix: "chmod 700 \(directory.path), unless that is meant"
+            )
+        }
+        return Finding(level: .ok, check: "mode", found: "mode \(mode)\(directory.isOurs ? "" : ", of another user")")
+    }
+
+    private func disk(_ directory: Directory) -> Finding {
+        let free = directory.freeBytes.map { "\($0 >> 20) MiB free" } ?? "free space unknown"
+        let isFull =
+            directory.freeBytes.map { $0 < 64 << 20 } ?? false || directory.freeInodes.map { $0 < 100 } ?? false
+        guard !isFull, directory.lostWrites == 0 else {
+            let lost = directory.lostWrites > 0 ? "; \(directory.lostWrites) reports could not be written" : ""
+            let inodes = directory.freeInodes.map { ", \($0) inodes" } ?? ""
+            return Finding(
+                level: .problem,
+                check: "disk",
+                found: "\(free)\(inodes)\(lost)",
+                fix: "Free space, lower the report limits, or choose a directory on another disk."
+            )
+        }
+        return Finding(level: .ok, check: "disk", found: free)
+    }
+
+    private func files(_ directory: Directory) -> Finding {
+        guard directory.unreadable > 0 else {
+            return Finding(level: .ok, check: "files", found: "every file can be read")
+        }
+        return Finding(
+            level: .problem,
+            check: "files",
+            found: directory.unreadable == 1 ? "1 file cannot be read" : "\(directory.unreadable) files cannot be read",
+            fix: "'stall-monitor list' names each with its reason."
+        )
+    }
+
+    private func runs(_ directory: Directory) -> Finding {
+        if !directory.disarmed.isEmpty {
+            return Finding(
+                level: .problem,
+                check: "monitor",
+                found: "a monitor has switched itself off: \(VisibleText.of(directory.disarmed[0], limit: 300))",
+                fix: "Remove the reason, and restart the server."
+            )
+        }
+        guard directory.runs > 0 else {
+            return Finding(
+                level: .problem,
+                check: "monitor",
+                found: "no monitor has ever written here",
+                fix: "Start the server with StallMonitor.start(), or set its report directory to this one."
+            )
+        }
+        return Finding(level: .ok, check: "monitor", found: "\(directory.runs) runs of a monitor")
+    }
+
+    private func records(_ directory: Directory) -> Finding {
+        guard directory.stale > 0 else { return Finding(level: .ok, check: "live_records", found: "none is stale") }
+        return Finding(
+            level: .note,
+            check: "live_records",
+            found: directory.stale == 1
+                ? "1 live record is of a process that has died"
+                : "\(directory.stale) live records are of processes that have died",
+            fix: "The next start of a monitor in the directory closes their reports and removes them."
+        )
+    }
+
+    private func signal(_ directory: Directory) -> Finding {
+        guard let pid = directory.signalBlocked.first else {
+            return Finding(level: .ok, check: "signal", found: "no watched process blocks SIGPROF in its main thread")
+        }
+        return Finding(
+            level: .problem,
+            check: "signal",
+            found: "process \(pid) blocks SIGPROF in its main thread: running threads' stacks cannot be taken",
+            fix: "Unblock it (pthread_sigmask), or give the monitor another signal."
+        )
+    }
+
+    private func stacks(_ directory: Directory) -> Finding {
+        lacking(
+            directory.withoutStack,
+            of: directory.reports,
+            "stacks",
+            "have no stack",
+            "'stall-monitor show latest --full' says why."
+        )
+    }
+
+    private func symbols(_ directory: Directory) -> Finding {
+        lacking(
+            directory.withoutNames,
+            of: directory.reports,
+            "symbols",
+            "have no names of the server's own functions: their culprits are guesses",
+            "Keep the unstripped program, and run 'stall-monitor symbolicate DIR --symbols FILE'."
+        )
+    }
+
+    private func lines(_ directory: Directory) -> Finding {
+        lacking(
+            directory.withoutLines,
+            of: directory.reports,
+            "debug_information",
+            "have no source line",
+            "Build with -g, also in release (swift build -c release -Xswiftc -g), or keep the debug file for 'symbolicate'."
+        )
+    }
+
+    private func lacking(_ count: Int, of all: Int, _ check: String, _ what: String, _ fix: String) -> Finding {
+        guard count > 0 else {
+            return Finding(
+                level: .ok,
+                check: check,
+                found: all == 0
+                    ? "no report to judge by"
+                    : "none of the latest \(all) reports lacks \(check.replacing("_", with: " "))"
+            )
+        }
+        return Finding(level: .note, check: check, found: "\(count) of the latest \(all) reports \(what)", fix: fix)
+    }
+
+    private func versions(_ directory: Directory) -> Finding {
+        let others = directory.versions.subtracting([facts.version]).sorted().prefix(4)
+            .map { VisibleText.of($0, limit: 40) }
+        guard !others.isEmpty else {
+            return Finding(level: .ok, check: "versions", found: "command and monitors: \(facts.version)")
+        }
+        return Finding(
+            level: .note,
+            check: "versions",
+            found: "this command is \(facts.version), monitors here were \(others.joined(separator: ", "))",
+            fix: "Reports of a later version may hold what this command does not show: use the same one."
+        )
+    }
+}

@@ -1,0 +1,143 @@
+import Glibc
+import StallReports
+
+/// What the machine and the report directory are like, as far as it matters to a stall monitor. Nil is: could not be read.
+struct DoctorFacts: Hashable {
+    /// Yama's limit to looking into other processes (0 to 3).
+    var ptraceScope: Int?
+    var perfEventParanoid: Int?
+    var isRoot = false
+    var clockSource: String?
+    var hasPressure = false
+    var hasSchedstat = false
+    /// Whether the kernel counts waits for disks per task.
+    var countsDiskWaits: Bool?
+    var directory: DirectoryFacts?
+    /// Why the directory cannot be read.
+    var directoryError: String?
+    /// This command's version.
+    var version = ""
+
+    struct DirectoryFacts: Hashable {
+        var path: String
+        /// The permission bits.
+        var mode: UInt32 = 0o700
+        var isOurs = true
+        var freeBytes: UInt64?
+        var freeInodes: UInt64?
+        /// Files that could not be read.
+        var unreadable = 0
+        var runs = 0
+        /// Live records of processes that have died.
+        var stale = 0
+        /// Of the latest reports.
+        var reports = 0
+        var withoutStack = 0
+        var withoutNames = 0
+        var withoutLines = 0
+        /// Why a monitor switched itself off.
+        var disarmed: [String] = []
+        /// Monitors' versions that wrote here.
+        var versions: Set<String> = []
+        var lostWrites: Int64 = 0
+        /// Processes that keep SIGPROF from the monitor.
+        var signalBlocked: [Int32] = []
+    }
+}
+
+extension DoctorFacts {
+    /// Reports looked at for what they lack.
+    private static let sample = 50
+
+    static func current(_ paths: [String], version: String) -> [DoctorFacts] {
+        paths.map { path in
+            var facts = machine(version: version)
+            do throws(ReportError) {
+                facts.directory = try look(at: path)
+            } catch {
+                facts.directoryError = CommandFailure(error).message
+            }
+            return facts
+        }
+    }
+
+    private static func machine(version: String) -> DoctorFacts {
+        DoctorFacts(
+            ptraceScope: number("/proc/sys/kernel/yama/ptrace_scope"),
+            perfEventParanoid: number("/proc/sys/kernel/perf_event_paranoid"),
+            isRoot: geteuid() == 0,
+            clockSource: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            hasPressure: unsafe access("/proc/pressure/cpu", R_OK) == 0,
+            hasSchedstat: unsafe access("/proc/self/schedstat", R_OK) == 0,
+            countsDiskWaits: number("/proc/sys/kernel/task_delayacct").map { $0 != 0 },
+            version: version
+        )
+    }
+
+    private static func look(at path: String) throws(ReportError) -> DirectoryFacts {
+        let reader = ReportReader(path: path)
+        let catalog = try reader.catalog()
+        let (runs, failures) = try catalog.allRuns()
+        var facts = DirectoryFacts(path: path, unreadable: catalog.failures.count + failures.count, runs: runs.count)
+        facts.stale = catalog.processes.count { $0.status(by: reader.liveness) == .dead }
+        facts.signalBlocked = catalog.processes.filter { $0.status(by: reader.liveness) == .alive }
+            .map(\.record.writer.process.pid).filter(blocksSignal)
+        for run in runs {
+            facts.versions.insert(run.monitorVersion)
+            facts.lostWrites = facts.lostWrites.addingSaturated(max(0, run.lostWrites))
+            if let reason = run.disarmed, facts.disarmed.count < 8 { facts.disarmed.append(reason) }
+        }
+        for id in catalog.stalls.suffix(sample) {
+            guard let report = try? catalog.report(id) else {
+                facts.unreadable += 1
+                continue
+            }
+            facts.reports += 1
+            if report.stacks.first?.frames.isEmpty ?? true { facts.withoutStack += 1 }
+            if report.missingNames != nil { facts.withoutNames += 1 }
+            if let culprit = report.culprit, culprit.line == nil { facts.withoutLines += 1 }
+        }
+        facts.lookAtFile(path)
+        return facts
+    }
+
+    /// SIGPROF in the main thread's mask (proc(5), `SigBlk`): the monitor's signal would never come.
+    private static func blocksSignal(_ pid: Int32) -> Bool {
+        guard let status = text("/proc/\(pid)/status", limit: 8192) else { return false }
+        for line in status.split(separator: "\n") where line.hasPrefix("SigBlk:") {
+            let mask = UInt64(line.dropFirst(7).drop { $0 == "\t" || $0 == " " }, radix: 16) ?? 0
+            return mask & (1 << UInt64(SIGPROF - 1)) != 0
+        }
+        return false
+    }
+
+    private static func number(_ path: String) -> Int? { text(path).flatMap { Int($0) } }
+
+    /// A small file of the kernel's, without the line feed at its end.
+    private static func text(_ path: String, limit: Int = 256) -> String? {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var bytes = [UInt8](repeating: 0, count: limit)
+        let count = unsafe read(descriptor, &bytes, limit)
+        guard count > 0 else { return nil }
+        let text = String(decoding: bytes.prefix(count), as: UTF8.self)
+        return text.hasSuffix("\n") ? String(text.dropLast()) : text
+    }
+}
+
+extension DoctorFacts.DirectoryFacts {
+    fileprivate mutating func lookAtFile(_ path: String) {
+        var status = stat()
+        if unsafe stat(path, &status) == 0 {
+            mode = status.st_mode & 0o7777
+            isOurs = status.st_uid == geteuid()
+        }
+        var disk = statvfs()
+        if unsafe statvfs(path, &disk) == 0 {
+            freeBytes = UInt64(disk.f_bavail).multipliedSaturated(by: UInt64(disk.f_frsize))
+            // Some file systems count none.
+            freeInodes = disk.f_files > 0 ? UInt64(disk.f_favail) : nil
+        }
+    }
+}

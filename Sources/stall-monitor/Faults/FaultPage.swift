@@ -1,0 +1,149 @@
+import StallReports
+
+/// A fault on a page: what it cost, where and why, one tree of all its stacks, who held its locks, on which days it came, its reports.
+struct FaultPage {
+    let fault: Fault
+    let evidence: FaultEvidence
+    let ids: ShortIDs
+    var now: Timestamp = .now()
+    /// Lines of the culprit's source file, where it is to be had.
+    var source: [StyledText] = []
+    var showsAllFrames = false
+    /// Of the terminal. Nil: as wide as it is.
+    var width: Int?
+
+    var lines: [StyledText] {
+        ([headline, ""] + rows.map { "\(StyledText($0, .dim).padded(to: 10))\($1)" } + [""]).flatMap {
+            $0.wrapped(to: width, hanging: 10)
+        }
+            + stacks.flatMap { $0.wrapped(to: width, hanging: 12) } + days + [""] + reports
+    }
+
+    private var headline: StyledText {
+        let total = DurationText(nanoseconds: fault.totalNs).short
+        let worst = DurationText(nanoseconds: fault.longestNs).short
+        let stalls = fault.count == 1 ? "1 stall" : "\(fault.count) stalls"
+        let share = fault.share.map { " (\(FaultTable.percent($0)) of the time watched)" } ?? ""
+        return
+            "\("Fault", .bold) \(StyledText(fault.fingerprint.rawValue, .yellow)): \(stalls, .bold), \(total) together\(share), worst \(worst, .bold)"
+    }
+
+    private var rows: [(String, StyledText)] {
+        var rows: [(String, StyledText)] = [("Where", "\(fault.culpritText, .bold)  \(fault.place ?? "")")]
+        rows += source.map { ("", $0) }
+        rows.append(
+            (
+                "Seen",
+                "first \(fault.firstAt.ago(now)), last \(fault.lastAt.ago(now)); trend \(fault.trend.direction.rawValue)"
+            )
+        )
+        rows.append(("Verdicts", Self.told(fault.verdicts)))
+        if let latest = evidence.latest {
+            if !latest.cause.summary.isEmpty { rows.append(("Why", "\(latest.cause.summary) \("(the latest)", .dim)")) }
+            if let advice = Advice.of(latest) {
+                rows += [("Likely", "\(advice.likely)"), ("To do", "\(advice.remedy)")]
+            }
+        }
+        if !evidence.owners.isEmpty { rows.append(("Held by", Self.told(evidence.owners))) }
+        if !fault.services.isEmpty { rows.append(("Services", Self.told(fault.services))) }
+        rows.append(("Hosts", Self.told(fault.hosts)))
+        if !fault.releases.isEmpty { rows.append(("Releases", Self.told(fault.releases))) }
+        if !fault.aliases.isEmpty {
+            rows.append(
+                (
+                    "Also",
+                    "\(fault.aliases.prefix(4).map(\.rawValue).joined(separator: ", ")) \("(before it had names)", .dim)"
+                )
+            )
+        }
+        return rows
+    }
+
+    /// `waiting 37, starved 2`: the most frequent first, eight at most.
+    private static func told(_ counts: [String: Int64]) -> StyledText {
+        let sorted = counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
+        let some = sorted.prefix(8).map { "\(VisibleText.of($0.key, limit: 120)) \($0.value)" }.joined(separator: ", ")
+        return StyledText(some + (sorted.count > 8 ? ", and \(sorted.count - 8) others" : ""), limit: 2000)
+    }
+
+    private var stacks: [StyledText] {
+        let listing = StackTreeListing(tree: evidence.tree, showsAllFrames: showsAllFrames).lines
+        guard !listing.isEmpty else { return ["No stack was captured.", ""] }
+        let count = evidence.treeReports == 1 ? "1 report" : "\(evidence.treeReports) reports"
+        return ["\("Stacks", .bold) of \(count) by blocked time, outermost call first" as StyledText] + listing + [""]
+    }
+
+    /// The days it came, the latest fortnight of them.
+    private var days: [StyledText] {
+        let known = evidence.days.sorted { $0.key < $1.key }.suffix(14)
+        let most = Double(known.map(\.value).max() ?? 1)
+        return ["\("Days", .bold) (UTC)" as StyledText]
+            + known.map { day, count in
+                let bar = String(repeating: "█", count: max(1, Int(saturating: Double(count) / most * 20)))
+                return "  \(day)  \(bar, .cyan) \(count)"
+            }
+    }
+
+    private var reports: [StyledText] {
+        var table = TextTable([
+            .init(title: "REPORT"), .init(title: "STARTED", rank: 3), .init(title: "DURATION"),
+            .init(title: "STATE", rank: 1),
+            .init(title: "VERDICT", rank: 4), .init(title: "HOST", minimum: 6),
+            .init(title: "RELEASE", minimum: 7, rank: 2),
+        ])
+        for stall in evidence.recent.reversed() {
+            table.append([
+                StyledText(ids.short(stall.id)), StyledText(stall.startedAt.toSeconds), StyledText(stall.durationText),
+                stall.styledState, stall.verdict.styled, StyledText(stall.host, limit: 80),
+                StyledText(stall.release ?? "", limit: 40),
+            ])
+        }
+        let older = fault.reports - Int64(evidence.recent.count)
+        let more: [StyledText] =
+            older > 0 ? ["\("… \(older) older ones: stall-monitor list --fingerprint \(fault.fingerprint)", .dim)"] : []
+        return table.lines(width: width) + more.flatMap { $0.wrapped(to: width, hanging: 2) }
+    }
+}
+
+/// What is gathered of one fault beyond its sums. Whole reports are read of the latest ones only.
+struct FaultEvidence {
+    /// Reports whose stacks are merged, and that are listed.
+    static let treeLimit = 200
+    static let listLimit = 10
+
+    private(set) var tree = StackTree()
+    private(set) var treeReports = 0
+    private(set) var latest: StallReport?
+    /// Who held the lock, in how many of the reports.
+    private(set) var owners: [String: Int64] = [:]
+    /// Stalls by the day they began on.
+    private(set) var days: [String: Int64] = [:]
+    /// The oldest first.
+    private(set) var recent: [StallOutline] = []
+    private var ids: [ULID] = []
+
+    mutating func add(_ stall: StallOutline) {
+        days[String(stall.startedAt.description.prefix(10)), default: 0] += 1
+        ids.append(stall.id)
+        if ids.count > 2 * Self.treeLimit { ids = ids.sorted().suffix(Self.treeLimit) }
+        recent.append(stall)
+        if recent.count > 2 * Self.listLimit { keepRecent() }
+    }
+
+    private mutating func keepRecent() { recent = recent.sorted { $0.id < $1.id }.suffix(Self.listLimit) }
+
+    /// To be called when all are added.
+    ///
+    /// - Parameter load: a whole report; nil for one that cannot be read.
+    mutating func read(_ load: (ULID) -> StallReport?) {
+        keepRecent()
+        for id in ids.sorted().suffix(Self.treeLimit) {
+            guard let report = load(id) else { continue }
+            tree.add(report, weight: report.durationNs)
+            treeReports += 1
+            latest = report
+            guard let lock = report.cause.lock, let owner = lock.owner, owners.count < 256 else { continue }
+            owners["\(owner.name ?? "thread \(owner.id)") (\(lock.label ?? lock.kind.rawValue))", default: 0] += 1
+        }
+    }
+}

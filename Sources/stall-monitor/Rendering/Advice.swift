@@ -1,0 +1,61 @@
+import StallReports
+
+/// What is likely behind a stall, and what to do about it. It says no more than the report's own evidence bears.
+struct Advice: Hashable {
+    let likely: String
+    let remedy: String
+
+    /// One rule. All that it names must hold; of several names of one sort, any.
+    struct Rule: Sendable {
+        let name: String
+        var verdicts: [Verdict] = []
+        /// The system call that the thread sat in.
+        var calls: [String] = []
+        /// What the name of a function on the stalled thread's stack contains.
+        var functions: [String] = []
+        var locks: [LockKind] = []
+        /// What the call waited on.
+        var descriptors: [DescriptorKind] = []
+        /// Whether the lock's owner must be known.
+        var hasOwner = false
+        /// Whether the cgroup must have been held back.
+        var isThrottled = false
+        let likely: String
+        let remedy: String
+    }
+
+    /// The first rule that fits: the special ones stand before those for a verdict alone.
+    static func of(_ report: StallReport) -> Advice? {
+        rules.first { $0.fits(report) }.map { Advice(likely: $0.likely, remedy: $0.remedy) }
+    }
+
+    /// The rule's name, for tests.
+    static func ruleName(for report: StallReport) -> String? { rules.first { $0.fits(report) }?.name }
+}
+
+extension Advice.Rule {
+    func fits(_ report: StallReport) -> Bool {
+        let cause = report.cause
+        if !verdicts.isEmpty, !verdicts.contains(cause.verdict.canonical) { return false }
+        if !calls.isEmpty, !calls.contains(cause.systemCall?.name ?? "") { return false }
+        if !locks.isEmpty, !(cause.lock.map { locks.contains($0.kind) } ?? false) { return false }
+        if hasOwner, cause.lock?.owner == nil { return false }
+        if isThrottled, (cause.evidence?.processors?.throttledPeriods ?? 0) <= 0 { return false }
+        if !descriptors.isEmpty {
+            let found = (cause.systemCall?.descriptors ?? []).map(\.kind)
+            guard found.contains(where: descriptors.contains) else { return false }
+        }
+        return functions.isEmpty || isOnStack(report)
+    }
+
+    /// Looks at the most frequent stack of the stalled thread.
+    private func isOnStack(_ report: StallReport) -> Bool {
+        guard let stack = report.stacks.filter({ $0.role == .stalled }).max(by: { $0.count < $1.count }) else {
+            return false
+        }
+        return stack.frames.prefix(256).contains { frame in
+            let name = frame.function ?? frame.symbol ?? ""
+            return functions.contains { name.contains($0) }
+        }
+    }
+}

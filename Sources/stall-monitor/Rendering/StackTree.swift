@@ -1,0 +1,161 @@
+import StallReports
+
+/// Stacks merged from the outermost call inwards: each call once, with the share of the time that it was on the stack.
+///
+/// The nodes lie in one array, so that no depth that a file claims runs away with our own stack.
+struct StackTree {
+    struct Node {
+        let name: String
+        let own: Bool
+        let place: String?
+        var weight: Int64
+        var children: [Int] = []
+    }
+
+    /// The first is the root, which stands for no call.
+    private(set) var nodes = [Node(name: "", own: false, place: nil, weight: 0)]
+    private var index: [Key: Int] = [:]
+
+    private struct Key: Hashable {
+        let parent: Int
+        let name: String
+    }
+
+    /// Calls taken from one stack, and from all together.
+    static let depthLimit = 512
+    static let nodeLimit = 65_536
+
+    /// - Parameter weight: how much of the time the stack stands for.
+    mutating func add(_ stack: StallReport.Stack, modules: [StallReport.Module], weight: Int64) {
+        let weight = max(1, weight)
+        nodes[0].weight = nodes[0].weight.addingSaturated(weight)
+        var node = 0
+        for frame in Self.calls(of: stack).suffix(Self.depthLimit).reversed() {
+            guard let next = child(of: node, for: frame, modules) else { return }
+            nodes[next].weight = nodes[next].weight.addingSaturated(weight)
+            node = next
+        }
+    }
+
+    /// The stalled thread's stacks of a report, weighted by how often each was seen.
+    mutating func add(_ report: StallReport, weight: Int64 = 1 << 20) {
+        let stacks = report.stacks.filter { $0.role == .stalled && !$0.frames.isEmpty }
+        let count = stacks.map { Int64(max(1, $0.count)) }.saturatingSum()
+        for stack in stacks {
+            let share = Double(max(1, stack.count)) / Double(max(1, count))
+            add(stack, modules: report.modules, weight: Int64(saturating: Double(max(1, weight)) * share))
+        }
+    }
+
+    /// Innermost first. Those that await a function stand where its executor does.
+    private static func calls(of stack: StallReport.Stack) -> [StallReport.Frame] {
+        guard let async = stack.async else { return stack.frames }
+        return stack.frames.prefix(max(0, async.from.addingSaturated(1))) + async.frames
+    }
+
+    private mutating func child(
+        of parent: Int,
+        for frame: StallReport.Frame,
+        _ modules: [StallReport.Module]
+    ) -> Int? {
+        let module = frame.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
+        let name = frame.function ?? frame.symbol ?? frame.place(in: module)
+        let key = Key(parent: parent, name: name)
+        if let known = index[key] { return known }
+        guard nodes.count < Self.nodeLimit else { return nil }
+        let file = frame.file.map { $0.split(separator: "/").last.map(String.init) ?? $0 }
+        let place = file.flatMap { file in frame.line.map { "\(file):\($0)" } }
+        nodes.append(Node(name: name, own: frame.own, place: place ?? module?.shortName, weight: 0))
+        nodes[parent].children.append(nodes.count - 1)
+        index[key] = nodes.count - 1
+        return nodes.count - 1
+    }
+}
+
+extension StallReport.Frame {
+    fileprivate func place(in module: StallReport.Module?) -> String {
+        guard let module, let offset else { return "code at \(address)" }
+        return "\(module.shortName)+\(offset)"
+    }
+}
+
+extension StallReport.Module {
+    fileprivate var shortName: String { path.split(separator: "/").last.map(String.init) ?? path }
+}
+
+/// A tree of stacks as lines: the share, then the call; further in where the ways part.
+struct StackTreeListing {
+    let tree: StackTree
+    var showsAllFrames = false
+
+    private static let lineLimit = 200
+    /// Ways of less than a hundredth are counted, not told.
+    private static let leastShare = 0.01
+
+    private struct Visit {
+        var node: Int
+        var depth: Int
+        var parentIsOwn = false
+    }
+
+    var lines: [StyledText] {
+        let total = Double(max(1, tree.nodes[0].weight))
+        var lines: [StyledText] = []
+        var open = visits(of: 0, depth: 0, total, &lines)
+        while let visit = open.popLast() {
+            guard lines.count < Self.lineLimit else {
+                return lines + ["          \("… more calls (--format json has them)", .dim)"]
+            }
+            var visit = visit
+            let folded = showsAllFrames ? 0 : fold(&visit)
+            if folded > 0 { lines.append(text(visit, nil, "\("… \(folded) library calls (--full shows them)", .dim)")) }
+            let node = tree.nodes[visit.node]
+            lines.append(text(visit, Double(node.weight) / total, Self.call(node)))
+            let depth = node.children.count > 1 ? visit.depth + 1 : visit.depth
+            open += visits(of: visit.node, depth: min(depth, 20), total, &lines)
+        }
+        return lines
+    }
+
+    /// The ways on, the widest on top of the stack.
+    private func visits(of node: Int, depth: Int, _ total: Double, _ lines: inout [StyledText]) -> [Visit] {
+        let parent = tree.nodes[node]
+        let shown = parent.children.filter { Double(tree.nodes[$0].weight) / total >= Self.leastShare }
+        let left = parent.children.count - shown.count
+        if left > 0 {
+            lines.append(text(Visit(node: node, depth: depth), nil, "\("… \(left) ways of less than 1 %", .dim)"))
+        }
+        return shown.sorted { tree.nodes[$0].weight < tree.nodes[$1].weight }
+            .map { Visit(node: $0, depth: depth, parentIsOwn: parent.own) }
+    }
+
+    /// Goes on over library calls that lead to one more call; what an own function calls is told. One alone is not folded.
+    private func fold(_ visit: inout Visit) -> Int {
+        let start = visit
+        var count = 0
+        while canFold(visit) {
+            count += 1
+            visit = Visit(node: tree.nodes[visit.node].children[0], depth: visit.depth)
+        }
+        if count == 1 { visit = start }
+        return count == 1 ? 0 : count
+    }
+
+    private func canFold(_ visit: Visit) -> Bool {
+        let node = tree.nodes[visit.node]
+        return !node.own && !visit.parentIsOwn && node.children.count == 1
+            && tree.nodes[node.children[0]].weight == node.weight
+    }
+
+    private func text(_ visit: Visit, _ share: Double?, _ text: StyledText) -> StyledText {
+        let percent = share.map { "\(Int(saturating: ($0 * 100).rounded())) %" } ?? ""
+        let room = String(repeating: " ", count: max(0, 5 - percent.count))
+        return "  \(room)\(percent, .dim) \(String(repeating: "  ", count: visit.depth))\(text)"
+    }
+
+    private static func call(_ node: StackTree.Node) -> StyledText {
+        let mark: StyledText = node.own ? "\("▶", .bold)" : " "
+        let name = StyledText(node.name, node.own ? .bold : nil, limit: 200)
+        return "\(mark) \(name)  \(StyledText(node.place ?? "", .dim, limit: 100))"
+    }
+}

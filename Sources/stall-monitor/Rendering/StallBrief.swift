@@ -1,0 +1,133 @@
+import StallReports
+
+/// A stall on a page for whoever was woken by it: what, where, why, what to do, where the time went. The rest stands under `--full`.
+struct StallBrief {
+    let report: StallReport
+    /// Stalls like it that came after it and were only counted.
+    var repeats: StallReport.Repeats?
+    var now: Timestamp = .now()
+    /// Lines of the culprit's source file, where it is to be had.
+    var source: [StyledText] = []
+    var showsAllFrames = false
+    /// Of the terminal. Nil: as wide as it is.
+    var width: Int?
+
+    var lines: [StyledText] {
+        ([headline, ""] + rows.flatMap(row) + [""]).flatMap { $0.wrapped(to: width, hanging: 10) }
+            + (stackLines + [""]).flatMap { $0.wrapped(to: width, hanging: 12) }
+            + context.flatMap(row).flatMap { $0.wrapped(to: width, hanging: 10) }
+    }
+
+    /// `612ms warning stall of main in shop 1.2: waiting, recovered 3d ago`
+    private var headline: StyledText {
+        let length = DurationText(nanoseconds: report.durationNs).short
+        let least = report.state == .recovered ? "" : "at least "
+        let service =
+            report.service.map { " in \([$0.name, $0.version].compactMap { $0 }.joined(separator: " "))" } ?? ""
+        let moment = report.state == .ongoing ? report.startedAt : report.lastKnownMoment
+        let state: StyledText = report.state == .ongoing ? "\(report.styledState) since" : report.styledState
+        return """
+            \(StyledText("\(least)\(length)", .bold)) \(report.severity.styled) stall of \(StyledText(report.watched.label, .bold, limit: 80))\
+            \(StyledText(service, limit: 120)): \(report.cause.verdict.styled), \(state) \(moment.ago(now))
+            """
+    }
+
+    private var rows: [(String, StyledText)] {
+        var rows: [(String, StyledText)] = [("Where", location)]
+        rows += source.map { ("", $0) }
+        report.missingNames.map { rows.append(("", "\($0)")) }
+        if !report.cause.summary.isEmpty { rows.append(("Why", "\(StyledText(report.cause.summary, .bold))")) }
+        if let figures { rows.append(("", figures)) }
+        rows += StallFacts(report: report).waitedOn.map { [("", "waited on \($0)")] } ?? []
+        rows += report.victimText.map { [("Hurt", "\($0)")] } ?? []
+        if let end = report.processEnd { rows.append(("End", "\(end.cause): \(end.summary)")) }
+        if let advice = Advice.of(report) {
+            rows += [("Likely", "\(advice.likely)"), ("To do", "\(advice.remedy)")]
+        }
+        return rows
+    }
+
+    private func row(_ name: String, _ value: StyledText) -> [StyledText] {
+        ["\(StyledText(name, .dim).padded(to: 8))\(value)"]
+    }
+
+    private var location: StyledText {
+        let place = report.culprit?.place.map { "  \($0)" } ?? ""
+        let module = report.culprit?.module.map { "  (\($0))" } ?? ""
+        return "\(report.culpritText, .bold)\(place)\(module, .dim)"
+    }
+
+    /// `CPU 0s, waiting for a CPU 81µs, of 250ms; 4 major faults`
+    private var figures: StyledText? {
+        guard let evidence = report.cause.evidence else { return nil }
+        let times = [
+            ("CPU", evidence.cpuNs), ("waiting for a CPU", evidence.runDelayNs),
+            ("waiting for disks", evidence.blockIONs),
+        ]
+        .compactMap { name, time in time.map { "\(name) \(DurationText(nanoseconds: $0).short)" } }
+        var parts: [String] = []
+        if !times.isEmpty {
+            let window = evidence.windowNs.map { ", of \(DurationText(nanoseconds: $0).short) looked at" } ?? ""
+            parts.append(times.joined(separator: ", ") + window)
+        }
+        if let faults = evidence.majorFaults, faults > 0 { parts.append("\(faults) major faults") }
+        if report.cause.verdict == .starved, let found = StallFacts(report: report).processors {
+            parts.append(found.plain)
+        }
+        return parts.isEmpty ? nil : "\(parts.joined(separator: "; "))"
+    }
+
+    /// One stack as it is, several as one tree; then who holds the lock.
+    private var stackLines: [StyledText] {
+        if let pool = report.pool { return PoolTable(report: report, pool: pool, width: width).lines + owners }
+        let stalled = report.stacks.filter { $0.role == .stalled }
+        guard stalled.count > 1 else { return stalled.flatMap(listing) + owners }
+        var tree = StackTree()
+        tree.add(report)
+        let samples = stalled.map { Int64($0.count) }.saturatingSum()
+        let head =
+            "\("Stacks", .bold) of thread \(report.thread.numberAndName), \(samples) samples, outermost call first"
+            as StyledText
+        return [head] + StackTreeListing(tree: tree, showsAllFrames: showsAllFrames).lines + [""] + owners
+    }
+
+    private var owners: [StyledText] {
+        var lines: [StyledText] = []
+        if let lock = StallFacts(report: report).lock { lines.append("\("Lock", .bold)  \(lock)") }
+        if let circle = StallFacts(report: report).circle { lines.append("\("Circle", .bold)  \(circle)") }
+        return lines + report.stacks.filter { $0.role == .lockOwner }.flatMap(listing)
+    }
+
+    private func listing(_ stack: StallReport.Stack) -> [StyledText] {
+        StackListing(
+            stack: stack,
+            modules: report.modules,
+            isOfPool: report.pool != nil,
+            showsAllFrames: showsAllFrames
+        ).lines
+    }
+
+    private var context: [(String, StyledText)] {
+        let pairs = report.metadata.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: " ")
+        let executable = report.process.executable.map { " \($0)" } ?? ""
+        var rows: [(String, StyledText)] = [
+            ("When", "\(report.startedAt.toMilliseconds)"),
+            (
+                "Process",
+                "\(report.process.pid)\(executable) on \(report.host.name), thread \(report.thread.numberAndName)"
+            ),
+        ]
+        if !pairs.isEmpty { rows.append(("Request", "\(pairs)")) }
+        report.trace.map { rows.append(("Trace", "\($0.traceID)\($0.spanID.map { " span \($0)" } ?? "")")) }
+        rows.append(("Fault", "\(fault)"))
+        rows.append(("Report", "\(report.id)  \("--full shows all of it", .dim)"))
+        return rows
+    }
+
+    private var fault: String {
+        let earlier = report.repeats.map { " before it: \($0.whole)" } ?? ""
+        let before = report.suppressed > 0 ? ", \(report.suppressed) more like it were counted only\(earlier)" : ""
+        let provisional = report.isProvisional == true ? ", provisional" : ""
+        return "\(report.fingerprint)\(provisional)\(before)" + (repeats.map { "; since then \($0.whole)" } ?? "")
+    }
+}

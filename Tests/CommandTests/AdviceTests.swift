@@ -1,0 +1,139 @@
+import StallReports
+import Testing
+
+@testable import stall_monitor
+
+@Suite("Advice")
+struct AdviceTests {
+    /// A stall of one verdict, with what a rule may look at.
+    struct Case: Sendable {
+        let rule: String
+        let verdict: Verdict
+        var call: String?
+        var function: String?
+        var lock: LockKind?
+        var descriptor: DescriptorKind?
+        var hasOwner = false
+        var throttled: Int64?
+
+        var report: StallReport {
+            var report = Sample.report()
+            report.cause = .init(verdict: verdict)
+            if call != nil || descriptor != nil {
+                report.cause.systemCall = .init(number: 0, name: call)
+                report.cause.systemCall?.descriptors = descriptor.map { [.init(number: 5, kind: $0)] }
+            }
+            if let lock {
+                report.cause.lock = .init(kind: lock, address: 1, owner: hasOwner ? .init(id: 9) : nil)
+            }
+            report.cause.evidence = .init(processors: .init(throttledPeriods: throttled))
+            if let function { report.stacks[0].frames[1].function = function }
+            return report
+        }
+    }
+
+    static let cases: [Case] = [
+        Case(rule: "sqlite_busy", verdict: .blocked, call: "clock_nanosleep", function: "sqliteDefaultBusyCallback"),
+        Case(
+            rule: "wait_until_exit",
+            verdict: .blocked,
+            call: "ppoll",
+            function: "Foundation.Process.waitUntilExit() -> ()"
+        ),
+        Case(rule: "child", verdict: .blocked, call: "wait4"),
+        Case(rule: "fsync", verdict: .diskWait, call: "fdatasync"),
+        Case(rule: "dns", verdict: .blocked, call: "poll", function: "getaddrinfo"),
+        Case(
+            rule: "semaphore_over_async",
+            verdict: .blocked,
+            function: "Dispatch.DispatchSemaphore.wait() -> ()",
+            lock: .dispatchSemaphore
+        ),
+        Case(rule: "semaphore", verdict: .blocked, lock: .semaphore),
+        Case(rule: "group", verdict: .blocked, lock: .dispatchGroup),
+        Case(rule: "queue_sync", verdict: .blocked, lock: .dispatchQueue, hasOwner: true),
+        Case(rule: "decoding", verdict: .onCPU, function: "Foundation.JSONDecoder.decode<A>(_:from:)"),
+        Case(rule: "regex", verdict: .onCPU, function: "_StringProcessing.Processor.cycle() -> ()"),
+        Case(rule: "file_lock", verdict: .blocked, call: "flock"),
+        Case(rule: "sleep", verdict: .blocked, call: "clock_nanosleep"),
+        Case(rule: "socket", verdict: .blocked, call: "recvfrom", descriptor: .socket),
+        Case(rule: "pipe", verdict: .blocked, call: "read", descriptor: .pipe),
+        Case(rule: "deadlock", verdict: .deadlock, lock: .mutex, hasOwner: true),
+        Case(rule: "lock_owner", verdict: .blocked, lock: .mutex, hasOwner: true),
+        Case(rule: "throttled", verdict: .starved, throttled: 3),
+        Case(rule: "starved", verdict: .starved, throttled: 0),
+        Case(rule: "on_cpu", verdict: .onCPU),
+        Case(rule: "disk_wait", verdict: .diskWait),
+        Case(rule: "waiting", verdict: .blocked),
+        Case(rule: "paused", verdict: .paused),
+        Case(rule: "unknown", verdict: .unknown),
+    ]
+
+    @Test("each rule fits the stall it is for", arguments: cases)
+    func rules(_ one: Case) { #expect(Advice.ruleName(for: one.report) == one.rule) }
+
+    @Test("every rule has its case, and a name of its own")
+    func complete() { #expect(Advice.rules.map(\.name) == Self.cases.map(\.rule)) }
+
+    @Test("what was only starved is not blamed on the code it stood in")
+    func starvedInDecoder() {
+        let report = Case(rule: "", verdict: .starved, function: "Foundation.JSONDecoder.decode").report
+        #expect(Advice.ruleName(for: report) == "starved")
+    }
+
+    @Test("a verdict that this version does not know gets no advice")
+    func later() { #expect(Advice.of(Case(rule: "", verdict: Verdict(rawValue: "haunted")).report) == nil) }
+}
+
+@Suite("Merged stacks")
+struct StackTreeTests {
+    private func stack(_ calls: String, count: Int = 1) -> StallReport.Stack {
+        let frames = calls.map {
+            StallReport.Frame(address: 1, function: String($0), own: $0.isUppercase)
+        }
+        return .init(thread: Sample.thread, capturedAt: Sample.start, count: count, frames: frames)
+    }
+
+    private func lines(_ stacks: [StallReport.Stack], full: Bool = false) -> [String] {
+        var report = Sample.report()
+        report.stacks = stacks
+        var tree = StackTree()
+        tree.add(report)
+        return StackTreeListing(tree: tree, showsAllFrames: full).lines.map { line in
+            line.plain.split(separator: " ").joined(separator: " ")
+        }
+    }
+
+    @Test("what stacks share stands once; each way on has its share, the widest first")
+    func shares() {
+        #expect(
+            lines([stack("aBm", count: 3), stack("cDm", count: 1)]) == [
+                "100 % m", "75 % ▶ B", "75 % a", "25 % ▶ D", "25 % c",
+            ]
+        )
+    }
+
+    @Test("libraries' calls in a row are folded, but for the one that own code calls")
+    func folds() {
+        let folded = ["… 3 library calls (--full shows them)", "100 % ▶ D", "100 % c", "100 % b", "100 % a"]
+        #expect(lines([stack("abcDefg")]) == folded)
+        #expect(!lines([stack("abcDefg")], full: true).contains { $0.hasPrefix("…") })
+    }
+
+    @Test("a stack of a hundred thousand calls, and a hundred thousand stacks, are told in bounded space")
+    func huge() {
+        let deep = StallReport.Stack(
+            thread: Sample.thread,
+            capturedAt: Sample.start,
+            count: .max,
+            frames: (0..<100_000).map { .init(address: Address(UInt64($0)), own: true) }
+        )
+        #expect(lines([deep, deep]).count <= 210)
+        var tree = StackTree()
+        for index in 0..<100_000 {
+            let frame = StallReport.Frame(address: Address(UInt64(index)), own: true)
+            tree.add(.init(thread: Sample.thread, capturedAt: Sample.start, frames: [frame]), modules: [], weight: .max)
+        }
+        #expect(tree.nodes.count <= StackTree.nodeLimit && StackTreeListing(tree: tree).lines.count <= 210)
+    }
+}

@@ -1,0 +1,248 @@
+import Foundation
+import StallReports
+import Testing
+
+@testable import stall_monitor
+
+/// What the command draws at three widths, compared with the files in Tests/Fixtures/screens. Where a change is meant, UPDATE_SCREENS=1
+/// writes them anew; read the difference before it is kept.
+@Suite("Screens")
+struct ScreenTests {
+    private static let directory = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .appending(path: "Fixtures/screens")
+    private static let now = Sample.start.advanced(byNanoseconds: 3 * 3_600_000_000_000)
+
+    enum Screen: String, CaseIterable, Sendable {
+        case list, tail, faults, stall, full, fault, doctor
+    }
+
+    @Test("are as they were, and no line is wider than the terminal", arguments: Screen.allCases, [60, 80, 120])
+    func screens(_ screen: Screen, width: Int) throws {
+        let lines = Self.lines(screen, width)
+        for line in lines { #expect(line.width <= width, "\(line.plain)") }
+        let text = lines.map { Self.trimmed($0.plain) + "\n" }.joined()
+        let file = Self.directory.appending(path: "\(screen)-\(width).txt")
+        if ProcessInfo.processInfo.environment["UPDATE_SCREENS"] != nil {
+            try FileManager.default.createDirectory(at: Self.directory, withIntermediateDirectories: true)
+            try Data(text.utf8).write(to: file)
+        }
+        #expect(text == (try String(contentsOf: file, encoding: .utf8)))
+    }
+
+    private static func trimmed(_ line: String) -> String {
+        var line = line[...]
+        while line.last == " " { line.removeLast() }
+        return String(line)
+    }
+
+    private static func lines(_ screen: Screen, _ width: Int) -> [StyledText] {
+        let reports = reports
+        let stalls = reports.map { StallOutline($0) }
+        switch screen {
+        case .list:
+            let faults = ShortFingerprints(stalls.map(\.fingerprint))
+            return Array(StallList(stalls: stalls, ids: ShortIDs(stalls.map(\.id)), faults: faults, width: width).lines)
+        case .tail:
+            return reports.flatMap { StallLine.lines($0, isFirst: true) }
+                .flatMap { $0.wrapped(to: width, hanging: 4) }
+        case .faults:
+            let faults = tally.all(watchedNs: 600_000_000_000, by: .total)
+            return FaultTable(
+                faults: faults,
+                names: ShortFingerprints(faults.map(\.fingerprint)),
+                now: now,
+                width: width
+            ).lines
+        case .stall: return StallBrief(report: reports[1], now: now, width: width).lines
+        case .full: return StallPage(report: reports[0]).lines.flatMap { $0.wrapped(to: width, hanging: 14) }
+        case .fault: return page(width).lines
+        case .doctor:
+            var facts = DoctorFacts(
+                ptraceScope: 1,
+                clockSource: "hpet",
+                hasPressure: false,
+                hasSchedstat: true,
+                version: "0.1.0"
+            )
+            facts.directory = .init(
+                path: "/srv/stalls",
+                mode: 0o777,
+                freeBytes: 1 << 20,
+                runs: 2,
+                stale: 1,
+                reports: 9,
+                withoutNames: 9
+            )
+            let doctor = Doctor(facts: facts)
+            return (DoctorCommand.lines(nil, doctor.machine) + DoctorCommand.lines("/srv/stalls", doctor.reports))
+                .flatMap { $0.wrapped(to: width, hanging: 11) }
+        }
+    }
+
+    /// A wait that came again and again, and one for a lock whose owner is known.
+    private static var reports: [StallReport] {
+        var reports = (0..<3).map { Sample.report(id: ULID(rawValue: UInt128($0 + 1) << 80)) }
+        var other = reports[1]
+        (other.severity, other.durationNs, other.watched.label) = (.critical, 6_100_000_000, "requests")
+        other.fingerprint = Fingerprint(rawValue: "v2:0123456789abcdef") ?? other.fingerprint
+        let owner = StallReport.Thread(id: 4720, name: "backup", state: "R")
+        other.cause = .init(verdict: .blocked, summary: "The thread waited for a mutex that thread 4720 backup holds.")
+        other.cause.lock = .init(kind: .mutex, address: 0x7f00, owner: owner, knownBy: .lockWord)
+        var stack = other.stacks[0]
+        stack.count = 5
+        stack.frames.removeFirst()
+        other.stacks += [stack, .init(role: .lockOwner, thread: owner, capturedAt: Sample.start, frames: stack.frames)]
+        reports[1] = other
+        return reports
+    }
+
+    private static var tally: FaultTally {
+        var tally = FaultTally(span: TimeSpan(start: Sample.start, end: now))
+        for report in reports { tally.add(StallOutline(report)) }
+        return tally
+    }
+
+    private static func page(_ width: Int) -> FaultPage {
+        let fault = tally.all(watchedNs: 600_000_000_000, by: .count)[0]
+        var evidence = FaultEvidence()
+        let same = reports.filter { $0.fingerprint == fault.fingerprint }
+        for report in same { evidence.add(StallOutline(report)) }
+        evidence.read { id in same.first { $0.id == id } }
+        return FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(same.map(\.id)), now: now, width: width)
+    }
+}
+
+@Suite("doctor")
+struct DoctorTests {
+    private func findings(_ change: (inout DoctorFacts) -> Void) -> [Finding] {
+        var facts = DoctorFacts(
+            clockSource: "tsc",
+            hasPressure: true,
+            hasSchedstat: true,
+            countsDiskWaits: true,
+            version: "1"
+        )
+        facts.directory = .init(path: "/r", freeBytes: 1 << 40, runs: 1, versions: ["1"])
+        change(&facts)
+        return Doctor(facts: facts).machine + Doctor(facts: facts).reports
+    }
+
+    @Test("where nothing is wrong it says so, and no fix is told")
+    func well() { #expect(findings { _ in }.allSatisfy { $0.level == .ok && $0.fix == nil }) }
+
+    @Test("each finding has its level and a fix")
+    func each() {
+        let cases: [(String, Finding.Level, (inout DoctorFacts) -> Void)] = [
+            ("ptrace", .note, { $0.ptraceScope = 1 }), ("ptrace", .note, { ($0.ptraceScope, $0.isRoot) = (3, true) }),
+            ("clock", .note, { $0.clockSource = "hpet" }), ("kernel", .note, { $0.hasPressure = false }),
+            ("directory", .problem, { ($0.directory, $0.directoryError) = (nil, "gone") }),
+            ("mode", .problem, { $0.directory?.mode = 0o777 }), ("mode", .note, { $0.directory?.mode = 0o755 }),
+            ("disk", .problem, { $0.directory?.freeBytes = 5 }), ("disk", .problem, { $0.directory?.lostWrites = 1 }),
+            ("files", .problem, { $0.directory?.unreadable = 1 }), ("monitor", .problem, { $0.directory?.runs = 0 }),
+            ("monitor", .problem, { $0.directory?.disarmed = ["x"] }),
+            ("live_records", .note, { $0.directory?.stale = 1 }),
+            ("signal", .problem, { $0.directory?.signalBlocked = [7] }),
+            ("stacks", .note, { $0.directory?.withoutStack = 1 }),
+            ("symbols", .note, { $0.directory?.withoutNames = 1 }),
+            ("debug_information", .note, { $0.directory?.withoutLines = 1 }),
+            ("versions", .note, { $0.directory?.versions = ["2"] }),
+        ]
+        for (check, level, change) in cases {
+            let told = findings(change).filter { $0.level != .ok }
+            #expect(told.map(\.check) == [check] && told.first?.level == level && told.first?.fix != nil, "\(check)")
+        }
+    }
+
+    @Test("the command: 0 where nothing is a problem, 1 for a directory that is not there; JSON tells the same")
+    func command() throws {
+        let fixture = try ReportsFixture()
+        try fixture.store.write(Sample.run())
+        let run = try CommandRun("doctor", fixture.path)
+        #expect(run.status == 0 && run.output.contains("Reports in \(fixture.path)"), "\(run.output)")
+        let missing = try CommandRun("doctor", fixture.root + "/none", "--format", "json")
+        #expect(missing.status == 1 && missing.output.contains(#""check":"directory""#))
+    }
+}
+
+@Suite("Wrapping and paging", .timeLimit(.minutes(5)))
+struct WrappingTests {
+    @Test("lines break between words, hang, keep their colours, and lose nothing")
+    func wraps() {
+        let line: StyledText = "  \("one", .bold) two three-and-a-half four"
+        let lines = line.wrapped(to: 12, hanging: 4)
+        #expect(
+            lines.map(\.plain) == ["  one two ", "    three-an", "    d-a-half", "    four"],
+            "\(lines.map(\.plain))"
+        )
+        #expect(lines[0].coloured.contains("\u{1B}[1mone\u{1B}[0m"))
+        #expect(line.wrapped(to: nil, hanging: 4) == [line] && line.wrapped(to: 80, hanging: 4) == [line])
+        for width in 1...30 {
+            let joined = line.wrapped(to: width, hanging: 4)
+            #expect(joined.allSatisfy { $0.width <= max(width, 1) }, "\(width)")
+            #expect(joined.map(\.plain).joined().filter { $0 != " " } == "onetwothree-and-a-halffour")
+        }
+    }
+
+    @Test(
+        "long text goes through $PAGER on a terminal; with --no-pager, an empty one, or one that is not there, straight out"
+    )
+    func pager() throws {
+        let fixture = try ReportsFixture()
+        for _ in 0..<40 { try fixture.store.write(Sample.report(id: .make())) }
+        func onTerminal(_ pager: String, _ options: String = "") throws -> String {
+            let command =
+                "stty rows 10 cols 120; PAGER='\(pager)' TERM=xterm '\(CommandRun.executable.path)' list '\(fixture.path)' \(options)"
+            return try CommandRun(tool: "/usr/bin/script", ["-qec", command, "/dev/null"]).output
+        }
+        let counted = try onTerminal("wc -l")
+        #expect(counted.split(separator: "\r\n").first == "41", "\(counted.prefix(200))")
+        #expect(try onTerminal("wc -l", "--no-pager").contains("shop.Cart"))
+        #expect(try onTerminal("").contains("shop.Cart"))
+        #expect(try onTerminal("/no/such/pager").contains("shop.Cart"))
+        #expect(try onTerminal("wc -l", "--color=never --no-pager").contains("\u{1B}[32m") == false)
+        let piped = try CommandRun("list", fixture.path, "--color=always").output
+        #expect(piped.contains("\u{1B}[32mrecovered\u{1B}[0m"))
+    }
+}
+
+@Suite("show", .timeLimit(.minutes(5)))
+struct ShowTests {
+    private let fixture: ReportsFixture
+
+    init() throws { fixture = try ReportsFixture() }
+
+    @Test("a prefix of a fingerprint shows the fault; one of an id the stall; an ambiguous one names the candidates")
+    func choice() throws {
+        var report = Sample.report(id: .make())
+        try fixture.store.write(report)
+        let digits = String(report.fingerprint.rawValue.dropFirst(3).prefix(8))
+        let page = try CommandRun("show", digits, fixture.path)
+        #expect(page.status == 0 && page.output.hasPrefix("Fault \(report.fingerprint): 4 stalls"), "\(page.output)")
+        #expect(page.output.contains("▶ shop.Cart.total()"))
+        #expect(
+            try CommandRun("show", "v2:" + digits, fixture.path, "--format", "json").output.contains("stall-faults/1")
+        )
+        (report.id, report.fingerprint) = (.make(), try #require(Fingerprint(rawValue: "v2:\(digits)ffffffff")))
+        try fixture.store.write(report)
+        let ambiguous = try CommandRun("show", digits, fixture.path)
+        #expect(ambiguous.status == 1 && ambiguous.errors.contains(report.fingerprint.rawValue))
+        #expect(ambiguous.errors.contains("2 stalls and faults begin with"))
+        #expect(try CommandRun("show", "dddd", fixture.path).errors.contains("no fault's fingerprint begins with dddd"))
+    }
+
+    @Test("the source line's text is shown where the file is there; of a file that is no source nothing is")
+    func source() throws {
+        var report = Sample.report(id: .make())
+        for (name, isShown) in [("Cart.swift", true), ("secret", false)] {
+            let file = fixture.root + "/" + name
+            try Data("one\n\u{1B}two\nthree\nfour\n".utf8).write(to: URL(filePath: file))
+            report.culprit?.file = file
+            report.culprit?.line = 2
+            let lines = SourceLines.around(report.culprit, writtenAfter: .now()).map(\.plain)
+            #expect(lines == (isShown ? ["  1  one", "▶ 2  \\u{1B}two", "  3  three"] : []), "\(lines)")
+        }
+        report.culprit?.file = fixture.root + "/Cart.swift"
+        report.culprit?.line = 99
+        #expect(SourceLines.around(report.culprit).isEmpty)
+    }
+}
