@@ -6,7 +6,8 @@ import Testing
 @Suite("--help", .timeLimit(.minutes(2)))
 struct HelpTests {
     static let subcommands = [
-        "tail", "list", "faults", "top", "show", "doctor", "symbolicate", "export", "gate", "gate judge", "gate run", "sample",
+        "tail", "list", "faults", "top", "show", "doctor", "symbolicate", "export", "gate", "gate judge", "gate run",
+        "sample",
         "watch",
     ]
 
