@@ -10,9 +10,9 @@ struct ExportCommand: ParsableCommand {
         discussion: """
             EXAMPLES
               stall-monitor export --format html --output stalls.html
-              stall-monitor export /var/lib/shop/stalls --format pprof --output stalls.pb && go tool pprof -top stalls.pb
+              stall-monitor export --format pprof -o stalls.pb    # go tool pprof stalls.pb
               stall-monitor export --format speedscope --since 1d > stalls.speedscope.json
-              stall-monitor export --format prometheus > /var/lib/node_exporter/textfile/stalls.prom
+              stall-monitor export ./stall-reports --format prometheus -o stalls.prom
 
             FORMATS
             \(ExportFormat.allCases.map { "  \($0.rawValue)\(String(repeating: " ", count: 14 - $0.rawValue.count))\($0.summary)" }.joined(separator: "\n"))

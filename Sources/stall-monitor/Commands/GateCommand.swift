@@ -33,7 +33,7 @@ struct GateJudgeCommand: ParsableCommand {
               stall-monitor gate --max-stalls 2 --max-duration 500ms --allow 3fa0c1
               stall-monitor gate ./stall-reports --budget stall-budget.yaml
               stall-monitor gate ./stall-reports --baseline stall-baseline.json
-              stall-monitor gate ./stall-reports --service shop --since 1h --format junit > stalls.xml
+              stall-monitor gate --service shop --since 1h --junit stalls.xml
 
             Exit code 0: within budget, and no worse than the baseline. 1: cannot judge, because the directory is missing, a report cannot be \
             read or is missing, no monitor watched, the budget or the baseline cannot be read, or a stall is still under way that may yet \
