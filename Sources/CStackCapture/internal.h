@@ -474,7 +474,8 @@ void stackcap_bound_copy(stackcap_unwinder *unwinder, uint64_t high);
 /// Whether the stack still reads as it was copied. Not in the handler.
 bool stackcap_copy_holds(const stackcap_unwinder *unwinder);
 
-/// Whether memory on both sides of what was not copied between the two ends reads as it was copied. Not in the handler.
+/// Whether memory on both sides of what was not copied between the two ends reads as it was copied, as far out as the outermost frame. After a
+/// walk, and not in the handler.
 bool stackcap_middle_holds(const stackcap_unwinder *unwinder);
 
 bool stackcap_in_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length);
