@@ -5,7 +5,7 @@ import PackageDescription
 let package = Package(
     name: "demo",
     dependencies: [
-        .package(name: "stall-monitor", path: "../..", traits: []),
+        .package(name: "stall-monitor", path: "../..", traits: ["Command"]),
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.16.0"),
         .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.0"),
