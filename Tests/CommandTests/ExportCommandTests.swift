@@ -25,6 +25,16 @@ struct ExportCommandTests {
         )
     }
 
+    @Test("A directory and its copy tell each stall and each run once")
+    func copies() throws {
+        try fixture.store.write(Sample.run())
+        let copy = "\(fixture.root)/copy"
+        try FileManager.default.copyItem(atPath: fixture.path, toPath: copy)
+        let run = try CommandRun("export", fixture.path, copy, "--format", "prometheus")
+        let series = run.output.split(separator: "\n").filter { $0.hasPrefix("stall_monitor_watched_seconds_total{") }
+        #expect(run.status == 0 && series.count == 1, "\(run.output)")
+    }
+
     @Test("A file takes its name when it is whole, and replaces another")
     func file() throws {
         let file = "\(fixture.root)/stalls.csv"

@@ -53,13 +53,9 @@ struct ExportCommand: ParsableCommand {
     func run() throws {
         let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try reports.sources.catalogs() }
         let chosen = selection.stalls
-        var failures = catalogs.failures
-        var runs: [RunRecord] = []
-        for catalog in catalogs.all {
-            let found = attempt(&failures) { () throws(ReportError) in try catalog.allRuns() }
-            runs += (found?.runs ?? []).compactMap { $0.chosen(by: chosen) }
-            failures += found?.failures ?? []
-        }
+        let known = catalogs.runs()
+        var failures = catalogs.failures + known.failures
+        let runs = known.runs.compactMap { $0.chosen(by: chosen) }
         let sink = try ExportSink(path: output)
         var exporter = format.makeExporter()
         var count = 0

@@ -76,23 +76,6 @@ struct FaultSurvey {
     }
 }
 
-extension Catalogs {
-    /// The run records of all directories, each once.
-    func runs() -> ([RunRecord], [ReportError]) {
-        var (runs, failures): ([ULID: RunRecord], [ReportError]) = ([:], [])
-        for catalog in all {
-            do throws(ReportError) {
-                let found = try catalog.allRuns()
-                for run in found.runs { runs[run.id] = run }
-                failures += found.failures
-            } catch {
-                failures.append(error)
-            }
-        }
-        return (runs.values.sorted { $0.id < $1.id }, failures)
-    }
-}
-
 extension StallSelection {
     /// Whether no condition asks for what a stall that was only counted does not tell.
     fileprivate var asksOnlyForTimeAndProcess: Bool {

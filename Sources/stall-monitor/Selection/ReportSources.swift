@@ -75,6 +75,21 @@ struct Catalogs {
 
     func outline(_ id: ULID) throws(ReportError) -> StallOutline { try catalog(of: id).outline(id) }
 
+    /// The run records of all directories, the oldest first, each once; and what could not be read of them.
+    func runs() -> (runs: [RunRecord], failures: [ReportError]) {
+        var (runs, failures): ([RunRecord], [ReportError]) = ([], [])
+        for catalog in all {
+            do throws(ReportError) {
+                let found = try catalog.allRuns()
+                runs += found.runs
+                failures += found.failures
+            } catch {
+                failures.append(error)
+            }
+        }
+        return (runs.sortedAndOnce(by: \.id), failures)
+    }
+
     func repeats(of report: StallReport) -> StallReport.Repeats? { try? catalog(of: report.id).repeats(of: report) }
 
     private func catalog(of id: ULID) throws(ReportError) -> ReportCatalog {
