@@ -72,7 +72,7 @@ struct FaultSurvey {
     var emptyNote: String {
         if !failures.isEmpty { return "no stalls in what can be read" }
         if runs.isEmpty { return "no stalls, and no monitor has ever written here; is this the right directory?" }
-        return selection.isEverything ? "no stalls" : "no stalls of those asked for"
+        return selection.nothingFound
     }
 }
 

@@ -6,10 +6,13 @@ import StallReports
 struct ReportSources: Hashable {
     /// Each once.
     let paths: [String]
+    /// What `paths` were found by: the directories below one may become more.
+    let given: [String]
 
     /// Where a path holds report directories and no reports, these are meant.
     init(_ paths: [String]) {
         var known: Set<String> = []
+        given = paths
         self.paths = paths.flatMap(ReportReader.directories).filter { known.insert(Self.resolved($0)).inserted }
     }
 
@@ -88,6 +91,18 @@ struct Catalogs {
             }
         }
         return (runs.sortedAndOnce(by: \.id), failures)
+    }
+
+    /// What else faults are known by. Nil where no fault is asked for; only for that each report is looked at.
+    func faultNames(for selection: StallSelection) -> FaultNames? {
+        guard !selection.fingerprints.isEmpty else { return nil }
+        var pairs: [(Fingerprint, [Fingerprint])] = []
+        for catalog in all {
+            _ = try? catalog.forEachOutline { stall in
+                if let aliases = stall.aliases { pairs.append((stall.fingerprint, aliases)) }
+            }
+        }
+        return FaultNames(pairs: pairs)
     }
 
     func repeats(of report: StallReport) -> StallReport.Repeats? { try? catalog(of: report.id).repeats(of: report) }
