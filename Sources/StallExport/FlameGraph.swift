@@ -21,55 +21,84 @@ struct FlameGraph {
     var depth: Int { Self.depth(of: root) - 1 }
 
     init(_ stacks: WeightedStacks) {
-        root.children = Self.children(
-            of: stacks.sorted.map { entry in
-                ([Self.node(of: entry.key)]
-                    + entry.key.calls.prefix(Self.maximumDepth).map { Self.node(of: stacks.calls[$0]) })[...]
-            },
-            stacks.sorted.map(\.weight.nanoseconds)
-        )
+        let merging = Merging(stacks)
+        root.children = merging.roots
         root.nanoseconds = root.children.map(\.nanoseconds).saturatingSum()
     }
 
-    /// Of stacks with the same beginning: those that go on, by their next call.
-    private static func children(of stacks: [ArraySlice<Node>], _ times: [Int64]) -> [Node] {
-        var order: [Group] = []
-        var members: [Group: [Int]] = [:]
-        for (index, stack) in stacks.enumerated() {
-            guard let first = stack.first else { continue }
-            let group = Group(name: first.name, module: first.module)
-            if members[group] == nil { order.append(group) }
-            members[group, default: []].append(index)
-        }
-        return order.map { group in
-            let own = members[group] ?? []
-            var node = stacks[own[0]].first ?? Node(name: group.name, isOwn: false)
-            node.nanoseconds = own.map { times[$0] }.saturatingSum()
-            node.children = children(of: own.map { stacks[$0].dropFirst() }, own.map { times[$0] })
-            return node
-        }.sorted { ($1.nanoseconds, $0.name) < ($0.nanoseconds, $1.name) }
-    }
+    private static func depth(of node: Node) -> Int { 1 + (node.children.map(depth).max() ?? 0) }
+}
 
-    /// One function, on whatever line it was.
-    private struct Group: Hashable {
+/// Many stacks on their way to one tree. They are told apart by numbers; a node is made for each box, not for each call of each stack.
+private struct Merging {
+    private let stacks: [(key: WeightedStacks.Key, weight: WeightedStacks.Weight)]
+    private let calls: [WeightedStacks.Call]
+    /// Of each call its function's number: on whatever line it was.
+    private let functions: [Int]
+
+    private struct Function: Hashable {
         var name: String
         var module: String?
     }
 
-    private static func node(of key: WeightedStacks.Key) -> Node {
-        Node(name: key.service.isEmpty ? key.label : "\(key.service): \(key.label)", isOwn: false)
+    init(_ stacks: WeightedStacks) {
+        (self.stacks, calls) = (stacks.sorted, stacks.calls)
+        var numbers: [Function: Int] = [:]
+        functions = stacks.calls.map { call in
+            let function = Function(name: call.name, module: call.module)
+            let number = numbers[function] ?? numbers.count
+            numbers[function] = number
+            return number
+        }
     }
 
-    private static func node(of call: WeightedStacks.Call) -> Node {
-        Node(
+    /// One for each watched thing.
+    var roots: [FlameGraph.Node] {
+        boxes(of: Array(stacks.indices), depth: 0) { [stacks] in
+            Self.name(of: stacks[$0].key)
+        } node: { [stacks] in
+            FlameGraph.Node(name: Self.name(of: stacks[$0].key), isOwn: false)
+        }
+    }
+
+    /// Of stacks with the same beginning: those that go on, by their next call.
+    private func children(of members: [Int], depth: Int) -> [FlameGraph.Node] {
+        guard depth < FlameGraph.maximumDepth else { return [] }
+        let longer = members.filter { stacks[$0].key.calls.count > depth }
+        return boxes(of: longer, depth: depth + 1) { [stacks, functions] in
+            functions[stacks[$0].key.calls[depth]]
+        } node: { [stacks, calls] in
+            Self.node(of: calls[stacks[$0].key.calls[depth]])
+        }
+    }
+
+    /// - Parameter depth: calls of each stack that the boxes' children stand behind.
+    private func boxes<Group: Hashable>(
+        of members: [Int],
+        depth: Int,
+        by group: (Int) -> Group,
+        node: (Int) -> FlameGraph.Node
+    ) -> [FlameGraph.Node] {
+        Dictionary(grouping: members, by: group).values.map { members in
+            var box = node(members[0])
+            box.nanoseconds = members.map { stacks[$0].weight.nanoseconds }.saturatingSum()
+            box.children = children(of: members, depth: depth)
+            return box
+        }.sorted { ($1.nanoseconds, $0.name, $0.module ?? "") < ($0.nanoseconds, $1.name, $1.module ?? "") }
+    }
+
+    private static func name(of key: WeightedStacks.Key) -> String {
+        key.service.isEmpty ? key.label : "\(key.service): \(key.label)"
+    }
+
+    private static func node(of call: WeightedStacks.Call) -> FlameGraph.Node {
+        FlameGraph.Node(
             name: call.name,
             place: call.file.map { file in call.line.map { "\(file):\($0)" } ?? file } ?? call.module,
             module: call.module,
             isOwn: call.isOwn
         )
     }
-
-    private static func depth(of node: Node) -> Int { 1 + (node.children.map(depth).max() ?? 0) }
 }
 
 /// A flame graph as a picture, the outermost call at the bottom. Each box tells its whole name, place and share when it is pointed at.

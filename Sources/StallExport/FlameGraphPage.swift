@@ -105,6 +105,7 @@ struct FlameGraphPage: ReportExporter {
         <div id="graph"></div>
         <div id="told"></div>
         <div class="scroll"><table><thead id="heads"></thead><tbody id="rows"></tbody></table></div>
+        <p id="more" role="status"></p>
         <script type="application/json" id="data">
         """
 
@@ -158,12 +159,13 @@ struct FlameGraphPage: ReportExporter {
           element("found").textContent = words === "" ? "" : share(sum(data.graph), data.graph.t) + " of the time is under what was found";
         }
 
+        const most = 1000;
         const columns = [["started", "Started"], ["ns", "Length"], ["kind", "Kind"], ["verdict", "Why"], ["service", "Service"], ["label", "Watched"], ["culprit", "Culprit"], ["cause", "Cause"], ["id", "Report"]];
 
         function list() {
           const rows = data.stalls.filter(stall => words === "" || columns.some(([key]) => matches(String(stall[key]))));
           rows.sort((one, other) => (one[order] < other[order] ? -1 : one[order] > other[order] ? 1 : 0) * (falling ? -1 : 1));
-          element("rows").replaceChildren(...rows.slice(0, 1000).map(stall => {
+          element("rows").replaceChildren(...rows.slice(0, most).map(stall => {
             const row = document.createElement("tr");
             for (const [key] of columns) {
               const cell = document.createElement("td");
@@ -174,6 +176,8 @@ struct FlameGraphPage: ReportExporter {
             }
             return row;
           }));
+          const left = rows.length - most;
+          element("more").textContent = left > 0 ? left + " more, which this table does not show: search for them, or sort by another column." : "";
         }
 
         const head = document.createElement("tr");

@@ -3,24 +3,48 @@ internal import StallReports
 /// Chrome's trace events: a process for each process, a track for each watched thing, a bar for each stall.
 struct TraceEventExporter: ReportExporter {
     private var tracks: [Track: Int] = [:]
-    private var processes: Set<Int32> = []
+    private var processes: [Process: Int] = [:]
     private var separator = ""
 
     private struct Track: Hashable {
-        var process: Int32
+        var process: Int
         var label: String
+    }
+
+    /// In every container there is a process 1, and a number is given again after a restart.
+    private struct Process: Hashable {
+        var host: String
+        var bootID: String?
+        var pidNamespace: UInt64?
+        var pid: Int32
+        var startTicks: UInt64?
+        /// Only where it is not known when the process started: one may have had several monitors.
+        var run: ULID?
+
+        init(_ report: StallReport) {
+            (host, bootID) = (report.host.name, report.host.bootID)
+            (pidNamespace, pid, startTicks) = (
+                report.process.pidNamespace, report.process.pid, report.process.startTicks
+            )
+            run = startTicks == nil ? report.run : nil
+        }
     }
 
     func begin(_ runs: [RunRecord]) -> [UInt8] { Array(#"{"displayTimeUnit":"ms","traceEvents":["#.utf8) }
 
     mutating func add(_ report: StallReport) throws(ReportError) -> [UInt8] {
         var events: [Event] = []
-        let pid = report.process.pid
-        let track = Track(process: pid, label: report.watched.label)
-        if processes.insert(pid).inserted {
-            let name = report.service?.name ?? report.process.executable ?? "process"
+        let process = processes[Process(report)] ?? processes.count + 1
+        let track = Track(process: process, label: report.watched.label)
+        if processes.updateValue(process, forKey: Process(report)) == nil {
             events.append(
-                Event(name: "process_name", phase: "M", process: pid, track: 0, arguments: ["name": plain(name)])
+                Event(
+                    name: "process_name",
+                    phase: "M",
+                    process: process,
+                    track: 0,
+                    arguments: ["name": Self.name(of: report)]
+                )
             )
         }
         let number = tracks[track] ?? tracks.count + 1
@@ -29,7 +53,7 @@ struct TraceEventExporter: ReportExporter {
                 Event(
                     name: "thread_name",
                     phase: "M",
-                    process: pid,
+                    process: process,
                     track: number,
                     arguments: ["name": plain(track.label)]
                 )
@@ -39,7 +63,7 @@ struct TraceEventExporter: ReportExporter {
             Event(
                 name: plain(report.culpritName ?? report.kind.rawValue),
                 phase: "X",
-                process: pid,
+                process: process,
                 track: number,
                 arguments: [
                     "id": report.id.description, "fingerprint": report.fingerprint.description,
@@ -62,11 +86,17 @@ struct TraceEventExporter: ReportExporter {
 
     func end() -> [UInt8] { Array("]}\n".utf8) }
 
+    /// With the real process number: the events count processes by a number of their own, which is unlike for unlike processes.
+    private static func name(of report: StallReport) -> String {
+        let name = report.service?.name ?? report.process.executable ?? "process"
+        return plain("\(name) (pid \(report.process.pid) on \(report.host.name))")
+    }
+
     /// Times in microseconds, as the format counts.
     private struct Event: Encodable {
         var name: String
         var phase: String
-        var process: Int32
+        var process: Int
         var track: Int
         var arguments: [String: String]
         var category: String?

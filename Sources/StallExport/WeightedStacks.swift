@@ -21,6 +21,8 @@ package struct WeightedStacks {
         package var verdict: String
         /// In `calls`, the outermost first.
         package var calls: [Int]
+
+        fileprivate var texts: (String, String, String) { (label, service, verdict) }
     }
 
     package struct Weight {
@@ -41,7 +43,8 @@ package struct WeightedStacks {
             guard one.weight.nanoseconds == other.weight.nanoseconds else {
                 return one.weight.nanoseconds > other.weight.nanoseconds
             }
-            if one.key.label != other.key.label { return one.key.label < other.key.label }
+            let (texts, others) = (one.key.texts, other.key.texts)
+            if texts != others { return texts < others }
             return one.key.calls.lexicographicallyPrecedes(other.key.calls)
         }
     }

@@ -120,6 +120,30 @@ struct StackTreeTests {
         #expect(!lines([stack("abcDefg")], full: true).contains { $0.hasPrefix("…") })
     }
 
+    @Test("a function without a name is one way, wherever in it the samples were; what awaits it stands behind it")
+    func nameless() {
+        var stacks = [0x10, 0x24, 0x38].map { offset in
+            StallReport.Stack(
+                thread: Sample.thread,
+                capturedAt: Sample.start,
+                frames: [
+                    .init(
+                        address: 0x9999,
+                        module: 0,
+                        offset: Address(0x1000 + offset),
+                        functionOffset: Address(offset)
+                    ),
+                    .init(address: 1, function: "drain"),
+                ]
+            )
+        }
+        #expect(lines(stacks) == ["100 % drain", "100 % shop+0x1000 (no symbols) shop"])
+        for index in stacks.indices {
+            stacks[index].async = .init(from: 0, frames: [.init(address: 1, function: "handler")], ends: .task)
+        }
+        #expect(lines(stacks) == ["100 % handler", "100 % shop+0x1000 (no symbols) shop"])
+    }
+
     @Test("a stack of a hundred thousand calls, and a hundred thousand stacks, are told in bounded space")
     func huge() {
         let deep = StallReport.Stack(

@@ -25,6 +25,42 @@ struct ExportCommandTests {
         )
     }
 
+    @Test(
+        "A fault is exported and shown by a name that only another of its stalls has; 'show latest' takes the newest that fits"
+    )
+    func names() throws {
+        var named = Sample.report(id: .make())
+        let old = try #require(Fingerprint(rawValue: "v2:1111222233334444"))
+        (named.aliases, named.service) = ([old], .init(name: "shop"))
+        try fixture.store.write(named)
+        var other = Sample.report(id: .make())
+        other.service = .init(name: "other")
+        try fixture.store.write(other)
+        let run = try CommandRun("export", fixture.path, "--format", "ndjson", "--fingerprint", "11112222")
+        #expect(run.output.split(separator: "\n").count == 3, "\(run.output)")
+        for (arguments, id) in [(["--fingerprint", "11112222"], other.id), (["--service", "shop"], named.id)] {
+            let shown = try CommandRun(arguments: ["show", "latest", fixture.path, "--format", "json"] + arguments)
+            #expect(shown.output.contains(id.description), "\(arguments) \(shown.errors)")
+        }
+    }
+
+    @Test("'-' is standard output; that there is nothing is said beside it")
+    func nothing() throws {
+        let run = try CommandRun("export", fixture.path, "--format", "ndjson", "--service", "none", "-o", "-")
+        #expect(run.status == 0 && run.output.isEmpty)
+        #expect(run.errors == "stall-monitor: no stalls of those asked for\n")
+    }
+
+    @Test("A directory and its copy tell each stall and each run once")
+    func copies() throws {
+        try fixture.store.write(Sample.run())
+        let copy = "\(fixture.root)/copy"
+        try FileManager.default.copyItem(atPath: fixture.path, toPath: copy)
+        let run = try CommandRun("export", fixture.path, copy, "--format", "prometheus")
+        let series = run.output.split(separator: "\n").filter { $0.hasPrefix("stall_monitor_watched_seconds_total{") }
+        #expect(run.status == 0 && series.count == 1, "\(run.output)")
+    }
+
     @Test("A file takes its name when it is whole, and replaces another")
     func file() throws {
         let file = "\(fixture.root)/stalls.csv"

@@ -114,7 +114,7 @@ struct ScreenTests {
 
 @Suite("doctor")
 struct DoctorTests {
-    private func findings(_ change: (inout DoctorFacts) -> Void) -> [Finding] {
+    private func findings(_ change: (inout DoctorFacts) -> Void) -> [DoctorFinding] {
         var facts = DoctorFacts(
             clockSource: "tsc",
             hasPressure: true,
@@ -132,7 +132,7 @@ struct DoctorTests {
 
     @Test("each finding has its level and a fix")
     func each() {
-        let cases: [(String, Finding.Level, (inout DoctorFacts) -> Void)] = [
+        let cases: [(String, DoctorFinding.Level, (inout DoctorFacts) -> Void)] = [
             ("ptrace", .note, { $0.ptraceScope = 1 }), ("ptrace", .note, { ($0.ptraceScope, $0.isRoot) = (3, true) }),
             ("clock", .note, { $0.clockSource = "hpet" }), ("kernel", .note, { $0.hasPressure = false }),
             ("directory", .problem, { ($0.directory, $0.directoryError) = (nil, "gone") }),

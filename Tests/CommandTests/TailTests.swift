@@ -60,6 +60,25 @@ struct TailTests {
         }
     }
 
+    @Test(
+        "-f shows what comes in a directory that comes below a given one; many stalls in one of two are shown at once"
+    )
+    func several() throws {
+        let stores = ["a", "b"].map { ReportDirectory(path: "\(fixture.path)/\($0)") }
+        try stores[0].write(Sample.report(id: .make()))
+        let tail = try RunningCommand("tail", "-f", fixture.path, "--format", "json")
+        #expect(try tail.line() != nil)
+        let count = 300
+        let ids = (0..<count).map { _ in ULID.make() }
+        try stores[1].write(Sample.report(id: ids[0]))
+        #expect(try tail.line()?.contains("\(ids[0])") == true)
+        for id in ids.dropFirst() { try stores[1].write(Sample.report(id: id)) }
+        // One a round would take a minute.
+        let start = ContinuousClock.now
+        for id in ids.dropFirst() { #expect(try tail.line()?.contains("\(id)") == true) }
+        #expect(ContinuousClock.now - start < .seconds(20))
+    }
+
     @Test("Ctrl-C ends it with 130, as a shell tells it, and without a word")
     func interrupted() throws {
         try fixture.store.write(Sample.report())

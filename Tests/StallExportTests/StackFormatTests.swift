@@ -114,6 +114,20 @@ struct StackFormatTests {
         )
     }
 
+    @Test("Stacks of the same weight are in the same order every time, whatever tells them apart")
+    func order() {
+        var stacks = WeightedStacks()
+        for service in ["c", "a", "b"] {
+            for verdict in ["on_cpu", "blocked", "waiting"] {
+                var report = ExportSample.report([([ExportSample.frame("main")], 1)])
+                (report.service, report.cause.verdict) = (.init(name: service), Verdict(rawValue: verdict))
+                stacks.add(report)
+            }
+        }
+        let names = stacks.sorted.map { "\($0.key.service) \($0.key.verdict)" }
+        #expect(names.count == 9 && names == names.sorted())
+    }
+
     @Test(
         "The page draws its boxes and its rows in a browser, and runs nothing from a report",
         .enabled(if: Tool.exists("chromium"), "chromium is not installed")

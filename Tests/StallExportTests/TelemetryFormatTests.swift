@@ -23,6 +23,27 @@ struct TelemetryFormatTests {
         #expect((none["traceEvents"] as? [Any])?.isEmpty == true)
     }
 
+    @Test("Chrome: processes of one number are told apart: by host, container and start")
+    func traceProcesses() throws {
+        let changes: [(inout StallReport) -> Void] = [
+            { _ in }, { $0.host.name = "web2" }, { $0.process.pidNamespace = 4_026_531_836 },
+            { $0.process.startTicks = 99 }, { $0.run = .make() }, { _ in },
+        ]
+        let reports = changes.map { change in
+            var report = ExportSample.reports[0]
+            change(&report)
+            return report
+        }
+        let file = try ExportSample.json(ExportSample.export(.chrome, reports))
+        let events = try #require(file["traceEvents"] as? [[String: Any]])
+        let bars = events.filter { $0["ph"] as? String == "X" }
+        #expect(bars.map { $0["pid"] as? Int } == [1, 2, 3, 4, 5, 1])
+        #expect(bars.map { $0["tid"] as? Int } == [1, 2, 3, 4, 5, 1])
+        let names = events.filter { $0["name"] as? String == "process_name" }
+            .map { ($0["args"] as? [String: String])?["name"] }
+        #expect(names.prefix(2) == ["shop (pid 7 on web1)", "shop (pid 7 on web2)"] && names.count == 5)
+    }
+
     @Test("OpenTelemetry logs: a record a line, numbers as texts, only identifiers that a receiver takes")
     func logs() throws {
         var odd = ExportSample.reports[0]

@@ -83,6 +83,9 @@ struct Selection: ParsableArguments {
         if let since, let until, until.timestamp < since.timestamp {
             throw ValidationError("--until is before --since: nothing lies between them")
         }
+        if let since, since.timestamp > .now() {
+            throw ValidationError("--since is in the future: nothing lies behind it")
+        }
     }
 
     /// What was asked for, as a predicate.

@@ -13,7 +13,7 @@ struct StallChoice: Hashable {
     /// Nil for what can be the beginning of no id and no fingerprint.
     init?(_ text: String) {
         self.text = text
-        isLatest = text == "latest"
+        isLatest = text.lowercased() == "latest"
         let filled = text + String(repeating: "0", count: max(0, 26 - text.count))
         idPrefix = !text.isEmpty && ULID(filled) != nil ? text.uppercased() : nil
         fingerprint = FingerprintPrefix(text)
@@ -21,25 +21,14 @@ struct StallChoice: Hashable {
     }
 
     enum Found: Hashable {
-        /// All that are chosen, the oldest first.
-        case latest([ULID])
+        case latest
         case stall(ULID)
         case fault(FingerprintPrefix)
     }
 
-    /// Reads outlines only where the text may be a fingerprint, or where something is chosen.
-    func pick(from catalog: Catalogs, _ selection: StallSelection) throws(CommandFailure) -> Found {
-        if isLatest {
-            guard !catalog.stalls.isEmpty else { throw CommandFailure("there are no stalls in the directory") }
-            let ids =
-                selection.isEverything
-                ? catalog.stalls
-                : catalog.stalls.filter { id in
-                    (try? catalog.outline(id)).map { selection.includes($0) } ?? false
-                }
-            guard !ids.isEmpty else { throw CommandFailure("there are no stalls of those asked for") }
-            return .latest(ids)
-        }
+    /// Reads outlines only where the text may be a fingerprint.
+    func pick(from catalog: Catalogs) throws(CommandFailure) -> Found {
+        if isLatest { return .latest }
         let ids = idPrefix.map { prefix in catalog.stalls.filter { $0.description.hasPrefix(prefix) } } ?? []
         let faults = faults(in: catalog)
         switch (ids.count, faults.count) {

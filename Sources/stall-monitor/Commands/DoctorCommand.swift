@@ -32,7 +32,7 @@ struct DoctorCommand: ParsableCommand {
         struct Entry: Encodable {
             /// Nil for the machine's.
             let directory: String?
-            let level: Finding.Level
+            let level: DoctorFinding.Level
             let check: String
             let found: String
             let fix: String?
@@ -42,7 +42,9 @@ struct DoctorCommand: ParsableCommand {
     func run() throws {
         let paths = reports.sources.paths
         let all = DoctorFacts.current(paths, version: StallMonitorCommand.configuration.version)
-        var groups: [(directory: String?, findings: [Finding])] = all.prefix(1).map { (nil, Doctor(facts: $0).machine) }
+        var groups: [(directory: String?, findings: [DoctorFinding])] = all.prefix(1).map {
+            (nil, Doctor(facts: $0).machine)
+        }
         for (path, facts) in zip(paths, all) { groups.append((path, Doctor(facts: facts).reports)) }
         switch format {
         case .text:
@@ -67,7 +69,7 @@ struct DoctorCommand: ParsableCommand {
         if groups.contains(where: { $0.findings.contains { $0.level == .problem } }) { throw ExitCode.failure }
     }
 
-    static func lines(_ directory: String?, _ findings: [Finding]) -> [StyledText] {
+    static func lines(_ directory: String?, _ findings: [DoctorFinding]) -> [StyledText] {
         let head: StyledText =
             directory.map { "\(StyledText("Reports in \($0)", .bold))" } ?? "\("This machine", .bold)"
         return [head]

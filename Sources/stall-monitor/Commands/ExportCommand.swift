@@ -32,7 +32,7 @@ struct ExportCommand: ParsableCommand {
     @Option(
         name: .shortAndLong,
         help: ArgumentHelp(
-            "Write to this file, which is replaced when all is done. Without it: standard output.",
+            "Write to this file, which is replaced when all is done. Without it, or with '-': standard output.",
             valueName: "file"
         ),
         completion: .file()
@@ -41,8 +41,11 @@ struct ExportCommand: ParsableCommand {
 
     @OptionGroup(title: "Choosing") var selection: Selection
 
+    /// Nil for standard output.
+    private var file: String? { output == "-" ? nil : output }
+
     func validate() throws {
-        if output == nil && format.isBinary && isatty(STDOUT_FILENO) == 1 {
+        if file == nil && format.isBinary && isatty(STDOUT_FILENO) == 1 {
             throw ValidationError(
                 "\(format.rawValue) is not for a terminal: give --output FILE, or send it to another program"
             )
@@ -53,26 +56,27 @@ struct ExportCommand: ParsableCommand {
     func run() throws {
         let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try reports.sources.catalogs() }
         let chosen = selection.stalls
-        var failures = catalogs.failures
-        var runs: [RunRecord] = []
-        for catalog in catalogs.all {
-            let found = attempt(&failures) { () throws(ReportError) in try catalog.allRuns() }
-            runs += (found?.runs ?? []).compactMap { $0.chosen(by: chosen) }
-            failures += found?.failures ?? []
-        }
-        let sink = try ExportSink(path: output)
+        let names = catalogs.faultNames(for: chosen)
+        let known = catalogs.runs()
+        var failures = catalogs.failures + known.failures
+        let runs = known.runs.compactMap { $0.chosen(by: chosen, names: names) }
+        let sink = try ExportSink(path: file)
         var exporter = format.makeExporter()
         var count = 0
         try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.begin(runs) })
         for id in catalogs.stalls {
             let report = attempt(&failures) { () throws(ReportError) in try catalogs.report(id) }
-            guard let report, chosen.includes(report) else { continue }
+            guard let report, chosen.includes(report, names: names) else { continue }
             count += 1
             try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.add(report) })
         }
         try sink.write(CommandFailure.wrapping { () throws(ReportError) in try exporter.end() })
         try sink.finish()
-        if let output { Output.note("\(count) \(count == 1 ? "stall" : "stalls") in \(output)") }
+        if let file {
+            Output.note("\(count) \(count == 1 ? "stall" : "stalls") in \(file)")
+        } else if count == 0, failures.isEmpty {
+            Output.note(chosen.nothingFound)
+        }
         try ReportSources.report(failures)
     }
 

@@ -51,7 +51,7 @@ struct ListCommand: ParsableCommand {
                 )
                 try screen.write(list.lines, on: terminal)
             }
-            noteCountedOnly(overview, chosen)
+            noteCountedOnly(overview, chosen, names)
             noteLongJobs(overview, chosen)
         }
         try ReportSources.report(failures)
@@ -104,10 +104,10 @@ struct ListCommand: ParsableCommand {
     }
 
     /// Faults whose report is not here, or was never written: they would be missing from the list in silence.
-    private func noteCountedOnly(_ overview: ReportReader.Overview, _ chosen: StallSelection) {
+    private func noteCountedOnly(_ overview: ReportReader.Overview, _ chosen: StallSelection, _ names: FaultNames?) {
         let ids = Set(overview.stalls.lazy.map(\.id))
         let faults = overview.runs.filter { chosen.includes($0) }.flatMap { $0.repeated ?? [] }.filter { fault in
-            fault.repeats.report.map(ids.contains) != true && fault.isIncluded(in: chosen)
+            fault.repeats.report.map(ids.contains) != true && fault.isIncluded(in: chosen, names: names)
         }
         for fault in faults { Output.note("only counted: \(fault.fingerprint) \(fault.repeats.whole)") }
     }

@@ -16,7 +16,8 @@ struct ShowCommand: ParsableCommand {
               stall-monitor show 8a0d3d4a --since yesterday
               stall-monitor show latest --format json | jq .stacks
 
-            An id shows a stall, a fingerprint the fault: all its stalls, their stacks merged. Of either any unique prefix will do.
+            An id shows a stall, a fingerprint the fault: all its stalls, their stacks merged. Of either any unique prefix will do, of a \
+            fingerprint from four digits on.
 
             Own frames are marked with ▶. Functions and lines that a report lacks are looked for as 'stall-monitor symbolicate' \
             does, in ten seconds at most; the report's file stays as it is. What to do is what is likely by the report's own evidence.
@@ -26,7 +27,10 @@ struct ShowCommand: ParsableCommand {
     )
 
     @Argument(
-        help: ArgumentHelp("'latest', or any unique prefix of a stall's id or a fault's fingerprint.", valueName: "id")
+        help: ArgumentHelp(
+            "'latest', or any unique prefix of a stall's id or a fault's fingerprint (four digits or more).",
+            valueName: "id"
+        )
     )
     var id: String
 
@@ -63,8 +67,8 @@ struct ShowCommand: ParsableCommand {
         guard let choice = StallChoice(id) else { throw CommandFailure("no such stall") }
         let sources = named.map { ReportSources([$0]) } ?? reports.sources
         let catalog = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
-        switch try choice.pick(from: catalog, selection.stalls) {
-        case .latest(let ids): try show(latestReadable(of: ids, in: catalog), catalog)
+        switch try choice.pick(from: catalog) {
+        case .latest: try show(latest(in: catalog), catalog)
         case .stall(let id):
             try show(CommandFailure.wrapping { () throws(ReportError) in try catalog.report(id) }, catalog)
         case .fault(let fingerprint): try show(fingerprint, sources, catalog)
@@ -109,17 +113,26 @@ struct ShowCommand: ParsableCommand {
         try ReportSources.report(survey.failures)
     }
 
-    /// The latest is the latest that can be read: a file with a later name that is no report does not stand before it.
-    private func latestReadable(of ids: [ULID], in catalog: Catalogs) throws(CommandFailure) -> StallReport {
-        for id in ids.reversed() {
+    /// The latest of those chosen that can be read: a file with a later name that is no report does not stand before it. The newest first, and
+    /// no more reports than it takes.
+    private func latest(in catalog: Catalogs) throws(CommandFailure) -> StallReport {
+        guard !catalog.stalls.isEmpty else { throw CommandFailure("there are no stalls in the directory") }
+        let chosen = selection.stalls
+        let names = catalog.faultNames(for: chosen)
+        var failure: ReportError?
+        for id in catalog.stalls.reversed() {
             do throws(ReportError) {
-                return try catalog.report(id)
+                let fits = chosen.isEverything ? true : chosen.includes(try catalog.outline(id), names: names)
+                guard fits else { continue }
+                let report = try catalog.report(id)
+                if let failure { Output.note(failure) }
+                return report
             } catch {
-                guard id != ids.first else { throw CommandFailure(error) }
-                Output.note(error)
+                if let failure { Output.note(failure) }
+                failure = error
             }
         }
-        throw CommandFailure("there are no stalls in the directory")
+        throw failure.map { CommandFailure($0) } ?? CommandFailure("there are no stalls of those asked for")
     }
 
     /// With names as far as they are to be had now. That a library has no symbols is nothing to note: it is so for most.

@@ -48,7 +48,7 @@ struct TailCommand: ParsableCommand {
             terminal: colour.terminal()
         )
         if follow {
-            try view.follow(reports.sources.paths)
+            try view.follow(reports.sources)
         } else {
             let catalog = try CommandFailure.wrapping { () throws(ReportError) in try reports.sources.catalogs() }
             var failures = catalog.failures

@@ -7,6 +7,8 @@ struct TailView {
     let limit: Int
     let format: OutputFormat
     let terminal: Terminal
+    /// What else faults were known by when it began.
+    private var names: FaultNames?
     private var shown: [ULID: Shown] = [:]
     private var culprits: [ULID: String] = [:]
     /// Under way, each as long as it is known to be.
@@ -28,15 +30,17 @@ struct TailView {
 
     /// The latest stalls, as many as are wanted. Reads no more reports than it takes to find them.
     mutating func showPast(_ catalog: Catalogs, _ failures: inout [ReportError]) throws {
+        names = catalog.faultNames(for: selection)
         var wanted: [ULID] = []
         for id in catalog.stalls.reversed() where wanted.count < limit {
             do throws(ReportError) {
                 let stall = try catalog.outline(id)
-                if selection.includes(stall) { wanted.append(id) }
+                if selection.includes(stall, names: names) { wanted.append(id) }
             } catch {
                 if error.code != .missingFile { failures.append(error) }
             }
         }
+        if wanted.isEmpty, limit > 0, failures.isEmpty { Output.note(selection.nothingFound) }
         for id in wanted.reversed() {
             let report: StallReport
             do throws(ReportError) {
@@ -50,29 +54,70 @@ struct TailView {
     }
 
     /// Never returns: ends by an error, or with the process.
-    mutating func follow(_ paths: [String]) throws {
-        let followers = try paths.map { try Follower($0) }
+    mutating func follow(_ sources: ReportSources) throws {
+        names = (try? sources.catalogs())?.faultNames(for: selection)
+        var followers = try sources.paths.map { try Follower($0) }
         var past: [StallReport] = []
         for next in followers { try readPast(&next.follower, next.path, &past) }
         if followers.count > 1 { past.sort { $0.id < $1.id } }
         keepLatest(&past)
         for report in past { try show(report) }
-        // One directory wakes us itself; several are looked at in turn.
-        let timeout: Duration? = followers.count == 1 ? nil : Self.round / followers.count
+        var tried = Set(sources.paths)
+        var lastLook = ContinuousClock.now
         while true {
-            for next in followers {
-                showGrowth()
-                let event = try CommandFailure.wrapping { () throws(ReportError) in
-                    try next.follower.next(timeout: timeout)
-                }
-                growth.clear()
-                if let event { try show(event, next.path) }
+            if ContinuousClock.now - lastLook >= Self.lookInterval {
+                followers += Self.added(below: sources.given, &tried)
+                lastLook = .now
             }
+            // The growth of what lasts is on the screen while nobody has news.
+            let hasMore = try drain(followers)
+            showGrowth()
+            guard let first = followers.first else { return }
+            // One directory wakes us itself; several are looked at in turn.
+            let pause = followers.count == 1 ? Self.lookInterval : Self.round
+            let event = try CommandFailure.wrapping { () throws(ReportError) in
+                try first.follower.next(timeout: hasMore ? .zero : pause)
+            }
+            growth.clear()
+            if let event { try show(event, first.path) }
         }
     }
 
-    /// How long it takes to look at all of several directories.
+    /// Between two looks at several directories.
     private static let round = Duration.milliseconds(200)
+    /// Between two looks for directories that have come below the given ones.
+    private static let lookInterval = Duration.seconds(3)
+    /// Events of one directory before the next has its turn.
+    private static let turn = 1000
+
+    /// Shows what is new in each directory, without a wait.
+    ///
+    /// - Returns: whether one may have more.
+    private mutating func drain(_ followers: [Follower]) throws -> Bool {
+        var hasMore = false
+        for next in followers {
+            var count = 0
+            while count < Self.turn,
+                let event = try CommandFailure.wrapping({ () throws(ReportError) in
+                    try next.follower.next(timeout: .zero)
+                })
+            {
+                try show(event, next.path)
+                count += 1
+            }
+            hasMore = hasMore || count == Self.turn
+        }
+        return hasMore
+    }
+
+    /// Followers of directories that were not there before. One that cannot be followed is told of once.
+    private static func added(below given: [String], _ tried: inout Set<String>) -> [Follower] {
+        var found: [Follower] = []
+        for path in ReportSources(given).paths where tried.insert(path).inserted {
+            do { found.append(try Follower(path)) } catch { Output.note("\(error)") }
+        }
+        return found
+    }
 
     /// Stalls that are there at the start: with them the limit holds.
     private mutating func readPast(
@@ -86,7 +131,7 @@ struct TailView {
             switch event {
             case .directoryAppeared: isThere = true
             case .report(let report):
-                guard selection.includes(report) else { continue }
+                guard selection.includes(report, names: names) else { continue }
                 // There may be many: none is kept that need not be.
                 if limit == .max { try show(report) } else { past.append(report) }
                 if past.count / 2 > limit { keepLatest(&past) }
@@ -104,14 +149,14 @@ struct TailView {
 
     private mutating func show(_ event: ReportFollower.Event, _ path: String) throws {
         switch event {
-        case .report(let report), .grown(let report): if selection.includes(report) { try show(report) }
+        case .report(let report), .grown(let report): if selection.includes(report, names: names) { try show(report) }
         case .failure(let error): Output.note(error)
         case .directoryAppeared: Output.note("the report directory \(path) has appeared")
         case .directoryGone:
             growing = [:]
             Output.note("the report directory \(path) is gone; waiting for it to come again")
         case .run(let run):
-            guard format == .text, let run = run.chosen(by: selection) else { break }
+            guard format == .text, let run = run.chosen(by: selection, names: names) else { break }
             try Output.write(repeatLines.lines(run, culprits: culprits), on: terminal)
         }
     }

@@ -1,7 +1,7 @@
 import StallReports
 
 /// What `doctor` finds: a state, and what to do about it.
-struct Finding: Hashable, Encodable {
+struct DoctorFinding: Hashable, Encodable {
     enum Level: String, Encodable {
         case ok, note, problem
     }
@@ -18,13 +18,13 @@ struct Finding: Hashable, Encodable {
 struct Doctor {
     let facts: DoctorFacts
 
-    var machine: [Finding] { [ptrace, perf, clock, kernel] }
+    var machine: [DoctorFinding] { [ptrace, perf, clock, kernel] }
 
     /// Of the report directory.
-    var reports: [Finding] {
+    var reports: [DoctorFinding] {
         guard let directory = facts.directory else {
             return [
-                Finding(
+                DoctorFinding(
                     level: .problem,
                     check: "directory",
                     found: facts.directoryError ?? "the report directory cannot be read",
@@ -38,21 +38,21 @@ struct Doctor {
         ]
     }
 
-    private var ptrace: Finding {
+    private var ptrace: DoctorFinding {
         let told = facts.ptraceScope.map { "kernel.yama.ptrace_scope is \($0)" } ?? "no limit by Yama"
         guard let scope = facts.ptraceScope, scope > 0, !facts.isRoot else {
             let reach =
                 facts.isRoot
                 ? "run as root: 'sample' and 'watch' reach every process"
                 : "'sample' and 'watch' reach processes of the same user"
-            return Finding(
+            return DoctorFinding(
                 level: scope3 ? .note : .ok,
                 check: "ptrace",
                 found: "\(told); \(reach)",
                 fix: scope3 ? Self.ptraceFix : nil
             )
         }
-        return Finding(
+        return DoctorFinding(
             level: .note,
             check: "ptrace",
             found:
@@ -67,17 +67,17 @@ struct Doctor {
     private static let ptraceFix =
         "sysctl -w kernel.yama.ptrace_scope=0, or run as root or with CAP_SYS_PTRACE; 3 lasts until the machine restarts."
 
-    private var perf: Finding {
+    private var perf: DoctorFinding {
         let told = facts.perfEventParanoid.map { "kernel.perf_event_paranoid is \($0)" } ?? "perf events are not there"
-        return Finding(level: .ok, check: "perf", found: "\(told); the monitor does not need them")
+        return DoctorFinding(level: .ok, check: "perf", found: "\(told); the monitor does not need them")
     }
 
-    private var clock: Finding {
+    private var clock: DoctorFinding {
         let source = facts.clockSource ?? "unknown"
         guard ["hpet", "acpi_pm", "jiffies", "refined-jiffies"].contains(source) else {
-            return Finding(level: .ok, check: "clock", found: "clock source \(source)")
+            return DoctorFinding(level: .ok, check: "clock", found: "clock source \(source)")
         }
-        return Finding(
+        return DoctorFinding(
             level: .note,
             check: "clock",
             found: "clock source \(source): each look at the clock is a system call",
@@ -85,15 +85,15 @@ struct Doctor {
         )
     }
 
-    private var kernel: Finding {
+    private var kernel: DoctorFinding {
         var missing: [String] = []
         if !facts.hasSchedstat { missing.append("schedstat (how long a thread waited for a CPU)") }
         if !facts.hasPressure { missing.append("pressure (/proc/pressure; boot with psi=1)") }
         if facts.countsDiskWaits == false { missing.append("waits for disks (sysctl kernel.task_delayacct=1)") }
         guard !missing.isEmpty else {
-            return Finding(level: .ok, check: "kernel", found: "the kernel tells all that causes are decided by")
+            return DoctorFinding(level: .ok, check: "kernel", found: "the kernel tells all that causes are decided by")
         }
-        return Finding(
+        return DoctorFinding(
             level: .note,
             check: "kernel",
             found: "not counted by this kernel: \(missing.joined(separator: ", "))",
@@ -105,10 +105,10 @@ struct Doctor {
 extension Doctor {
     private typealias Directory = DoctorFacts.DirectoryFacts
 
-    private func permissions(_ directory: Directory) -> Finding {
+    private func permissions(_ directory: Directory) -> DoctorFinding {
         let mode = String(directory.mode, radix: 8)
         if directory.mode & 0o022 != 0, directory.mode & 0o1000 == 0 {
-            return Finding(
+            return DoctorFinding(
                 level: .problem,
                 check: "mode",
                 found: "others may write into the directory (mode \(mode)): reports could be forged or removed",
@@ -116,7 +116,7 @@ extension Doctor {
             )
         }
         if directory.mode & 0o077 != 0 {
-            return Finding(
+            return DoctorFinding(
                 level: .note,
                 check: "mode",
                 found:
@@ -124,31 +124,35 @@ extension Doctor {
                 fix: "chmod 700 \(directory.path), unless that is meant"
             )
         }
-        return Finding(level: .ok, check: "mode", found: "mode \(mode)\(directory.isOurs ? "" : ", of another user")")
+        return DoctorFinding(
+            level: .ok,
+            check: "mode",
+            found: "mode \(mode)\(directory.isOurs ? "" : ", of another user")"
+        )
     }
 
-    private func disk(_ directory: Directory) -> Finding {
+    private func disk(_ directory: Directory) -> DoctorFinding {
         let free = directory.freeBytes.map { "\($0 >> 20) MiB free" } ?? "free space unknown"
         let isFull =
             directory.freeBytes.map { $0 < 64 << 20 } ?? false || directory.freeInodes.map { $0 < 100 } ?? false
         guard !isFull, directory.lostWrites == 0 else {
             let lost = directory.lostWrites > 0 ? "; \(directory.lostWrites) reports could not be written" : ""
             let inodes = directory.freeInodes.map { ", \($0) inodes" } ?? ""
-            return Finding(
+            return DoctorFinding(
                 level: .problem,
                 check: "disk",
                 found: "\(free)\(inodes)\(lost)",
                 fix: "Free space, lower the report limits, or choose a directory on another disk."
             )
         }
-        return Finding(level: .ok, check: "disk", found: free)
+        return DoctorFinding(level: .ok, check: "disk", found: free)
     }
 
-    private func files(_ directory: Directory) -> Finding {
+    private func files(_ directory: Directory) -> DoctorFinding {
         guard directory.unreadable > 0 else {
-            return Finding(level: .ok, check: "files", found: "every file can be read")
+            return DoctorFinding(level: .ok, check: "files", found: "every file can be read")
         }
-        return Finding(
+        return DoctorFinding(
             level: .problem,
             check: "files",
             found: directory.unreadable == 1 ? "1 file cannot be read" : "\(directory.unreadable) files cannot be read",
@@ -156,9 +160,9 @@ extension Doctor {
         )
     }
 
-    private func runs(_ directory: Directory) -> Finding {
+    private func runs(_ directory: Directory) -> DoctorFinding {
         if !directory.disarmed.isEmpty {
-            return Finding(
+            return DoctorFinding(
                 level: .problem,
                 check: "monitor",
                 found: "a monitor has switched itself off: \(VisibleText.of(directory.disarmed[0], limit: 300))",
@@ -166,19 +170,21 @@ extension Doctor {
             )
         }
         guard directory.runs > 0 else {
-            return Finding(
+            return DoctorFinding(
                 level: .problem,
                 check: "monitor",
                 found: "no monitor has ever written here",
                 fix: "Start the server with StallMonitor.start(), or set its report directory to this one."
             )
         }
-        return Finding(level: .ok, check: "monitor", found: "\(directory.runs) runs of a monitor")
+        return DoctorFinding(level: .ok, check: "monitor", found: "\(directory.runs) runs of a monitor")
     }
 
-    private func records(_ directory: Directory) -> Finding {
-        guard directory.stale > 0 else { return Finding(level: .ok, check: "live_records", found: "none is stale") }
-        return Finding(
+    private func records(_ directory: Directory) -> DoctorFinding {
+        guard directory.stale > 0 else {
+            return DoctorFinding(level: .ok, check: "live_records", found: "none is stale")
+        }
+        return DoctorFinding(
             level: .note,
             check: "live_records",
             found: directory.stale == 1
@@ -188,11 +194,15 @@ extension Doctor {
         )
     }
 
-    private func signal(_ directory: Directory) -> Finding {
+    private func signal(_ directory: Directory) -> DoctorFinding {
         guard let pid = directory.signalBlocked.first else {
-            return Finding(level: .ok, check: "signal", found: "no watched process blocks SIGPROF in its main thread")
+            return DoctorFinding(
+                level: .ok,
+                check: "signal",
+                found: "no watched process blocks SIGPROF in its main thread"
+            )
         }
-        return Finding(
+        return DoctorFinding(
             level: .problem,
             check: "signal",
             found: "process \(pid) blocks SIGPROF in its main thread: running threads' stacks cannot be taken",
@@ -200,7 +210,7 @@ extension Doctor {
         )
     }
 
-    private func stacks(_ directory: Directory) -> Finding {
+    private func stacks(_ directory: Directory) -> DoctorFinding {
         lacking(
             directory.withoutStack,
             of: directory.reports,
@@ -210,7 +220,7 @@ extension Doctor {
         )
     }
 
-    private func symbols(_ directory: Directory) -> Finding {
+    private func symbols(_ directory: Directory) -> DoctorFinding {
         lacking(
             directory.withoutNames,
             of: directory.reports,
@@ -220,7 +230,7 @@ extension Doctor {
         )
     }
 
-    private func lines(_ directory: Directory) -> Finding {
+    private func lines(_ directory: Directory) -> DoctorFinding {
         lacking(
             directory.withoutLines,
             of: directory.reports,
@@ -230,9 +240,9 @@ extension Doctor {
         )
     }
 
-    private func lacking(_ count: Int, of all: Int, _ check: String, _ what: String, _ fix: String) -> Finding {
+    private func lacking(_ count: Int, of all: Int, _ check: String, _ what: String, _ fix: String) -> DoctorFinding {
         guard count > 0 else {
-            return Finding(
+            return DoctorFinding(
                 level: .ok,
                 check: check,
                 found: all == 0
@@ -240,16 +250,21 @@ extension Doctor {
                     : "none of the latest \(all) reports lacks \(check.replacing("_", with: " "))"
             )
         }
-        return Finding(level: .note, check: check, found: "\(count) of the latest \(all) reports \(what)", fix: fix)
+        return DoctorFinding(
+            level: .note,
+            check: check,
+            found: "\(count) of the latest \(all) reports \(what)",
+            fix: fix
+        )
     }
 
-    private func versions(_ directory: Directory) -> Finding {
+    private func versions(_ directory: Directory) -> DoctorFinding {
         let others = directory.versions.subtracting([facts.version]).sorted().prefix(4)
             .map { VisibleText.of($0, limit: 40) }
         guard !others.isEmpty else {
-            return Finding(level: .ok, check: "versions", found: "command and monitors: \(facts.version)")
+            return DoctorFinding(level: .ok, check: "versions", found: "command and monitors: \(facts.version)")
         }
-        return Finding(
+        return DoctorFinding(
             level: .note,
             check: "versions",
             found: "this command is \(facts.version), monitors here were \(others.joined(separator: ", "))",

@@ -72,24 +72,7 @@ struct FaultSurvey {
     var emptyNote: String {
         if !failures.isEmpty { return "no stalls in what can be read" }
         if runs.isEmpty { return "no stalls, and no monitor has ever written here; is this the right directory?" }
-        return selection.isEverything ? "no stalls" : "no stalls of those asked for"
-    }
-}
-
-extension Catalogs {
-    /// The run records of all directories, each once.
-    func runs() -> ([RunRecord], [ReportError]) {
-        var (runs, failures): ([ULID: RunRecord], [ReportError]) = ([:], [])
-        for catalog in all {
-            do throws(ReportError) {
-                let found = try catalog.allRuns()
-                for run in found.runs { runs[run.id] = run }
-                failures += found.failures
-            } catch {
-                failures.append(error)
-            }
-        }
-        return (runs.values.sorted { $0.id < $1.id }, failures)
+        return selection.nothingFound
     }
 }
 

@@ -30,7 +30,7 @@ struct StackTree {
         let weight = max(1, weight)
         nodes[0].weight = nodes[0].weight.addingSaturated(weight)
         var node = 0
-        for frame in Self.calls(of: stack).suffix(Self.depthLimit).reversed() {
+        for frame in stack.callers(from: 0).suffix(Self.depthLimit).reversed() {
             guard let next = child(of: node, for: frame, modules) else { return }
             nodes[next].weight = nodes[next].weight.addingSaturated(weight)
             node = next
@@ -47,19 +47,13 @@ struct StackTree {
         }
     }
 
-    /// Innermost first. Those that await a function stand where its executor does.
-    private static func calls(of stack: StallReport.Stack) -> [StallReport.Frame] {
-        guard let async = stack.async else { return stack.frames }
-        return stack.frames.prefix(max(0, async.from.addingSaturated(1))) + async.frames
-    }
-
     private mutating func child(
         of parent: Int,
         for frame: StallReport.Frame,
         _ modules: [StallReport.Module]
     ) -> Int? {
         let module = frame.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
-        let name = frame.function ?? frame.symbol ?? frame.place(in: module)
+        let name = frame.function ?? frame.symbol ?? frame.placeName(in: module?.path)
         let key = Key(parent: parent, name: name)
         if let known = index[key] { return known }
         guard nodes.count < Self.nodeLimit else { return nil }
@@ -69,13 +63,6 @@ struct StackTree {
         nodes[parent].children.append(nodes.count - 1)
         index[key] = nodes.count - 1
         return nodes.count - 1
-    }
-}
-
-extension StallReport.Frame {
-    fileprivate func place(in module: StallReport.Module?) -> String {
-        guard let module, let offset else { return "code at \(address)" }
-        return "\(module.shortName)+\(offset)"
     }
 }
 

@@ -4,7 +4,7 @@ import StallReports
 struct Moment: Hashable {
     let timestamp: Timestamp
 
-    /// A day without a time is its first moment; a time without a day is of today. Nil for anything else.
+    /// A day without a time is its first moment; a time without a day is the last one that was. Nil for anything else.
     init?(_ text: String, now: Timestamp = .now()) {
         let text = text.trimmed
         if let timestamp = Timestamp(rfc3339: text) {
@@ -31,10 +31,16 @@ struct Moment: Hashable {
         let isDate = text.first?.isNumber == true
         let parts = text.split(maxSplits: 1) { $0 == " " || isDate && $0 == "T" }.map { String($0).trimmed }
         switch parts.count {
-        case 1: return moment(day(parts[0], now), "00:00:00") ?? moment(day("today", now), time(parts[0]))
+        case 1: return moment(day(parts[0], now), "00:00:00") ?? last(time(parts[0]), now)
         case 2: return moment(day(parts[0], now), time(parts[1]))
         default: return nil
         }
+    }
+
+    /// At two in the morning 23:00 is last night's.
+    private static func last(_ time: String?, _ now: Timestamp) -> Timestamp? {
+        guard let today = moment(day("today", now), time), today > now else { return moment(day("today", now), time) }
+        return moment(day("yesterday", now), time)
     }
 
     private static func moment(_ day: String?, _ time: String?) -> Timestamp? {

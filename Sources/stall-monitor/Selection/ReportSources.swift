@@ -6,10 +6,13 @@ import StallReports
 struct ReportSources: Hashable {
     /// Each once.
     let paths: [String]
+    /// What `paths` were found by: the directories below one may become more.
+    let given: [String]
 
     /// Where a path holds report directories and no reports, these are meant.
     init(_ paths: [String]) {
         var known: Set<String> = []
+        given = paths
         self.paths = paths.flatMap(ReportReader.directories).filter { known.insert(Self.resolved($0)).inserted }
     }
 
@@ -74,6 +77,33 @@ struct Catalogs {
     func report(_ id: ULID) throws(ReportError) -> StallReport { try catalog(of: id).report(id) }
 
     func outline(_ id: ULID) throws(ReportError) -> StallOutline { try catalog(of: id).outline(id) }
+
+    /// The run records of all directories, the oldest first, each once; and what could not be read of them.
+    func runs() -> (runs: [RunRecord], failures: [ReportError]) {
+        var (runs, failures): ([RunRecord], [ReportError]) = ([], [])
+        for catalog in all {
+            do throws(ReportError) {
+                let found = try catalog.allRuns()
+                runs += found.runs
+                failures += found.failures
+            } catch {
+                failures.append(error)
+            }
+        }
+        return (runs.sortedAndOnce(by: \.id), failures)
+    }
+
+    /// What else faults are known by. Nil where no fault is asked for; only for that each report is looked at.
+    func faultNames(for selection: StallSelection) -> FaultNames? {
+        guard !selection.fingerprints.isEmpty else { return nil }
+        var pairs: [(Fingerprint, [Fingerprint])] = []
+        for catalog in all {
+            _ = try? catalog.forEachOutline { stall in
+                if let aliases = stall.aliases { pairs.append((stall.fingerprint, aliases)) }
+            }
+        }
+        return FaultNames(pairs: pairs)
+    }
 
     func repeats(of report: StallReport) -> StallReport.Repeats? { try? catalog(of: report.id).repeats(of: report) }
 

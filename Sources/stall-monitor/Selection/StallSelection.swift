@@ -28,13 +28,18 @@ struct StallSelection: Hashable {
     /// Whether nothing is left out.
     var isEverything: Bool { self == .everything }
 
+    /// What is said where no stall is wanted of those that there are.
+    var nothingFound: String { isEverything ? "no stalls" : "no stalls of those asked for" }
+
     /// - Parameter names: what else faults are known by; without it, what the stall itself says.
     func includes(_ stall: StallOutline, names: FaultNames? = nil) -> Bool {
         isInTime(stall) && includes(service: stall.service, release: stall.release, host: stall.host)
             && includes(label: stall.label, type: stall.type) && looks(stall) && isOfFault(stall, names)
     }
 
-    func includes(_ report: StallReport) -> Bool { isEverything || includes(StallOutline(report)) }
+    func includes(_ report: StallReport, names: FaultNames? = nil) -> Bool {
+        isEverything || includes(StallOutline(report), names: names)
+    }
 
     /// Whether a run may hold stalls that are wanted: by its process and its time. Which of its loops stalled, and how, is not asked.
     func includes(_ run: RunRecord) -> Bool {
@@ -66,13 +71,14 @@ struct StallSelection: Hashable {
     }
 
     private func isOfFault(_ stall: StallOutline, _ names: FaultNames?) -> Bool {
-        guard functions.allow(stall.culpritName) else { return false }
+        functions.allow(stall.culpritName) && includes(stall.fingerprint, aliases: stall.aliases ?? [], names)
+    }
+
+    /// Whether stalls of a fault are wanted.
+    fileprivate func includes(_ fault: Fingerprint, aliases: [Fingerprint] = [], _ names: FaultNames?) -> Bool {
         guard !fingerprints.isEmpty else { return true }
-        let known = names?.all(of: stall.fingerprint) ?? []
-        return fingerprints.contains { prefix in
-            prefix.matches(stall.fingerprint) || (stall.aliases ?? []).contains(where: prefix.matches)
-                || known.contains(where: prefix.matches)
-        }
+        let known = (names?.all(of: fault) ?? [fault]).union(aliases)
+        return fingerprints.contains { known.contains(where: $0.matches) }
     }
 }
 
@@ -95,26 +101,26 @@ extension ReportReader.Overview {
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
         var chosen = self
         chosen.stalls = stalls.filter { selection.includes($0, names: names) }
-        chosen.runs = runs.compactMap { $0.chosen(by: selection) }
+        chosen.runs = runs.compactMap { $0.chosen(by: selection, names: names) }
         return chosen
     }
 }
 
 extension RunRecord {
     /// With those faults only that are wanted. Nil where none can be.
-    func chosen(by selection: StallSelection) -> RunRecord? {
+    func chosen(by selection: StallSelection, names: FaultNames? = nil) -> RunRecord? {
         guard selection.includes(self) else { return nil }
         var chosen = self
-        chosen.repeated = repeated?.filter { $0.isIncluded(in: selection) }
+        chosen.repeated = repeated?.filter { $0.isIncluded(in: selection, names: names) }
         return chosen
     }
 }
 
 extension RunRecord.Repeated {
     /// Whether stalls that were only counted are wanted, as far as their fault and time say.
-    func isIncluded(in selection: StallSelection) -> Bool {
+    func isIncluded(in selection: StallSelection, names: FaultNames? = nil) -> Bool {
         if let since = selection.since, repeats.lastAt < since { return false }
         if let until = selection.until, repeats.firstAt > until { return false }
-        return selection.fingerprints.isEmpty || selection.fingerprints.contains { $0.matches(fingerprint) }
+        return selection.includes(fingerprint, names)
     }
 }
