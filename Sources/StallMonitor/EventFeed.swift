@@ -20,6 +20,8 @@ final class EventFeed: Sendable {
 
     func tell(_ event: StallEvent) {
         switch event {
+        // A loss is over as soon as it is told: nothing mends it, and the monitor can do all that it could.
+        case .fault(let error) where error.code == .reportsLost: break
         case .fault(let error): state.withLock { $0.faults[error.code] = error }
         case .mended(let error): state.withLock { $0.faults[error.code] = nil }
         case .began, .grew, .ended, .suppressed: break

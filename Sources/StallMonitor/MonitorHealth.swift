@@ -51,25 +51,9 @@ extension StallMonitor {
         )
     }
 
-    /// What the monitor has counted and what it has cost so far. Any thread; takes locks for moments. Nil while it does not run.
-    package var figures: Figures? {
-        guard let engine else { return nil }
-        let counts = engine.ledger.snapshot
-        return Figures(
-            watched: counts.totals(at: .now).map { name, total in
-                Figures.Watched(
-                    type: name.type,
-                    label: name.label,
-                    time: total.time,
-                    turns: total.turns,
-                    turnDurations: .init(total.lengths)
-                )
-            },
-            captures: counts.captures,
-            captureFailures: counts.captureFailures,
-            cost: engine.cost
-        )
-    }
+    /// What the monitor has counted and what it has cost so far; once it is stopped, in all. Any thread; takes locks for moments. Nil for one
+    /// that has not run.
+    package var figures: Figures? { engine.map { $0.figures(isOver: false) } ?? lastFigures }
 
     package struct Figures: Sendable {
         package struct Watched: Sendable {
@@ -92,20 +76,41 @@ extension StallMonitor {
         /// Time that watched threads were held.
         package var held: Duration
         package var bytesWritten: Int64
-        /// Reports that will not come to the disk.
+        /// Reports that will not come to the disk, as `RunRecord.lostWrites` has them.
         package var lost: Int64
     }
 }
 
 extension Engine {
-    fileprivate var cost: StallMonitor.Cost {
+    /// - Parameter isOver: nothing is written any more: what still waits is lost.
+    func figures(isOver: Bool) -> StallMonitor.Figures {
+        let counts = ledger.snapshot
+        return StallMonitor.Figures(
+            watched: counts.totals(at: .now).map { name, total in
+                StallMonitor.Figures.Watched(
+                    type: name.type,
+                    label: name.label,
+                    time: total.time,
+                    turns: total.turns,
+                    turnDurations: .init(total.lengths)
+                )
+            },
+            captures: counts.captures,
+            captureFailures: counts.captureFailures,
+            cost: cost(isOver: isOver)
+        )
+    }
+
+    private func cost(isOver: Bool) -> StallMonitor.Cost {
+        let status = parts.writer.status
+        let lost = status.lost + status.unmade + (isOver ? status.waitingReports : 0)
         let totals = parts.totals
         let processor = totals.watching &+ totals.reporting &+ totals.writing
         return StallMonitor.Cost(
             processor: .nanoseconds(Int64(clamping: processor)),
             held: .nanoseconds(Int64(clamping: totals.held)),
-            bytesWritten: parts.writer.status.bytesWritten,
-            lost: Int64(clamping: parts.writer.status.lost)
+            bytesWritten: status.bytesWritten,
+            lost: Int64(clamping: lost + notices.dropped["stalls", default: 0])
         )
     }
 }

@@ -26,6 +26,7 @@ public final class StallMonitor: Sendable {
     /// What ends the searches for loops that the start has begun.
     private let searches = ForkSafeMutex<[@Sendable () -> Void]>([])
     private let generation = ForkGeneration.current
+    private let ended = ForkSafeMutex<Figures?>(nil)
 
     /// What can be done with a monitor. Orders to the watchdog are given under the lock, so that none comes after `stop`.
     private enum Lifecycle: Sendable {
@@ -225,7 +226,11 @@ public final class StallMonitor: Sendable {
             engine.watchdog.give(.stop)
             return engine
         }
-        engine?.end(by: .now + .seconds(5))
+        if let engine {
+            engine.end(by: .now + .seconds(5))
+            let figures = engine.figures(isOver: true)
+            ended.withLock { $0 = figures }
+        }
         feed.finish()
     }
 
@@ -249,6 +254,9 @@ public final class StallMonitor: Sendable {
     /// Calls `done` on the reporter's thread once all is told that ended before the call. Any thread; returns at once. Never calls it if the monitor
     /// does not run, ends meanwhile, or is too far behind.
     package func settle(_ done: @escaping @Sendable () -> Void) { engine?.watchdog.give(.settle(done)) }
+
+    /// What was counted until the end. Nil before.
+    var lastFigures: Figures? { generation.isCurrent ? ended.withLock { $0 } : nil }
 
     /// Why no stalls are looked for though the monitor was started: `threadNotStarted`, or `forked` in a fork's child. Nil while it
     /// watches, when it is switched off, and after ``stop()``. Any thread.

@@ -27,8 +27,14 @@ public final class StallMetrics: Sendable {
     private let sums = Instruments<FloatingPointCounter>()
     private let meters = Instruments<Meter>()
     private let timers = Instruments<Timer>()
-    /// What the counters stand at.
-    private let former = Mutex<[InstrumentKey: Double]>([:])
+    private let highest = Mutex<[Highest]>([])
+
+    /// The highest that one monitor's figures were found at. Each may fall for a while: what was taken for lost is written after all, a time is
+    /// found to have been a pause, or another thread asked later and counts first.
+    private struct Highest {
+        weak var monitor: StallMonitor?
+        var values: [InstrumentKey: Double] = [:]
+    }
 
     /// - Parameter factory: the backend; the one that the server has bootstrapped unless given.
     public init(factory: (any MetricsFactory)? = nil) { self.factory = factory ?? MetricsSystem.factory }
@@ -57,31 +63,41 @@ public final class StallMetrics: Sendable {
         meter("stall.ongoing.count", []).set(health.stalls.count)
         meter("stall.ongoing.longest.seconds", []).set((health.stalls.first?.lasting ?? .zero) / .seconds(1))
         guard let figures = monitor.figures else { return }
-        for (type, watched) in Dictionary(grouping: figures.watched, by: \.type) { update(type, watched) }
-        raise("stall.monitor.captures", to: Double(figures.captures))
-        raise("stall.monitor.capture_failures", to: Double(figures.captureFailures))
-        raise("stall.monitor.lost", to: Double(figures.cost.lost))
-        raise("stall.monitor.processor.seconds", to: figures.cost.processor / .seconds(1))
-        raise("stall.monitor.held.seconds", to: figures.cost.held / .seconds(1))
+        for (type, watched) in Dictionary(grouping: figures.watched, by: \.type) { update(type, watched, of: monitor) }
+        raise("stall.monitor.captures", of: monitor, to: Double(figures.captures))
+        raise("stall.monitor.capture_failures", of: monitor, to: Double(figures.captureFailures))
+        raise("stall.monitor.lost", of: monitor, to: Double(figures.cost.lost))
+        raise("stall.monitor.processor.seconds", of: monitor, to: figures.cost.processor / .seconds(1))
+        raise("stall.monitor.held.seconds", of: monitor, to: figures.cost.held / .seconds(1))
     }
 
-    private func update(_ type: WatchedType, _ watched: [StallMonitor.Figures.Watched]) {
+    private func update(_ type: WatchedType, _ watched: [StallMonitor.Figures.Watched], of monitor: StallMonitor) {
         let dimensions = [("type", type.rawValue)]
-        raise("stall.watched.seconds", dimensions, to: watched.reduce(.zero) { $0 + $1.time } / .seconds(1))
-        raise("stall.watched.turns", dimensions, to: watched.reduce(0) { $0 + Double($1.turns ?? 0) })
+        raise(
+            "stall.watched.seconds",
+            dimensions,
+            of: monitor,
+            to: watched.reduce(.zero) { $0 + $1.time } / .seconds(1)
+        )
+        raise("stall.watched.turns", dimensions, of: monitor, to: watched.reduce(0) { $0 + Double($1.turns ?? 0) })
         let turns = watched.compactMap(\.turnDurations)
         guard !turns.isEmpty else { return }
         meter("stall.turn.p99.seconds", dimensions).set(Double(turns.map(\.p99Ns).max() ?? 0) / 1e9)
         meter("stall.turn.max.seconds", dimensions).set(Double(turns.map(\.maxNs).max() ?? 0) / 1e9)
     }
 
-    /// Counters only rise: by what came since the last time. One monitor after another begins at zero again.
-    private func raise(_ label: String, _ dimensions: [(String, String)] = [], to value: Double) {
+    /// Counters only rise: by what a monitor's figure exceeds the highest that it was found at. Another monitor begins at zero.
+    func raise(_ label: String, _ dimensions: [(String, String)] = [], of monitor: StallMonitor, to value: Double) {
         let key = InstrumentKey(label, dimensions)
-        let difference = former.withLock { former in
-            defer { former[key] = value }
-            let before = former[key] ?? 0
-            return value < before ? value : value - before
+        let difference = highest.withLock { all in
+            if !all.contains(where: { $0.monitor === monitor }) {
+                all.removeAll { $0.monitor == nil }
+                all.append(Highest(monitor: monitor))
+            }
+            guard let index = all.firstIndex(where: { $0.monitor === monitor }) else { return 0.0 }
+            let before = all[index].values[key] ?? 0
+            all[index].values[key] = max(before, value)
+            return max(0, value - before)
         }
         guard label.hasSuffix(".seconds") else { return counter(label, dimensions).increment(by: Int64(difference)) }
         sums.instrument(key) { FloatingPointCounter(label: label, dimensions: dimensions, factory: factory) }

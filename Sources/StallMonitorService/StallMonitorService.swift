@@ -54,9 +54,9 @@ public struct StallMonitorService: Service {
                 try? await Task.sleep(for: metrics == nil ? .seconds(86_400) : interval)
             }
         }
-        // What was counted up to the end: once stopped, the monitor counts no more.
-        metrics?.update(from: monitor)
         await stop()
+        // What was counted up to the end, with what the end itself has lost.
+        metrics?.update(from: monitor)
     }
 
     /// Not on a worker of the task pool: it waits for a disk.

@@ -35,9 +35,7 @@ extension StallReport {
     /// The part of it that the thread did not wait for a processor, 0 to 1. Where that was not measured, all of it.
     var ownShare: Double {
         if cause.verdict == .paused { return 0 }
-        guard let evidence = cause.evidence, let delay = evidence.runDelayNs, let window = evidence.windowNs, window > 0
-        else { return 1 }
-        return 1 - min(max(Double(delay) / Double(window), 0), 1)
+        return 1 - (cause.evidence?.runDelayShare ?? 0)
     }
 }
 

@@ -39,7 +39,16 @@ final class TestMonitor: Sendable {
     /// What stood still in the time of a scope, from its begin to now, as far as it is the scope's.
     nonisolated(nonsending) func end(_ number: Int) async -> [StallVerdict] {
         ledger.end(number)
-        if await !settle() { Self.say("the monitor did not answer for \(Self.patience); a test was not judged") }
+        guard monitor.isRunning else {
+            Self.say("a test was not judged. \(monitor.disarmed ?? StallMonitorError(.stopped))")
+            ledger.forget(number)
+            return []
+        }
+        guard await settle() else {
+            Self.say("the monitor did not answer for \(Self.patience); a test was not judged")
+            ledger.forget(number)
+            return []
+        }
         return ledger.judge(number, directory)
     }
 
@@ -53,7 +62,7 @@ final class TestMonitor: Sendable {
         defer { timeout.cancel() }
         return await withCheckedContinuation { continuation in
             answer.wait(continuation)
-            if monitor.isRunning { monitor.settle { answer.give(true) } } else { answer.give(false) }
+            monitor.settle { answer.give(true) }
         }
     }
 
@@ -168,8 +177,8 @@ final class TestLedger: Sendable {
         }
     }
 
-    /// What is over before all that is not judged yet began.
-    private func forget(_ number: Int) {
+    /// The scope is judged, or will not be. With it goes what is over before all that is not judged yet began.
+    func forget(_ number: Int) {
         let former = state.withLock { state in
             defer {
                 state.open.remove(number)

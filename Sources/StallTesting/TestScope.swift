@@ -38,9 +38,22 @@ struct TestScope: Sendable {
         let file = place.location.fileName
         return stall.stalledStacks.contains { stack in
             (stack.frames + (stack.async?.frames ?? [])).contains { frame in
-                guard frame.function?.contains(place.name) == true else { return false }
-                return frame.file.map { $0.hasSuffix(file) } ?? true
+                guard let function = frame.function, Self.names(place.name, in: function) else { return false }
+                return frame.file.map { $0 == file || $0.hasSuffix("/" + file) } ?? true
             }
+        }
+    }
+
+    /// Whether a function's full name has this one in it as a whole: `load()` is in `closure #1 in Suite.load()`, and not in `reload()`.
+    static func names(_ name: String, in function: String) -> Bool {
+        let isPartOfName = { (character: Character?) in
+            character.map { $0.isLetter || $0.isNumber || $0 == "_" } ?? false
+        }
+        return function.ranges(of: name).contains { range in
+            let before = function[..<range.lowerBound].last
+            // What has its parentheses is at its end.
+            let after = name.last == ")" ? nil : function[range.upperBound...].first
+            return !isPartOfName(before) && !isPartOfName(after)
         }
     }
 

@@ -68,6 +68,17 @@ struct MetricsTests {
         #expect(backend.counterTotal(label: "stall.suppressed") == 1 && backend.counterTotal(label: "stall.count") == 1)
     }
 
+    @Test("A counter counts once what a figure falls and rises again by; each monitor's figures begin at zero")
+    func raises() {
+        let metrics = StallMetrics(factory: backend)
+        let monitors = (0..<2).map { _ in StallMonitor.start(.init(enabled: false)) }
+        for value in [5.0, 4, 5, 6] { metrics.raise("stall.monitor.lost", of: monitors[0], to: value) }
+        #expect(backend.counterTotal(label: "stall.monitor.lost") == 6)
+        for value in [2.0, 3] { metrics.raise("stall.monitor.lost", of: monitors[1], to: value) }
+        metrics.raise("stall.monitor.lost", of: monitors[0], to: 6)
+        #expect(backend.counterTotal(label: "stall.monitor.lost") == 9)
+    }
+
     @Test("Without a monitor that runs nothing stands, and nothing is made up")
     func stopped() {
         let monitor = StallMonitor.start(.init(enabled: false))

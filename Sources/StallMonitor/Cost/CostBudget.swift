@@ -48,8 +48,8 @@ struct CostBudget: Sendable {
     }
 
     private(set) var account: Account
-    private var processor: Allowance
-    private var held: Allowance
+    private var processor: TimeCredit
+    private var held: TimeCredit
     private var spent = Spent()
     private var wantedSamples = 0
     private var triedAt: MonotonicInstant?
@@ -58,8 +58,8 @@ struct CostBudget: Sendable {
     private static let settlingTime = Duration.seconds(2)
 
     init(_ limits: StallMonitor.CostLimits, at now: MonotonicInstant) {
-        processor = Allowance(share: limits.processorShare, burst: limits.processorBurst, at: now)
-        held = Allowance(share: limits.heldShare, burst: limits.heldBurst, at: now)
+        processor = TimeCredit(share: limits.processorShare, burst: limits.processorBurst, at: now)
+        held = TimeCredit(share: limits.heldShare, burst: limits.heldBurst, at: now)
         account = Account(since: now)
     }
 
@@ -127,7 +127,7 @@ struct CostBudget: Sendable {
 
 /// Time that may be spent: it comes in at a steady rate, up to a bound, and may be overdrawn, since a cost is known only when it has
 /// arisen. The debt is bounded, too, so that one great cost does not silence the monitor for good. Pure.
-struct Allowance: Sendable {
+struct TimeCredit: Sendable {
     private let share: Double
     private let bound: Double
     private var level: Double

@@ -10,9 +10,9 @@ struct ReportPublisher {
     private var isBehind = false
     /// Nothing is written any more but the run record: what still waits is lost.
     private var isSettled = false
-    private var unencodable = 0
+    private var unencodable = 0 { didSet { noteUnmade() } }
     /// Stalls of which something was left when `stop` could wait no longer, by their numbers.
-    private var abandoned: Set<Int> = []
+    private var abandoned: Set<Int> = [] { didSet { noteUnmade() } }
 
     init(writer: ReportWriter, notifier: FaultNotifier) {
         self.writer = writer
@@ -138,8 +138,11 @@ struct ReportPublisher {
     }
 
     private func lost(_ status: ReportWriter.Status) -> Int64 {
-        Int64(unencodable + abandoned.count + status.lost + (isSettled ? status.waitingReports : 0))
+        Int64(status.unmade + status.lost + (isSettled ? status.waitingReports : 0))
     }
+
+    /// Where others than the reporter learn of it.
+    private func noteUnmade() { writer.note(unmade: unencodable + abandoned.count) }
 
     private func detail(of status: ReportWriter.Status) -> String {
         let path = writer.sinkName

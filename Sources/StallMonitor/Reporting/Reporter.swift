@@ -123,7 +123,7 @@ struct Reporter: ~Copyable {
         stall.cause = composer.cause(of: stall, over: stall.observation.evidence)
         stall.repeats = throttle.begin(stall.observation.reportID, stall.firstFingerprint, at: .now)
         throttle.note(stall.span.length, of: stall.firstFingerprint)
-        stall.details = details.details(of: composer.report(of: stall)) { tell(.fault($0)) }
+        stall.details = details.details(of: composer.report(of: stall), tell: tell)
         open[stall.observation.number] = stall
         recordChanges += 1
         publish(stall) { .began($0) }

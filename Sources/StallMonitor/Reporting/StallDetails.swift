@@ -34,13 +34,14 @@ final class DetailsSource: Sendable {
 
     /// What the server says of a stall that was just detected, with the labels that all reports have.
     ///
-    /// - Parameter tell: told once when there is no answer in time.
-    func details(of report: StallReport, tell: (StallMonitorError) -> Void) -> StallDetails {
+    /// - Parameter tell: told once when there is no answer in time, and once when there is again.
+    func details(of report: StallReport, tell: (StallEvent) -> Void) -> StallDetails {
         guard let ask else { return StallDetails(metadata: labels) }
         guard let details = lookup.ask(within: Self.patience, { ask(report) }) else {
-            if !isTold.exchange(true, ordering: .relaxed) { tell(StallMonitorError(.detailsMissing)) }
+            if !isTold.exchange(true, ordering: .relaxed) { tell(.fault(.init(.detailsMissing))) }
             return StallDetails(metadata: labels)
         }
+        if isTold.exchange(false, ordering: .relaxed) { tell(.mended(.init(.detailsMissing))) }
         // Its own come first: they say more of this stall than the labels do.
         let own = Self.bounded(details.metadata)
         let room = max(0, Self.limits.pairs - own.count)

@@ -17,6 +17,8 @@ final class ReportWriter: Sendable {
         var waitingBytes = 0
         var peakBytes = 0
         var lost = 0
+        /// Reports that did not even come to the writer: nobody could encode them, or there was no time left.
+        var unmade = 0
         var failures = 0
         var bytesWritten: Int64 = 0
         /// The longest that a write took.
@@ -96,6 +98,9 @@ final class ReportWriter: Sendable {
     var sinkName: String { sink.name }
 
     var status: Status { state.withLock { $0.status } }
+
+    /// Any thread: so many reports did not come, all in all.
+    func note(unmade count: Int) { state.withLock { $0.status.unmade = count } }
 
     /// When nobody will wait for the disk any more. Nil while nobody thinks of the end.
     var givesUpAt: MonotonicInstant? { state.withLock { $0.givesUpAt } }

@@ -108,6 +108,12 @@ extension StallReport {
             (self.processors, self.sampled) = (processors, sampled)
         }
 
+        /// Which part of the window the thread could have run and was given no processor, from 0 to 1. Nil: not measured.
+        package var runDelayShare: Double? {
+            guard let runDelayNs, let windowNs, windowNs > 0 else { return nil }
+            return min(1, max(0, Double(runDelayNs) / Double(windowNs)))
+        }
+
         private enum CodingKeys: String, CodingKey {
             case cpuNs = "cpu_ns"
             case runDelayNs = "run_delay_ns"

@@ -54,12 +54,12 @@ extension ReportDirectory {
 /// the reports behind them.
 private struct Examination {
     /// Of files that were never read. What is over goes at the next writes.
-    private var new = Allowance(files: 2048, bytes: 64 << 20)
-    private var changed = Allowance(files: LastingFiles.readAgain, bytes: 4 << 20)
-    private var known = Allowance(files: LastingFiles.readAgain, bytes: 4 << 20)
+    private var new = ReadQuota(files: 2048, bytes: 64 << 20)
+    private var changed = ReadQuota(files: LastingFiles.readAgain, bytes: 4 << 20)
+    private var known = ReadQuota(files: LastingFiles.readAgain, bytes: 4 << 20)
     private let turns: Set<ReportFileName>
 
-    private struct Allowance {
+    private struct ReadQuota {
         var files: Int
         var bytes: Int
 

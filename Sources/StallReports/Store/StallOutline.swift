@@ -42,12 +42,7 @@ public struct StallOutline: Hashable, Sendable {
         (culprit, culpritName, stackError) = (report.culprit, report.culpritName, report.stacks.first?.error)
         (fingerprint, aliases) = (report.fingerprint, report.aliases)
         (suppressed, repeats) = (report.suppressed, report.repeats)
-        runDelayShare = Self.share(report.cause.evidence?.runDelayNs, of: report.cause.evidence?.windowNs)
-    }
-
-    private static func share(_ part: Int64?, of whole: Int64?) -> Double? {
-        guard let part, let whole, whole > 0 else { return nil }
-        return min(1, max(0, Double(part) / Double(whole)))
+        runDelayShare = report.cause.evidence?.runDelayShare
     }
 }
 
@@ -86,7 +81,7 @@ extension StallOutline: Decodable {
         (type, label) = (watched.type, watched.label)
         let cause = try report.decode(Cause.self, forKey: .cause)
         verdict = cause.verdict
-        runDelayShare = Self.share(cause.evidence?.runDelayNs, of: cause.evidence?.windowNs)
+        runDelayShare = cause.evidence?.runDelayShare
         culprit = try report.decodeIfPresent(StallReport.Culprit.self, forKey: .culprit)
         // Most have names; then the stacks are not looked at.
         culpritName = culprit?.function ?? culprit?.symbol
@@ -131,6 +126,8 @@ extension StallOutline: Decodable {
     private struct Evidence: Decodable {
         let runDelayNs: Int64?
         let windowNs: Int64?
+
+        var runDelayShare: Double? { StallReport.Evidence(runDelayNs: runDelayNs, windowNs: windowNs).runDelayShare }
 
         private enum CodingKeys: String, CodingKey {
             case runDelayNs = "run_delay_ns"

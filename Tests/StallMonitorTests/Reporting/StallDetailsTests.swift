@@ -1,3 +1,4 @@
+import Dispatch
 import StallReports
 import Testing
 
@@ -5,8 +6,8 @@ import Testing
 
 @Suite("What the server adds to a report")
 struct StallDetailsTests {
-    private func metadata(_ labels: [String: String], _ details: [String: String]) -> [String: String] {
-        let report = StallReport(
+    private var report: StallReport {
+        StallReport(
             kind: .blocked,
             startedAt: .now(),
             detectedAt: .now(),
@@ -18,6 +19,28 @@ struct StallDetailsTests {
             thread: .init(id: 1),
             fingerprint: .make(kind: .blocked, frames: [], modules: [])
         )
+    }
+
+    @Test(
+        "An answer that is missing is a fault until the next one comes in time; what is lost for good is told, and no fault that lasts"
+    )
+    func mending() {
+        let (feed, mayGoOn) = (EventFeed { _ in }, DispatchSemaphore(value: 0))
+        let source = DetailsSource { _ in
+            mayGoOn.wait()
+            return .init()
+        }
+        feed.tell(.fault(.init(.reportsLost)))
+        #expect(feed.faults.isEmpty)
+        _ = source.details(of: report, tell: feed.tell)
+        #expect(feed.faults.map(\.code) == [.detailsMissing])
+        // Enough for all that is asked from now on. A machine that gives no processor for a tenth of a second is no concern of this test.
+        for _ in 0..<100 { mayGoOn.signal() }
+        for _ in 0..<50 where !feed.faults.isEmpty { _ = source.details(of: report, tell: feed.tell) }
+        #expect(feed.faults.isEmpty)
+    }
+
+    private func metadata(_ labels: [String: String], _ details: [String: String]) -> [String: String] {
         let source = DetailsSource(labels: labels) { _ in .init(metadata: details) }
         var found: [String: String] = [:]
         // A machine that gives no processor for a tenth of a second is no concern of this test.

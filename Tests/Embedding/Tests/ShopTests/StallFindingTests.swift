@@ -47,6 +47,25 @@ import Testing
         #expect(findings(stall(task: 99, function: "closure #1 in Suite.a()")) == [.own, nil])
     }
 
+    @Test func passesToNobodyWhoseNameItOnlyContains() {
+        #expect(
+            TestScope.names("load()", in: "closure #1 in Suite.load()")
+                && TestScope.names("value", in: "Suite.value.getter")
+        )
+        #expect(
+            TestScope.names("load()", in: "closure #1 in load() in reload()")
+                && TestScope.names("load()", in: "load() -> Int")
+        )
+        #expect(
+            !TestScope.names("load()", in: "Suite.reload()") && !TestScope.names("value", in: "Suite.values.getter")
+        )
+        var other = stall(task: 99, function: "a()")
+        other.stacks[0].frames[0].file = "/source/MyStallFindingTests.swift"
+        #expect(findings(other) == [.unclear(among: ["a()", "b()"]), .unclear(among: ["a()", "b()"])])
+        other.stacks[0].frames[0].file = "/source/StallFindingTests.swift"
+        #expect(findings(other) == [.own, nil])
+    }
+
     @Test func passesToAllWhereNothingTells() {
         let unclear = StallFinding.unclear(among: ["a()", "b()"])
         #expect(findings(stall(task: 99)) == [unclear, unclear])
