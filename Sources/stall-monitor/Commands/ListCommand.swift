@@ -63,24 +63,21 @@ struct ListCommand: ParsableCommand {
     private func writeJSON(_ ids: [ULID], from sources: ReportSources) throws -> [ReportError] {
         let catalog = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
         var failures: [ReportError] = []
-        var separator = ""
+        var (text, separator) = ("", "")
         try Output.write("[")
         for id in ids {
-            switch text(of: id, in: catalog) {
-            case .success(let json):
-                try Output.write(separator + json)
-                separator = ",\n"
-            // It made room for a newer one meanwhile.
-            case .failure(let error) where error.code == .missingFile: continue
-            case .failure(let error): failures.append(error)
+            do throws(ReportError) {
+                text = separator + (try JSONText.of(catalog.report(id)))
+            } catch {
+                // It made room for a newer one meanwhile.
+                if error.code != .missingFile { failures.append(error) }
+                continue
             }
+            try Output.write(text)
+            separator = ",\n"
         }
         try Output.write("]\n")
         return failures
-    }
-
-    private func text(of id: ULID, in catalog: Catalogs) -> Result<String, ReportError> {
-        Result { () throws(ReportError) in try JSONText.of(catalog.report(id)) }
     }
 
     /// "No stalls" and "nobody looked" are different things.
