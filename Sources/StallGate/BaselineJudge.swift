@@ -6,6 +6,7 @@ struct BaselineJudge {
     private let current: Baseline
     private let rule: Comparison.Rule
     private let faults: [Pair]
+    private let functions: [Fingerprint: String?]
 
     private struct Pair {
         let before: Baseline.Fault?
@@ -27,10 +28,13 @@ struct BaselineJudge {
     ) {
         guard let current = Baseline(overview, at: baseline.recordedAt, occurrences) else { return nil }
         (self.baseline, self.current, self.rule) = (baseline, current, rule)
-        faults = Self.pairs(baseline, current)
+        faults = Self.pairs(baseline.merged(like: current), current)
+        functions = Dictionary(faults.lazy.compactMap(\.fault).map { ($0.fingerprint, $0.function) }) { first, _ in
+            first
+        }
     }
 
-    /// Each fault with what it was. Several of the baseline's that are one now are taken for one another only once.
+    /// Each fault with what it was.
     private static func pairs(_ baseline: Baseline, _ current: Baseline) -> [Pair] {
         var places: [Fingerprint: Int] = [:]
         for (index, fault) in baseline.faults.enumerated() {
@@ -118,8 +122,7 @@ struct BaselineJudge {
     }
 
     private func finding(_ item: Comparison.Item, _ severity: Finding.Severity, isMachine: Bool = false) -> Finding {
-        let fault = faults.lazy.compactMap(\.fault).first { $0.fingerprint == item.fault }
-        let name = VisibleText.of(fault?.function ?? "unknown code", limit: 160)
+        let name = VisibleText.of((functions[item.fault] ?? nil) ?? "unknown code", limit: 160)
         let chance =
             item.probability >= 1
             ? "too few to tell" : "p \(item.probability < 0.0001 ? "< 0.0001" : "= \(Figure.short(item.probability))")"
@@ -165,8 +168,10 @@ extension Baseline {
                 ([fault.fingerprint] + fault.aliases).map { ($0, index) }
             }
         ) { first, _ in first }
+        let before = merged(like: current).faults
         var tightened = self
-        let now = faults.map { fault in
+        tightened.faults = before
+        let now = before.map { fault in
             ([fault.fingerprint] + fault.aliases).lazy.compactMap { places[$0] }.first.map { current.faults[$0] }
                 ?? Fault(
                     fingerprint: fault.fingerprint,
@@ -179,25 +184,67 @@ extension Baseline {
         }
         // The other way round: what was worse before.
         let better = Comparison(
-            zip(faults, now).map {
+            zip(before, now).map {
                 ($0.fingerprint, $1.figures(countingStarved: true), $0.figures(countingStarved: true))
             },
             by: rule
         ).proven
         guard !better.isEmpty else { return nil }
+        let indices = Dictionary(zip(before.map(\.fingerprint), before.indices)) { first, _ in first }
         for item in better {
-            guard let index = tightened.faults.firstIndex(where: { $0.fingerprint == item.fault }),
-                let old = faults.firstIndex(where: { $0.fingerprint == item.fault })
-            else { continue }
+            guard let index = indices[item.fault] else { continue }
             if item.change == .longer {
-                tightened.faults[index].lengthsNs = now[old].lengthsNs
+                tightened.faults[index].lengthsNs = now[index].lengthsNs
             } else {
-                (tightened.faults[index].count, tightened.faults[index].starved) = (now[old].count, now[old].starved)
-                tightened.faults[index].watchedNs = now[old].watchedNs
+                (tightened.faults[index].count, tightened.faults[index].starved) = (
+                    now[index].count, now[index].starved
+                )
+                tightened.faults[index].watchedNs = now[index].watchedNs
             }
         }
         tightened.faults.removeAll { $0.count == 0 && $0.starved == 0 }
         tightened.recordedAt = moment
         return tightened
+    }
+}
+
+extension Baseline {
+    /// With those faults added up that a later one shows to be the same: each by itself would seem to come more often now.
+    func merged(like later: Baseline) -> Baseline {
+        let names = later.faults.enumerated().flatMap { index, fault in
+            ([fault.fingerprint] + fault.aliases).map { ($0, index) }
+        }
+        let groups = Dictionary(names) { first, _ in first }
+        var merged = self
+        merged.faults = []
+        var places: [Int: Int] = [:]
+        for fault in faults {
+            let group = ([fault.fingerprint] + fault.aliases).lazy.compactMap { groups[$0] }.first
+            if let place = group.flatMap({ places[$0] }) {
+                merged.faults[place].add(fault)
+            } else {
+                if let group { places[group] = merged.faults.count }
+                merged.faults.append(fault)
+            }
+        }
+        return merged
+    }
+}
+
+extension Baseline.Fault {
+    /// Another that is the same. Counts of different times are brought to the shorter one: they prove no more than they did.
+    fileprivate mutating func add(_ other: Self) {
+        let least = min(watchedNs, other.watchedNs)
+        count = scaled(count, to: least).addingSaturated(other.scaled(other.count, to: least))
+        starved = scaled(starved, to: least).addingSaturated(other.scaled(other.starved, to: least))
+        watchedNs = least
+        lengthsNs = Array((lengthsNs + other.lengthsNs).prefix(Baseline.mostLengths))
+        aliases = Set(aliases + [other.fingerprint] + other.aliases).subtracting([fingerprint])
+            .sorted { $0.rawValue < $1.rawValue }
+        function = function ?? other.function
+    }
+
+    private func scaled(_ number: Int, to timeNs: Int64) -> Int {
+        timeNs < watchedNs ? Int(saturating: (Double(number) * Double(timeNs) / Double(watchedNs)).rounded()) : number
     }
 }

@@ -71,12 +71,12 @@ extension Doubt: CustomStringConvertible {
         case .underWay(let stall):
             "stall \(stall): still under way, and not yet as long as is permitted; judge when it is over, or end the process"
         case .ambiguous(let prefix):
-            "--allow \(prefix): fits more than one fingerprint; give more of it"
+            "\(prefix), which is allowed (by --allow, or as the fingerprint of an allowance in the budget's file), fits more than one fingerprint; give more of it"
         case .unwatchedBudget(let name):
             "budget \(VisibleText.of(name, limit: 80)): nothing that it is for was watched; look for a misspelt service, label or type, or give it severity warning or off"
         case .noTurnDurations(let name):
             (name.map { "budget \(VisibleText.of($0, limit: 80)): " } ?? "")
-                + "a limit on turns, and no loop that it is for tells how long its turns take; leave the limit out, or judge a run loop"
+                + "a limit on turns (\(name == nil ? "--max-turn-p99, --max-turn" : "maxTurnP99, maxTurn")), and no loop that it is for tells how long its turns take in the time asked for; leave the limit out, or judge whole runs of a run loop"
         }
     }
 }

@@ -21,8 +21,7 @@ extension Gate {
         var result = together
         result.repeats = repeats.count
         // A run without a record is hidden in the sum of all.
-        var told: Set<Doubt> = []
-        result.doubts = each.flatMap(\.doubts).filter { told.insert($0).inserted }
+        result.doubts = each.flatMap(\.doubts).once
         result.findings = often(each.map(\.findings)) + together.findings.filter(\.rule.isOfBaseline)
         return result
     }

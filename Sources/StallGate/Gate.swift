@@ -16,6 +16,16 @@ public enum Gate {
         by budget: Budget,
         against baseline: Baseline? = nil
     ) -> GateResult {
+        judge(overview, by: budget, against: baseline, outOf: nil)
+    }
+
+    /// - Parameter whole: where `overview` is a choice, what it was chosen from. Whether a run is complete shows there alone.
+    package static func judge(
+        _ overview: Result<ReportReader.Overview, ReportError>,
+        by budget: Budget,
+        against baseline: Baseline?,
+        outOf whole: ReportReader.Overview?
+    ) -> GateResult {
         switch overview {
         case .failure(let error):
             return GateResult(
@@ -37,7 +47,7 @@ public enum Gate {
             let judged = BudgetJudge(budget, counted, overview.runs, names)
             var result = GateResult(
                 budget: budget,
-                doubts: doubts(about: overview, budget) + judged.doubts,
+                doubts: (doubts(about: overview, budget, outOf: whole) + judged.doubts).once,
                 counted: counted.compactMap(\.stall),
                 allowed: exempt.compactMap(\.stall),
                 countedOnly: counted.compactMap(\.countedOnly),
@@ -50,14 +60,21 @@ public enum Gate {
         }
     }
 
-    private static func doubts(about overview: ReportReader.Overview, _ budget: Budget) -> [Doubt] {
+    private static func doubts(
+        about overview: ReportReader.Overview,
+        _ budget: Budget,
+        outOf whole: ReportReader.Overview?
+    ) -> [Doubt] {
+        let chosen = Set(overview.runs.map(\.id))
         let fingerprints = Set(overview.stalls.lazy.map(\.fingerprint))
         let ambiguous = budget.allAllowed.filter { prefix in fingerprints.count(where: prefix.matches) > 1 }
         var reported: [ULID: Reported] = [:]
-        for stall in overview.stalls { stall.run.map { reported[$0, default: Reported()].add(stall) } }
+        for stall in (whole ?? overview).stalls { stall.run.map { reported[$0, default: Reported()].add(stall) } }
         return overview.failures.map { .file($0) }
             + (overview.runs.isEmpty ? [.noRun] : [])
-            + overview.runs.flatMap { doubts(about: $0, reported[$0.id] ?? Reported()) }
+            + (whole ?? overview).runs.filter { chosen.contains($0.id) }.flatMap {
+                doubts(about: $0, reported[$0.id] ?? Reported())
+            }
             + ambiguous.map { .ambiguous($0) }
     }
 
@@ -112,5 +129,13 @@ public enum Gate {
         guard run.suppressed > 0 else { return 0 }
         let recorded = (run.repeated ?? []).map { Int64(clamping: max(0, $0.repeats.count)) }
         return max(0, run.suppressed - recorded.saturatingSum(from: reported.suppressed))
+    }
+}
+
+extension [Doubt] {
+    /// Each once, in the order of the first.
+    var once: [Doubt] {
+        var told: Set<Doubt> = []
+        return filter { told.insert($0).inserted }
     }
 }

@@ -110,9 +110,7 @@ enum Markup {
     /// For a line or a table's cell. By references to characters: behind a backslash GitHub's tables still end at a bar in code.
     static func markdown(_ text: String) -> String {
         scalars(text) { scalar in
-            "\\`*_{}[]()<>#+!|&~@".unicodeScalars.contains(scalar) && scalar != "(" && scalar != ")" && scalar != "+"
-                && scalar != "#"
-                ? "&#\(scalar.value);" : nil
+            "\\`*_{}[]<>!|&~@".unicodeScalars.contains(scalar) ? "&#\(scalar.value);" : nil
         }
     }
 

@@ -20,8 +20,10 @@ enum Statistics {
         guard least <= count, chance > 0 else { return 0 }
         guard chance < 1 else { return 1 }
         let mean = Double(count) * chance
-        // Beyond this the normal curve is exact enough, and a sum of single terms takes long.
-        if count > 100_000 { return upperNormal((Double(least) - 0.5 - mean) / (mean * (1 - chance)).squareRoot()) }
+        // There the normal curve is exact enough, and a sum of single terms takes long. Few of many are far from it.
+        if count > 100_000, mean * (1 - chance) > 1000 {
+            return upperNormal((Double(least) - 0.5 - mean) / (mean * (1 - chance)).squareRoot())
+        }
         if Double(least) > mean { return min(1, sum(count, from: least, by: 1, chance)) }
         return max(0, 1 - sum(count, from: least - 1, by: -1, chance))
     }
@@ -30,7 +32,7 @@ enum Statistics {
     private static func sum(_ count: Int, from start: Int, by step: Int, _ chance: Double) -> Double {
         let odds = chance / (1 - chance)
         var term = exp(
-            logFactorial(count) - logFactorial(start) - logFactorial(count - start) + Double(start) * log(chance)
+            logChoices(count, start) + Double(start) * log(chance)
                 + Double(count - start) * log1p(-chance)
         )
         var (sum, at) = (term, start)
@@ -40,6 +42,16 @@ enum Statistics {
             sum += term
         }
         return sum
+    }
+
+    /// The logarithm of how many ways there are to choose some of them. For many, factorials differ by less than they can be told to.
+    private static func logChoices(_ count: Int, _ chosen: Int) -> Double {
+        let few = min(chosen, count - chosen)
+        guard count > 100_000 else { return logFactorial(count) - logFactorial(few) - logFactorial(count - few) }
+        let (all, part) = (Double(count), Double(few))
+        let rest = log1p(-part / all)
+        return part * log(all) - (all - part + 0.5) * rest - part + 1 / (12 * all) - 1 / (12 * (all - part))
+            - logFactorial(few)
     }
 
     /// By Stirling's series, whose error is below 1e-10 from 10 on.

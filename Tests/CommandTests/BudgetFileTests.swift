@@ -47,6 +47,10 @@ struct BudgetFileTests {
             ("budgets:\n  - severity: fatal\n", ":2: severity: 'fatal' is not among error, warning, off"),
             ("budgets:\n  - name: a\n", ":2: budgets: no limit; give one of maxStalls, "),
             ("budgets:\n  - match: {verdict: starved}\n    maxTurn: 1s\n", ":3: maxTurn: turns are of a loop"),
+            (
+                "budgets:\n  - {name: a, maxStalls: 1}\n  - {name: a, maxStalls: 2}\n",
+                ":3: budgets: 'a' is the name of a budget before it; give each"
+            ),
             ("budgets: 5\n", ":1: budgets: this is to be a list"),
             ("allowances:\n  - fingerprint: aaaa\n", ":2: allowances: reason is missing"),
             ("version: 2\n", ":1: version: this version of stall-monitor reads version 1"),

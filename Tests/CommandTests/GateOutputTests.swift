@@ -51,7 +51,7 @@ struct GateOutputTests {
         for path in [paths[0], paths[3]] {
             #expect(try CommandRun(tool: "/usr/bin/xmllint", ["--noout", "--nodefdtd", path]).status == 0, "\(path)")
         }
-        #expect(try text("junit.xml").contains(#"<testsuites tests="4" failures="1" errors="0">"#))
+        #expect(try text("junit.xml").contains(#"<testsuites tests="5" failures="1" errors="0">"#))
         #expect(
             try text("gate.md").contains(
                 "| stall count | evil&#60;script&#62;&#124;%0A::error::&#96;x&#96; stalled: all: 4 stalls, 0 permitted"

@@ -62,6 +62,25 @@ struct SelectionTests {
         #expect(includes { $0.hosts = [NamePattern("web2"), NamePattern("web1")] })
     }
 
+    @Test("a choice takes its part of the time watched, and is complete where all was: nothing of it is missing")
+    func watchedTime() {
+        var run = Sample.run()
+        run.updatedAt = run.startedAt.advanced(byNanoseconds: 60_000_000_000)
+        run.watched.append(.init(type: .eventLoop, label: "nio", watchedNs: 60_000_000_000))
+        run.stalls = ["blocked": 3]
+        let whole = ReportReader.Overview(run, (1...3).map { Sample.report(id: ULID(rawValue: $0)) })
+        var selection = StallSelection()
+        selection.since = run.startedAt.advanced(byNanoseconds: 45_000_000_000)
+        #expect(run.chosen(by: selection)?.watched.map(\.watchedNs) == [15_000_000_000, 15_000_000_000])
+        selection.labels = [NamePattern("nio")]
+        let chosen = whole.chosen(by: selection)
+        #expect(chosen.stalls.isEmpty && chosen.runs[0].watched.map(\.watchedNs) == [15_000_000_000])
+        #expect(Gate.judge(.success(chosen), by: Budget(), against: nil, outOf: whole).verdict == .within)
+        #expect(Gate.judge(.success(chosen), by: Budget(), against: nil, outOf: nil).verdict == .cannotJudge)
+        selection.labels = [NamePattern("mian")]
+        #expect(run.chosen(by: selection) == nil)
+    }
+
     @Test("a fault is found by the names that it had before")
     func aliases() throws {
         var stall = stall
@@ -142,5 +161,18 @@ struct SelectionCommandTests {
         let run = try CommandRun("list", both[0], fixture.root + "/none")
         #expect(run.status == 1 && run.output.contains("shop.Cart") && run.errors.contains("no such report directory"))
         #expect(try CommandRun("show", "\(reports[0].id)", fixture.root + "/all").output.contains("\(reports[0].id)"))
+    }
+}
+
+extension ReportReader.Overview {
+    fileprivate init(_ run: RunRecord, _ reports: [StallReport]) {
+        var contents = ReportReader.Contents()
+        contents.runs = [run]
+        contents.reports = reports.map { report in
+            var report = report
+            (report.run, report.suppressed) = (run.id, 0)
+            return report
+        }
+        self.init(contents)
     }
 }

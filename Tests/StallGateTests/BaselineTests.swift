@@ -100,6 +100,21 @@ struct BaselineTests {
         #expect(judge(named, before).verdict == .within)
     }
 
+    @Test("two faults of the baseline that are one now are added up, and so they are tightened")
+    func merged() throws {
+        let names = ["v2:aaaa000000000000", "v2:bbbb000000000000"]
+        let before = try baseline(Self.stalls(20, names[0]) + Self.stalls(20, names[1]))
+        let now = { (count: Int) in
+            var stalls = Self.stalls(count, "v2:cccc000000000000")
+            for index in stalls.indices { stalls[index].aliases = names.compactMap { Fingerprint(rawValue: $0) } }
+            return stalls
+        }
+        #expect(judge(now(40), before).verdict == .within)
+        #expect(judge(now(90), before).verdict == .over)
+        let fewer = try #require(before.tightened(by: Self.overview(now(5), [Self.run()]), at: Sample.start))
+        #expect(fewer.faults.map(\.count) == [5])
+    }
+
     @Test("allowed faults are not compared")
     func allowed() throws {
         let new = Self.overview(Self.stalls(12, "v2:bbbb000000000000"), [Self.run()])
@@ -143,6 +158,7 @@ struct BaselineTests {
         #expect(judge([good, good, good]).verdict == .within)
         let flaky = judge([good, bad, good])
         #expect(flaky.verdict == .inconclusive)
+        #expect(flaky.junit().contains(#"failures="0" errors="1""#) && flaky.junit().contains("it comes and goes"))
         #expect(flaky.text.contains("inconclusive: 1 stall, 0 permitted (in 1 of 3 runs: it comes and goes)"))
         let real = judge([bad, bad, good])
         #expect(real.verdict == .over && real.text.contains("over budget: 1 stall, 0 permitted (in 2 of 3 runs)"))

@@ -26,7 +26,8 @@ struct BudgetRuleTests {
         suppressed: Int = 0
     ) -> StallReport {
         var report = Sample.report(fingerprint: fingerprint, ms: ms, suppressed: suppressed)
-        (report.run, report.watched.label, report.cause.verdict) = (run.id, label, verdict)
+        (report.run, report.service, report.cause.verdict) = (run.id, run.service, verdict)
+        (report.watched.label, report.watched.type) = (label, run.watched.first { $0.label == label }?.type ?? .runLoop)
         return report
     }
 

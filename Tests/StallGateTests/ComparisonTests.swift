@@ -18,6 +18,9 @@ struct ComparisonTests {
         #expect(Statistics.risenRate(before: 3, after: 3, share: 1) == 1)
         #expect(Statistics.risenRate(before: 0, after: 1, share: 0) == 0)
         #expect(Statistics.risenRate(before: .max, after: .max, share: 0.5) <= 1)
+        // Few of many, by Poisson's law: 1 - 1.2 / e^0.2, and 1 - 2.5 / e.
+        #expect(abs(Statistics.binomialTail(200_000, atLeast: 2, 1e-6) - 0.017523096) < 1e-6)
+        #expect(abs(Statistics.binomialTail(1 << 60, atLeast: 3, 0x1p-60) - 0.080301397) < 1e-6)
         // The normal curve takes over without a step.
         let (small, large) = (100_000, 100_002)
         let ends = [small, large].map { Statistics.binomialTail($0, atLeast: $0 / 2 + 300, 0.5) }

@@ -159,6 +159,9 @@ struct GateTests {
         report.state = .ongoing
         let open = judge([report], Budget(maxDurationNs: 700_000_000))
         #expect(open.verdict == .cannotJudge && open.doubts == [.underWay(report.id)])
+        var twice = Budget(maxDurationNs: 700_000_000)
+        twice.rules = [BudgetRule(name: "all", limits: .init(maxDurationNs: 700_000_000))]
+        #expect(judge([report], twice).doubts == [.underWay(report.id)])
         #expect(judge([report], Budget(maxDurationNs: 200_000_000)).verdict == .over)
         #expect(judge([report], Budget(maxStalls: 1)).verdict == .within)
         #expect(judge([report], Budget(maxStalls: 0)).text.contains(" 300ms+ in "))

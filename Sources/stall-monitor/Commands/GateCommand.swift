@@ -51,11 +51,11 @@ struct GateJudgeCommand: ParsableCommand {
 
     func run() throws {
         let overview = Result { () throws(ReportError) in
-            try reports.sources.overview().chosen(by: selection.stalls)
+            try reports.sources.overview()
         }
         let result =
             switch overview {
-            case .success(let overview): try options.judge([overview])
+            case .success(let whole): try options.judge([whole.chosen(by: selection.stalls)], outOf: whole)
             // A verdict, and told as one.
             case .failure: Gate.judge(overview, by: try options.budget.read())
             }

@@ -33,7 +33,7 @@ struct FaultSurvey {
             for fault in chosen.flatMap({ $0.repeated ?? [] }) where fault.isIncluded(in: loose) { tally.add(fault) }
         }
         (self.selection, self.tally, self.runs, self.failures) = (selection, tally, runs, failures)
-        watchedNs = chosen.map { selection.watchedNs(in: $0) }.saturatingSum()
+        watchedNs = chosen.flatMap { $0.watched(in: selection) }.map { max(0, $0.watchedNs) }.saturatingSum()
     }
 
     func faults(by order: FaultOrder) -> [Fault] {
@@ -82,10 +82,5 @@ extension StallSelection {
         var rest = self
         (rest.since, rest.until, rest.services, rest.hosts, rest.releases) = (nil, nil, [], [], [])
         return rest.isEverything
-    }
-
-    /// How long the things that are wanted were watched.
-    fileprivate func watchedNs(in run: RunRecord) -> Int64 {
-        run.watched.filter { includes(label: $0.label, type: $0.type) }.map { max(0, $0.watchedNs) }.saturatingSum()
     }
 }

@@ -29,7 +29,17 @@ struct BudgetFile {
         rules = try (keys["budgets"]?.list() ?? []).enumerated().map { index, entry throws(CommandFailure) in
             try BudgetRule(entry, index)
         }
+        try Self.refuseEqualNames(rules, keys["budgets"])
         allowances = try (keys["allowances"]?.list() ?? []).map { entry throws(CommandFailure) in try Allowance(entry) }
+    }
+
+    /// What is said of several runs is added up by the budget's name.
+    private static func refuseEqualNames(_ rules: [BudgetRule], _ list: BudgetEntry?) throws(CommandFailure) {
+        guard let entries = try list?.list() else { return }
+        var known: Set<String> = []
+        for (rule, entry) in zip(rules, entries) where !known.insert(rule.name).inserted {
+            throw entry.mistake("'\(rule.name)' is the name of a budget before it; give each a name of its own")
+        }
     }
 
     private static func firstLine(of text: String) -> String {

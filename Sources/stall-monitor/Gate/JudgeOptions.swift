@@ -33,15 +33,22 @@ struct JudgeOptions: ParsableArguments {
 
     /// Judges, and does what is to be done with the outcome.
     ///
-    /// - Parameter overviews: of each run of a command; of a report directory, the one.
-    func judge(_ overviews: [ReportReader.Overview]) throws(CommandFailure) -> GateResult {
+    /// - Parameters:
+    ///   - overviews: of each run of a command; of a report directory, the one.
+    ///   - whole: what the one was chosen from.
+    func judge(
+        _ overviews: [ReportReader.Overview],
+        outOf whole: ReportReader.Overview? = nil
+    ) throws(CommandFailure) -> GateResult {
         let environment = overviews.lazy.flatMap(\.runs).last.map { Baseline.Environment($0) }
         let file = try baseline.map { path throws(CommandFailure) in try BaselineFile(path, for: environment) }
-        let result = Gate.judge(
-            repeats: overviews,
-            by: try budget.read(isBaselined: file != nil),
-            against: file?.baseline
-        )
+        let budget = try budget.read(isBaselined: file != nil)
+        let result =
+            if let whole, overviews.count == 1 {
+                Gate.judge(.success(overviews[0]), by: budget, against: file?.baseline, outOf: whole)
+            } else {
+                Gate.judge(repeats: overviews, by: budget, against: file?.baseline)
+            }
         if tighten, let file, result.verdict == .within { try tighten(file, by: overviews) }
         return result
     }

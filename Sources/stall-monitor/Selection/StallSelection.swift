@@ -112,7 +112,32 @@ extension RunRecord {
         guard selection.includes(self) else { return nil }
         var chosen = self
         chosen.repeated = repeated?.filter { $0.isIncluded(in: selection, names: names) }
-        return chosen
+        chosen.watched = watched(in: selection)
+        // It has watched other things.
+        return chosen.watched.isEmpty && !watched.isEmpty ? nil : chosen
+    }
+
+    /// The watched things that are wanted, each with its part of the time that is: as if they had been watched evenly over the run.
+    func watched(in selection: StallSelection) -> [Watched] {
+        let part = part(in: selection)
+        return watched.filter { selection.includes(label: $0.label, type: $0.type) }.map { thing in
+            guard part < 1 else { return thing }
+            var thing = thing
+            thing.watchedNs = Int64(saturating: Double(max(0, thing.watchedNs)) * part)
+            // Which of its turns were then, nobody has noted.
+            (thing.turns, thing.turnDurations) = (nil, nil)
+            return thing
+        }
+    }
+
+    /// How much of its time lies in that asked for, from 0 to 1.
+    private func part(in selection: StallSelection) -> Double {
+        let end = state == .running ? max(updatedAt, .now()) : updatedAt
+        let whole = end.nanoseconds(since: startedAt)
+        // A clock was set back, or the run took no time.
+        guard whole > 0 else { return 1 }
+        let (from, to) = (max(startedAt, selection.since ?? startedAt), min(end, selection.until ?? end))
+        return Double(min(whole, max(0, to.nanoseconds(since: from)))) / Double(whole)
     }
 }
 
