@@ -74,9 +74,15 @@ struct Catalogs {
         self.failures = failures + all.flatMap(\.failures)
     }
 
-    func report(_ id: ULID) throws(ReportError) -> StallReport { try catalog(of: id).report(id) }
+    func report(_ id: ULID) throws(ReportError) -> StallReport {
+        guard let catalog = catalog(of: id) else { throw ReportError(.missingFile) }
+        return try catalog.report(id)
+    }
 
-    func outline(_ id: ULID) throws(ReportError) -> StallOutline { try catalog(of: id).outline(id) }
+    func outline(_ id: ULID) throws(ReportError) -> StallOutline {
+        guard let catalog = catalog(of: id) else { throw ReportError(.missingFile) }
+        return try catalog.outline(id)
+    }
 
     /// The run records of all directories, the oldest first, each once; and what could not be read of them.
     func runs() -> (runs: [RunRecord], failures: [ReportError]) {
@@ -105,12 +111,10 @@ struct Catalogs {
         return FaultNames(pairs: pairs)
     }
 
-    func repeats(of report: StallReport) -> StallReport.Repeats? { try? catalog(of: report.id).repeats(of: report) }
+    func repeats(of report: StallReport) -> StallReport.Repeats? { catalog(of: report.id)?.repeats(of: report) }
 
-    private func catalog(of id: ULID) throws(ReportError) -> ReportCatalog {
-        guard let found = all.first(where: { $0.stalls.hasSorted(id) }) else { throw ReportError(.missingFile) }
-        return found
-    }
+    /// An optional, and no error: Swift 6.2's optimiser gets an error of a known type wrong that passes through a chain of two calls.
+    private func catalog(of id: ULID) -> ReportCatalog? { all.first { $0.stalls.hasSorted(id) } }
 }
 
 extension Array {
