@@ -98,10 +98,11 @@ bool stackcap_middle_holds(const stackcap_unwinder *unwinder) {
     uint64_t length = inner->length < OUTER_BYTES ? inner->length : OUTER_BYTES, skipped = inner->length - length;
     struct stackcap_part edge = {inner->bytes + skipped, inner->start + skipped, length};
     struct stackcap_part outer = copy->outer;
-    // Beyond the outermost frame lie the thread's variables. The kernel writes there too, whenever the thread gets another processor: rseq(2).
-    uint64_t outermost = unwinder->frame_count ? stackcap_frame_at(unwinder, unwinder->frame_count - 1)->stack_pointer : 0;
-    if (outermost - outer.start < outer.length)
-        outer.length = outermost - outer.start;
+    // Beyond the outermost frame lie the thread's variables, which may take up all that was copied of this end. The kernel writes there, too,
+    // whenever the thread gets another processor: rseq(2).
+    uint64_t outermost = unwinder->frame_count ? stackcap_frame_at(unwinder, unwinder->frame_count - 1)->stack_pointer : UINT64_MAX;
+    if (outermost < outer.start + outer.length)
+        outer.length = outermost > outer.start ? outermost - outer.start : 0;
     return holds(unwinder, &edge) && holds(unwinder, &outer);
 }
 
