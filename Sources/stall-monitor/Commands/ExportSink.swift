@@ -14,12 +14,14 @@ struct ExportSink: ~Copyable {
             (partial, descriptor) = (nil, STDOUT_FILENO)
             return
         }
-        // A device or a pipe is written to as it is.
+        // A device, a pipe, or what a link leads to is written to as it is: none of them may give way to a file.
         var status = stat()
-        let isOther = unsafe stat(path, &status) == 0 && status.st_mode & S_IFMT != S_IFREG
+        let isOther = unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT != S_IFREG
         partial = isOther ? nil : "\(path).\(getpid()).partial"
-        let flags = isOther ? O_WRONLY | O_CLOEXEC : O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC
-        descriptor = unsafe open(partial ?? path, flags, 0o644)
+        // Left by a process of the same number that was killed.
+        if let partial { _ = unsafe unlink(partial) }
+        let flags = isOther ? O_WRONLY | O_TRUNC : O_WRONLY | O_CREAT | O_EXCL
+        descriptor = unsafe open(partial ?? path, flags | O_CLOEXEC, 0o644)
         if descriptor < 0 { throw Self.failure(path) }
     }
 
@@ -33,7 +35,7 @@ struct ExportSink: ~Copyable {
     func write(_ bytes: [UInt8]) throws(CommandFailure) {
         guard let path else { return try Output.write(bytes) }
         let number = Output.writeAll(bytes, to: descriptor)
-        if number != 0 { throw CommandFailure(ReportError(.io, path: path, errorNumber: number)) }
+        if number != 0 { throw Self.failure(path, number) }
     }
 
     /// Gives the file its name.
@@ -42,7 +44,7 @@ struct ExportSink: ~Copyable {
         if unsafe rename(partial, path) != 0 { throw Self.failure(path) }
     }
 
-    private static func failure(_ path: String) -> CommandFailure {
-        CommandFailure(ReportError(.io, path: path, errorNumber: errno))
+    private static func failure(_ path: String, _ number: Int32 = errno) -> CommandFailure {
+        CommandFailure("cannot write \(path): \(ReportError(.io, errorNumber: number))")
     }
 }

@@ -5,12 +5,9 @@ import StallReports
 enum OutputFile {
     /// Puts the text under the name, over what was there. Folders are not made.
     static func write(_ text: String, to path: String) throws(CommandFailure) {
-        let draft = "\(path).\(getpid()).part"
-        var problem = writeWhole(text, to: draft)
-        if problem == 0, unsafe rename(draft, path) != 0 { problem = errno }
-        guard problem != 0 else { return }
-        unsafe _ = unlink(draft)
-        throw CommandFailure("cannot write \(path): \(ReportError(.io, errorNumber: problem))")
+        let sink = try ExportSink(path: path)
+        try sink.write(Array(text.utf8))
+        try sink.finish()
     }
 
     /// Puts the text behind what is there.
