@@ -80,7 +80,7 @@ struct GateCommandTests {
         let object = try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any]
         #expect(object?["verdict"] as? String == "over")
         let junit = try CommandRun("gate", fixture.path, "--format", "junit")
-        #expect(junit.output.contains(#"<testsuites tests="4" failures="1" errors="0">"#))
+        #expect(junit.output.contains(#"<testsuites tests="5" failures="1" errors="0">"#))
         #expect(junit.status == 2)
     }
 }
