@@ -12,11 +12,14 @@ struct GateRunTests {
 
     private static let host = CommandRun.executable.deletingLastPathComponent().appending(path: "stall-corpus").path
 
-    /// A shell's line that has the watched server do something, and ends it in order. It is watched for more than a second.
+    /// A shell's line that has the watched server do something, and ends it in order. It is watched for more than a second, however late it
+    /// begins: its live record says when.
     private func server(_ orders: String) -> [String] {
-        [
+        let start =
+            #"i=0; until ls "$STALL_MONITOR_DIRECTORY"/live-* >/dev/null 2>&1 || [ $i -ge 600 ]; do i=$((i+1)); sleep 0.1; done;"#
+        return [
             "--", "/bin/sh", "-c",
-            "(\(orders) sleep 2.5) | '\(Self.host)' --host \"$STALL_MONITOR_DIRECTORY\" >/dev/null",
+            "(\(start) \(orders) sleep 2.5) | '\(Self.host)' --host \"$STALL_MONITOR_DIRECTORY\" >/dev/null",
         ]
     }
 
