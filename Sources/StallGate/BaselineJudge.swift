@@ -5,16 +5,8 @@ struct BaselineJudge {
     private let baseline: Baseline
     private let current: Baseline
     private let rule: Comparison.Rule
-    private let faults: [Pair]
+    private let faults: [FaultPair]
     private let functions: [Fingerprint: String?]
-
-    private struct Pair {
-        let before: Baseline.Fault?
-        let now: Baseline.Fault?
-
-        /// One of them is there.
-        var fault: Baseline.Fault? { now ?? before }
-    }
 
     /// Nil without a run record: that is a doubt already.
     ///
@@ -28,44 +20,23 @@ struct BaselineJudge {
     ) {
         guard let current = Baseline(overview, at: baseline.recordedAt, occurrences) else { return nil }
         (self.baseline, self.current, self.rule) = (baseline, current, rule)
-        faults = Self.pairs(baseline.merged(like: current), current)
-        functions = Dictionary(faults.lazy.compactMap(\.fault).map { ($0.fingerprint, $0.function) }) { first, _ in
+        faults = baseline.pairs(with: current)
+        functions = Dictionary(faults.lazy.map { ($0.fingerprint, ($0.now ?? $0.before)?.function) }) { first, _ in
             first
         }
     }
 
-    /// Each fault with what it was.
-    private static func pairs(_ baseline: Baseline, _ current: Baseline) -> [Pair] {
-        var places: [Fingerprint: Int] = [:]
-        for (index, fault) in baseline.faults.enumerated() {
-            for name in [fault.fingerprint] + fault.aliases { places[name] = index }
-        }
-        var taken: Set<Int> = []
-        let now = current.faults.map { fault in
-            let index = ([fault.fingerprint] + fault.aliases).lazy.compactMap { places[$0] }.first
-            if let index { taken.insert(index) }
-            return Pair(before: index.map { baseline.faults[$0] }, now: fault)
-        }
-        let gone = baseline.faults.indices.filter { !taken.contains($0) }
-        return now + gone.map { Pair(before: baseline.faults[$0], now: nil) }
-    }
-
     private func compared(countingStarved: Bool) -> Comparison {
         Comparison(
-            faults.compactMap { pair in
-                guard let fault = pair.fault else { return nil }
-                return (
-                    fault.fingerprint,
-                    figures(pair.before, baseline.watchedNs, countingStarved),
-                    figures(pair.now, current.watchedNs, countingStarved)
+            faults.map { pair in
+                (
+                    pair.fingerprint,
+                    pair.before.figures(of: baseline, countingStarved: countingStarved),
+                    pair.now.figures(of: current, countingStarved: countingStarved)
                 )
             },
             by: rule
         )
-    }
-
-    private func figures(_ fault: Baseline.Fault?, _ watchedNs: Int64, _ countingStarved: Bool) -> Comparison.Figures {
-        fault?.figures(countingStarved: countingStarved) ?? .init(count: 0, watchedNs: watchedNs, lengthsNs: [])
     }
 
     func add(to result: inout GateResult) {
@@ -101,9 +72,8 @@ struct BaselineJudge {
     }
 
     private func starvedShare(_ baseline: Baseline) -> Double {
-        let starved = baseline.faults.map(\.starved).saturatingSum()
-        let all = baseline.faults.map(\.count).saturatingSum(from: starved)
-        return all == 0 ? 0 : Double(starved) / Double(all)
+        let all = baseline.faults.map(\.count).saturatingSum(from: baseline.starved)
+        return all == 0 ? 0 : Double(baseline.starved) / Double(all)
     }
 
     private var notes: [String] {
@@ -112,7 +82,7 @@ struct BaselineJudge {
         let proof =
             least.map { "a new fault is proven by \(GateResult.number($0, "stall"))" }
             ?? "no new fault can be proven by it"
-        let starved = current.faults.map(\.starved).saturatingSum()
+        let starved = current.starved
         return ["\(runs), \(Figure.length(baseline.watchedNs)) watched; \(proof)"]
             + (starved == 0
                 ? []
@@ -163,45 +133,32 @@ extension Baseline {
         _ rule: Comparison.Rule = .init()
     ) -> Baseline? {
         guard let current = Baseline(overview, at: moment), current.environment == environment else { return nil }
-        let places = Dictionary(
-            current.faults.enumerated().flatMap { index, fault in
-                ([fault.fingerprint] + fault.aliases).map { ($0, index) }
-            }
-        ) { first, _ in first }
-        let before = merged(like: current).faults
+        let pairs = pairs(with: current).filter { $0.before != nil }
         var tightened = self
-        tightened.faults = before
-        let now = before.map { fault in
-            ([fault.fingerprint] + fault.aliases).lazy.compactMap { places[$0] }.first.map { current.faults[$0] }
-                ?? Fault(
-                    fingerprint: fault.fingerprint,
-                    aliases: [],
-                    count: 0,
-                    starved: 0,
-                    watchedNs: current.watchedNs,
-                    lengthsNs: []
-                )
-        }
+        tightened.faults = pairs.compactMap(\.before)
         // The other way round: what was worse before.
         let better = Comparison(
-            zip(before, now).map {
-                ($0.fingerprint, $1.figures(countingStarved: true), $0.figures(countingStarved: true))
+            pairs.map { pair in
+                (
+                    pair.fingerprint, pair.now.figures(of: current, countingStarved: true),
+                    pair.before.figures(of: self, countingStarved: true)
+                )
             },
             by: rule
         ).proven
         guard !better.isEmpty else { return nil }
-        let indices = Dictionary(zip(before.map(\.fingerprint), before.indices)) { first, _ in first }
+        let indices = Dictionary(zip(pairs.map(\.fingerprint), pairs.indices)) { first, _ in first }
         for item in better {
             guard let index = indices[item.fault] else { continue }
             if item.change == .longer {
-                tightened.faults[index].lengthsNs = now[index].lengthsNs
+                tightened.faults[index].lengthsNs = pairs[index].now?.lengthsNs ?? []
             } else {
-                (tightened.faults[index].count, tightened.faults[index].starved) = (
-                    now[index].count, now[index].starved
-                )
-                tightened.faults[index].watchedNs = now[index].watchedNs
+                tightened.faults[index].count = pairs[index].now?.count ?? 0
+                tightened.faults[index].starved = pairs[index].now?.starved ?? 0
+                tightened.faults[index].watchedNs = (pairs[index].now?.watchedNs ?? current.watchedNs)
             }
         }
+        tightened.faults.sort { $0.fingerprint.rawValue < $1.fingerprint.rawValue }
         tightened.faults.removeAll { $0.count == 0 && $0.starved == 0 }
         tightened.recordedAt = moment
         return tightened

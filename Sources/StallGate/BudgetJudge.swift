@@ -141,9 +141,9 @@ struct BudgetJudge {
 }
 
 /// Figures as people read them.
-enum Figure {
+package enum Figure {
     /// About three digits.
-    static func short(_ value: Double) -> String {
+    package static func short(_ value: Double) -> String {
         guard value.isFinite else { return value > 0 ? "infinitely many" : "0" }
         let places = abs(value) >= 100 ? 0 : abs(value) >= 10 ? 1 : abs(value) >= 0.1 || value == 0 ? 2 : 5
         var step = 1.0
@@ -152,5 +152,5 @@ enum Figure {
         return rounded == rounded.rounded() && abs(rounded) < 1e15 ? "\(Int64(saturating: rounded))" : "\(rounded)"
     }
 
-    static func length(_ nanoseconds: Int64) -> String { DurationText(nanoseconds: nanoseconds).short }
+    package static func length(_ nanoseconds: Int64) -> String { DurationText(nanoseconds: nanoseconds).short }
 }

@@ -29,7 +29,10 @@ public struct Comparison: Hashable, Sendable {
             (self.count, self.watchedNs, self.lengthsNs) = (count, watchedNs, lengthsNs)
         }
 
-        var perHour: Double { count == 0 ? 0 : Double(count) / (Double(watchedNs) / 3.6e12) }
+        /// In an hour watched.
+        public var perHour: Double { count == 0 ? 0 : Double(count) / (Double(watchedNs) / 3.6e12) }
+        /// Zero where no length is known.
+        public var medianNs: Int64 { Int64(saturating: median) }
         var median: Double { Statistics.median(lengthsNs.map { Double($0) }) }
     }
 

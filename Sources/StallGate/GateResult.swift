@@ -160,7 +160,7 @@ extension GateResult {
         budget.allowances.contains { $0.fault == allowance } ? "allowance of" : "--allow"
     }
 
-    static func number(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
+    package static func number(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
 
     /// What lasted too long, a line each.
     var tooLongLines: [String] {

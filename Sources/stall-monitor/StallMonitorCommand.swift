@@ -25,7 +25,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
             """,
         version: "0.1.0",
         subcommands: [
-            TailCommand.self, ListCommand.self, FaultsCommand.self, TopCommand.self, ShowCommand.self,
+            TailCommand.self, ListCommand.self, FaultsCommand.self, DiffCommand.self, TopCommand.self, ShowCommand.self,
             DoctorCommand.self, SymbolicateCommand.self, GateCommand.self, ExportCommand.self, SampleCommand.self,
             WatchCommand.self,
         ]

@@ -1,4 +1,5 @@
 import Foundation
+import StallGate
 import StallReports
 import Testing
 
@@ -13,12 +14,12 @@ struct ScreenTests {
     private static let now = Sample.start.advanced(byNanoseconds: 3 * 3_600_000_000_000)
 
     enum Screen: String, CaseIterable, Sendable {
-        case list, tail, faults, stall, full, fault, doctor
+        case list, tail, faults, stall, full, fault, doctor, diff
     }
 
     @Test("are as they were, and no line is wider than the terminal", arguments: Screen.allCases, [60, 80, 120])
     func screens(_ screen: Screen, width: Int) throws {
-        let lines = Self.lines(screen, width)
+        let lines = try Self.lines(screen, width)
         for line in lines { #expect(line.width <= width, "\(line.plain)") }
         let text = lines.map { Self.trimmed($0.plain) + "\n" }.joined()
         let file = Self.directory.appending(path: "\(screen)-\(width).txt")
@@ -35,7 +36,7 @@ struct ScreenTests {
         return String(line)
     }
 
-    private static func lines(_ screen: Screen, _ width: Int) -> [StyledText] {
+    private static func lines(_ screen: Screen, _ width: Int) throws -> [StyledText] {
         let reports = reports
         let stalls = reports.map { StallOutline($0) }
         switch screen {
@@ -56,6 +57,17 @@ struct ScreenTests {
         case .stall: return StallBrief(report: reports[1], now: now, width: width).lines
         case .full: return StallPage(report: reports[0]).lines.flatMap { $0.wrapped(to: width, hanging: 14) }
         case .fault: return page(width).lines
+        case .diff:
+            let sides = try [[reports[0], reports[0], reports[1]], Array(repeating: reports[2], count: 30)].map {
+                try #require(Baseline(watched($0), at: now))
+            }
+            let difference = FaultDifference(sides[0], sides[1])
+            return DifferenceTable(
+                before: .init(name: "release=1.4", set: sides[0]),
+                after: .init(name: "release=1.5", set: sides[1]),
+                difference: difference,
+                width: width
+            ).lines
         case .doctor:
             var facts = DoctorFacts(
                 ptraceScope: 1,
@@ -94,6 +106,15 @@ struct ScreenTests {
         other.stacks += [stack, .init(role: .lockOwner, thread: owner, capturedAt: Sample.start, frames: stack.frames)]
         reports[1] = other
         return reports
+    }
+
+    /// By a run of ten minutes.
+    private static func watched(_ reports: [StallReport]) -> ReportReader.Overview {
+        var run = Sample.run()
+        run.watched = [.init(label: "main", watchedNs: 600_000_000_000)]
+        var contents = ReportReader.Contents()
+        (contents.reports, contents.runs) = (reports, [run])
+        return .init(contents)
     }
 
     private static var tally: FaultTally {

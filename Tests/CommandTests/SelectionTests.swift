@@ -1,3 +1,4 @@
+import Foundation
 import StallGate
 import StallReports
 import Testing
@@ -161,6 +162,65 @@ struct SelectionCommandTests {
         let run = try CommandRun("list", both[0], fixture.root + "/none")
         #expect(run.status == 1 && run.output.contains("shop.Cart") && run.errors.contains("no such report directory"))
         #expect(try CommandRun("show", "\(reports[0].id)", fixture.root + "/all").output.contains("\(reports[0].id)"))
+    }
+
+    @Test(
+        "a directory below counts however deep it lies, beside reports, and behind a link; once, whatever leads to it"
+    )
+    func everyDirectoryBelow() throws {
+        let top = fixture.root + "/fleet"
+        for place in ["", "/cluster/zone/rack/host/service/run"] {
+            try ReportDirectory(path: top + place).write(Sample.report(id: .make()))
+        }
+        let elsewhere = fixture.root + "/elsewhere"
+        try ReportDirectory(path: elsewhere).write(Sample.report(id: .make()))
+        for (link, target) in [("linked", elsewhere), ("again", elsewhere), ("circle", top), ("nowhere", "/none")] {
+            try FileManager.default.createSymbolicLink(atPath: "\(top)/\(link)", withDestinationPath: target)
+        }
+        let run = try CommandRun("list", top, "--format", "json")
+        #expect(
+            run.output.split(separator: "\n").count { $0.contains("\"schema\"") } == 3 && run.status == 0,
+            "\(run.errors)"
+        )
+    }
+
+    @Test("a directory below that cannot be looked into is told by every reader, and the gate does not pass over it")
+    func unreadableBelow() throws {
+        let top = fixture.root + "/fleet"
+        try ReportDirectory(path: top + "/a").write(Sample.report(id: .make()))
+        // A name that is too long as a path for anyone, root as well.
+        let long = String(repeating: "d", count: 250)
+        var places = [unsafe open(top, O_RDONLY | O_DIRECTORY)]
+        for _ in 0..<17 {
+            let place = try #require(places.last)
+            try #require(unsafe mkdirat(place, long, 0o700) == 0)
+            let next = unsafe openat(place, long, O_RDONLY | O_DIRECTORY)
+            places.append(next)
+        }
+        // Deepest first, by descriptors: no path is short enough to name them.
+        defer {
+            for place in places.reversed() {
+                _ = unsafe unlinkat(place, long, AT_REMOVEDIR)
+                close(place)
+            }
+        }
+        for arguments in [
+            ["list"], ["faults"], ["tail"], ["top", "--once"], ["export", "--format", "csv"], ["doctor"],
+        ] {
+            let run = try CommandRun(arguments: arguments + [top])
+            #expect(run.status == 1 && run.errors.contains(long), "\(arguments) \(run.status) \(run.errors)")
+        }
+        let run = try CommandRun("gate", top, "--max-stalls", "10")
+        #expect(run.status == 1, "\(run.output)")
+    }
+
+    @Test("more directories than are looked into are told, and what was found is shown")
+    func tooManyDirectories() throws {
+        let top = fixture.root + "/fleet"
+        try ReportDirectory(path: top).write(Sample.report(id: .make()))
+        for number in 0...4096 { #expect(unsafe mkdir("\(top)/\(number)", 0o700) == 0) }
+        let run = try CommandRun("list", top)
+        #expect(run.status == 1 && run.output.contains("shop.Cart") && run.errors.contains("too many directories"))
     }
 }
 

@@ -100,6 +100,52 @@ struct BaselineTests {
         #expect(judge(named, before).verdict == .within)
     }
 
+    @Test("a difference tells new, gone, worse and better faults, what is proven of them, and what is unchanged")
+    func difference() throws {
+        let (same, often, seldom, long, short) = ("v2:1111", "v2:2222", "v2:3333", "v2:4444", "v2:5555")
+        let (new, once, gone) = ("v2:6666", "v2:7777", "v2:8888")
+        func all(_ counts: [(String, Int, Int64)]) -> [StallReport] {
+            counts.flatMap { Self.stalls($1, ms: $2, $0 + "000000000000") }
+        }
+        let before = try baseline(
+            all([
+                (same, 20, 300), (often, 20, 300), (seldom, 80, 300), (long, 20, 300), (short, 20, 900),
+                (gone, 30, 300),
+            ])
+                + Self.stalls(9, "v2:9999000000000000", verdict: .starved)
+        )
+        let after = try baseline(
+            all([
+                (same, 21, 300), (often, 80, 300), (seldom, 20, 300), (long, 20, 900), (short, 20, 300), (new, 30, 300),
+                (once, 1, 300),
+            ])
+        )
+        let difference = FaultDifference(before, after)
+        let told = difference.items.map { item in
+            "\(item.fingerprint.rawValue.dropFirst(3).first ?? "?") \(item.change)\(item.isProven ? "" : ", not proven")"
+        }
+        #expect(
+            told == [
+                "6 new", "7 new, not proven", "2 worse", "4 worse", "8 gone", "3 better", "5 better",
+                "1 unchanged, not proven",
+            ]
+        )
+        #expect(difference.items.first { $0.change == .new && !$0.isProven }?.probability == 1)
+        #expect(difference.starvedBefore == 9 && difference.starvedAfter == 0 && difference.count(.worse) == 2)
+    }
+
+    @Test("the same set has no difference, and a fault under another name is the same fault")
+    func noDifference() throws {
+        let before = try baseline(Self.stalls(20))
+        #expect(FaultDifference(before, before).items.map(\.change) == [.unchanged])
+        let renamed = Self.stalls(20, "v2:bbbb000000000000").map { report in
+            var report = report
+            report.aliases = [Fingerprint(rawValue: "v2:aaaa000000000000")!]
+            return report
+        }
+        #expect(FaultDifference(before, try baseline(renamed)).items.map(\.change) == [.unchanged])
+    }
+
     @Test("two faults of the baseline that are one now are added up, and so they are tightened")
     func merged() throws {
         let names = ["v2:aaaa000000000000", "v2:bbbb000000000000"]

@@ -136,13 +136,23 @@ package final class OutsideDesk: Sendable {
     }
 
     /// Waits until everything is written, 5 s at most for a disk that does not answer, and ends the threads.
-    package func close() {
+    ///
+    /// - Returns: how many reports are lost.
+    @discardableResult
+    package func close() -> Int {
         let deadline = MonotonicInstant.now + .seconds(5)
         parts.writer.giveUp(at: deadline + .seconds(-1))
         parts.notices.close()
-        guard threads[1].join(by: deadline), threads[0].join(by: deadline) else { return }
+        guard threads[1].join(by: deadline), threads[0].join(by: deadline) else { return lost }
         parts.live.close()
         _ = recorder?.join(by: deadline)
+        return lost
+    }
+
+    /// What waits for the disk when nobody writes any more is lost as well.
+    private var lost: Int {
+        let status = parts.writer.status
+        return status.lost + status.unmade + status.waitingReports + (parts.notices.dropped["stalls"] ?? 0)
     }
 }
 

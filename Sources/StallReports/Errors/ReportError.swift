@@ -39,6 +39,12 @@ extension ReportError.Code {
         rawValue: "not_a_directory",
         advice: "the path, or a part of it, is not a directory; give the directory that holds the reports"
     )
+    /// More than 4096 directories below one that was given; the rest of them was not looked into.
+    public static let tooManyDirectories = Self(
+        rawValue: "too_many_directories",
+        advice:
+            "there are too many directories below this one, and not all were looked into; give those that hold reports"
+    )
     /// `EACCES` or `EPERM` (errno(3)).
     public static let permissionDenied = Self(
         rawValue: "permission_denied",

@@ -1,5 +1,11 @@
 internal import Glibc
 
+/// The same for all paths that lead to a directory.
+struct DirectoryIdentity: Hashable {
+    let device: UInt64
+    let inode: UInt64
+}
+
 /// A directory held open: every name is looked up in it, whatever happens to its path meanwhile. No link in it is followed.
 struct OpenDirectory: ~Copyable {
     private let file: OpenFile
@@ -17,8 +23,25 @@ struct OpenDirectory: ~Copyable {
         }
     }
 
+    /// A name in a directory.
+    struct Entry {
+        let name: String
+        /// `d_type` of readdir(3).
+        fileprivate let type: Int32
+
+        /// False for what is surely none, and leads to none. Most file systems tell it without a look at the file.
+        var mayBeDirectory: Bool { [DT_DIR, DT_LNK, DT_UNKNOWN].contains { Int32($0) == type } }
+    }
+
     /// The names in it, in no order, without `.` and `..`.
     func names() throws(ReportError) -> [String] {
+        var names: [String] = []
+        try forEachEntry { names.append($0.name) }
+        return names
+    }
+
+    /// In no order, without `.` and `..`.
+    func forEachEntry(_ body: (Entry) -> Void) throws(ReportError) {
         let path = self.path
         let copy = try systemCall(path: path) {
             unsafe openat(file.descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -28,14 +51,27 @@ struct OpenDirectory: ~Copyable {
             throw ReportError(.io, path: path)
         }
         defer { unsafe closedir(stream) }
-        var names: [String] = []
         while let entry = unsafe readdir(stream) {
             let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
                 unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
             }
-            if name != "." && name != ".." { names.append(name) }
+            if name != "." && name != ".." { body(Entry(name: name, type: Int32(unsafe entry.pointee.d_type))) }
         }
-        return names
+    }
+
+    /// Whether it is a directory, or a link to one.
+    func leadsToDirectory(_ entry: Entry) -> Bool {
+        if entry.type == Int32(DT_DIR) { return true }
+        var raw = stat()
+        return unsafe fstatat(file.descriptor, entry.name, &raw, 0) == 0 && raw.st_mode & S_IFMT == S_IFDIR
+    }
+
+    /// What it is under whatever path.
+    func identity() throws(ReportError) -> DirectoryIdentity {
+        var raw = stat()
+        let descriptor = file.descriptor
+        try systemCall(path: path) { unsafe fstat(descriptor, &raw) }
+        return DirectoryIdentity(device: UInt64(raw.st_dev), inode: UInt64(raw.st_ino))
     }
 
     /// Nil when there is no such name. A link is described, not followed.

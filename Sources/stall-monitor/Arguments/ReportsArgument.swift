@@ -5,7 +5,7 @@ import StallReports
 struct ReportsArgument: ParsableArguments {
     @Argument(
         help: ArgumentHelp(
-            "Report directories, or directories that hold some, up to three levels down.",
+            "Report directories, or directories that hold some, however deep.",
             valueName: "dir"
         ),
         completion: .directory

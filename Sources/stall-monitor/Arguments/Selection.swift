@@ -21,16 +21,25 @@ struct Selection: ParsableArguments {
     )
     var until: Moment?
 
-    @Option(help: ArgumentHelp("Of this service; with * and ? as in a shell, like the next three.", valueName: "name"))
+    @Option(
+        help: ArgumentHelp("Of this service; with * and ? as in a shell, like the next three.", valueName: "name"),
+        completion: Completions.services
+    )
     var service: [String] = []
 
-    @Option(help: ArgumentHelp("On this host.", valueName: "name"))
+    @Option(help: ArgumentHelp("On this host.", valueName: "name"), completion: Completions.hosts)
     var host: [String] = []
 
-    @Option(help: ArgumentHelp("Of this version of the service.", valueName: "version"))
+    @Option(
+        help: ArgumentHelp("Of this version of the service.", valueName: "version"),
+        completion: Completions.releases
+    )
     var release: [String] = []
 
-    @Option(help: ArgumentHelp("Of the watched loop with this label.", valueName: "name"))
+    @Option(
+        help: ArgumentHelp("Of the watched loop with this label.", valueName: "name"),
+        completion: Completions.labels
+    )
     var label: [String] = []
 
     @Option(
@@ -72,7 +81,8 @@ struct Selection: ParsableArguments {
     var function: [String] = []
 
     @Option(
-        help: ArgumentHelp("Of this fault: its fingerprint, or four digits or more of it.", valueName: "fingerprint")
+        help: ArgumentHelp("Of this fault: its fingerprint, or four digits or more of it.", valueName: "fingerprint"),
+        completion: Completions.faults
     )
     var fingerprint: [FingerprintPrefix] = []
 

@@ -40,7 +40,8 @@ struct DoctorCommand: ParsableCommand {
     }
 
     func run() throws {
-        let paths = reports.sources.paths
+        let sources = reports.sources
+        let paths = sources.paths
         let all = DoctorFacts.current(paths, version: StallMonitorCommand.configuration.version)
         var groups: [(directory: String?, findings: [DoctorFinding])] = all.prefix(1).map {
             (nil, Doctor(facts: $0).machine)
@@ -66,6 +67,7 @@ struct DoctorCommand: ParsableCommand {
             let text = String(decoding: try ReportJSON.encode(Document(findings: entries)).dropLast(), as: UTF8.self)
             try Output.write(JSONText.escaped(text) + "\n")
         }
+        try ReportSources.report(sources.hidden)
         if groups.contains(where: { $0.findings.contains { $0.level == .problem } }) { throw ExitCode.failure }
     }
 

@@ -49,6 +49,12 @@ struct GateJudgeCommand: ParsableCommand {
     @OptionGroup var options: JudgeOptions
     @OptionGroup(title: "Choosing") var selection: Selection
 
+    func validate() throws {
+        if options.tighten, !selection.stalls.isEverything {
+            throw ValidationError("--tighten takes a whole run: what a choice leaves out would count as gone")
+        }
+    }
+
     func run() throws {
         let overview = Result { () throws(ReportError) in
             try reports.sources.overview()

@@ -34,7 +34,7 @@ struct SampleCommand: ParsableCommand {
         case text, json, collapsed
     }
 
-    @Argument(help: ArgumentHelp("The process's number.", valueName: "pid"))
+    @Argument(help: ArgumentHelp("The process's number.", valueName: "pid"), completion: Completions.processes)
     var processID: Int32
 
     @Flag(help: "All threads, not only the first one.")

@@ -14,6 +14,7 @@ struct ShowCommand: ParsableCommand {
               stall-monitor show latest --service shop --verdict deadlock
               stall-monitor show 01M7YF7P /var/lib/shop/stalls --full
               stall-monitor show 8a0d3d4a --since yesterday
+              stall-monitor show ./stall-reports/stall-01M7YF7P0000000000000000.json
               stall-monitor show latest --format json | jq .stacks
 
             An id shows a stall, a fingerprint the fault: all its stalls, their stacks merged. Of either any unique prefix will do, of a \
@@ -28,9 +29,10 @@ struct ShowCommand: ParsableCommand {
 
     @Argument(
         help: ArgumentHelp(
-            "'latest', or any unique prefix of a stall's id or a fault's fingerprint (four digits or more).",
+            "'latest', any unique prefix of a stall's id or a fault's fingerprint (four digits or more), or a report's file.",
             valueName: "id"
-        )
+        ),
+        completion: Completions.stallsAndFaults
     )
     var id: String
 
@@ -58,14 +60,22 @@ struct ShowCommand: ParsableCommand {
             throw ValidationError("give the directory once: as an argument, or with --reports")
         }
         try ReportsArgument.refuseEmpty(named)
-        if StallChoice(id) == nil {
+        if file != nil {
+            if named != nil || !reports.directories.isEmpty {
+                throw ValidationError("a report's file says where it is: give no directory beside it")
+            }
+        } else if BaselineFile.isFolder(id) {
+            throw ValidationError(
+                "\(CommandFailure(id)) is a directory: say which stall, as in 'show latest \(CommandFailure(id))'"
+            )
+        } else if StallChoice(id) == nil {
             throw ValidationError("'\(CommandFailure(id))' is neither 'latest' nor part of an id or a fingerprint")
         }
     }
 
     func run() throws {
-        guard let choice = StallChoice(id) else { throw CommandFailure("no such stall") }
-        let sources = named.map { ReportSources([$0]) } ?? reports.sources
+        guard let choice = StallChoice(file?.only?.description ?? id) else { throw CommandFailure("no such stall") }
+        let sources = (file?.directory ?? named).map { ReportSources([$0]) } ?? reports.sources
         let catalog = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
         switch try choice.pick(from: catalog) {
         case .latest: try show(latest(in: catalog), catalog)
@@ -73,6 +83,12 @@ struct ShowCommand: ParsableCommand {
             try show(CommandFailure.wrapping { () throws(ReportError) in try catalog.report(id) }, catalog)
         case .fault(let fingerprint): try show(fingerprint, sources, catalog)
         }
+    }
+
+    /// Where a file was given in the place of an id.
+    private var file: ReportPlace? {
+        let place = ReportPlace(id)
+        return place.only == nil ? nil : place
     }
 
     private func show(_ found: StallReport, _ catalog: Catalogs) throws {

@@ -56,13 +56,14 @@ struct TailView {
     /// Never returns: ends by an error, or with the process.
     mutating func follow(_ sources: ReportSources) throws {
         names = (try? sources.catalogs())?.faultNames(for: selection)
+        for error in sources.hidden { Output.note(error) }
         var followers = try sources.paths.map { try Follower($0) }
         var past: [StallReport] = []
         for next in followers { try readPast(&next.follower, next.path, &past) }
         if followers.count > 1 { past.sort { $0.id < $1.id } }
         keepLatest(&past)
         for report in past { try show(report) }
-        var tried = Set(sources.paths)
+        var tried = Set(sources.paths + sources.hidden.compactMap(\.path))
         var lastLook = ContinuousClock.now
         while true {
             if ContinuousClock.now - lastLook >= Self.lookInterval {
@@ -110,12 +111,14 @@ struct TailView {
         return hasMore
     }
 
-    /// Followers of directories that were not there before. One that cannot be followed is told of once.
+    /// Followers of directories that were not there before. One that cannot be followed, or looked into, is told of once.
     private static func added(below given: [String], _ tried: inout Set<String>) -> [Follower] {
         var found: [Follower] = []
-        for path in ReportSources(given).paths where tried.insert(path).inserted {
+        let sources = ReportSources(given)
+        for path in sources.paths where tried.insert(path).inserted {
             do { found.append(try Follower(path)) } catch { Output.note("\(error)") }
         }
+        for error in sources.hidden where error.path.map({ tried.insert($0).inserted }) ?? true { Output.note(error) }
         return found
     }
 

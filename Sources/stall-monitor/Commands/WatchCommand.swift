@@ -43,7 +43,7 @@ struct WatchCommand: ParsableCommand {
             kernel.perf_event_paranoid of 2 or less, or CAP_PERFMON. After '--' SIGINT and SIGTERM are passed on to the command, and this \
             one leaves with its exit status when it ends; lines then go to standard error.
 
-            Exit code 0: the processes have ended. 1: nothing could be watched. 64: wrong usage. 130: ended by Ctrl-C.
+            Exit code 0: the processes have ended. 1: nothing could be watched, or reports are lost. 64: wrong usage. 130: ended by Ctrl-C.
             """
     )
 
@@ -51,7 +51,8 @@ struct WatchCommand: ParsableCommand {
         help: ArgumentHelp(
             "Numbers of processes; or, after '--', a command to start and watch.",
             valueName: "pid … | -- command"
-        )
+        ),
+        completion: Completions.processes
     )
     var words: [String] = []
 
@@ -104,9 +105,9 @@ struct WatchCommand: ParsableCommand {
             .mapError { CommandFailure("cannot take signals: \($0)") }.get()
         var run = try WatchRun(self, signals)
         let ending = run.watch()
-        run.close()
+        let lost = run.close()
         switch ending {
-        case .ended: return
+        case .ended: if lost > 0 { throw ExitCode.failure }
         case .interrupted: throw ExitCode(130)
         case .commandEnded(let status): throw ExitCode(status)
         }

@@ -38,7 +38,7 @@ struct BaselineFile {
         var all = ReportReader.Overview()
         for path in paths {
             let overview = try CommandFailure.wrapping { () throws(ReportError) in
-                try ReportReader(path: path).overview()
+                try ReportSources([path]).overview()
             }
             let doubts = Gate.judge(.success(overview), by: Budget()).doubts
             if let doubt = doubts.first { throw CommandFailure("\(path) cannot be recorded: \(doubt)") }

@@ -41,7 +41,7 @@ struct GateBaselineCommand: ParsableCommand {
             let path = try BaselineFile.write(baseline, to: output)
             let watched = DurationText(nanoseconds: baseline.watchedNs).short
             Output.note(
-                "recorded \(baseline.faults.count) faults of \(baseline.runs) runs, \(watched) watched, in \(path) "
+                "recorded \(GateResult.number(baseline.faults.count, "fault")) of \(GateResult.number(baseline.runs, "run")), \(watched) watched, in \(path) "
                     + "(\(baseline.environment))"
             )
         }

@@ -65,7 +65,11 @@ struct GateRunCommand: ParsableCommand {
         while overviews.count < repeats, status == 0 {
             let run = try GateRun(command, try folder.next(), warmUp: warmUp?.nanoseconds ?? 0, signals)
             switch run.finish() {
-            case .interrupted: throw ExitCode(130)
+            case .interrupted:
+                Output.note(
+                    "ended after \(GateResult.number(overviews.count, "whole run")); reports are in \(folder.path)"
+                )
+                throw ExitCode(130)
             case .ended(let ending): status = ending
             }
             overviews.append(try run.overview())

@@ -3,6 +3,7 @@ import StallReports
 extension ReportSources {
     /// What the processes of all directories are at. Throws where there is but one directory, and it cannot be read.
     func snapshot(_ failures: inout [ReportError]) throws(ReportError) -> LiveSnapshot {
+        failures += hidden
         var sum: LiveSnapshot?
         var last = ReportError(.missingDirectory)
         for path in paths {

@@ -8,12 +8,16 @@ struct ReportSources: Hashable {
     let paths: [String]
     /// What `paths` were found by: the directories below one may become more.
     let given: [String]
+    /// Directories below those given that nobody could look into: reports may be missing.
+    let hidden: [ReportError]
 
-    /// Where a path holds report directories and no reports, these are meant.
+    /// Of each path, it and those below it that hold reports.
     init(_ paths: [String]) {
         var known: Set<String> = []
+        let trees = paths.map { ReportTree($0) }
         given = paths
-        self.paths = paths.flatMap(ReportReader.directories).filter { known.insert(Self.resolved($0)).inserted }
+        self.paths = trees.flatMap(\.directories).filter { known.insert(Self.resolved($0)).inserted }
+        hidden = trees.flatMap(\.failures)
     }
 
     /// The same directory under two names would be counted twice.
@@ -25,8 +29,13 @@ struct ReportSources: Hashable {
 
     /// What all directories hold together, the oldest first. Throws where there is but one, and it cannot be read.
     func overview() throws(ReportError) -> ReportReader.Overview {
-        if paths.count == 1 { return try ReportReader(path: paths[0]).overview() }
         var sum = ReportReader.Overview()
+        if paths.count == 1 {
+            sum = try ReportReader(path: paths[0]).overview()
+            sum.failures += hidden
+            return sum
+        }
+        sum.failures = hidden
         for path in paths {
             do throws(ReportError) {
                 let next = try ReportReader(path: path).overview()
@@ -44,8 +53,8 @@ struct ReportSources: Hashable {
 
     /// The names in all directories. Throws where there is but one, and it cannot be read.
     func catalogs() throws(ReportError) -> Catalogs {
-        if paths.count == 1 { return Catalogs([try ReportReader(path: paths[0]).catalog()], []) }
-        var (found, failures): ([ReportCatalog], [ReportError]) = ([], [])
+        if paths.count == 1 { return Catalogs([try ReportReader(path: paths[0]).catalog()], hidden) }
+        var (found, failures): ([ReportCatalog], [ReportError]) = ([], hidden)
         for path in paths {
             do throws(ReportError) { found.append(try ReportReader(path: path).catalog()) } catch {
                 failures.append(error)

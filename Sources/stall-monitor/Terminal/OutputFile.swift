@@ -25,16 +25,23 @@ enum OutputFile {
         return unsafe fclose(file) == 0 ? problem : errno
     }
 
+    /// Whether anything has the name.
+    static func exists(_ path: String) -> Bool { unsafe access(path, F_OK) == 0 }
+
     /// A file that people or this command wrote, up to a size in bytes.
     static func read(_ path: String, limit: Int) throws(CommandFailure) -> [UInt8] {
         guard let file = unsafe fopen(path, "re") else {
             throw unsafe CommandFailure("\(path): \(String(cString: strerror(errno)))")
         }
         defer { unsafe _ = fclose(file) }
-        var bytes = [UInt8](repeating: 0, count: limit + 1)
-        let count = unsafe fread(&bytes, 1, bytes.count, file)
+        var (bytes, part): ([UInt8], [UInt8]) = ([], [UInt8](repeating: 0, count: 1 << 16))
+        while true {
+            let count = unsafe fread(&part, 1, part.count, file)
+            bytes += part[..<count]
+            guard bytes.count <= limit else { throw CommandFailure("\(path): larger than \(limit >> 20) MiB") }
+            if count < part.count { break }
+        }
         if unsafe ferror(file) != 0 { throw CommandFailure("\(path): it cannot be read as a file") }
-        guard count < bytes.count else { throw CommandFailure("\(path): larger than \(limit >> 20) MiB") }
-        return Array(bytes[..<count])
+        return bytes
     }
 }

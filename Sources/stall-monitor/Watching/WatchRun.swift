@@ -118,9 +118,13 @@ struct WatchRun {
     }
 
     /// Closes what is under way, waits until it is written, and says what there was.
-    func close(isQuiet: Bool = false) {
+    ///
+    /// - Returns: how many reports could not be written.
+    @discardableResult
+    func close(isQuiet: Bool = false) -> Int {
         watcher.end()
-        desk.close()
-        if !isQuiet { view.close(after: Timestamp.now().nanoseconds(since: started), options.directory) }
+        let lost = desk.close()
+        if !isQuiet { view.close(after: Timestamp.now().nanoseconds(since: started), options.directory, lost: lost) }
+        return lost
     }
 }

@@ -83,7 +83,7 @@ final class WatchView: Sendable {
     }
 
     /// The last line.
-    func close(after nanoseconds: Int64, _ directory: String) {
+    func close(after nanoseconds: Int64, _ directory: String, lost: Int) {
         let state = state.withLock { state in (state.loops.count, state.processes, state.stalls, state.counted) }
         let counted = state.3 > 0 ? ", \(state.3) more of known faults only counted" : ""
         Output.note(
@@ -91,6 +91,9 @@ final class WatchView: Sendable {
                 + "\(DurationText(nanoseconds: max(0, nanoseconds)).short): \(Self.count(state.2, "stall"))\(counted)"
                 + "; reports are in \(directory)"
         )
+        if lost > 0 {
+            Output.note("\(Self.count(lost, "report")) could not be written, and \(lost == 1 ? "is" : "are") lost")
+        }
     }
 
     private static func count(_ number: Int, _ thing: String) -> String {

@@ -1,0 +1,152 @@
+public import StallReports
+
+/// What has become of each fault between two sets of stalls, told with the statistics of the gate: of two runs, releases or days. A value of
+/// figures alone.
+public struct FaultDifference: Hashable, Sendable {
+    /// What has become of a fault.
+    public enum Change: String, Hashable, Sendable, CaseIterable {
+        /// There were none of it before.
+        case new
+        /// It came more often, or lasted longer, and that is proven.
+        case worse
+        /// There are none of it any more.
+        case gone
+        /// It came less often, or lasted less long, and that is proven.
+        case better
+        /// Nothing is proven.
+        case unchanged
+    }
+
+    /// One fault.
+    public struct Item: Hashable, Sendable {
+        public var fingerprint: Fingerprint
+        /// The culprit's name. Nil where no report tells it.
+        public var function: String?
+        public var change: Change
+        /// Whether chance does not explain the change. Always so for `worse` and `better`, never for `unchanged`.
+        public var isProven: Bool
+        /// The probability that chance alone makes such figures, corrected for all faults and for both directions. 1 for so few stalls that
+        /// nothing could be proven.
+        public var probability: Double
+        public var before: Comparison.Figures
+        public var after: Comparison.Figures
+    }
+
+    /// Those that got worse first, and what is proven before what is not.
+    public let items: [Item]
+    /// Stalls of both sides that waited for a processor: the machine's, and in no figure.
+    public let starvedBefore: Int
+    public let starvedAfter: Int
+
+    /// - Parameters:
+    ///   - before: What there was.
+    ///   - after: What there is.
+    ///   - rule: How sure one has to be of the whole: half of it for each direction.
+    public init(_ before: Baseline, _ after: Baseline, by rule: Comparison.Rule = .init()) {
+        let pairs = before.pairs(with: after)
+        let sides = pairs.map { pair in
+            (
+                fault: pair.fingerprint, before: pair.before.figures(of: before), after: pair.now.figures(of: after)
+            )
+        }
+        var half = rule
+        (half.alarm, half.doubt) = (rule.alarm / 2, rule.doubt / 2)
+        let risen = Comparison(sides, by: half)
+        let fallen = Comparison(sides.map { ($0.fault, before: $0.after, after: $0.before) }, by: half)
+        let found = zip(pairs, sides).map { pair, side in
+            Item(pair, side.before, side.after, risen: risen.most(of: side.fault), fallen: fallen.most(of: side.fault))
+        }
+        items = found.filter { $0.before.count + $0.after.count > 0 }.sorted(by: Item.isFirst)
+        (starvedBefore, starvedAfter) = (before.starved, after.starved)
+    }
+
+    /// How many faults have become so.
+    public func count(_ change: Change) -> Int { items.count { $0.change == change } }
+}
+
+extension FaultDifference.Item {
+    fileprivate init(
+        _ pair: FaultPair,
+        _ before: Comparison.Figures,
+        _ after: Comparison.Figures,
+        risen: (proven: Bool, probability: Double),
+        fallen: (proven: Bool, probability: Double)
+    ) {
+        (fingerprint, function) = (pair.fingerprint, pair.now?.function ?? pair.before?.function)
+        (self.before, self.after) = (before, after)
+        isProven = risen.proven || fallen.proven
+        if before.count == 0 {
+            (change, probability) = (.new, risen.probability)
+        } else if after.count == 0 {
+            (change, probability) = (.gone, fallen.probability)
+        } else if risen.proven {
+            // Also where it got better in the other respect: what got worse is what somebody has to look at.
+            (change, probability) = (.worse, risen.probability)
+        } else if fallen.proven {
+            (change, probability) = (.better, fallen.probability)
+        } else {
+            (change, probability) = (.unchanged, min(risen.probability, fallen.probability))
+        }
+    }
+
+    fileprivate static func isFirst(_ left: Self, _ right: Self) -> Bool {
+        let order = FaultDifference.Change.allCases
+        let ranks = [left, right].map { order.firstIndex(of: $0.change) ?? order.count }
+        if ranks[0] != ranks[1] { return ranks[0] < ranks[1] }
+        if left.isProven != right.isProven { return left.isProven }
+        let counts = [left, right].map { $0.before.count.addingSaturated($0.after.count) }
+        return (counts[1], left.fingerprint.rawValue) < (counts[0], right.fingerprint.rawValue)
+    }
+}
+
+extension Comparison {
+    /// The surest of what got worse of a fault: whether it is proven, and how probable it is by chance.
+    fileprivate func most(of fault: Fingerprint) -> (proven: Bool, probability: Double) {
+        let mine = items.filter { $0.fault == fault && $0.ratio >= 1 }
+        let proven = self.proven.filter { $0.fault == fault }
+        return (!proven.isEmpty, (proven.isEmpty ? mine : proven).map(\.probability).min() ?? 1)
+    }
+}
+
+/// One fault in two sets of stalls. At least one of them has it.
+struct FaultPair {
+    let before: Baseline.Fault?
+    let now: Baseline.Fault?
+    /// Its name now, if it is still there.
+    let fingerprint: Fingerprint
+
+    init(now: Baseline.Fault, before: Baseline.Fault?) {
+        (self.before, self.now, fingerprint) = (before, now, now.fingerprint)
+    }
+
+    init(gone: Baseline.Fault) { (before, now, fingerprint) = (gone, nil, gone.fingerprint) }
+}
+
+extension Baseline.Fault? {
+    /// Those of a set in which the fault may be missing.
+    func figures(of set: Baseline, countingStarved: Bool = false) -> Comparison.Figures {
+        self?.figures(countingStarved: countingStarved) ?? .init(count: 0, watchedNs: set.watchedNs, lengthsNs: [])
+    }
+}
+
+extension Baseline {
+    /// Stalls that waited for a processor.
+    var starved: Int { faults.map(\.starved).saturatingSum() }
+
+    /// Each fault of this set and a later one, whatever name it has in either: those of the later one first, and those that are gone.
+    func pairs(with current: Baseline) -> [FaultPair] {
+        let earlier = merged(like: current)
+        var places: [Fingerprint: Int] = [:]
+        for (index, fault) in earlier.faults.enumerated() {
+            for name in [fault.fingerprint] + fault.aliases { places[name] = index }
+        }
+        var taken: Set<Int> = []
+        let now = current.faults.map { fault in
+            let index = ([fault.fingerprint] + fault.aliases).lazy.compactMap { places[$0] }.first
+            if let index { taken.insert(index) }
+            return FaultPair(now: fault, before: index.map { earlier.faults[$0] })
+        }
+        let gone = earlier.faults.indices.filter { !taken.contains($0) }
+        return now + gone.map { FaultPair(gone: earlier.faults[$0]) }
+    }
+}

@@ -1,0 +1,90 @@
+import ArgumentParser
+import StallGate
+import StallReports
+
+struct DiffCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "diff",
+        abstract: "Compares two sets of stalls: new, worse, gone and better faults.",
+        discussion: """
+            EXAMPLES
+              stall-monitor diff ./before ./after
+              stall-monitor diff release=1.4 release=1.5 --reports /var/lib/stalls
+              stall-monitor diff day=yesterday day=today
+              stall-monitor diff host=web1,release=1.5 host=web2,release=1.5 --all
+
+            A side is a report directory, a file of 'gate baseline record', or a choice: \(StallSet.keys), with = and patterns. Faults \
+            are compared as 'gate --baseline' does: by how often they came in the time that was watched, and by how long they lasted \
+            without the time they waited for a processor. A fault is called worse or better only where chance does not explain it: p \
+            is the probability that it does, corrected for all comparisons.
+
+            Exit code 0: compared, whatever came out ('gate --baseline' judges). 1: a side, or a file in it, cannot be read, or nobody \
+            watched it. 64: wrong usage.
+            """
+    )
+
+    @Argument(help: ArgumentHelp("What there was.", valueName: "before"), completion: .directory)
+    var before: String
+
+    @Argument(help: ArgumentHelp("What there is.", valueName: "after"), completion: .directory)
+    var after: String
+
+    @Option(
+        help: ArgumentHelp("Where a choice looks: a report directory, or one that holds some.", valueName: "dir"),
+        completion: .directory
+    )
+    var reports: [String] = []
+
+    @Flag(help: "Show the faults that are unchanged, too.")
+    var all = false
+
+    @OptionGroup var screen: ScreenOptions
+
+    @Option(help: "For people or for programs.")
+    var format: OutputFormat = .text
+
+    func validate() throws {
+        for path in [before, after] + reports { try ReportsArgument.refuseEmpty(path) }
+        for side in [before, after] {
+            do throws(CommandFailure) { _ = try StallSet(side) } catch { throw ValidationError(error.description) }
+        }
+    }
+
+    func run() throws {
+        let sources = ReportSources(reports.isEmpty ? [ReportDirectory.defaultPath] : reports)
+        var failures: [ReportError] = []
+        let sides = try [before, after].map { try side($0, sources, &failures) }
+        let difference = FaultDifference(sides[0], sides[1])
+        switch format {
+        case .json:
+            let document = DifferenceDocument(before: sides[0], after: sides[1], difference: difference)
+            let text = String(decoding: try ReportJSON.encode(document).dropLast(), as: UTF8.self)
+            try Output.write(JSONText.escaped(text) + "\n")
+        case .text:
+            let terminal = screen.terminal()
+            let table = DifferenceTable(
+                before: .init(name: before, set: sides[0]),
+                after: .init(name: after, set: sides[1]),
+                difference: difference,
+                showsUnchanged: all,
+                width: terminal.width
+            )
+            try screen.write(table.lines, on: terminal)
+        }
+        try ReportSources.report(failures)
+    }
+
+    private func side(_ text: String, _ sources: ReportSources, _ failures: inout [ReportError]) throws -> Baseline {
+        let set = try StallSet(text)
+        if case .directory(let path) = set, !BaselineFile.isFolder(path), OutputFile.exists(path) {
+            return try BaselineFile(path, for: nil).baseline
+        }
+        let overview = try CommandFailure.wrapping { () throws(ReportError) in try set.overview(in: sources) }
+        for failure in overview.failures where !failures.contains(failure) { failures.append(failure) }
+        guard let stalls = Baseline(overview, at: .now()) else {
+            let found = overview.stalls.isEmpty ? "no stalls and " : ""
+            throw CommandFailure("\(text): \(found)no run record of a monitor, so nobody knows how long it was watched")
+        }
+        return stalls
+    }
+}

@@ -1,0 +1,173 @@
+import StallGate
+import StallReports
+
+/// Two sets of stalls beside each other, a row for each fault that has changed.
+struct DifferenceTable {
+    struct Side {
+        /// As it was asked for.
+        let name: String
+        let set: Baseline
+    }
+
+    let before: Side
+    let after: Side
+    let difference: FaultDifference
+    var showsUnchanged = false
+    var width: Int?
+
+    var lines: [StyledText] {
+        (head + [""]).flatMap { $0.wrapped(to: width, hanging: 8) } + rows
+            + ([summary] + notes).flatMap { $0.wrapped(to: width, hanging: 2) }
+    }
+
+    private var head: [StyledText] {
+        [("Before", before), ("After", after)].map { title, side in
+            let stalls = side.set.faults.map { $0.count.addingSaturated($0.starved) }.saturatingSum()
+            let watched = DurationText(nanoseconds: side.set.watchedNs).short
+            return
+                "\(StyledText(title, .dim).padded(to: 8))\(StyledText(side.name, .bold, limit: 120)): \(Self.number(stalls, "stall")) in \(watched) watched (\(Self.number(side.set.runs, "run")); \("\(side.set.environment)"))"
+        }
+    }
+
+    private var rows: [StyledText] {
+        let shown = difference.items.filter { showsUnchanged || $0.change != .unchanged }
+        guard !shown.isEmpty else { return [] }
+        let names = ShortFingerprints(difference.items.map(\.fingerprint))
+        var table = TextTable([
+            .init(title: "CHANGE"), .init(title: "FAULT"), .init(title: "BEFORE"), .init(title: "AFTER"),
+            .init(title: "PER HOUR", rank: 1), .init(title: "MEDIAN", rank: 2),
+            .init(title: "CHANCE", rank: 3), .init(title: "CULPRIT", minimum: 24),
+        ])
+        for item in shown {
+            table.append([
+                StyledText(item.change.rawValue, style(of: item)),
+                StyledText(names.short(item.fingerprint), .yellow),
+                "\(item.before.count)",
+                "\(item.after.count)",
+                Self.change(item) { $0.count == 0 ? "0" : Self.short($0.perHour) },
+                Self.change(item) { $0.lengthsNs.isEmpty ? "–" : DurationText(nanoseconds: $0.medianNs).short },
+                StyledText(Self.chance(item)),
+                StyledText(item.function ?? "unknown code", limit: 120),
+            ])
+        }
+        return table.lines(width: width) + [""]
+    }
+
+    /// `2 → 6.5`
+    private static func change(_ item: FaultDifference.Item, _ text: (Comparison.Figures) -> String) -> StyledText {
+        StyledText("\(text(item.before)) → \(text(item.after))")
+    }
+
+    private static func chance(_ item: FaultDifference.Item) -> String {
+        if item.probability >= 1 { return item.change == .unchanged ? "" : "too few to tell" }
+        return item.probability < 0.0001 ? "p < 0.0001" : "p = \(short(item.probability))"
+    }
+
+    private static func short(_ value: Double) -> String { Figure.short(value) }
+
+    private func style(of item: FaultDifference.Item) -> StyledText.Style? {
+        guard item.isProven else { return nil }
+        return switch item.change {
+        case .new, .worse: .red
+        case .gone, .better: .green
+        case .unchanged: nil
+        }
+    }
+
+    private var summary: StyledText {
+        let counts = FaultDifference.Change.allCases.map { change in
+            let proven = difference.items.count { $0.change == change && $0.isProven }
+            let count = difference.count(change)
+            let isOpen = (change == .new || change == .gone) && proven < count
+            return "\(count) \(change.rawValue)" + (isOpen ? " (\(proven) proven)" : "")
+        }
+        return StyledText(difference.items.isEmpty ? "no faults on either side" : counts.joined(separator: ", "))
+    }
+
+    private var notes: [StyledText] {
+        var notes: [StyledText] = []
+        let starved = difference.starvedBefore.addingSaturated(difference.starvedAfter)
+        if starved > 0 {
+            notes.append(
+                "\(Self.number(starved, "stall")) waited for a processor, and stand in no row: that is the machine's."
+            )
+        }
+        if before.set.environment != after.set.environment {
+            notes.append("The sides are of different machines or builds: that alone can make such differences.")
+        }
+        return notes
+    }
+
+    private static func number(_ count: Int, _ noun: String) -> String {
+        count == 1 ? "1 \(noun)" : "\(count) \(noun)s"
+    }
+}
+
+/// What `diff --format json` prints.
+struct DifferenceDocument: Encodable {
+    let schema = "stall-diff/1"
+    let before: Side
+    let after: Side
+    let faults: [Fault]
+
+    init(before: Baseline, after: Baseline, difference: FaultDifference) {
+        self.before = Side(before, starved: difference.starvedBefore)
+        self.after = Side(after, starved: difference.starvedAfter)
+        faults = difference.items.map { item in
+            Fault(
+                fingerprint: item.fingerprint,
+                function: item.function,
+                change: item.change.rawValue,
+                proven: item.isProven,
+                probability: item.probability,
+                before: .init(item.before),
+                after: .init(item.after)
+            )
+        }
+    }
+
+    struct Side: Encodable {
+        let runs: Int
+        let watchedNs: Int64
+        let starved: Int
+        let environment: Baseline.Environment
+
+        init(_ set: Baseline, starved: Int) {
+            (runs, watchedNs, environment, self.starved) = (set.runs, set.watchedNs, set.environment, starved)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case runs
+            case watchedNs = "watched_ns"
+            case starved, environment
+        }
+    }
+
+    struct Fault: Encodable {
+        let fingerprint: Fingerprint
+        let function: String?
+        let change: String
+        let proven: Bool
+        let probability: Double
+        let before: Figures
+        let after: Figures
+    }
+
+    struct Figures: Encodable {
+        let count: Int
+        let watchedNs: Int64
+        /// Nil where no length is known.
+        let medianNs: Int64?
+
+        init(_ figures: Comparison.Figures) {
+            (count, watchedNs) = (figures.count, figures.watchedNs)
+            medianNs = figures.lengthsNs.isEmpty ? nil : figures.medianNs
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case count
+            case watchedNs = "watched_ns"
+            case medianNs = "median_ns"
+        }
+    }
+}

@@ -1,0 +1,65 @@
+import StallReports
+import Testing
+
+@testable import stall_monitor
+
+@Suite("diff")
+struct DiffTests {
+    private let fixture: ReportsFixture
+
+    init() throws { fixture = try ReportsFixture() }
+
+    /// A directory with a run of ten minutes and so many stalls.
+    private func directory(_ name: String, stalls: Int, release: String = "1.2") throws -> String {
+        let path = "\(fixture.root)/\(name)"
+        var run = Sample.run()
+        run.id = .make()
+        (run.service, run.suppressed, run.repeated) = (.init(name: "shop", version: release), 0, [])
+        run.watched = [.init(label: "main", watchedNs: 600_000_000_000)]
+        try ReportDirectory(path: path).write(run)
+        for _ in 0..<stalls {
+            var report = Sample.report(id: .make())
+            (report.run, report.service, report.suppressed) = (run.id, run.service, 0)
+            try ReportDirectory(path: path).write(report)
+        }
+        return path
+    }
+
+    @Test("two directories: a fault that comes more often is worse; twice the same directory, nothing is")
+    func directories() throws {
+        let (few, many) = (try directory("few", stalls: 2), try directory("many", stalls: 40))
+        let run = try CommandRun("diff", few, many)
+        #expect(run.status == 0 && run.errors.isEmpty, "\(run.errors)")
+        #expect(run.output.contains("worse") && run.output.contains("p < 0.0001") && run.output.contains("shop.Cart"))
+        #expect(run.output.contains("0 new, 1 worse, 0 gone, 0 better, 0 unchanged"))
+        #expect(try CommandRun("diff", many, few).output.contains("0 new, 0 worse, 0 gone, 1 better, 0 unchanged"))
+        let same = try CommandRun("diff", many, many)
+        #expect(!same.output.contains("shop.Cart") && same.output.contains("1 unchanged"))
+        #expect(try CommandRun("diff", many, many, "--all").output.contains("shop.Cart"))
+        #expect(try CommandRun("diff", few, many, "--format", "json").output.contains("\"change\":\"worse\""))
+    }
+
+    @Test("two releases of one directory, a baseline's file, and a day without anything")
+    func choices() throws {
+        _ = try directory("all/a", stalls: 2, release: "1.4")
+        _ = try directory("all/b", stalls: 40, release: "1.5")
+        let all = "\(fixture.root)/all"
+        let run = try CommandRun("diff", "release=1.4", "release=1.5", "--reports", all)
+        #expect(run.status == 0 && run.output.contains("1 worse"), "\(run.output) \(run.errors)")
+        let file = fixture.root + "/baseline.json"
+        #expect(try CommandRun("gate", "baseline", "record", "\(all)/a", "--output", file).status == 0)
+        #expect(try CommandRun("diff", file, "\(all)/b").output.contains("1 worse"))
+        let empty = try CommandRun("diff", "day=1999-01-01", "day=today", "--reports", all)
+        #expect(empty.status == 1 && empty.errors.contains("nobody knows how long it was watched"), "\(empty.errors)")
+    }
+
+    @Test(
+        "a wrong side is wrong usage, and says what there is",
+        arguments: ["colour=red", "release=", "release", "day=soon"]
+    )
+    func wrong(_ side: String) throws {
+        let run = try CommandRun("diff", side, "release=1.5", "--reports", fixture.root)
+        #expect(side == "release" ? run.status == 1 : run.status == 64, "\(run.status) \(run.errors)")
+        #expect(!run.errors.isEmpty && run.output.isEmpty)
+    }
+}
