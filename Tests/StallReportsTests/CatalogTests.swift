@@ -67,18 +67,62 @@ struct CatalogTests {
     }
 
     @Test(
-        "an outline is read without the parts of a report that it does not need; of what is no whole object nothing is left out",
+        "an object's JSON is had without some members, and none of what is no whole object",
         arguments: [
             (#"{"a":1,"stacks":[{"a":"]},"}],"b":"\"stacks\""}"#, #"{"a":1,"b":"\"stacks\""}"#),
-            (#" {"modules":[] , "stacks" : {} , "z":{"stacks":2}} x"#, #"{"z":{"stacks":2}} x"#),
-            (#"{"stacksOf":1}"#, #"{"stacksOf":1}"#),
-            (#"{"stacks":1}"#, #"{"stacks":1}"#), (#"{"a":1,"stacks":["#, #"{"a":1,"stacks":["#),
-            (#"["stacks":1]"#, #"["stacks":1]"#), (#"x{"a":1,"stacks":1}"#, #"x{"a":1,"stacks":1}"#), ("", ""),
+            (#" {"modules":[] , "stacks" : {} , "z" : {"stacks":2} } "#, #"{"z" : {"stacks":2}}"#),
+            (#"{"stacksOf":1}"#, #"{"stacksOf":1}"#), (#"{"stacks":1}"#, "{}"), ("{}", "{}"),
+            (#"{"a":1,"stacks":["#, nil), (#"["stacks":1]"#, nil), (#"x{"a":1}"#, nil), ("", nil), (#"{"a":1} x"#, nil),
+            (#"{"a":"\"#, nil), (#"{"a":1,}"#, nil), (#"{"a":}"#, nil), (#"{"a" 1}"#, nil), ("{", nil),
+            (#"{"a":[}"#, nil),
         ]
     )
-    func brief(object: String, expected: String) {
-        let brief = ReportJSON.object(Array(object.utf8), without: ["modules", "stacks"])
-        #expect(String(decoding: brief, as: UTF8.self) == expected)
+    func brief(object: String, expected: String?) {
+        let brief = JSONMembers(Array(object.utf8))?.json(without: ["modules", "stacks"])
+        #expect(brief.map { String(decoding: $0, as: UTF8.self) } == expected)
+    }
+
+    @Test(
+        "members are read where they are written plainly; of all else a parser is to decide",
+        arguments: [
+            (#"{"v":"a b"}"#, "a b"), (#"{"v":"é"}"#, "é"), (#"{"v":null}"#, "none"), ("{}", "none"),
+            (#"{"v":""}"#, ""),
+            (#"{"v":"a\n"}"#, "irregular"), (#"{"v":1}"#, "irregular"), (#"{"v":"a","v":"b"}"#, "irregular"),
+            ("{\"v\":\"\u{1}\"}", "irregular"),
+        ]
+    )
+    func text(object: String, expected: String) throws {
+        let members = try #require(JSONMembers(Array(object.utf8)))
+        #expect((try? members.text("v").map(\.self) ?? "none") ?? "irregular" == expected)
+    }
+
+    @Test(
+        "a number is one of up to 18 digits",
+        arguments: [
+            ("0", 0), ("-7", -7), ("123456789012345678", 123_456_789_012_345_678), ("1234567890123456789", nil),
+            ("01", nil),
+            ("-", nil), ("1.0", nil), ("1e3", nil), ("\"1\"", nil), ("true", nil),
+        ] as [(String, Int64?)]
+    )
+    func number(text: String, expected: Int64?) throws {
+        let members = try #require(JSONMembers(Array("{\"v\": \(text) }".utf8)))
+        #expect((try? members.number("v")) == expected)
+    }
+
+    @Test("an outline is the same whether it is read plainly or by a parser")
+    func sameOutline() throws {
+        for report in [Sample.recovered(), Sample.ongoing()] {
+            var report = report
+            report.aliases = [report.fingerprint]
+            let plain = try report.json()
+            // The same with an escape in it, which a parser has to read.
+            let escaped = String(decoding: plain, as: UTF8.self).replacing(
+                "\"schema\":\"s",
+                with: "\"schema\":\"\\u0073"
+            )
+            #expect(StallOutline(json: plain) == StallOutline(json: Array(escaped.utf8)))
+            #expect(StallOutline(json: plain)?.aliases == [report.fingerprint])
+        }
     }
 
     @Test("it holds what the list shows: reports, and stalls that only the record of a dead process knows")

@@ -73,6 +73,10 @@ extension ULID: Comparable {
 
 extension ULID: LosslessStringConvertible {
     static let alphabet = Array("0123456789ABCDEFGHJKMNPQRSTVWXYZ".utf8)
+    /// What each byte stands for in either case; 255 for one that is none of the alphabet.
+    private static let digits = (UInt8.min...UInt8.max).map { byte in
+        alphabet.firstIndex(of: byte.uppercasedASCII).map { UInt8($0) } ?? .max
+    }
 
     /// 26 characters in upper case.
     public var description: String {
@@ -82,9 +86,14 @@ extension ULID: LosslessStringConvertible {
 
     /// Reads 26 characters, in either case; nil for anything else, and for a value above 128 bits.
     public init?(_ text: String) {
-        let digits = text.utf8.compactMap { byte in Self.alphabet.firstIndex(of: byte.uppercasedASCII) }
-        guard digits.count == 26, text.utf8.count == 26, digits[0] < 8 else { return nil }
-        rawValue = digits.reduce(0) { $0 << 5 | UInt128($1) }
+        guard text.utf8.count == 26 else { return nil }
+        var value: UInt128 = 0
+        for (place, byte) in text.utf8.enumerated() {
+            let digit = Self.digits[Int(byte)]
+            guard digit < (place == 0 ? 8 : 32) else { return nil }
+            value = value << 5 | UInt128(digit)
+        }
+        rawValue = value
     }
 }
 

@@ -136,40 +136,8 @@ enum JSONShape: Hashable {
     }
 
     /// White space, and the zero bytes that a crash can leave where data was not yet on disk.
-    fileprivate static func isBlank(_ byte: UInt8) -> Bool {
+    private static func isBlank(_ byte: UInt8) -> Bool {
         byte == 0 || byte == UInt8(ascii: " ") || (0x09...0x0d).contains(byte)
-    }
-}
-
-extension ReportJSON {
-    /// An object's JSON without the members of these names, which nobody then parses. All of it, where that is no whole object.
-    static func object(_ bytes: [UInt8], without names: [String]) -> [UInt8] {
-        let names = names.map { Array("\"\($0)\"".utf8) }
-        var (kept, strings, depth, start) = ([UInt8](), StringScan(), 0, 0)
-        func keep(_ end: Int) {
-            let member = bytes[start..<end].drop(while: JSONShape.isBlank)
-            guard !names.contains(where: member.starts(with:)) else { return }
-            kept.append(UInt8(ascii: kept.isEmpty ? "{" : ","))
-            kept += member
-        }
-        for (place, byte) in bytes.enumerated() where !strings.take(byte) {
-            switch byte {
-            case UInt8(ascii: "{"), UInt8(ascii: "["):
-                depth += 1
-                guard depth == 1 else { continue }
-                guard byte == UInt8(ascii: "{"), bytes[..<place].allSatisfy(JSONShape.isBlank) else { return bytes }
-                start = place + 1
-            case UInt8(ascii: "}") where depth == 1:
-                keep(place)
-                return kept.isEmpty ? bytes : kept + bytes[place...]
-            case UInt8(ascii: "}"), UInt8(ascii: "]"): depth -= 1
-            case UInt8(ascii: ",") where depth == 1:
-                keep(place)
-                start = place + 1
-            default: break
-            }
-        }
-        return bytes
     }
 }
 

@@ -49,13 +49,68 @@ public struct StallOutline: Hashable, Sendable {
 extension StallOutline {
     /// Of a report's JSON; nil if that has not all that an outline has.
     ///
-    /// What is largest in a report is parsed only where the outline needs it: where the culprit has no name.
+    /// As a monitor writes them, reports are read without a parser. What is largest in one is parsed only where the outline needs it: where the
+    /// culprit has no name.
     init?(json bytes: [UInt8]) {
-        let brief = ReportJSON.object(bytes, without: ["modules", "stacks"])
+        let members = JSONMembers(bytes)
+        if let members, let outline = try? StallOutline(members) {
+            self = outline
+            return
+        }
+        let brief = members?.json(without: ["modules", "stacks"]) ?? bytes
         guard let outline: StallOutline = (try? ReportJSON.decode(brief)) ?? (try? ReportJSON.decode(bytes)) else {
             return nil
         }
         self = outline
+    }
+
+    /// Throws for a report that is not written as a monitor does, or whose culprit has no name: a parser is to read it.
+    private init(_ report: JSONMembers) throws {
+        guard ReportJSON.reads(try required(report.text("schema")), as: StallReport.currentSchema) else {
+            throw JSONMembers.Irregular()
+        }
+        id = try required(report.value("id") { ULID($0) })
+        kind = StallKind(rawValue: try required(report.text("kind")))
+        state = StallState(rawValue: try required(report.text("state")))
+        severity = Severity(rawValue: try required(report.text("severity")))
+        startedAt = try required(report.value("started_at") { Timestamp(rfc3339: $0) })
+        endedAt = try report.value("ended_at") { Timestamp(rfc3339: $0) }
+        durationNs = try required(report.number("duration_ns"))
+        run = try report.value("run") { ULID($0) }
+        host = try required(required(report.object("host")).text("name"))
+        let identity = try report.object("service")
+        service = try identity.map { try required($0.text("name")) }
+        release = try identity?.text("version")
+        let watched = try required(report.object("watched"))
+        type = WatchedType(rawValue: try required(watched.text("type")))
+        label = try required(watched.text("label"))
+        let cause = try required(report.object("cause"))
+        verdict = Verdict(rawValue: try required(cause.text("verdict")))
+        runDelayShare = try cause.object("evidence").flatMap { evidence in
+            try Evidence(runDelayNs: evidence.number("run_delay_ns"), windowNs: evidence.number("window_ns"))
+                .runDelayShare
+        }
+        let culprit = try StallReport.Culprit(required(report.object("culprit")))
+        (self.culprit, culpritName) = (culprit, try required(culprit.function ?? culprit.symbol))
+        fingerprint = try required(report.value("fingerprint") { Fingerprint(rawValue: $0) })
+        suppressed = Int(clamping: try required(report.number("suppressed")))
+        aliases = try report.json("aliases").map { try ReportJSON.decode($0) }
+        repeats = try report.json("repeats").map { try ReportJSON.decode($0) }
+    }
+}
+
+extension StallReport.Culprit {
+    fileprivate init(_ culprit: JSONMembers) throws {
+        self.init(
+            function: try culprit.text("function"),
+            symbol: try culprit.text("symbol"),
+            module: try culprit.text("module"),
+            file: try culprit.text("file"),
+            line: try culprit.number("line").map { Int(clamping: $0) },
+            stack: Int(clamping: try required(culprit.number("stack"))),
+            frame: Int(clamping: try required(culprit.number("frame"))),
+            isAwaiting: try culprit.flag("awaiting")
+        )
     }
 }
 
