@@ -108,3 +108,5 @@ int monitor_duplicate_descriptor(pid_t process, int descriptor) {
     close(handle);
     return duplicate;
 }
+
+int monitor_accept(int listener) { return accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK); }

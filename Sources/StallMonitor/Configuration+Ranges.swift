@@ -40,6 +40,11 @@ extension StallMonitor.Configuration {
         check.bring(&configuration.cost.heldBurst, "cost.heldBurstMilliseconds", to: bursts)
         check.bring(&configuration.repeats)
         check.bring(&configuration.captureSignal, "captureSignal", to: 1...64)
+        if var health {
+            check.bring(&health.port, "health.port", to: 0...65_535)
+            check.bring(&health.failsAfter, "health.failsAfterSeconds", to: .seconds(1) ... .seconds(3600))
+            configuration.health = health
+        }
         return (configuration, check.errors)
     }
 }

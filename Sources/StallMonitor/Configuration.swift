@@ -52,6 +52,8 @@ extension StallMonitor {
         /// When a job of a task pool is reported though other workers are free: one that takes as long as this, looked for every tick of `rule`.
         /// Nil, the default: none is, they are counted in the run record. A long job is no stall: who waits is served by the other workers.
         public var reportsJobsLongerThan: Duration?
+        /// A port that answers health probes. Nil, the default: none is opened.
+        public var health: HealthOptions?
         /// How many notices may wait for the reporter. For tests.
         var noticeCapacity = 256
 
@@ -74,6 +76,7 @@ extension StallMonitor {
             reportsJobsLongerThan: Duration? = nil,
             metadata: [String: String] = [:],
             details: (@Sendable (StallReport) -> StallDetails)? = nil,
+            health: HealthOptions? = nil,
             enabled: Bool = true
         ) {
             self.directory = directory
@@ -93,6 +96,7 @@ extension StallMonitor {
             self.reportsJobsLongerThan = reportsJobsLongerThan
             self.metadata = metadata
             self.details = details
+            self.health = health
             self.enabled = enabled
         }
 

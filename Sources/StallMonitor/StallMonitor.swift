@@ -11,7 +11,7 @@ import StallReports
 ///
 /// It runs four threads: the watchdog, which looks, the reporter, which names and tells, the writer, which waits for the disk, and the
 /// recorder, which keeps a record of the stalls under way that outlives the process. While every watched loop is at rest none of them
-/// runs, unless reports wait for a disk that refused them: then the writer tries it again, at last once a minute.
+/// runs, but for a fifth that answers health probes if ``Configuration/health`` asks for it, and unless reports wait for a disk that refused them: then the writer tries it again, at last once a minute.
 /// A fault of the monitor never stops the process: it goes on with what still works, and says so
 /// once (``StallEvent/fault(_:)``, or a line on standard error where there is no handler).
 public final class StallMonitor: Sendable {
@@ -27,6 +27,7 @@ public final class StallMonitor: Sendable {
     private let searches = ForkSafeMutex<[@Sendable () -> Void]>([])
     private let generation = ForkGeneration.current
     private let ended = ForkSafeMutex<Figures?>(nil)
+    private let endpoint = ForkSafeMutex<HealthEndpoint?>(nil)
 
     /// What can be done with a monitor. Orders to the watchdog are given under the lock, so that none comes after `stop`.
     private enum Lifecycle: Sendable {
@@ -66,6 +67,7 @@ public final class StallMonitor: Sendable {
             for error in rangeErrors { engine.notices.add(.fault(StallMonitorError(error))) }
             monitor.lifecycle.withLock { $0 = .running(engine, watches: 0) }
             monitor.watch(selection)
+            if let health = configuration.health { monitor.openEndpoint(health, engine) }
         } catch {
             monitor.lifecycle.withLock { $0 = .disarmed(error) }
             feed.tell(.fault(error))
@@ -231,8 +233,32 @@ public final class StallMonitor: Sendable {
             let figures = engine.figures(isOver: true)
             ended.withLock { $0 = figures }
         }
+        takeEndpoint()?.end(by: .now + .seconds(1))
         feed.finish()
     }
+
+    /// Answers probes from now on. Where that is not possible the monitor watches all the same.
+    private func openEndpoint(_ options: Configuration.HealthOptions, _ engine: Engine) {
+        do throws(StallMonitorError) {
+            // Not of the monitor itself: a server may keep no reference to it.
+            let opened = try HealthEndpoint(options) { [feed] in
+                HealthAnswer(Health(engine, feed), failsAfter: options.failsAfter)
+            }
+            endpoint.withLock { $0 = opened }
+        } catch {
+            engine.notices.add(.fault(error))
+        }
+    }
+
+    private func takeEndpoint() -> HealthEndpoint? {
+        endpoint.withLock { endpoint in
+            defer { endpoint = nil }
+            return endpoint
+        }
+    }
+
+    /// Where health probes are answered, if ``Configuration/health`` asks for it. Nil where no port is open. Any thread.
+    public var healthPort: Int? { generation.isCurrent ? endpoint.withLock { $0?.port } : nil }
 
     /// What the monitor tells from now on, besides its handler, until it is stopped:
     ///

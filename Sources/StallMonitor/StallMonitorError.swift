@@ -36,6 +36,8 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         public static let taskPoolNotFound = Code(name: "taskPoolNotFound")
         /// A queue cannot be watched.
         public static let queueNotWatched = Code(name: "queueNotWatched")
+        /// The port for health probes is not open. All else works.
+        public static let healthEndpointUnavailable = Code(name: "healthEndpointUnavailable")
         /// The monitor is stopped.
         public static let stopped = Code(name: "stopped")
     }
@@ -95,6 +97,8 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
             "The task pool is not watched. \(detail ?? "")"
         case .queueNotWatched:
             "A queue is not watched. \(detail ?? "")"
+        case .healthEndpointUnavailable:
+            "Health probes are not answered. \(detail ?? "")"
         default:
             "The stall monitor is stopped. Start a new one."
         }

@@ -33,6 +33,9 @@ extension StallMonitor.Configuration {
     /// | `captureSignal` | int, 1 to 64 | 27 (`SIGPROF`) |
     /// | `capturesAllThreads` | bool | false |
     /// | `followsLocks` | bool | true |
+    /// | `health.port` | int, 0 to 65535: answers `GET /health` there | none: no port is opened |
+    /// | `health.address` | a numeric address | `127.0.0.1` |
+    /// | `health.failsAfterSeconds` | int, 1 to 3600 | 10 |
     /// | `ownCode.modules`, `ownCode.libraries` | list of Swift module names | none |
     /// | `ownCode.symbols`, `ownCode.sources`, `ownCode.binaries` | list of names with `*` for any text, see ``OwnCode`` | none |
     ///
@@ -58,6 +61,7 @@ extension StallMonitor.Configuration {
         try await config.set(&capturesAllThreads, "capturesAllThreads")
         try await config.set(&followsLocks, "followsLocks")
         try await readOwnCode(config.scoped(to: "ownCode"))
+        health = try await HealthOptions(config: config.scoped(to: "health"))
         if let error = rangeErrors.first { throw error }
     }
 
@@ -110,6 +114,15 @@ extension StallMonitor.Configuration {
             sources: Set(try await config.fetchStringArray(forKey: "sources") ?? []),
             binaries: Set(try await config.fetchStringArray(forKey: "binaries") ?? [])
         )
+    }
+}
+
+extension StallMonitor.Configuration.HealthOptions {
+    fileprivate init?(config: ConfigReader) async throws {
+        guard let port = try await config.fetchInt(forKey: "port") else { return nil }
+        self.init(port: port)
+        try await config.set(&address, "address")
+        try await config.set(&failsAfter, "failsAfterSeconds", in: .seconds(1))
     }
 }
 

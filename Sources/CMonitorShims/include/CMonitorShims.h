@@ -39,6 +39,9 @@ bool monitor_close_in_child(int descriptor);
 /// Takes that back, before the descriptor is closed.
 void monitor_forget_in_child(int descriptor);
 
+/// Takes a connection off a listening socket without a wait; it is closed on exec and never blocks. −1 and errno where there is none.
+int monitor_accept(int listener);
+
 /// How many processors the thread may use (sched_getaffinity(2)); −1 if there is no such thread, or more than 8,192 processors.
 int monitor_allowed_processors(pid_t thread);
 

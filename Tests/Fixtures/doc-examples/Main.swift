@@ -43,6 +43,10 @@ func ownExecutor(_ workers: TaskPoolHeartbeat) {
     monitor.stop()
 }
 
+func health(_ configuration: inout StallMonitor.Configuration) {
+    configuration.health = .init(port: 8081, address: "0.0.0.0", failsAfter: .seconds(30))
+}
+
 func follow() throws {
     var follower = try ReportFollower(path: "/var/lib/shop/stalls")
     while let event = try follower.next() {

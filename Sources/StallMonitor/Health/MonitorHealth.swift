@@ -41,14 +41,7 @@ extension StallMonitor {
         guard isRunning, let engine else {
             return Health(stalls: [], problems: [disarmed ?? StallMonitorError(.stopped)])
         }
-        let now = MonotonicInstant.now
-        let standing = engine.ledger.snapshot.standing.values.map { stall in
-            Health.Stall(type: stall.name.type, label: stall.name.label, lasting: max(.zero, now - stall.since))
-        }
-        return Health(
-            stalls: standing.sorted { $0.lasting > $1.lasting },
-            problems: feed.faults.sorted { $0.code.name < $1.code.name }
-        )
+        return Health(engine, feed)
     }
 
     /// What the monitor has counted and what it has cost so far; once it is stopped, in all. Any thread; takes locks for moments. Nil for one
@@ -78,6 +71,20 @@ extension StallMonitor {
         package var bytesWritten: Int64
         /// Reports that will not come to the disk, as `RunRecord.lostWrites` has them.
         package var lost: Int64
+    }
+}
+
+extension StallMonitor.Health {
+    /// Of a monitor that runs.
+    init(_ engine: Engine, _ feed: EventFeed) {
+        let now = MonotonicInstant.now
+        let standing = engine.ledger.snapshot.standing.values.map { stall in
+            Stall(type: stall.name.type, label: stall.name.label, lasting: max(.zero, now - stall.since))
+        }
+        self.init(
+            stalls: standing.sorted { $0.lasting > $1.lasting },
+            problems: feed.faults.sorted { $0.code.name < $1.code.name }
+        )
     }
 }
 

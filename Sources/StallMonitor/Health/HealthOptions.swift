@@ -1,0 +1,153 @@
+import RunLoopKit
+import StallReports
+
+extension StallMonitor.Configuration {
+    /// A port on which the monitor answers `GET /health`, from a thread of its own that does not stand with a loop: for the liveness probe of a
+    /// supervisor.
+    ///
+    /// The answer is 200, or 503 from `failsAfter` on, with a line of JSON: `state` is `healthy`, `degraded` or `stalled` as in
+    /// ``StallMonitor/Health``, `stalls` says what stands and for how long, `problems` what the monitor cannot do. It says so to everybody
+    /// who can reach the port.
+    public struct HealthOptions: Hashable, Sendable {
+        /// 0 to 65535. 0: one that is free, which ``StallMonitor/healthPort`` tells.
+        public var port: Int
+        /// A numeric address of this machine. `127.0.0.1` is reached from the machine alone, `0.0.0.0` and `::` from everywhere.
+        public var address: String
+        /// From how long on a stall makes the answer a failure, 1 s to one hour. A supervisor that restarts the server ought to have a reason.
+        public var failsAfter: Duration
+
+        /// For probes on the same machine, unless the address is given.
+        public init(port: Int, address: String = "127.0.0.1", failsAfter: Duration = .seconds(10)) {
+            (self.port, self.address, self.failsAfter) = (port, address, failsAfter)
+        }
+    }
+}
+
+/// What is answered: the status and the line of JSON.
+struct HealthAnswer: Hashable {
+    let status: Int
+    let body: [UInt8]
+
+    private struct Document: Encodable {
+        let schema = "stall-health/1"
+        let state: String
+        let stalls: [Stall]
+        let problems: [String]
+    }
+
+    private struct Stall: Encodable {
+        let type: String
+        let label: String
+        let lastingMs: Int64
+
+        private enum CodingKeys: String, CodingKey {
+            case type, label
+            case lastingMs = "lasting_ms"
+        }
+    }
+
+    /// Stalls that are listed: there may be as many as loops.
+    private static let limit = 100
+
+    init(_ health: StallMonitor.Health, failsAfter: Duration) {
+        let stands = health.stalls.contains { $0.lasting >= failsAfter }
+        status = stands ? 503 : 200
+        let document = Document(
+            state: health.state.rawValue,
+            stalls: health.stalls.prefix(Self.limit).map { stall in
+                Stall(
+                    type: stall.type.rawValue,
+                    label: VisibleText.of(stall.label, limit: 200),
+                    lastingMs: Int64(clamping: stall.lasting.nanoseconds / 1_000_000)
+                )
+            },
+            problems: health.problems.map(\.description)
+        )
+        // It holds texts and numbers only: nothing in it cannot be encoded.
+        body = (try? ReportJSON.encode(document)) ?? Array("{}\n".utf8)
+    }
+}
+
+/// A request of a health probe, as far as it is there.
+enum HealthRequest: Hashable {
+    /// More has to come.
+    case incomplete
+    /// - Parameter wantsBody: false for HEAD.
+    case health(wantsBody: Bool)
+    case otherPath
+    case otherMethod
+    case malformed
+
+    /// Longer ones are no probe's.
+    static let limit = 4096
+
+    /// Reads the first line (RFC 9112, section 3). Nothing else in a request matters here.
+    init(_ bytes: [UInt8]) {
+        guard bytes.endsHeader else {
+            self = bytes.count >= Self.limit ? .malformed : .incomplete
+            return
+        }
+        let line = bytes.prefix { $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\n") }
+        let words = line.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
+        guard words.count == 3, words[2].starts(with: "HTTP/1.".utf8) else {
+            self = .malformed
+            return
+        }
+        let path = words[1].prefix { $0 != UInt8(ascii: "?") }
+        let isGet = words[0].elementsEqual("GET".utf8)
+        if !isGet, !words[0].elementsEqual("HEAD".utf8) {
+            self = .otherMethod
+        } else {
+            self = path.elementsEqual("/health".utf8) ? .health(wantsBody: isGet) : .otherPath
+        }
+    }
+
+    /// The whole response. Nil while more has to come.
+    func response(_ answer: () -> HealthAnswer) -> [UInt8]? {
+        switch self {
+        case .incomplete: return nil
+        case .health(let wantsBody):
+            let answer = answer()
+            let reason = answer.status == 200 ? "OK" : "Service Unavailable"
+            return Self.response("\(answer.status) \(reason)", answer.body, wantsBody: wantsBody)
+        case .otherPath: return Self.response("404 Not Found", Array("GET /health\n".utf8), isText: true)
+        case .otherMethod:
+            return Self.response(
+                "405 Method Not Allowed",
+                Array("GET /health\n".utf8),
+                "Allow: GET, HEAD\r\n",
+                isText: true
+            )
+        case .malformed: return Self.response("400 Bad Request", [], isText: true)
+        }
+    }
+
+    private static func response(
+        _ status: String,
+        _ body: [UInt8],
+        _ field: String = "",
+        wantsBody: Bool = true,
+        isText: Bool = false
+    ) -> [UInt8] {
+        let head =
+            "HTTP/1.1 \(status)\r\nContent-Type: \(isText ? "text/plain" : "application/json")\r\n"
+            + "Content-Length: \(body.count)\r\n\(field)Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+        return Array(head.utf8) + (wantsBody ? body : [])
+    }
+}
+
+extension [UInt8] {
+    /// Whether an empty line has come.
+    fileprivate var endsHeader: Bool {
+        var lineLength = 0
+        for byte in self where byte != UInt8(ascii: "\r") {
+            guard byte == UInt8(ascii: "\n") else {
+                lineLength += 1
+                continue
+            }
+            if lineLength == 0 { return true }
+            lineLength = 0
+        }
+        return false
+    }
+}

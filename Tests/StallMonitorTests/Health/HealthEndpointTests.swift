@@ -1,0 +1,157 @@
+import Dispatch
+import Glibc
+import RunLoopKit
+import Testing
+
+@testable import StallMonitor
+
+@Suite("Health probes on a port")
+struct HealthEndpointTests {
+    private let directory = TemporaryDirectory()
+
+    /// Stands for a request that is longer than any probe's.
+    private static let endless = "endless"
+
+    private func monitor(port: Int = 0, watching loops: [StallingLoop] = [], address: String = "127.0.0.1")
+        -> StallMonitor
+    {
+        let configuration = StallMonitor.Configuration(
+            directory: directory.path,
+            health: .init(port: port, address: address, failsAfter: .seconds(1))
+        )
+        return StallMonitor.start(configuration, watching: loops.map(\.loop))
+    }
+
+    @Test(
+        "a loop that stands makes the answer a failure after a while, and it is none any more when the loop turns again"
+    )
+    func stall() throws {
+        let worker = StallingLoop()
+        let monitor = monitor(watching: [worker])
+        defer {
+            monitor.stop()
+            worker.end()
+        }
+        let port = try #require(monitor.healthPort)
+        let healthy = try Probe(port).answer("GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+        #expect(healthy.hasPrefix("HTTP/1.1 200 OK\r\n") && healthy.contains(#""state":"healthy""#), "\(healthy)")
+        let end = DispatchSemaphore(value: 0)
+        worker.loop.perform { end.wait() }
+        var answer = ""
+        // However late the machine is: it comes.
+        while !answer.hasPrefix("HTTP/1.1 503 ") { answer = try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n") }
+        #expect(answer.contains(#""state":"stalled""#) && answer.contains(#""type":"run_loop""#), "\(answer)")
+        let head = try Probe(port).answer("HEAD /health?x=1 HTTP/1.0\n\n")
+        #expect(head.hasPrefix("HTTP/1.1 503 ") && head.hasSuffix("\r\n\r\n"), "\(head)")
+        end.signal()
+        while !answer.hasPrefix("HTTP/1.1 200 ") { answer = try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n") }
+    }
+
+    @Test(
+        "what is no probe is refused, and the next one is answered",
+        arguments: [
+            ("POST /health HTTP/1.1\r\n\r\n", "405"), ("GET / HTTP/1.1\r\n\r\n", "404"),
+            ("GET /healthy HTTP/1.1\r\n\r\n", "404"),
+            ("nonsense\r\n\r\n", "400"), ("GET /health SMTP\r\n\r\n", "400"), ("\r\n\r\n", "400"),
+            (Self.endless, "400"),
+        ]
+    )
+    func refused(request: String, status: String) throws {
+        let monitor = monitor()
+        defer { monitor.stop() }
+        let port = try #require(monitor.healthPort)
+        let answer = try Probe(port).answer(request == Self.endless ? String(repeating: "a", count: 10_000) : request)
+        #expect(answer.hasPrefix("HTTP/1.1 \(status) "), "\(answer)")
+        #expect(try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n").hasPrefix("HTTP/1.1 200 "))
+    }
+
+    @Test("those who connect and say nothing keep nobody out for long, and a request may come in pieces")
+    func silent() throws {
+        let monitor = monitor()
+        defer { monitor.stop() }
+        let port = try #require(monitor.healthPort)
+        let silent = try (0..<40).map { _ in try Probe(port) }
+        var probed = ""
+        while probed.isEmpty { probed = try Probe(port).answer("GET /health HTTP/1.1\r\n\r\n") }
+        #expect(probed.hasPrefix("HTTP/1.1 200 "))
+        for probe in silent { #expect(probe.rest().isEmpty, "closed without a word") }
+        // A probe that a busy machine held up for two seconds is closed: the next one is not.
+        var answer = ""
+        while answer.isEmpty {
+            let slow = try Probe(port)
+            for piece in ["GET /hea", "lth HTTP/1.1\r", "\n\r"] {
+                slow.send(piece)
+                sched_yield()
+            }
+            answer = try slow.answer("\n")
+        }
+        #expect(answer.hasPrefix("HTTP/1.1 200 "))
+    }
+
+    @Test("where the port cannot be opened that is told, and the monitor watches all the same")
+    func taken() throws {
+        let first = monitor()
+        defer { first.stop() }
+        let port = try #require(first.healthPort)
+        for (port, address) in [(port, "127.0.0.1"), (0, "no.such.name"), (0, "203.0.113.7")] {
+            let second = monitor(port: port, address: address)
+            #expect(second.healthPort == nil && second.isRunning)
+            // It is told by the reporter, a moment later.
+            while !second.health.problems.contains(where: { $0.code == .healthEndpointUnavailable }) { sched_yield() }
+            second.stop()
+        }
+    }
+
+    @Test("a monitor that is stopped has closed its port, and another can open it")
+    func stopped() throws {
+        let first = monitor()
+        let port = try #require(first.healthPort)
+        first.stop()
+        #expect(first.healthPort == nil)
+        #expect(throws: Probe.Refused.self) { try Probe(port) }
+        let second = monitor(port: port)
+        #expect(second.healthPort == port)
+        second.stop()
+    }
+}
+
+/// A client's connection.
+private final class Probe {
+    struct Refused: Error {}
+
+    private let descriptor: Int32
+
+    init(_ port: Int) throws {
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var place = sockaddr_in()
+        place.sin_family = sa_family_t(AF_INET)
+        place.sin_port = UInt16(port).bigEndian
+        place.sin_addr.s_addr = unsafe inet_addr("127.0.0.1")
+        let descriptor = descriptor
+        let isOpen = unsafe withUnsafePointer(to: &place) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+            }
+        }
+        guard isOpen else { throw Refused() }
+    }
+
+    deinit { close(descriptor) }
+
+    func send(_ text: String) { _ = unsafe Glibc.send(descriptor, text, text.utf8.count, Int32(MSG_NOSIGNAL)) }
+
+    /// What comes until the other end closes.
+    func rest() -> String {
+        var (all, part): ([UInt8], [UInt8]) = ([], [UInt8](repeating: 0, count: 4096))
+        while true {
+            let count = unsafe recv(descriptor, &part, part.count, 0)
+            guard count > 0 else { return String(decoding: all, as: UTF8.self) }
+            all += part[..<count]
+        }
+    }
+
+    func answer(_ request: String) throws -> String {
+        send(request)
+        return rest()
+    }
+}
