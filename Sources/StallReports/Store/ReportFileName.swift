@@ -15,11 +15,12 @@ public struct ReportFileName: Hashable, Sendable {
 
     /// Nil for any other name.
     public init?(_ text: String) {
-        let parts = text.split(separator: "-", omittingEmptySubsequences: false)
-        guard parts.count == 2, parts[1].hasSuffix(".json"), let content = Content(rawValue: String(parts[0])),
-            let id = ULID(String(parts[1].dropLast(5)))
+        guard let hyphen = text.utf8.firstIndex(of: UInt8(ascii: "-")),
+            let content = Content(rawValue: String(text[..<hyphen])),
+            let id = ULID(String(Substring(text.utf8[hyphen...].dropFirst().dropLast(".json".utf8.count))))
         else { return nil }
         self.init(content, id)
+        // Nothing else in place of what was passed over.
         guard description == text else { return nil }
     }
 }

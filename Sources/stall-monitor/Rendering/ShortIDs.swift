@@ -26,7 +26,7 @@ struct ShortFingerprints {
     let length: Int
 
     init(_ fingerprints: some Sequence<Fingerprint>) {
-        let sorted = Set(fingerprints.lazy.map { Self.digits($0) }).sorted()
+        let sorted = Set(Set(fingerprints).map(Self.digits)).sorted()
         let shared = zip(sorted, sorted.dropFirst()).map { left, right in
             zip(left.utf8, right.utf8).prefix { $0 == $1 }.count
         }
@@ -39,6 +39,7 @@ struct ShortFingerprints {
     func short(_ fingerprint: Fingerprint) -> String { String(Self.digits(fingerprint).prefix(length)) }
 
     private static func digits(_ fingerprint: Fingerprint) -> Substring {
-        fingerprint.rawValue.split(separator: ":").last ?? ""
+        let text = fingerprint.rawValue
+        return text[(text.utf8.lastIndex(of: UInt8(ascii: ":")).map(text.utf8.index(after:)) ?? text.startIndex)...]
     }
 }
