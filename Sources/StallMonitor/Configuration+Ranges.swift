@@ -27,6 +27,10 @@ extension StallMonitor.Configuration {
             check.bring(&time, "reportsJobsLongerThanMilliseconds", to: .milliseconds(1) ... .seconds(600))
             configuration.reportsJobsLongerThan = time
         }
+        if var time = abortsAfter {
+            check.bring(&time, "abortsAfterSeconds", to: .seconds(1) ... .seconds(86_400))
+            configuration.abortsAfter = time
+        }
         check.bring(&configuration.startupGrace, "startupGraceMilliseconds", to: .zero ... .seconds(3600))
         check.bring(&configuration.limits.reports, "limits.reports", to: 1...1_000_000)
         check.bring(&configuration.limits.runs, "limits.runs", to: 1...1_000_000)

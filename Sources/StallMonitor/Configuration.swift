@@ -54,6 +54,15 @@ extension StallMonitor {
         public var reportsJobsLongerThan: Duration?
         /// A port that answers health probes. Nil, the default: none is opened.
         public var health: HealthOptions?
+        /// From how long on a stall ends the process, so that a supervisor starts it anew: 1 s to one day. Nil, the default: none does.
+        ///
+        /// It is for what has not moved in all that time: a loop in one callout, a task pool whose workers are all at their jobs of then. What
+        /// the threads waited for a processor is not counted, nor what a pause, a debugger or an expected slowness took. The report is written with
+        /// the stacks of all threads, standard error says why, and then the process ends by SIGABRT; a minute later, should a
+        /// handler of that not return, by SIGKILL.
+        public var abortsAfter: Duration?
+        /// For how long a handler of SIGABRT may run. For tests.
+        package var abortPatience = Duration.seconds(60)
         /// How many notices may wait for the reporter. For tests.
         var noticeCapacity = 256
 
@@ -77,6 +86,7 @@ extension StallMonitor {
             metadata: [String: String] = [:],
             details: (@Sendable (StallReport) -> StallDetails)? = nil,
             health: HealthOptions? = nil,
+            abortsAfter: Duration? = nil,
             enabled: Bool = true
         ) {
             self.directory = directory
@@ -97,6 +107,7 @@ extension StallMonitor {
             self.metadata = metadata
             self.details = details
             self.health = health
+            self.abortsAfter = abortsAfter
             self.enabled = enabled
         }
 

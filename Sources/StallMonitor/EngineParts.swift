@@ -52,7 +52,10 @@ struct EngineParts: Sendable {
             costs: CostGuard(limits: configuration.cost, meter: meter, notices: notices, ledger: ledger),
             live: live,
             countsTraced: configuration.countsTracedStalls,
-            supply: supply
+            supply: supply,
+            lastResort: configuration.abortsAfter.map {
+                LastResort(limit: $0, abortPatience: configuration.abortPatience)
+            }
         )
     }
 

@@ -36,6 +36,7 @@ extension StallMonitor.Configuration {
     /// | `health.port` | int, 0 to 65535: answers `GET /health` there | none: no port is opened |
     /// | `health.address` | a numeric address | `127.0.0.1` |
     /// | `health.failsAfterSeconds` | int, 1 to 3600 | 10 |
+    /// | `abortsAfterSeconds` | int, 1 to 86400: so long a stall may last, then the process ends | none: no stall ends it |
     /// | `ownCode.modules`, `ownCode.libraries` | list of Swift module names | none |
     /// | `ownCode.symbols`, `ownCode.sources`, `ownCode.binaries` | list of names with `*` for any text, see ``OwnCode`` | none |
     ///
@@ -62,6 +63,9 @@ extension StallMonitor.Configuration {
         try await config.set(&followsLocks, "followsLocks")
         try await readOwnCode(config.scoped(to: "ownCode"))
         health = try await HealthOptions(config: config.scoped(to: "health"))
+        if let time = try await config.fetchInt(forKey: "abortsAfterSeconds") {
+            abortsAfter = .seconds(min(max(time, 0), 1_000_000_000))
+        }
         if let error = rangeErrors.first { throw error }
     }
 

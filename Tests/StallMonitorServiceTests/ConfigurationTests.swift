@@ -34,6 +34,7 @@ struct ConfigurationTests {
             "repeats.reportsPerMinute": 8, "repeats.burst": 4, "repeats.megabytesPerMinute": 3, "service.name": "shop",
             "service.version": "1.2", "captureSignal": 34, "followsLocks": false,
             "reportsJobsLongerThanMilliseconds": 900, "health.port": 8081, "health.failsAfterSeconds": 30,
+            "abortsAfterSeconds": 90,
             "ownCode.modules": .init(.stringArray(["Shop"]), isSecret: false),
             "ownCode.libraries": .init(.stringArray(["Acme*"]), isSecret: false),
         ])
@@ -57,6 +58,7 @@ struct ConfigurationTests {
         )
         #expect(read.repeats == repeats)
         #expect(read.service == ServiceIdentity(name: "shop", version: "1.2"))
+        #expect(read.abortsAfter == .seconds(90))
         #expect(read.health == .init(port: 8081, address: "127.0.0.1", failsAfter: .seconds(30)))
         #expect(read.captureSignal == 34 && read.ownCode == OwnCode(modules: ["Shop"], libraries: ["Acme*"]))
     }

@@ -31,6 +31,8 @@ struct WatchdogState: ~Copyable {
     let crash = CrashWatch()
     /// The process ends by a crash: what is not told of by now is no stall, and what is grows no longer.
     var isCrashing = false
+    /// Nil: no stall ends the process.
+    var lastResort: LastResort?
 
     init(
         notices: Mailbox<StallNotice>,
@@ -40,8 +42,10 @@ struct WatchdogState: ~Copyable {
         costs: CostGuard? = nil,
         live: LiveBoard = LiveBoard(),
         countsTraced: Bool = false,
-        supply: SupplyLocation = .init()
+        supply: SupplyLocation = .init(),
+        lastResort: LastResort? = nil
     ) {
+        self.lastResort = lastResort
         self.costs = costs ?? CostGuard(limits: .init(), meter: CostMeter(), notices: notices, ledger: ledger)
         self.supply = SupplyMeter(location: supply)
         selfCheck = SelfCheck(at: .now, supply)
@@ -189,6 +193,7 @@ struct WatchdogState: ~Copyable {
         if let stall = watchList[index].stall, let span = watchList[index].policy.span(of: stall.category, at: now) {
             live.see(stall.number, span, at: now)
         }
+        considerLastResort(index, at: now)
     }
 
     private mutating func wakeRaised() {

@@ -66,7 +66,7 @@ extension ReportComposer {
     private func add(_ others: ThreadStacks, to named: inout SymbolicatedStacks, of stall: StallObservation) {
         named.add(
             others,
-            at: stall.clock.time(of: stall.detectedAt),
+            at: stall.clock.time(of: stall.othersTakenAt ?? stall.detectedAt),
             name: { resolve($0, in: stall.subject) },
             isOwn: { isOwn($0, $1, of: stall) }
         )

@@ -128,7 +128,9 @@ struct ReportComposer {
     /// What is said of a pool's workers, then of the thread, then of what came after.
     private func summary(_ stall: StallCase, _ report: StallReport) -> String {
         let crash = "Then the process crashed; the time that its crash handler took is not counted."
-        let parts = [report.poolSentence, report.cause.summary, stall.hasCrashed ? crash : nil]
+        let parts = [
+            report.poolSentence, report.cause.summary, stall.lastWords?.sentence, stall.hasCrashed ? crash : nil,
+        ]
         return parts.compactMap { $0 }.filter { !$0.isEmpty }.joined(separator: " ")
     }
 }

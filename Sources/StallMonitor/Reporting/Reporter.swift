@@ -85,6 +85,7 @@ struct Reporter: ~Copyable {
             open[number]?.busy = busy
             held[number]?.busy = busy
         case .crashing(let number): tellCrash(number)
+        case .lastResort(let number, let words): write(words, of: number)
         case .ended(let number, let span, let evidence): end(number, span, evidence)
         case .abandoned(let number, let span, let evidence): end(number, span, evidence, as: .abandoned)
         case .died(let number, let span): end(number, span, nil, as: .terminated)
@@ -148,6 +149,17 @@ struct Reporter: ~Copyable {
         if let stall = open[number] { publish(stall) { .grew($0) } }
     }
 
+    /// The process ends as soon as the disk has it.
+    private mutating func write(_ words: LastWords, of number: Int) {
+        // However often it has been told of before.
+        if let stall = held.removeValue(forKey: number) { begin(stall) }
+        open[number]?.add(words)
+        guard var stall = open[number] else { return words.noteWritten() }
+        stall.stacks = composer.stacks(of: stall.observation, stall.findings)
+        open[number] = stall
+        publish(stall, written: words.noteWritten) { .grew($0) }
+    }
+
     private mutating func end(
         _ number: Int,
         _ span: StallSpan,
@@ -176,9 +188,14 @@ struct Reporter: ~Copyable {
         publish(stall) { .ended($0) }
     }
 
-    private mutating func publish(_ stall: StallCase, _ event: (StallReport) -> StallEvent) {
+    private mutating func publish(
+        _ stall: StallCase,
+        written: () -> Void = {},
+        _ event: (StallReport) -> StallEvent
+    ) {
         let report = composer.report(of: stall, expenses.cost(of: stall))
         publisher.put(report)
+        written()
         throttle.noteBytes(publisher.bytesWritten, at: .now)
         tell(event(report))
     }

@@ -5,7 +5,7 @@ import StallReports
 /// All that is known of one stall that has a report: what the watchdog saw, what was found out since, and how far it has come. Each version of
 /// the report is made of it as a whole, and of nothing else. Confined to the reporter's thread.
 struct StallCase {
-    let observation: StallObservation
+    private(set) var observation: StallObservation
     var findings: CaseFindings
     /// What was captured so far, with names. Older than the findings while there are new samples.
     var stacks: CaseStacks {
@@ -23,6 +23,8 @@ struct StallCase {
     var turnDurations: TurnDurations?
     /// The process has crashed since, and lives on for its crash handler only.
     var hasCrashed = false
+    /// The monitor is about to end the process.
+    private(set) var lastWords: LastWords?
     /// Stalls of the same fault that were counted only.
     var repeats: StallReport.Repeats?
     var details = StallDetails()
@@ -39,9 +41,16 @@ struct StallCase {
         hasNewSamples = true
     }
 
+    /// The process is to end by this stall.
+    mutating func add(_ words: LastWords) {
+        lastWords = words
+        if let threads = words.threads { (observation.others, observation.othersTakenAt) = (threads, words.takenAt) }
+    }
+
     /// The stall is over, or nobody looks any more.
     mutating func end(_ span: StallSpan, as state: StallState) {
         (self.span, self.state) = (span, state)
+        lastWords = nil
         turnDurations = TurnDurations(observation) ?? turnDurations
         endedAt = state == .abandoned ? nil : observation.clock.time(of: span.latestEnd, sleptUntilNow: true)
     }

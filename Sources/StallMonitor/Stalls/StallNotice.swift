@@ -19,6 +19,8 @@ enum StallNotice: Sendable {
     case died(Int, StallSpan)
     /// The process has crashed meanwhile, and its crash handler is at work. The stall has the length told last.
     case crashing(Int)
+    /// The process ends as soon as this is written.
+    case lastResort(Int, LastWords)
     /// All that was noticed before has been told, once this is read.
     case settled(@Sendable () -> Void)
     /// Time to bring the run record up to date.
@@ -37,7 +39,7 @@ extension StallNotice: QueuedMessage {
         case .began(let observation): .opens(observation.number)
         case .grew(let number, _): .updates(number)
         case .counted(let number, _): .updates(number, .counts)
-        case .sampled(let number, _), .crashing(let number): .adds(number)
+        case .sampled(let number, _), .crashing(let number), .lastResort(let number, _): .adds(number)
         case .ended(let number, _, _), .abandoned(let number, _, _), .died(let number, _): .closes(number)
         case .checkpoint: .alone(latestIsEnough: true)
         default: .alone(latestIsEnough: false)

@@ -33,6 +33,8 @@ struct StallObservation: Sendable {
     let site: WaitSite?
     /// What the other threads were at, if that was asked for.
     var others: ThreadStacks?
+    /// When they were looked at, if it was not at detection.
+    var othersTakenAt: MonotonicInstant?
     /// Whom the thread waits for, if it was found in futex(2).
     var lock: LockFinding?
     /// Processor time of the watchdog's thread when the loop was first seen to stand still, nanoseconds.

@@ -45,6 +45,7 @@ func ownExecutor(_ workers: TaskPoolHeartbeat) {
 
 func health(_ configuration: inout StallMonitor.Configuration) {
     configuration.health = .init(port: 8081, address: "0.0.0.0", failsAfter: .seconds(30))
+    configuration.abortsAfter = .seconds(60)
 }
 
 func follow() throws {

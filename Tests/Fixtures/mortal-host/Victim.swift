@@ -22,10 +22,18 @@ final class Victim: Sendable {
         }
         while made.withLock({ $0 == nil }) { sched_yield() }
         loop = made.withLock { $0! }
-        monitor = StallMonitor.start(
-            .init(directory: directory, rule: rule, repeats: .everyStall, service: .init(name: "mortal")),
-            watching: [loop]
-        ) { event in
+        var configuration = StallMonitor.Configuration(
+            directory: directory,
+            rule: rule,
+            repeats: .everyStall,
+            service: .init(name: "mortal")
+        )
+        if let death = CommandLine.arguments.last, death.hasPrefix("last-resort") {
+            configuration.abortsAfter = .seconds(1)
+            configuration.abortPatience = .seconds(1)
+            if death == "last-resort-hung" { signal(SIGABRT) { _ in while true { pause() } } }
+        }
+        monitor = StallMonitor.start(configuration, watching: [loop]) { event in
             switch event {
             case .began(let report):
                 tell("began \(report.id)")

@@ -104,6 +104,28 @@ struct DeathTests {
         )
     }
 
+    @Test(
+        "a stall that lasts for as long as the server allows ends the process, with all that is known of it told before"
+    )
+    func lastResort() async throws {
+        for (death, signal) in [("last-resort", SIGABRT), ("last-resort-hung", SIGKILL)] {
+            try? FileManager.default.removeItem(atPath: path)
+            let process = try MortalProcess(death, in: path)
+            let id = try #require(await process.word(after: "began").flatMap(ULID.init))
+            #expect(await process.word(after: "stall-monitor:") != nil, "standard error says why")
+            #expect(await process.end() == signal, "\(death)")
+            let report = try process.reader.report(id)
+            #expect(report.state == .terminated && report.processEnd?.cause == .killedOrCrashed)
+            #expect(report.durationNs >= 1_000_000_000)
+            #expect(
+                report.cause.summary.contains("longer than 1s: the monitor ends the process."),
+                "\(report.cause.summary)"
+            )
+            #expect(report.stacks.contains { $0.role == .other }, "what the other threads were at")
+            #expect(try process.reader.contents().reports.count == 1)
+        }
+    }
+
     @Test("exit in mid-stall is told with its status, a return from main too")
     func exits() async throws {
         for (death, status) in [("exit", Int32(7)), ("return", 0)] {

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import StallReports
+import Synchronization
 
 @testable import StallDiagnosis
 @testable import StallMonitor
@@ -9,6 +10,7 @@ import StallReports
 final class MortalProcess: Sendable {
     let directory: String
     private let process: ProcessBox
+    private let ending = Ending()
     private let input = Pipe()
     private let lines: AsyncStream<String>
 
@@ -26,10 +28,10 @@ final class MortalProcess: Sendable {
         let backtrace = "enable=\(tellsCrashes ? "yes" : "no"),color=no"
         process.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": backtrace]) { $1 }
         let output = Pipe()
-        (process.standardInput, process.standardOutput, process.standardError) = (input, output, FileHandle.nullDevice)
+        (process.standardInput, process.standardOutput, process.standardError) = (input, output, output)
         try process.run()
         self.process = ProcessBox(pid: process.processIdentifier)
-        lines = AsyncStream { continuation in
+        lines = AsyncStream { [ending] continuation in
             Thread {
                 var rest = Data()
                 while case let data = output.fileHandleForReading.availableData, !data.isEmpty {
@@ -40,6 +42,8 @@ final class MortalProcess: Sendable {
                     }
                 }
                 process.waitUntilExit()
+                let signal = process.terminationReason == .uncaughtSignal ? process.terminationStatus : 0
+                ending.signal.withLock { $0 = signal }
                 continuation.finish()
             }.start()
         }
@@ -81,10 +85,15 @@ final class MortalProcess: Sendable {
         return nil
     }
 
-    /// Waits for its end.
-    func end() async { for await _ in lines {} }
+    /// Waits for its end. Returns the signal that it ended by, or 0.
+    @discardableResult
+    func end() async -> Int32 {
+        for await _ in lines {}
+        return ending.signal.withLock(\.self)
+    }
 
     var reader: ReportReader { ReportReader(path: directory) }
 }
 
+private final class Ending: Sendable { let signal = Mutex<Int32>(0) }
 private struct ProcessBox: Sendable { let pid: Int32 }
