@@ -52,8 +52,11 @@ func noThreads() {
 func workers() {
     // A sanitizer has a thread of its own, which comes with the first of ours, and stays.
     let first = try? WorkerThread(name: "first")
+    let id = first?.loop.thread?.id ?? 0
     first?.stop()
     first?.join()
+    // The kernel lists a thread for a moment after it was joined.
+    while unsafe access("/proc/self/task/\(id)", F_OK) == 0 { sched_yield() }
     let threads = threadCount()
     burst(ofWorkersOver: threads)
     let descriptors = openDescriptors()
