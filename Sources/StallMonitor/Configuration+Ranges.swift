@@ -23,14 +23,9 @@ extension StallMonitor.Configuration {
     func broughtIntoRange() -> (configuration: Self, errors: [ConfigurationRangeError]) {
         var (configuration, check) = (self, RangeCheck())
         configuration.rule = check.bring(rule)
-        if var time = reportsJobsLongerThan {
-            check.bring(&time, "reportsJobsLongerThanMilliseconds", to: .milliseconds(1) ... .seconds(600))
-            configuration.reportsJobsLongerThan = time
-        }
-        if var time = abortsAfter {
-            check.bring(&time, "abortsAfterSeconds", to: .seconds(1) ... .seconds(86_400))
-            configuration.abortsAfter = time
-        }
+        let jobs = Duration.milliseconds(1) ... .seconds(600)
+        check.bring(&configuration.reportsJobsLongerThan, "reportsJobsLongerThanMilliseconds", to: jobs)
+        check.bring(&configuration.abortsAfter, "abortsAfterSeconds", to: .seconds(1) ... .seconds(86_400))
         check.bring(&configuration.startupGrace, "startupGraceMilliseconds", to: .zero ... .seconds(3600))
         check.bring(&configuration.limits.reports, "limits.reports", to: 1...1_000_000)
         check.bring(&configuration.limits.runs, "limits.runs", to: 1...1_000_000)
@@ -77,6 +72,13 @@ private struct RangeCheck {
     mutating func bring(_ value: inout Duration, _ key: String, to range: ClosedRange<Duration>) {
         let unit: Duration = key.hasSuffix("Seconds") ? .seconds(1) : .milliseconds(1)
         bring(&value, key, to: range) { Self.decimal($0 / unit) }
+    }
+
+    /// What is not set stays so.
+    mutating func bring(_ value: inout Duration?, _ key: String, to range: ClosedRange<Duration>) {
+        guard var set = value else { return }
+        bring(&set, key, to: range)
+        value = set
     }
 
     /// A number of bytes that a file gives in MiB: from one byte on.

@@ -48,9 +48,7 @@ extension StallMonitor.Configuration {
         try await config.set(&enabled, "enabled")
         try await config.set(&directory, "directory")
         try await readRule(config)
-        if let time = try await config.fetchInt(forKey: "reportsJobsLongerThanMilliseconds") {
-            reportsJobsLongerThan = .milliseconds(min(max(time, 0), 1_000_000_000))
-        }
+        try await config.set(&reportsJobsLongerThan, "reportsJobsLongerThanMilliseconds", in: .milliseconds(1))
         try await config.set(&startupGrace, "startupGraceMilliseconds", in: .milliseconds(1))
         try await config.set(&countsTracedStalls, "countsTracedStalls")
         try await readLimits(config)
@@ -63,9 +61,7 @@ extension StallMonitor.Configuration {
         try await config.set(&followsLocks, "followsLocks")
         try await readOwnCode(config.scoped(to: "ownCode"))
         health = try await HealthOptions(config: config.scoped(to: "health"))
-        if let time = try await config.fetchInt(forKey: "abortsAfterSeconds") {
-            abortsAfter = .seconds(min(max(time, 0), 1_000_000_000))
-        }
+        try await config.set(&abortsAfter, "abortsAfterSeconds", in: .seconds(1))
         if let error = rangeErrors.first { throw error }
     }
 
@@ -157,6 +153,12 @@ extension ConfigReader {
 
     /// A whole number of a unit. Any number makes a duration: what is too long is found by its range.
     fileprivate func set(_ value: inout Duration, _ key: ConfigKey, in unit: Duration) async throws {
+        var read: Duration? = value
+        try await set(&read, key, in: unit)
+        value = read ?? value
+    }
+
+    fileprivate func set(_ value: inout Duration?, _ key: ConfigKey, in unit: Duration) async throws {
         guard let number = try await fetchInt(forKey: key) else { return }
         value = unit * min(max(number, -1_000_000_000), 1_000_000_000)
     }

@@ -25,13 +25,8 @@ struct StackSource: Sendable {
         }
     }
 
-    /// The stacks of the other threads, if they are asked for. As long as `time` at most, for which no loop is looked at.
+    /// The stacks of the other threads. As long as `time` at most, for which no loop is looked at.
     func otherThreads(than stalled: Int32?, within time: Duration) -> ThreadStacks? {
-        capturesAllThreads ? allThreads(besides: stalled, within: time) : nil
-    }
-
-    /// The same, asked for or not.
-    func allThreads(besides stalled: Int32?, within time: Duration) -> ThreadStacks? {
         guard let capturer else { return nil }
         return try? capturer.captureAll(except: stalled.map { [$0] } ?? [], within: time).get()
     }

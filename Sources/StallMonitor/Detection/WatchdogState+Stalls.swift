@@ -135,12 +135,15 @@ extension WatchdogState {
 
     /// What the other threads are at, if that is asked for.
     private mutating func others(_ index: Int, _ stack: StackOutcome) -> ThreadStacks? {
-        guard stack.captured != nil else { return nil }
-        let (source, watched) = (stackSource, watchList[index])
+        guard stack.captured != nil, stackSource.capturesAllThreads else { return nil }
+        return otherThreads(index, within: watchList[index].policy.rule.tick)
+    }
+
+    /// What the other threads are at.
+    mutating func otherThreads(_ index: Int, within time: Duration) -> ThreadStacks? {
+        let (source, thread) = (stackSource, watchList[index].loop.thread)
         let found = costs.measure(
-            {
-                source.otherThreads(than: watched.loop.thread?.id, within: watched.policy.rule.tick)
-            },
+            { source.otherThreads(than: thread?.id, within: time) },
             costs: { $0?.costs ?? [] }
         )
         if let found { ledger.update { $0.captures += found.costs.count } }

@@ -192,8 +192,8 @@ struct WatchdogState: ~Copyable {
         for finding in findings { carryOut(finding, on: index, pulse, at: now) }
         if let stall = watchList[index].stall, let span = watchList[index].policy.span(of: stall.category, at: now) {
             live.see(stall.number, span, at: now)
+            if lastResort != nil, stall.category == .blocked { considerLastResort(stall.number, span, index, at: now) }
         }
-        considerLastResort(index, at: now)
     }
 
     private mutating func wakeRaised() {

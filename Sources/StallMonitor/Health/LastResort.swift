@@ -1,6 +1,7 @@
 import Glibc
 import RunLoopKit
 import StackCapture
+import StallDetection
 import StallDiagnosis
 import StallReports
 import Synchronization
@@ -86,21 +87,18 @@ final class LastWords: Sendable {
 extension WatchdogState {
     /// Where a stall has lasted for as long as the server allows: has it told with the stacks of all threads, and then ends the process, unless the stall
     /// is over by then.
-    mutating func considerLastResort(_ index: Int, at time: MonotonicInstant) {
+    mutating func considerLastResort(_ stall: Int, _ span: StallSpan, _ index: Int, at time: MonotonicInstant) {
+        guard let resort = lastResort else { return }
         let watched = watchList[index]
-        guard var resort = lastResort, let stall = watched.stall, stall.category == .blocked,
-            let span = watched.policy.span(of: stall.category, at: time)
-        else { return }
         // A long job is no stall: who waits is served by the other workers.
         if case .job = watched.loop { return }
-        switch resort.step(for: stall.number, at: time, lasting: { watched.ownShare(of: span.length, at: time) }) {
+        switch resort.step(for: stall, at: time, lasting: { watched.ownShare(of: span.length, at: time) }) {
         case .wait: return
         case .announce:
-            let threads = stackSource.allThreads(besides: watched.loop.thread?.id, within: .seconds(1))
+            let threads = otherThreads(index, within: .seconds(1))
             let words = LastWords(limit: resort.limit, threads: threads, takenAt: .now)
-            resort.announce(words, of: stall.number)
-            lastResort = resort
-            notices.add(.lastResort(stall.number, words))
+            lastResort?.announce(words, of: stall)
+            notices.add(.lastResort(stall, words))
         case .abort:
             resort.abort(
                 "\(VisibleText.of(watched.identity.name.label)) has stood for \(DurationText(nanoseconds: span.length.nanoseconds).short), longer than the "
