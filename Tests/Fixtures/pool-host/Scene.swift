@@ -134,7 +134,8 @@ enum Scene: String, CaseIterable {
     private func withForeignHolder(_ stage: Stage, _ body: () -> Void) {
         let held = DispatchSemaphore(value: 0)
         let thread = Thread {
-            Thread.current.name = "holder"
+            // Foundation's name for a thread reaches the kernel only if the thread's creator has come back from starting it.
+            try? Data("holder".utf8).write(to: URL(filePath: "/proc/thread-self/comm"))
             lock.lock()
             held.signal()
             holdAsForeigner(stage)
