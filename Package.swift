@@ -117,6 +117,10 @@ let package = Package(
         // In other tools' formats.
         .target(name: "StallExport", dependencies: ["StallReports"], swiftSettings: swift),
 
+        // To an OTLP receiver. For the command: Foundation's HTTP client needs libcurl.
+        .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
+        .target(name: "StallShipping", dependencies: ["CZlib", "StallExport", "StallReports"], swiftSettings: swift),
+
         // The monitor. What counts as a stall is decided by values alone: neither a thread, a clock, a capture nor a disk.
         .target(name: "StallDetection", dependencies: ["RunLoopKit", "StallReports"], swiftSettings: swift),
         .target(name: "CMonitorShims", cSettings: c),
@@ -197,6 +201,7 @@ let package = Package(
                 "StallReports",
                 "StallGate",
                 "StallExport",
+                "StallShipping",
                 "StallMonitor",
                 "ProcessWatch",
                 "StackCapture",
@@ -323,6 +328,7 @@ let package = Package(
         .testTarget(name: "StallReportsTests", dependencies: ["StallReports", "TestSupport"], swiftSettings: swift),
         .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
         .testTarget(name: "StallExportTests", dependencies: ["StallExport", "StallReports"], swiftSettings: swift),
+        .testTarget(name: "StallShippingTests", dependencies: ["StallShipping", "StallReports"], swiftSettings: swift),
         .testTarget(
             name: "StallDetectionTests",
             dependencies: ["RunLoopKit", "StallDetection", "StallReports", "TestSupport"],
@@ -372,6 +378,7 @@ let package = Package(
                 "stall-monitor", "stall-corpus", "reader-fuzz", "sample-target", "ProcessWatch", "StallReports",
                 "StallGate", "TestSupport",
             ],
+            exclude: ["Shipping/otlp_receiver.py"],
             swiftSettings: swift
         ),
     ]

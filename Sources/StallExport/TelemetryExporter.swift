@@ -1,4 +1,4 @@
-internal import StallReports
+package import StallReports
 
 // OpenTelemetry's JSON encoding (opentelemetry.io, "OTLP", "File exporter"): each line is a whole request to a receiver. Names of
 // attributes are those of its semantic conventions where there are any.
@@ -6,12 +6,16 @@ internal import StallReports
 /// A stall is a log record with the event name `stall`.
 struct TelemetryLogExporter: ReportExporter {
     func add(_ report: StallReport) throws(ReportError) -> [UInt8] {
-        let resource = Telemetry.Resource(service: report.service, host: report.host, process: report.process)
-        let record = Record(report)
-        return try line(Request(resourceLogs: [.init(resource: resource, scopeLogs: [.init(logRecords: [record])])]))
+        Telemetry.Signal.logs.request([try Self.element(report)]) + [UInt8(ascii: "\n")]
     }
 
-    private struct Request: Encodable { var resourceLogs: [ResourceLogs] }
+    /// What a request to `/v1/logs` holds for the report.
+    static func element(_ report: StallReport) throws(ReportError) -> [UInt8] {
+        let resource = Telemetry.Resource(service: report.service, host: report.host, process: report.process)
+        return try ReportJSON.encode(
+            ResourceLogs(resource: resource, scopeLogs: [.init(logRecords: [Record(report)])])
+        ).dropLast()
+    }
 
     private struct ResourceLogs: Encodable {
         var resource: Telemetry.Resource
@@ -56,8 +60,22 @@ struct TelemetryLogExporter: ReportExporter {
             if let name = report.culpritName { attributes.append(.init("code.function.name", .string(plain(name)))) }
             if let file = report.culprit?.file { attributes.append(.init("code.file.path", .string(plain(file)))) }
             if let line = report.culprit?.line { attributes.append(.init("code.line.number", .integer(Int64(line)))) }
+            let stack = Self.stackTrace(report)
+            if !stack.isEmpty { attributes.append(.init("code.stacktrace", .string(stack))) }
+            for (name, value) in report.metadata.sorted(by: { $0.key < $1.key }) {
+                attributes.append(.init("stall.metadata." + plain(name), .string(plain(value))))
+            }
             traceId = report.trace.flatMap { Self.identifier($0.traceID, digits: 32) }
             spanId = traceId.flatMap { _ in report.trace?.spanID.flatMap { Self.identifier($0, digits: 16) } }
+        }
+
+        /// The stalled thread's, the innermost function first, at most 64 frames: receivers cut longer values, or refuse them.
+        private static func stackTrace(_ report: StallReport) -> String {
+            guard let frames = report.stacks.first?.frames.prefix(64) else { return "" }
+            return frames.map { frame in
+                let place = frame.file.map { " (\(plain($0))\(frame.line.map { ":\($0)" } ?? ""))" } ?? ""
+                return plain(frame.function ?? "?") + place
+            }.joined(separator: "\n")
         }
 
         /// A receiver refuses the whole request for another form.
@@ -72,18 +90,20 @@ struct TelemetryMetricExporter: ReportExporter {
     mutating func begin(_ runs: [RunRecord]) throws(ReportError) -> [UInt8] {
         var bytes: [UInt8] = []
         for run in runs {
-            let resource = Telemetry.Resource(service: run.service, host: run.host, process: run.process)
-            let metrics = RunMetric.all(of: run).map { Metric($0, run) }
-            bytes += try line(
-                Request(resourceMetrics: [.init(resource: resource, scopeMetrics: [.init(metrics: metrics)])])
-            )
+            bytes += Telemetry.Signal.metrics.request([try Self.element(run)]) + [UInt8(ascii: "\n")]
         }
         return bytes
     }
 
-    func add(_ report: StallReport) -> [UInt8] { [] }
+    /// What a request to `/v1/metrics` holds for the run.
+    static func element(_ run: RunRecord) throws(ReportError) -> [UInt8] {
+        let resource = Telemetry.Resource(service: run.service, host: run.host, process: run.process)
+        let metrics = RunMetric.all(of: run).map { Metric($0, run) }
+        return try ReportJSON.encode(ResourceMetrics(resource: resource, scopeMetrics: [.init(metrics: metrics)]))
+            .dropLast()
+    }
 
-    private struct Request: Encodable { var resourceMetrics: [ResourceMetrics] }
+    func add(_ report: StallReport) -> [UInt8] { [] }
 
     private struct ResourceMetrics: Encodable {
         var resource: Telemetry.Resource
@@ -132,8 +152,31 @@ struct TelemetryMetricExporter: ReportExporter {
     }
 }
 
-/// What logs and metrics have in common.
-enum Telemetry {
+/// OpenTelemetry's requests to a receiver, by OTLP over HTTP in JSON; and what logs and metrics have in common.
+package enum Telemetry {
+    package enum Signal: Sendable {
+        case logs, metrics
+
+        /// Where a receiver takes it.
+        package var path: String { self == .logs ? "v1/logs" : "v1/metrics" }
+
+        /// The body of one request. What it holds is made piece by piece: reports can be large.
+        package func request(_ elements: [[UInt8]]) -> [UInt8] {
+            let name = self == .logs ? "resourceLogs" : "resourceMetrics"
+            return Array("{\"\(name)\":[".utf8) + elements.joined(separator: [UInt8(ascii: ",")]) + Array("]}".utf8)
+        }
+    }
+
+    /// A log record in a request of its own or with others.
+    package static func element(_ report: StallReport) throws(ReportError) -> [UInt8] {
+        try TelemetryLogExporter.element(report)
+    }
+
+    /// What a run has counted up to then, in a request of its own or with others.
+    package static func element(_ run: RunRecord) throws(ReportError) -> [UInt8] {
+        try TelemetryMetricExporter.element(run)
+    }
+
     struct Scope: Encodable { var name = "stall-monitor" }
 
     struct Resource: Encodable {

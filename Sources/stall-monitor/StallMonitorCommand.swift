@@ -27,7 +27,7 @@ struct StallMonitorCommand: AsyncParsableCommand {
         subcommands: [
             TailCommand.self, ListCommand.self, FaultsCommand.self, DiffCommand.self, TopCommand.self, ShowCommand.self,
             DoctorCommand.self, SymbolicateCommand.self, GateCommand.self, ExportCommand.self, SampleCommand.self,
-            WatchCommand.self,
+            WatchCommand.self, ShipCommand.self,
         ]
     )
 }

@@ -54,6 +54,12 @@ public struct ReportFollower: ~Copyable {
         }
     }
 
+    /// Readable when there may be news: whoever waits for several directories polls these.
+    var descriptor: Int32 { watch.descriptor }
+
+    /// When there may be news without a file; nil while no stall lasts.
+    var nextLook: ContinuousClock.Instant? { lasting.nextLook }
+
     /// An event for which nothing must be waited.
     private mutating func nextKnown() throws(ReportError) -> Event? {
         while let step = catchUp.next() {
@@ -114,7 +120,7 @@ public struct ReportFollower: ~Copyable {
 
 extension Duration {
     /// Rounded up, and never negative.
-    fileprivate var milliseconds: Int64 {
+    var milliseconds: Int64 {
         let (seconds, attoseconds) = components
         let rest = (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000
         return max(0, seconds.multipliedSaturated(by: 1000).addingSaturated(rest))
@@ -208,7 +214,7 @@ public final class Cancellation: Sendable {
     let readEnd: Int32
     private let writeEnd: Int32
 
-    init() throws(ReportError) {
+    package init() throws(ReportError) {
         var ends: [Int32] = [-1, -1]
         try systemCall(path: nil) { unsafe pipe(&ends) }
         (readEnd, writeEnd) = (ends[0], ends[1])

@@ -1,3 +1,5 @@
+internal import Glibc
+
 /// The report directories that a path stands for: one per host, service or run, however deep they lie.
 ///
 /// As of the moment it was made; a value without state otherwise.
@@ -17,6 +19,13 @@ package struct ReportTree: Sendable {
         while walk.visitsNext() {}
         directories = walk.found.isEmpty ? [path] : walk.found.sorted()
         failures = walk.failures
+    }
+
+    /// The same directory under two names would be counted twice.
+    package static func resolved(_ path: String) -> String {
+        guard let name = unsafe realpath(path, nil) else { return path }
+        defer { unsafe free(name) }
+        return unsafe String(cString: name)
     }
 }
 

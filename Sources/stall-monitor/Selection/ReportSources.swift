@@ -1,5 +1,4 @@
 import ArgumentParser
-import Glibc
 import StallReports
 
 /// Report directories that are read as if they were one. One that cannot be read does not hide the others.
@@ -16,15 +15,8 @@ struct ReportSources: Hashable {
         var known: Set<String> = []
         let trees = paths.map { ReportTree($0) }
         given = paths
-        self.paths = trees.flatMap(\.directories).filter { known.insert(Self.resolved($0)).inserted }
+        self.paths = trees.flatMap(\.directories).filter { known.insert(ReportTree.resolved($0)).inserted }
         hidden = trees.flatMap(\.failures)
-    }
-
-    /// The same directory under two names would be counted twice.
-    private static func resolved(_ path: String) -> String {
-        guard let name = unsafe realpath(path, nil) else { return path }
-        defer { unsafe free(name) }
-        return unsafe String(cString: name)
     }
 
     /// What all directories hold together, the oldest first. Throws where there is but one, and it cannot be read.

@@ -1,0 +1,109 @@
+internal import Glibc
+
+/// Follows all report directories that paths stand for, also those that come later: each as ``ReportFollower`` does.
+///
+/// For one thread at a time, which owns it.
+package struct TreeFollower: ~Copyable {
+    package enum News: Sendable {
+        case event(ReportFollower.Event, directory: String)
+        /// A directory that cannot be followed or looked into. Each is told once.
+        case failure(ReportError)
+    }
+
+    /// Ends a wait from another thread.
+    package let cancellation: Cancellation
+
+    private let given: [String]
+    private var followers: [Follower] = []
+    private var failures: [ReportError] = []
+    /// Directories that need no second try.
+    private var tried: Set<String> = []
+    private var nextLook = ContinuousClock.now
+    /// Who is asked first, and how many events in a row came from it.
+    private var position = 0
+    private var inARow = 0
+
+    /// Between two looks for directories that have come: so long, and so many times as long as a look takes, which in a directory of very many
+    /// files is not nothing.
+    private static let lookInterval = (least: Duration.seconds(3), looks: 1000)
+    /// Events of one directory before the next has its turn.
+    private static let turn = 1000
+
+    /// Throws when the system has no descriptor left, or where none of the paths can ever be a report directory.
+    package init(_ paths: [String], cancellation: Cancellation) throws(ReportError) {
+        given = paths
+        self.cancellation = cancellation
+        look()
+        if followers.isEmpty, let first = failures.first { throw first }
+    }
+
+    /// How many directories are followed, those among them that are not there yet.
+    package var count: Int { followers.count }
+
+    /// The next piece of news; nil when none came within `timeout`. Throws `.cancelled` after a cancellation.
+    package mutating func next(timeout: Duration) throws(ReportError) -> News? {
+        let deadline = ContinuousClock.now + timeout
+        while true {
+            if ContinuousClock.now >= nextLook { look() }
+            if let failure = failures.popLast() { return .failure(failure) }
+            if let news = try nextKnown() { return news }
+            guard ContinuousClock.now < deadline else { return nil }
+            try wait(until: deadline)
+        }
+    }
+
+    /// An event for which nothing must be waited.
+    private mutating func nextKnown() throws(ReportError) -> News? {
+        // Who has had its turn comes again behind the others.
+        for _ in 0...followers.count where !followers.isEmpty {
+            let next = followers[position]
+            if inARow < Self.turn, let event = try next.follower.next(timeout: .zero) {
+                inARow += 1
+                return .event(event, directory: next.path)
+            }
+            position = (position + 1) % followers.count
+            inARow = 0
+        }
+        return nil
+    }
+
+    /// Takes in what has come since the last time.
+    private mutating func look() {
+        let began = ContinuousClock.now
+        for path in given {
+            let tree = ReportTree(path)
+            for directory in tree.directories where tried.insert(ReportTree.resolved(directory)).inserted {
+                do throws(ReportError) {
+                    followers.append(try Follower(directory))
+                } catch {
+                    failures.append(error)
+                }
+            }
+            failures += tree.failures.filter { $0.path.map { tried.insert($0).inserted } ?? true }
+        }
+        let end = ContinuousClock.now
+        nextLook = end + max(Self.lookInterval.least, (end - began) * Self.lookInterval.looks)
+    }
+
+    /// Returns at news, at the deadline, when it is time for a look, or, without harm, earlier.
+    private func wait(until deadline: ContinuousClock.Instant) throws(ReportError) {
+        var descriptors = ([cancellation.readEnd] + followers.map { $0.follower.descriptor }).map {
+            pollfd(fd: $0, events: Int16(POLLIN), revents: 0)
+        }
+        let wake = followers.compactMap { $0.follower.nextLook }.reduce(min(deadline, nextLook), min)
+        let limit = Int32(clamping: ContinuousClock.now.duration(to: wake).milliseconds)
+        try systemCall(path: nil) { unsafe poll(&descriptors, nfds_t(descriptors.count), limit) }
+        if descriptors[0].revents != 0 { throw ReportError(.cancelled) }
+    }
+}
+
+/// One directory. A follower cannot be copied, and so stands in no array by itself.
+private final class Follower {
+    let path: String
+    var follower: ReportFollower
+
+    init(_ path: String) throws(ReportError) {
+        self.path = path
+        follower = try ReportFollower(path: path)
+    }
+}

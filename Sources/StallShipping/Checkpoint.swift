@@ -1,0 +1,148 @@
+internal import Glibc
+internal import StallReports
+
+/// What a receiver has acknowledged, in a file that survives the process's death at any moment.
+///
+/// A line for each acknowledgement is appended, and on the disk before the next request: what is killed in between is sent a second time.
+/// A line that was cut off counts as absent. On opening, the file is written anew with the latest version of each id.
+struct Checkpoint: ~Copyable {
+    /// More ids are not remembered: the oldest go first. A report directory holds far fewer.
+    static let limit = 1 << 18
+    private static let header = "stall-shipped/1\n"
+
+    private let path: String
+    private let descriptor: Int32
+    private var sent: [ULID: Shipment.Version]
+
+    /// Makes the file if it is not there. Throws where another process has it open, or it is no checkpoint.
+    init(path: String) throws {
+        var opened = try Self.openLocked(path)
+        let known: [ULID: Shipment.Version]
+        do {
+            known = try Self.read(opened, path)
+            try Self.rewrite(path, known, &opened)
+        } catch {
+            close(opened)
+            throw error
+        }
+        (self.path, descriptor, sent) = (path, opened, known)
+    }
+
+    deinit { close(descriptor) }
+
+    /// Whether this version, or a later one, was acknowledged.
+    func has(_ shipment: Shipment) -> Bool { sent[shipment.id].map { $0 >= shipment.version } ?? false }
+
+    /// Remembers, and has it on the disk. On an error it is remembered by this process only.
+    mutating func note(_ shipments: [Shipment]) throws {
+        for shipment in shipments { sent[shipment.id] = shipment.version }
+        let lines = shipments.map { Self.line($0.id, $0.version) }.joined()
+        try Self.append(Array(lines.utf8), to: descriptor, path)
+    }
+
+    // The file's lines.
+
+    private static func line(_ id: ULID, _ version: Shipment.Version) -> String {
+        switch version {
+        case .ongoing: "\(id) ongoing\n"
+        case .ended: "\(id) ended\n"
+        case .counted(let nanoseconds): "\(id) \(nanoseconds)\n"
+        }
+    }
+
+    private static func entry(_ line: Substring) -> (ULID, Shipment.Version)? {
+        let words = line.split(separator: " ")
+        guard words.count == 2, let id = ULID(String(words[0])) else { return nil }
+        switch words[1] {
+        case "ongoing": return (id, .ongoing)
+        case "ended": return (id, .ended)
+        default: return Int64(words[1]).map { (id, .counted($0)) }
+        }
+    }
+
+    // The file.
+
+    private static func openLocked(_ path: String) throws -> Int32 {
+        while true {
+            let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
+            guard descriptor >= 0 else { throw problem(path) }
+            guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+                defer { close(descriptor) }
+                throw errno == EWOULDBLOCK
+                    ? ShippingError("\(path): another process ships with this checkpoint; end it, or give --checkpoint")
+                    : problem(path)
+            }
+            // Its owner may have put another file in its place meanwhile.
+            if isCurrent(descriptor, path) { return descriptor }
+            close(descriptor)
+        }
+    }
+
+    private static func isCurrent(_ descriptor: Int32, _ path: String) -> Bool {
+        var (mine, named) = (stat(), stat())
+        guard unsafe fstat(descriptor, &mine) == 0, unsafe lstat(path, &named) == 0 else { return false }
+        return mine.st_ino == named.st_ino && mine.st_dev == named.st_dev
+    }
+
+    private static func read(_ descriptor: Int32, _ path: String) throws -> [ULID: Shipment.Version] {
+        var bytes: [UInt8] = []
+        var part = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            let count = unsafe Glibc.read(descriptor, &part, part.count)
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { throw problem(path) }
+            if count == 0 { break }
+            bytes += part[..<count]
+            // Some sixty bytes a line, and as many again until it is next written anew.
+            guard bytes.count <= limit * 1000 else { throw notACheckpoint(path) }
+        }
+        if bytes.isEmpty { return [:] }
+        guard bytes.starts(with: header.utf8) else { throw notACheckpoint(path) }
+        let whole = bytes.prefix(through: bytes.lastIndex(of: UInt8(ascii: "\n")) ?? 0)
+        var sent: [ULID: Shipment.Version] = [:]
+        for line in String(decoding: whole, as: UTF8.self).split(separator: "\n").dropFirst() {
+            if let (id, version) = entry(line) { sent[id] = max(version, sent[id] ?? version) }
+        }
+        guard sent.count > limit else { return sent }
+        let oldest = sent.keys.sorted()[sent.count - limit]
+        return sent.filter { $0.key >= oldest }
+    }
+
+    /// Whole or not at all. The lock is on the new file before that has the name.
+    private static func rewrite(_ path: String, _ sent: [ULID: Shipment.Version], _ descriptor: inout Int32) throws {
+        let partial = path + ".partial"
+        let new = unsafe open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard new >= 0 else { throw problem(partial) }
+        do {
+            guard flock(new, LOCK_EX | LOCK_NB) == 0 else { throw problem(partial) }
+            let lines = sent.sorted { $0.key < $1.key }.map { line($0.key, $0.value) }.joined()
+            try append(Array((header + lines).utf8), to: new, partial)
+            guard unsafe rename(partial, path) == 0 else { throw problem(path) }
+        } catch {
+            close(new)
+            throw error
+        }
+        close(descriptor)
+        descriptor = new
+    }
+
+    private static func append(_ bytes: [UInt8], to descriptor: Int32, _ path: String) throws {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = unsafe rest.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw problem(path) }
+            rest = rest.dropFirst(count)
+        }
+        guard fdatasync(descriptor) == 0 else { throw problem(path) }
+    }
+
+    private static func problem(_ path: String, _ number: Int32 = errno) -> ShippingError {
+        let reason = unsafe String(cString: strerror(number))
+        return ShippingError("cannot keep the checkpoint \(path): \(reason); give another place with --checkpoint")
+    }
+
+    private static func notACheckpoint(_ path: String) -> ShippingError {
+        ShippingError("\(path) is no checkpoint of 'ship'; give another name with --checkpoint, or remove it")
+    }
+}

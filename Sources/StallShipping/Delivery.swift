@@ -1,0 +1,168 @@
+internal import StallExport
+internal import StallReports
+
+/// Sends batches, and remembers what was acknowledged.
+struct Delivery: ~Copyable {
+    var totals = ShippingTotals()
+
+    private let receiver: any Receiver
+    private let tell: (ShippingNote) -> Void
+    private let batch: Int
+    private var checkpoint: Checkpoint
+    private var hasToldOfCheckpoint = false
+    /// Refused one by one, by a receiver that has taken nothing yet.
+    private var suspects: [(shipment: Shipment, reason: String)] = []
+
+    /// Bytes of one request before it is compressed: receivers refuse larger ones.
+    private static let sizeLimit = 4 << 20
+    /// So many refused, and none taken: it is not the records' fault.
+    private static let suspectLimit = 3
+
+    init(
+        _ receiver: any Receiver,
+        _ checkpoint: consuming Checkpoint,
+        _ options: ShippingOptions,
+        _ tell: @escaping (ShippingNote) -> Void
+    ) {
+        (self.receiver, self.tell, batch) = (receiver, tell, options.batch)
+        self.checkpoint = checkpoint
+    }
+
+    /// Queues what was not acknowledged yet.
+    mutating func take(_ shipment: Shipment, for lane: inout Lane, make: () throws(ReportError) -> [UInt8]) {
+        guard !lane.isOff, !checkpoint.has(shipment) else { return }
+        lane.add(shipment, try? make())
+    }
+
+    /// One batch. What the receiver does not take now stays in the queue.
+    mutating func send(_ lane: inout Lane) {
+        suspects = []
+        var outcome = send(lane.queue.first(batch), &lane)
+        if case .done = outcome, let suspect = suspects.first {
+            outcome = .later("it refuses everything: \(suspect.reason)", retryAfter: nil)
+        }
+        switch outcome {
+        case .done:
+            if let down = lane.succeeded() { tell(.available(kind: lane.kind, after: down)) }
+        case .off(let status):
+            tell(.unknownPath(kind: lane.kind, status: status))
+            lane.switchOff()
+        case .later(let reason, let retryAfter):
+            let next = lane.failed(retryAfter: retryAfter)
+            tell(.unavailable(kind: lane.kind, reason: reason, next: next))
+        }
+    }
+
+    private enum Outcome {
+        case done
+        /// The receiver has no place for this kind.
+        case off(String)
+        case later(String, retryAfter: Duration?)
+    }
+
+    private mutating func send(_ shipments: [Shipment], _ lane: inout Lane) -> Outcome {
+        var rest = shipments[...]
+        while !rest.isEmpty {
+            let (elements, sent) = elements(of: &rest, &lane)
+            guard !sent.isEmpty else { continue }
+            totals.requests += 1
+            switch receiver.post(lane.signal.request(elements), to: lane.signal.path) {
+            case .accepted(let rejected, let message): accept(sent, rejected, message, &lane)
+            case .unavailable(let reason, let retryAfter): return .later(reason, retryAfter: retryAfter)
+            case .unknownPath(let status):
+                guard lane.signal == .logs else { return .off(status) }
+                return .later("there is no /\(lane.signal.path) at that address (\(status))", retryAfter: nil)
+            case .refused(let reason):
+                let outcome = sent.count > 1 ? sendHalves(of: sent, &lane) : suspect(sent[0], reason, &lane)
+                guard case .done = outcome else { return outcome }
+            }
+        }
+        return .done
+    }
+
+    /// To find those that the receiver minds.
+    private mutating func sendHalves(of shipments: [Shipment], _ lane: inout Lane) -> Outcome {
+        let middle = shipments.count / 2
+        let outcome = send(Array(shipments[..<middle]), &lane)
+        guard case .done = outcome else { return outcome }
+        return send(Array(shipments[middle...]), &lane)
+    }
+
+    private mutating func suspect(_ shipment: Shipment, _ reason: String, _ lane: inout Lane) -> Outcome {
+        suspects.append((shipment, reason))
+        if lane.hasAccepted { giveUpSuspects(&lane) }
+        guard suspects.count >= Self.suspectLimit else { return .done }
+        return .later("it refuses everything: \(reason)", retryAfter: nil)
+    }
+
+    private mutating func accept(_ sent: [Shipment], _ rejected: Int, _ message: String, _ lane: inout Lane) {
+        lane.hasAccepted = true
+        lane.signal == .logs ? (totals.stalls += sent.count) : (totals.runs += sent.count)
+        if rejected > 0 {
+            totals.refused += min(rejected, sent.count)
+            tell(.rejected(kind: lane.kind, count: rejected, reason: message))
+        }
+        remember(sent, &lane)
+        giveUpSuspects(&lane)
+    }
+
+    /// The receiver takes others, so it is they that it minds.
+    private mutating func giveUpSuspects(_ lane: inout Lane) {
+        for (shipment, reason) in suspects {
+            tell(.refused(kind: lane.signal == .logs ? "stall" : "run", id: "\(shipment.id)", reason: reason))
+        }
+        totals.refused += suspects.count
+        remember(suspects.map(\.shipment), &lane)
+        suspects = []
+    }
+
+    private mutating func remember(_ shipments: [Shipment], _ lane: inout Lane) {
+        lane.queue.remove(shipments)
+        guard !shipments.isEmpty else { return }
+        do {
+            try checkpoint.note(shipments)
+            hasToldOfCheckpoint = false
+        } catch {
+            if !hasToldOfCheckpoint { tell(.checkpoint("\(error)")) }
+            hasToldOfCheckpoint = true
+        }
+    }
+
+    /// As many from the front as go into one request; these are taken off. What cannot be sent any more is left out, and counted.
+    private mutating func elements(
+        of rest: inout ArraySlice<Shipment>,
+        _ lane: inout Lane
+    ) -> (elements: [[UInt8]], sent: [Shipment]) {
+        var (elements, sent, size): ([[UInt8]], [Shipment], Int) = ([], [], 0)
+        var lost = 0
+        while let shipment = rest.first {
+            do throws(ReportError) {
+                let element = if let bytes = lane.queue.bytes(of: shipment) { bytes } else { try Self.read(shipment) }
+                if !sent.isEmpty, size + element.count > Self.sizeLimit { break }
+                elements.append(element)
+                sent.append(shipment)
+                size += element.count
+            } catch {
+                lane.queue.remove([shipment])
+                if error.code == .missingFile || error.code == .missingDirectory {
+                    lost += lane.signal == .logs ? 1 : 0
+                } else {
+                    totals.unreadable += 1
+                    tell(.unreadable((error.path.map { $0 + ": " } ?? "") + error.description))
+                }
+            }
+            rest = rest.dropFirst()
+        }
+        totals.lost += lost
+        if lost > 0 { tell(.lost(lost)) }
+        return (elements, sent)
+    }
+
+    private static func read(_ shipment: Shipment) throws(ReportError) -> [UInt8] {
+        let reader = ReportReader(path: shipment.directory)
+        switch shipment.version {
+        case .ongoing, .ended: return try Telemetry.element(reader.report(shipment.id))
+        case .counted: return try Telemetry.element(reader.run(shipment.id))
+        }
+    }
+}

@@ -1,0 +1,274 @@
+internal import Foundation
+internal import FoundationNetworking
+internal import Synchronization
+
+/// What a receiver said to a request.
+enum Answer: Hashable, Sendable {
+    /// - Parameter rejected: records that it took the request without, and never will take.
+    case accepted(rejected: Int, message: String)
+    /// Never to be sent again as it is: the request, or a record in it, is at fault.
+    case refused(String)
+    /// There is no such path: the receiver does not take this kind of record.
+    case unknownPath(String)
+    /// Not now: to be sent again, after `retryAfter` at the earliest.
+    case unavailable(String, retryAfter: Duration?)
+}
+
+/// Takes requests.
+protocol Receiver {
+    /// Waits for the answer, on the calling thread.
+    func post(_ body: [UInt8], to path: String) -> Answer
+}
+
+/// An OTLP receiver over HTTP: https://opentelemetry.io/docs/specs/otlp/#otlphttp. A proxy is taken from `http_proxy`, `https_proxy` and
+/// `no_proxy`, as libcurl does.
+final class HTTPReceiver: Receiver {
+    private let base: URL
+    private let headers: [(name: String, value: String)]
+    private let token: TokenSource
+    private let patience: Duration
+    private let session: URLSession
+    private let exchanges = Exchanges()
+
+    /// Throws where the address or a header is none that can be used.
+    init(_ options: ShippingOptions) throws {
+        guard let base = URL(string: options.endpoint), ["http", "https"].contains(base.scheme?.lowercased()),
+            base.host()?.isEmpty == false
+        else {
+            throw ShippingError(
+                "\(options.endpoint) is no address of a receiver: give one like https://otlp.example.com:4318"
+            )
+        }
+        for (name, value) in options.headers where !Self.isHeader(name, value) {
+            throw ShippingError(
+                "the header \(name) cannot be sent: its name is letters, digits and hyphens, its value printable ASCII"
+            )
+        }
+        (self.base, headers, patience) = (base, options.headers, options.patience)
+        token = TokenSource(file: options.tokenFile, value: options.token)
+        // What is wrong from the beginning is told at once.
+        _ = try token.read()
+        let configuration = URLSessionConfiguration.ephemeral
+        configuration.timeoutIntervalForRequest = patience / .seconds(1)
+        configuration.httpShouldSetCookies = false
+        session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
+    }
+
+    deinit { session.invalidateAndCancel() }
+
+    private static func isHeader(_ name: String, _ value: String) -> Bool {
+        !name.isEmpty
+            && name.utf8.allSatisfy {
+                $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_") || Character(Unicode.Scalar($0)).isLetter
+                    || Character(Unicode.Scalar($0)).isNumber
+            }
+            && value.utf8.allSatisfy { (0x20...0x7e).contains($0) }
+    }
+
+    func post(_ body: [UInt8], to path: String) -> Answer {
+        var request = URLRequest(url: base.appending(path: path))
+        request.httpMethod = "POST"
+        request.setValue("application/json", forHTTPHeaderField: "Content-Type")
+        // Seconds lie between two requests. A connection that was kept is closed by the other side just when it is wanted again, and Foundation
+        // does not end such a request.
+        request.setValue("close", forHTTPHeaderField: "Connection")
+        for (name, value) in headers { request.setValue(value, forHTTPHeaderField: name) }
+        do {
+            if let token = try token.read() { request.setValue("Bearer \(token)", forHTTPHeaderField: "Authorization") }
+        } catch {
+            return .unavailable("\(error)", retryAfter: nil)
+        }
+        if let packed = Gzip.compressed(body) {
+            request.setValue("gzip", forHTTPHeaderField: "Content-Encoding")
+            request.httpBody = Data(packed)
+        } else {
+            request.httpBody = Data(body)
+        }
+        let task = session.dataTask(with: request)
+        let exchange = exchanges.begin(task)
+        task.resume()
+        guard let parts = exchange.wait(for: patience) else {
+            exchanges.end()
+            task.cancel()
+            return .unavailable("no answer within \(Int(patience / .seconds(1))) s", retryAfter: nil)
+        }
+        exchanges.end()
+        return HTTPAnswer.read(parts)
+    }
+}
+
+/// One request's answer as it comes in. No more of it is kept than anybody would read.
+private final class Exchange: Sendable {
+    static let limit = 1 << 16
+    let task: Int
+    private let end = DispatchSemaphore(value: 0)
+    private let state = Mutex((body: Data(), parts: HTTPAnswer.Parts?.none))
+
+    init(_ task: Int) { self.task = task }
+
+    /// Nil when the time was over.
+    func wait(for time: Duration) -> HTTPAnswer.Parts? {
+        guard end.wait(timeout: .now() + time / .seconds(1)) == .success else { return nil }
+        return state.withLock { $0.parts }
+    }
+
+    /// - Returns: whether there is room for more.
+    func add(_ data: Data) -> Bool {
+        state.withLock { state in
+            state.body.append(data.prefix(Self.limit - state.body.count))
+            return state.body.count < Self.limit
+        }
+    }
+
+    func finish(_ response: HTTPURLResponse?, _ error: String?) {
+        state.withLock { state in
+            state.parts = .init(
+                status: response?.statusCode,
+                retryAfter: response?.value(forHTTPHeaderField: "Retry-After"),
+                location: response?.value(forHTTPHeaderField: "Location"),
+                body: state.body,
+                error: error
+            )
+        }
+        end.signal()
+    }
+}
+
+/// Hands what the session tells to the request that is waited for. Requests that were given up may still tell.
+private final class Exchanges: NSObject, URLSessionDataDelegate {
+    private let current = Mutex(Exchange?.none)
+
+    func begin(_ task: URLSessionTask) -> Exchange {
+        let exchange = Exchange(task.taskIdentifier)
+        current.withLock { $0 = exchange }
+        return exchange
+    }
+
+    func end() { current.withLock { $0 = nil } }
+
+    private func exchange(of task: URLSessionTask) -> Exchange? {
+        current.withLock { $0?.task == task.taskIdentifier ? $0 : nil }
+    }
+
+    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        if exchange(of: dataTask)?.add(data) != true { dataTask.cancel() }
+    }
+
+    /// None is followed: it would take the token elsewhere.
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        willPerformHTTPRedirection response: HTTPURLResponse,
+        newRequest request: URLRequest,
+        completionHandler: @escaping (URLRequest?) -> Void
+    ) { completionHandler(nil) }
+
+    func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
+        exchange(of: task)?.finish(task.response as? HTTPURLResponse, error?.localizedDescription)
+    }
+}
+
+/// What an answer means.
+enum HTTPAnswer {
+    struct Parts: Sendable {
+        var status: Int?
+        var retryAfter: String?
+        var location: String?
+        var body = Data()
+        /// Why there is no status.
+        var error: String?
+    }
+
+    static func read(_ parts: Parts) -> Answer {
+        guard let status = parts.status else {
+            return .unavailable(parts.error ?? "no answer", retryAfter: nil)
+        }
+        let retryAfter = parts.retryAfter.flatMap { delay($0, now: Date()) }
+        switch status {
+        case 200..<300:
+            let partial = (try? JSONDecoder().decode(Reply.self, from: parts.body))?.partialSuccess
+            return .accepted(rejected: partial?.rejected ?? 0, message: partial?.errorMessage ?? "")
+        case 300..<400:
+            let target = parts.location.map { " to \($0)" } ?? ""
+            return .unavailable(
+                "it answers with a redirect\(target) (\(status)): give that address",
+                retryAfter: retryAfter
+            )
+        case 401, 403:
+            return .unavailable(
+                "it does not know the token, or does not permit it to write (\(status))",
+                retryAfter: retryAfter
+            )
+        case 404, 405, 501: return .unknownPath("\(status)")
+        case 400, 411, 413, 414, 415, 422: return .refused("\(status)\(reason(parts.body))")
+        default: return .unavailable("it answers \(status)\(reason(parts.body))", retryAfter: retryAfter)
+        }
+    }
+
+    /// Seconds, or a date (RFC 9110, 10.2.3).
+    static func delay(_ text: String, now: Date) -> Duration? {
+        if let seconds = Int64(text) { return seconds >= 0 ? .seconds(min(seconds, 1 << 20)) : nil }
+        let format = DateFormatter()
+        format.locale = Locale(identifier: "en_US_POSIX")
+        format.timeZone = .gmt
+        format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
+        guard let date = format.date(from: text) else { return nil }
+        return .seconds(min(max(0, date.timeIntervalSince(now)), 1_000_000))
+    }
+
+    /// What the receiver says of it, if that is short text.
+    private static func reason(_ body: Data) -> String {
+        let status = try? JSONDecoder().decode(Status.self, from: body)
+        guard let text = status?.message ?? String(data: body, encoding: .utf8), !text.isEmpty else { return "" }
+        return ": \(text.prefix(200))"
+    }
+
+    private struct Status: Decodable { var message: String? }
+
+    /// Protocol buffers' JSON: 64-bit numbers are texts, and may be numbers.
+    private struct Reply: Decodable {
+        var partialSuccess: Partial?
+
+        struct Partial: Decodable {
+            var rejectedLogRecords: Count?
+            var rejectedDataPoints: Count?
+            var errorMessage: String?
+            var rejected: Int { (rejectedLogRecords ?? rejectedDataPoints)?.value ?? 0 }
+        }
+
+        struct Count: Decodable {
+            var value: Int
+
+            init(from decoder: any Decoder) throws {
+                let container = try decoder.singleValueContainer()
+                if let number = try? container.decode(Int.self) {
+                    value = max(0, number)
+                } else {
+                    value = max(0, Int(try container.decode(String.self)) ?? 0)
+                }
+            }
+        }
+    }
+}
+
+/// A secret that proves who sends. A file is read for each request: secrets are replaced while processes run.
+struct TokenSource: Sendable {
+    /// Nil: `value`.
+    var file: String?
+    var value: String?
+
+    func read() throws -> String? {
+        guard let file else { return value }
+        let text: String
+        do {
+            text = try String(contentsOfFile: file, encoding: .utf8)
+        } catch {
+            throw ShippingError("the token's file \(file) cannot be read")
+        }
+        let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
+        guard !token.isEmpty, token.utf8.allSatisfy({ (0x21...0x7e).contains($0) }), token.utf8.count <= 8192 else {
+            throw ShippingError("the token's file \(file) holds no token: one line of ASCII is expected")
+        }
+        return token
+    }
+}

@@ -1,0 +1,119 @@
+internal import Foundation
+internal import StallExport
+package import StallReports
+
+/// Follows report directories and sends what is in them to a receiver, each version of a report at least once.
+///
+/// The report directories are the spool: what cannot be sent waits there, for as long as they keep it. For one thread, which owns it.
+package final class Shipper {
+    private let options: ShippingOptions
+    private let tell: (ShippingNote) -> Void
+    private var follower: TreeFollower
+    private var delivery: Delivery
+    private var stalls: Lane
+    private var runs: Lane
+
+    /// - Parameters:
+    ///   - cancellation: ends the run after a last try.
+    ///   - tell: what happens meanwhile, on the thread that runs it.
+    /// - Throws: ``ShippingError`` or `ReportError`: why it cannot begin.
+    package init(
+        _ options: ShippingOptions,
+        cancellation: Cancellation,
+        tell: @escaping (ShippingNote) -> Void
+    ) throws {
+        self.options = options
+        self.tell = tell
+        let receiver = try HTTPReceiver(options)
+        delivery = Delivery(receiver, try Checkpoint(path: options.checkpoint), options, tell)
+        follower = try TreeFollower(options.directories, cancellation: cancellation)
+        stalls = Lane(.logs, linger: options.linger)
+        // Counts add up, and only the latest version is sent: there is no hurry.
+        runs = Lane(.metrics, linger: options.linger * 20)
+    }
+
+    /// Returns when it is cancelled, or where it is to end so when everything was sent.
+    package func run() throws -> ShippingTotals {
+        do throws(ReportError) {
+            while try goOn() {}
+        } catch let error where error.code == .cancelled {
+            sendTheRest()
+        }
+        delivery.totals.unsent = stalls.queue.count + runs.queue.count
+        return delivery.totals
+    }
+
+    /// Takes one piece of news, and sends what is due.
+    ///
+    /// - Returns: whether there is more to do.
+    private func goOn() throws(ReportError) -> Bool {
+        // Where there is nothing more to come, there is nothing more to wait for.
+        let waits = !options.endsWhenSent
+        let due = [stalls.due(batch: options.batch), runs.due(batch: options.batch)].compactMap(\.self).min()
+        let pause = waits ? due.map { Self.time(until: $0) } ?? .seconds(60) : .zero
+        if let news = try follower.next(timeout: pause) {
+            take(news)
+            send(all: false)
+            return true
+        }
+        send(all: !waits)
+        if waits { return true }
+        return try waitsForNextTry()
+    }
+
+    /// As far as the receiver takes it, and a person who ends us has patience.
+    private func sendTheRest() {
+        let end = ContinuousClock.now + .seconds(5)
+        var before = Int.max
+        while stalls.queue.count + runs.queue.count < before, ContinuousClock.now < end {
+            before = stalls.queue.count + runs.queue.count
+            send(all: true)
+        }
+    }
+
+    /// Where everything is to be sent, and the receiver did not take it: until it is asked again, three times in a row at most.
+    private func waitsForNextTry() throws(ReportError) -> Bool {
+        guard max(stalls.failures, runs.failures) < 3 else { return false }
+        guard let due = [stalls.due(batch: 1), runs.due(batch: 1)].compactMap(\.self).min() else { return false }
+        if let news = try follower.next(timeout: Self.time(until: due)) { take(news) }
+        return true
+    }
+
+    private static func time(until instant: ContinuousClock.Instant) -> Duration {
+        max(.zero, ContinuousClock.now.duration(to: instant))
+    }
+
+    private func send(all: Bool) {
+        let (now, batch) = (ContinuousClock.now, all ? 1 : options.batch)
+        if let due = stalls.due(batch: batch), due <= now { delivery.send(&stalls) }
+        if let due = runs.due(batch: batch), due <= now { delivery.send(&runs) }
+    }
+
+    private func take(_ news: TreeFollower.News) {
+        switch news {
+        case .failure(let error), .event(.failure(let error), _):
+            delivery.totals.unreadable += 1
+            tell(.unreadable((error.path.map { $0 + ": " } ?? "") + error.description))
+        case .event(.report(let report), let directory), .event(.grown(let report), let directory):
+            let isOngoing = report.state == .ongoing
+            guard !isOngoing || report.durationNs >= options.ongoingAfter.nanoseconds else { return }
+            let shipment = Shipment(id: report.id, version: isOngoing ? .ongoing : .ended, directory: directory)
+            delivery.take(shipment, for: &stalls) { () throws(ReportError) in try Telemetry.element(report) }
+        case .event(.run(let run), let directory):
+            let version = Shipment.Version.counted(run.updatedAt.nanoseconds(since: Timestamp(seconds: 0)))
+            let shipment = Shipment(id: run.id, version: version, directory: directory)
+            delivery.take(shipment, for: &runs) { () throws(ReportError) in try Telemetry.element(run) }
+        case .event(.directoryGone, let directory): tell(.waiting(directory: directory))
+        case .event(.directoryAppeared, _): break
+        }
+    }
+}
+
+extension Duration {
+    /// Saturated.
+    fileprivate var nanoseconds: Int64 {
+        let (seconds, attoseconds) = components
+        let (whole, isTooLong) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
+        return isTooLong ? .max : whole.addingReportingOverflow(attoseconds / 1_000_000_000).partialValue
+    }
+}

@@ -1,0 +1,180 @@
+import ArgumentParser
+import Dispatch
+import Glibc
+import StallReports
+import StallShipping
+import Synchronization
+
+struct ShipCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "ship",
+        abstract: "Sends reports to an OpenTelemetry receiver, as they are written.",
+        discussion: """
+            EXAMPLES
+              stall-monitor ship /var/lib/stalls --to https://otlp.example.com:4318
+              stall-monitor ship --to http://localhost:4318 --token-file /run/secrets/otlp
+              stall-monitor ship --once --format json    # what is there, for a timer
+
+            A stall is a log record (/v1/logs) when it has ended, and also while it lasts if that is longer than 10 s: 'stall.state' says \
+            which. What runs have counted goes to /v1/metrics. Requests are OTLP over HTTP, in JSON, compressed by gzip.
+
+            Nothing is sent twice in order, and at least once whatever happens: what the receiver has acknowledged stands in a file, the \
+            checkpoint, and a killed 'ship' goes on from there. While the receiver is away the reports wait in their directory, for as \
+            long as that keeps them; what is lost by that is told. A 'stall.id' that comes a second time is the same stall.
+
+            The address and headers may also stand in $OTEL_EXPORTER_OTLP_ENDPOINT and $OTEL_EXPORTER_OTLP_HEADERS, a bearer token in \
+            $STALL_MONITOR_TOKEN. A proxy is taken from $http_proxy, $https_proxy and $no_proxy.
+
+            Exit code 0: done, or ended by SIGTERM. 1: it could not begin; with --once: not all could be sent. 64: wrong usage. 130: ended by \
+            Ctrl-C, after one more try.
+            """
+    )
+
+    @OptionGroup var reports: ReportsArgument
+
+    @Option(help: ArgumentHelp("The receiver's address, without /v1/logs.", valueName: "url"))
+    var to: String?
+
+    @Option(
+        help: ArgumentHelp("A file that holds a bearer token. It may be replaced at any time.", valueName: "file"),
+        completion: .file()
+    )
+    var tokenFile: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Remember here what was sent. One per receiver. (default: a file in $STATE_DIRECTORY, else in the first directory)",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var checkpoint: String?
+
+    @Flag(help: "Send what is there, in three tries at most, and end.")
+    var once = false
+
+    @Option(help: "How the closing line is written.")
+    var format: OutputFormat = .text
+
+    func validate() throws {
+        guard let address else {
+            throw ValidationError("give the receiver's address: --to https://otlp.example.com:4318")
+        }
+        if address.isEmpty { throw ValidationError("the receiver's address is empty") }
+        if checkpoint?.isEmpty == true { throw ValidationError("the checkpoint's name is empty") }
+        if tokenFile?.isEmpty == true { throw ValidationError("the token file's name is empty") }
+        _ = try headers()
+    }
+
+    func run() throws {
+        let cancellation = try CommandFailure.wrapping { () throws(ReportError) in try Cancellation() }
+        let signals = StopSignals(cancellation)
+        let shipper: Shipper
+        do {
+            shipper = try Shipper(options(), cancellation: cancellation) { Output.note("\($0)") }
+        } catch let error as ReportError {
+            throw CommandFailure(error)
+        } catch {
+            throw CommandFailure("\(error)")
+        }
+        let totals = try shipper.run()
+        try Output.write(format == .json ? String(decoding: ReportJSON.encode(totals), as: UTF8.self) : "\(totals)\n")
+        if signals.wasInterrupted { throw ExitCode(130) }
+        if once, !totals.isWhole { throw ExitCode.failure }
+    }
+
+    private var address: String? { to ?? Self.variable("OTEL_EXPORTER_OTLP_ENDPOINT") }
+
+    private func options() throws -> ShippingOptions {
+        let address = address ?? ""
+        var options = ShippingOptions(
+            directories: reports.paths,
+            endpoint: address,
+            checkpoint: checkpoint ?? "\(Self.stateDirectory ?? reports.paths[0])/\(Self.checkpointName(for: address))"
+        )
+        options.headers = try headers()
+        options.tokenFile = tokenFile
+        options.token = Self.variable("STALL_MONITOR_TOKEN")
+        options.endsWhenSent = once
+        return options
+    }
+
+    /// `name=value,name=value`, the values percent-encoded (opentelemetry.io, "Protocol Exporter").
+    private func headers() throws -> [(name: String, value: String)] {
+        guard let text = Self.variable("OTEL_EXPORTER_OTLP_HEADERS") else { return [] }
+        return try text.split(separator: ",").map { pair in
+            let parts = pair.split(separator: "=", maxSplits: 1)
+            guard parts.count == 2, let value = Self.decoded(parts[1].trimmed) else {
+                throw ValidationError("$OTEL_EXPORTER_OTLP_HEADERS is a list of name=value, with commas between them")
+            }
+            return (String(parts[0].trimmed), value)
+        }
+    }
+
+    private static func decoded(_ text: Substring) -> String? {
+        var bytes: [UInt8] = []
+        var rest = text.utf8[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard rest.count >= 2, let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else {
+                return nil
+            }
+            bytes.append(value)
+            rest = rest.dropFirst(2)
+        }
+        return String(validating: bytes, as: UTF8.self)
+    }
+
+    /// One per receiver: what one has, another may not.
+    private static func checkpointName(for address: String) -> String {
+        let name = address.split(separator: "://", maxSplits: 1).last ?? ""
+        return ".shipped-to-"
+            + name.prefix(100).map { $0.isASCII && ($0.isLetter || $0.isNumber || ".-".contains($0)) ? $0 : "_" }
+    }
+
+    /// Where systemd permits a service to write (`StateDirectory=`).
+    private static var stateDirectory: String? {
+        variable("STATE_DIRECTORY")?.split(separator: ":").first.map(String.init)
+    }
+
+    private static func variable(_ name: String) -> String? {
+        guard let value = unsafe getenv(name), unsafe value.pointee != 0 else { return nil }
+        return unsafe String(cString: value)
+    }
+}
+
+extension Substring {
+    fileprivate var trimmed: Substring {
+        let start = drop { $0 == " " }
+        return start.lastIndex { $0 != " " }.map { start[...$0] } ?? ""
+    }
+}
+
+/// The first SIGINT or SIGTERM ends the run in order, the next one the process.
+private final class StopSignals {
+    private let sources: [any DispatchSourceSignal]
+    private let interruption = Interruption()
+
+    var wasInterrupted: Bool { interruption.hasCome.load(ordering: .relaxed) }
+
+    init(_ cancellation: Cancellation) {
+        sources = [SIGINT, SIGTERM].map { [interruption] number in
+            signal(number, SIG_IGN)
+            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+            source.setEventHandler {
+                if number == SIGINT { interruption.hasCome.store(true, ordering: .relaxed) }
+                signal(number, SIG_DFL)
+                cancellation.cancel()
+            }
+            source.resume()
+            return source
+        }
+    }
+
+    private final class Interruption: Sendable {
+        let hasCome = Atomic(false)
+    }
+}

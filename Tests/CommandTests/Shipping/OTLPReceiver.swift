@@ -1,0 +1,81 @@
+import Foundation
+import Testing
+
+/// A real receiver in a process of its own, ended with the test. What it is told to answer is in `otlp_receiver.py`.
+final class OTLPReceiver {
+    let url: String
+    private let folder: String
+    private let process = Process()
+
+    /// - Parameter folder: where it keeps what it accepted, also for one that comes after it.
+    init(in folder: String, plan: String? = nil) throws {
+        self.folder = folder
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        let port = folder + "/port"
+        try? FileManager.default.removeItem(atPath: port)
+        if let plan { try plan.write(toFile: folder + "/plan", atomically: true, encoding: .utf8) }
+        process.executableURL = URL(filePath: "/usr/bin/python3")
+        let program = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "otlp_receiver.py").path
+        process.arguments = [program, folder]
+        try process.run()
+        var number: String?
+        for _ in 0..<3000 where number == nil && process.isRunning {
+            number = try? String(contentsOfFile: port, encoding: .utf8)
+            if number == nil { usleep(10_000) }
+        }
+        url = "http://127.0.0.1:\(try #require(number))"
+    }
+
+    struct Request: Decodable {
+        var path: String
+        var headers: [String: String]
+        var body: Body
+
+        struct Body: Decodable {
+            var resourceLogs: [Resource]?
+            var resourceMetrics: [Metrics]?
+        }
+        struct Metrics: Decodable {}
+        struct Resource: Decodable { var scopeLogs: [Scope] }
+        struct Scope: Decodable { var logRecords: [Record] }
+        struct Record: Decodable { var attributes: [Attribute] }
+        struct Attribute: Decodable {
+            var key: String
+            var value: Value
+        }
+        struct Value: Decodable { var stringValue: String? }
+
+        /// An attribute of each record.
+        func all(_ key: String) -> [String] {
+            (body.resourceLogs ?? []).flatMap(\.scopeLogs).flatMap(\.logRecords)
+                .compactMap { $0.attributes.first { $0.key == key }?.value.stringValue }
+        }
+    }
+
+    /// What it took, in order.
+    func accepted() throws -> [Request] {
+        guard let text = try? String(contentsOfFile: folder + "/accepted", encoding: .utf8) else { return [] }
+        return try text.split(separator: "\n").map { try JSONDecoder().decode(Request.self, from: Data($0.utf8)) }
+    }
+
+    /// The stalls that it took, in order.
+    func stalls() throws -> [String] { try accepted().flatMap { $0.all("stall.id") } }
+
+    /// Waits until it has taken so many.
+    func awaitStalls(_ count: Int) throws {
+        for _ in 0..<6000 {
+            // A line that is being written is none yet.
+            if let found = try? stalls().count, found >= count { return }
+            usleep(10_000)
+        }
+        Issue.record("the receiver has \(try stalls().count) stalls of \(count)")
+    }
+
+    func end() {
+        // Not SIGTERM: the test's thread blocks most signals, and a child inherits that.
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+    }
+
+    deinit { end() }
+}

@@ -1,0 +1,224 @@
+import Foundation
+import StallReports
+import Testing
+
+@Suite("ship", .timeLimit(.minutes(5)))
+struct ShipCommandTests {
+    private let fixture: ReportsFixture
+    private var answers: String { fixture.root + "/receiver" }
+
+    init() throws { fixture = try ReportsFixture() }
+
+    @discardableResult
+    private func write(_ count: Int) throws -> [String] {
+        try (0..<count).map { _ in
+            let id = ULID.make()
+            _ = try fixture.store.write(Sample.report(id: id))
+            return "\(id)"
+        }
+    }
+
+    private func ship(_ receiver: OTLPReceiver, _ arguments: String..., environment: [String: String] = [:]) throws
+        -> CommandRun
+    {
+        let all = ["ship", fixture.path, "--to", receiver.url, "--checkpoint", fixture.root + "/sent", "--once"]
+        return try CommandRun(arguments: all + arguments, environment: environment)
+    }
+
+    @Test("What is there is sent once, and not again by the next run; what has just begun, when it has ended")
+    func once() throws {
+        let ids = try write(3)
+        _ = try fixture.store.write(Sample.report(id: .make(), state: .ongoing))
+        let receiver = try OTLPReceiver(in: answers)
+        let first = try ship(receiver)
+        #expect(first.status == 0 && first.output.hasPrefix("sent 3 stalls and 0 run records in 1 request"), "\(first)")
+        let request = try #require(try receiver.accepted().first)
+        #expect(request.path == "/v1/logs" && request.headers["Content-Type"] == "application/json")
+        #expect(request.headers["Content-Encoding"] == "gzip" && request.headers["Authorization"] == nil)
+        #expect(request.all("stall.id") == ids)
+        #expect(
+            request.all("code.stacktrace").allSatisfy { $0.hasPrefix("clock_nanosleep\nusleep\nshop.Cart.total()") }
+        )
+        #expect(request.all("stall.metadata.region").count == 3)
+        let next = try write(1)
+        #expect(try ship(receiver, "--format", "json").output.contains("\"stalls\":1,"))
+        #expect(try receiver.stalls() == ids + next)
+    }
+
+    @Test("New reports are sent as they come; SIGTERM ends it in order, a second one is not needed")
+    func follows() throws {
+        try write(1)
+        let receiver = try OTLPReceiver(in: answers)
+        let run = try RunningCommand(
+            "ship",
+            fixture.path,
+            "--checkpoint",
+            fixture.root + "/sent",
+            environment: ["OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_EXPORTER_OTLP_HEADERS": "x-team=a%20b"]
+        )
+        try receiver.awaitStalls(1)
+        try write(1)
+        try receiver.awaitStalls(2)
+        // Nothing waits for it: what came last is sent before the end.
+        let last = try write(1)
+        run.send(SIGTERM)
+        #expect(run.status() == 0)
+        #expect(try run.line()?.hasPrefix("sent ") == true)
+        #expect(try ship(receiver).status == 0)
+        let stalls = try receiver.stalls()
+        #expect(stalls.count == 3 && stalls.last == last[0])
+        #expect(try receiver.accepted()[0].headers["X-Team"] == "a b")
+    }
+
+    @Test("Killed at any moment, it loses nothing: each stall arrives")
+    func killed() throws {
+        let receiver = try OTLPReceiver(in: answers)
+        var ids: [String] = []
+        for round in 1...6 {
+            ids += try write(20)
+            let run = try RunningCommand(
+                "ship",
+                fixture.path,
+                "--to",
+                receiver.url,
+                "--checkpoint",
+                fixture.root + "/sent"
+            )
+            // Somewhere between its begin and an acknowledgement that it has noted.
+            if round.isMultiple(of: 2) { try receiver.awaitStalls(ids.count) } else { usleep(UInt32(round) * 60_000) }
+            run.send(SIGKILL)
+            #expect(run.status() == 128 + SIGKILL)
+        }
+        #expect(try ship(receiver).status == 0)
+        #expect(try Set(receiver.stalls()) == Set(ids))
+    }
+
+    @Test("It waits until the receiver is back, for as long as that asks for; nothing comes twice")
+    func outage() throws {
+        let ids = try write(2)
+        let plan = """
+            {"status": 503, "headers": {"Retry-After": "1"}}
+            {"close": true}
+            {"status": 429, "body": "slow down"}
+            """
+        let receiver = try OTLPReceiver(in: answers, plan: plan)
+        let run = try RunningCommand("ship", fixture.path, "--to", receiver.url)
+        var notes: [String] = []
+        while notes.last?.contains("again") != true, let note = try run.errorLine() { notes.append(note) }
+        run.send(SIGINT)
+        #expect(run.status() == 130)
+        #expect(
+            notes.count == 4 && notes[0].contains("it answers 503") && notes[2].contains("429: slow down"),
+            "\(notes)"
+        )
+        #expect(try receiver.stalls() == ids)
+    }
+
+    @Test("What a receiver minds is told and left out; the others are taken")
+    func hostile() throws {
+        let ids = try write(9)
+        let receiver = try OTLPReceiver(
+            in: answers,
+            plan: "{\"where\": \"\(ids[4])\", \"status\": 400, \"body\": \"no\"}"
+        )
+        let run = try ship(receiver)
+        #expect(run.status == 1 && run.output.contains("; 1 refused"))
+        #expect(run.errors.contains("refuses stall \(ids[4]), which is not sent again: 400: no"), "\(run.errors)")
+        #expect(try receiver.stalls() == ids.filter { $0 != ids[4] })
+        #expect(try ship(receiver).status == 0)
+    }
+
+    @Test("A receiver that takes nothing is no reason to give anything up", arguments: [400, 401, 404, 413])
+    func refusesEverything(status: Int) throws {
+        let ids = try write(5)
+        let receiver = try OTLPReceiver(in: answers, plan: "{\"status\": \(status), \"stays\": true}")
+        let run = try ship(receiver)
+        #expect(run.status == 1 && run.output.contains("; 5 not sent") && run.errors.contains("\(status)"), "\(run)")
+        receiver.end()
+        let next = try OTLPReceiver(in: fixture.root + "/next")
+        #expect(try ship(next).status == 0)
+        #expect(try next.stalls() == ids)
+    }
+
+    @Test("A redirect is told, and the token goes nowhere else")
+    func redirect() throws {
+        try write(1)
+        let other = try OTLPReceiver(in: fixture.root + "/other")
+        let plan = "{\"status\": 307, \"headers\": {\"Location\": \"\(other.url)/v1/logs\"}, \"stays\": true}"
+        let run = try ship(OTLPReceiver(in: answers, plan: plan), environment: ["STALL_MONITOR_TOKEN": "secret"])
+        #expect(run.status == 1 && run.errors.contains("redirect to \(other.url)"))
+        #expect(try other.accepted().isEmpty)
+    }
+
+    @Test("The token comes from a file, read each time, or the environment; one that is none is told at once")
+    func token() throws {
+        try write(1)
+        let receiver = try OTLPReceiver(in: answers)
+        let file = fixture.root + "/token"
+        try "first\n".write(toFile: file, atomically: true, encoding: .utf8)
+        #expect(try ship(receiver, "--token-file", file).status == 0)
+        try write(1)
+        #expect(try ship(receiver, environment: ["STALL_MONITOR_TOKEN": "second"]).status == 0)
+        #expect(try receiver.accepted().map { $0.headers["Authorization"] } == ["Bearer first", "Bearer second"])
+        try "two\nlines".write(toFile: file, atomically: true, encoding: .utf8)
+        for path in [file, fixture.root + "/none"] {
+            let run = try ship(receiver, "--token-file", path)
+            #expect(run.status == 1 && run.errors.contains("the token's file \(path)"), "\(run.errors)")
+        }
+    }
+
+    @Test("Reports that made room for others before they could be sent are counted")
+    func lost() throws {
+        let ids = try write(3)
+        let receiver = try OTLPReceiver(in: answers, plan: "{\"status\": 503, \"stays\": true}")
+        let run = try RunningCommand(
+            "ship",
+            fixture.path,
+            "--to",
+            receiver.url,
+            "--checkpoint",
+            fixture.root + "/sent"
+        )
+        #expect(try run.errorLine()?.contains("503") == true)
+        // More than are kept ready: the first 256 were read when they came.
+        try write(300)
+        for id in try FileManager.default.contentsOfDirectory(atPath: fixture.path) {
+            try FileManager.default.removeItem(atPath: fixture.path + "/" + id)
+        }
+        try FileManager.default.removeItem(atPath: answers + "/plan")
+        var note: String?
+        repeat { note = try run.errorLine() } while note != nil && note?.contains("made room") != true
+        #expect(note?.contains("reports made room for newer ones before they could be sent") == true)
+        run.send(SIGTERM)
+        #expect(run.status() == 0)
+        #expect(try receiver.stalls().starts(with: ids))
+    }
+
+    @Test("What cannot begin says what to do")
+    func refusals() throws {
+        try write(1)
+        let receiver = try OTLPReceiver(in: answers)
+        let file = fixture.root + "/notes"
+        try "my notes\n".write(toFile: file, atomically: true, encoding: .utf8)
+        let foreign = try CommandRun("ship", fixture.path, "--to", receiver.url, "--checkpoint", file, "--once")
+        #expect(foreign.status == 1 && foreign.errors.contains("is no checkpoint of 'ship'"))
+        #expect(try String(contentsOfFile: file, encoding: .utf8) == "my notes\n")
+        #expect(try CommandRun("ship", fixture.path).status == 64)
+        let address = try CommandRun("ship", fixture.path, "--to", "ftp://example.com", "--once")
+        #expect(address.status == 1 && address.errors.contains("is no address of a receiver"))
+
+        let first = try RunningCommand(
+            "ship",
+            fixture.path,
+            "--to",
+            receiver.url,
+            "--checkpoint",
+            fixture.root + "/sent"
+        )
+        try receiver.awaitStalls(1)
+        let second = try ship(receiver)
+        #expect(second.status == 1 && second.errors.contains("another process ships with this checkpoint"))
+        first.send(SIGTERM)
+        #expect(first.status() == 0)
+    }
+}

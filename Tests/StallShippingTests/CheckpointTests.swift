@@ -1,0 +1,128 @@
+import Foundation
+import StallReports
+import Testing
+
+@testable import StallShipping
+
+@Suite("The checkpoint")
+final class CheckpointTests {
+    private let path = NSTemporaryDirectory() + "checkpoint-\(UUID())"
+    private let ids = (0..<3).map { _ in ULID.make() }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    private func shipment(_ index: Int, _ version: Shipment.Version) -> Shipment {
+        Shipment(id: ids[index], version: version, directory: "/x")
+    }
+
+    @Test("Remembers the latest version of each, also after it was opened anew")
+    func remembers() throws {
+        do {
+            var checkpoint = try Checkpoint(path: path)
+            try checkpoint.note([shipment(0, .ongoing), shipment(1, .ended)])
+            try checkpoint.note([shipment(2, .counted(7))])
+        }
+        let checkpoint = try Checkpoint(path: path)
+        let known = [shipment(0, .ongoing), shipment(1, .ongoing), shipment(1, .ended), shipment(2, .counted(7))]
+        for shipment in known {
+            let isKnown = checkpoint.has(shipment)
+            #expect(isKnown)
+        }
+        for shipment in [shipment(0, .ended), shipment(2, .counted(8))] {
+            let isKnown = checkpoint.has(shipment)
+            #expect(!isKnown)
+        }
+    }
+
+    @Test("A line that was cut off, wherever, counts as absent; those before it stay")
+    func cutOff() throws {
+        do {
+            var checkpoint = try Checkpoint(path: path)
+            try checkpoint.note([shipment(0, .ended), shipment(1, .counted(1234))])
+        }
+        let whole = try Data(contentsOf: URL(filePath: path))
+        for length in whole.count - 32..<whole.count {
+            try whole.prefix(length).write(to: URL(filePath: path))
+            var checkpoint = try Checkpoint(path: path)
+            let isKnown = (checkpoint.has(shipment(0, .ended)), checkpoint.has(shipment(1, .counted(1))))
+            #expect(isKnown == (true, false))
+            try checkpoint.note([shipment(2, .ended)])
+        }
+        let checkpoint = try Checkpoint(path: path)
+        let isKnown = checkpoint.has(shipment(2, .ended))
+        #expect(isKnown)
+    }
+
+    @Test("Belongs to one at a time")
+    func owned() throws {
+        let first = try Checkpoint(path: path)
+        #expect(throws: ShippingError.self) { _ = try Checkpoint(path: self.path) }
+        let isKnown = first.has(shipment(0, .ended))
+        #expect(!isKnown)
+    }
+}
+
+@Suite("What waits to be sent")
+struct ShipmentQueueTests {
+    private let ids = (0..<4).map { _ in ULID.make() }
+
+    @Test("Comes in order; a later version takes the earlier one's place, and one that comes meanwhile stays")
+    func order() {
+        var queue = ShipmentQueue()
+        let all = ids.map { Shipment(id: $0, version: .ongoing, directory: "/x") }
+        for (index, shipment) in all.enumerated() { queue.add(shipment, [UInt8(index)]) }
+        let later = Shipment(id: ids[1], version: .ended, directory: "/x")
+        queue.add(later, [9])
+        queue.add(all[1], [8])
+        #expect(queue.first(3) == [all[0], later, all[2]] && queue.bytes(of: later) == [9])
+        queue.remove([all[0], all[1]])
+        #expect(queue.first(9) == [later, all[2], all[3]])
+        queue.remove([later])
+        queue.add(later, nil)
+        #expect(queue.first(9) == [all[2], all[3], later] && queue.count == 3 && queue.bytes(of: later) == nil)
+    }
+}
+
+@Suite("A receiver's answer")
+struct HTTPAnswerTests {
+    private func answer(_ status: Int?, _ body: String = "", retryAfter: String? = nil) -> Answer {
+        HTTPAnswer.read(.init(status: status, retryAfter: retryAfter, body: Data(body.utf8), error: "cut"))
+    }
+
+    @Test("What is taken, in part or whole, by OTLP's answers")
+    func accepted() {
+        #expect(answer(200, "{}") == .accepted(rejected: 0, message: ""))
+        #expect(answer(200, "") == .accepted(rejected: 0, message: ""))
+        let partial = #"{"partialSuccess":{"rejectedLogRecords":"2","errorMessage":"too old"}}"#
+        #expect(answer(200, partial) == .accepted(rejected: 2, message: "too old"))
+        let points = #"{"partialSuccess":{"rejectedDataPoints":3}}"#
+        #expect(answer(202, points) == .accepted(rejected: 3, message: ""))
+        #expect(answer(200, #"{"partialSuccess":{"rejectedLogRecords":"-9"}}"#) == .accepted(rejected: 0, message: ""))
+    }
+
+    @Test("What is tried again, and when: seconds, a date, nothing, nonsense")
+    func later() {
+        #expect(answer(503, retryAfter: "7") == .unavailable("it answers 503", retryAfter: .seconds(7)))
+        #expect(answer(nil) == .unavailable("cut", retryAfter: nil))
+        for text in ["-1", "soon", "99999999999999999999", ""] {
+            #expect(answer(502, retryAfter: text) == .unavailable("it answers 502", retryAfter: nil))
+        }
+        let now = Date(timeIntervalSince1970: 784_111_777 - 60)
+        #expect(HTTPAnswer.delay("Sun, 06 Nov 1994 08:49:37 GMT", now: now) == .seconds(60))
+        #expect(HTTPAnswer.delay("Sun, 06 Nov 1994 08:49:37 GMT", now: Date()) == .zero)
+    }
+
+    @Test("The pause grows to a minute, keeps what the receiver asks for, and begins anew after a success")
+    func backoff() {
+        var backoff = Backoff()
+        for full in [1.0, 2, 4, 8, 16, 32, 60, 60, 60] {
+            let pause = backoff.failed(retryAfter: nil) / .seconds(1)
+            #expect(pause >= full / 2 && pause <= full)
+        }
+        let asked = backoff.failed(retryAfter: .seconds(100)) / .seconds(1)
+        #expect(asked >= 100 && asked <= 110)
+        #expect(backoff.failed(retryAfter: .seconds(1 << 40)) <= Backoff.longest * 1.1)
+        backoff.succeeded()
+        #expect(backoff.failed(retryAfter: nil) <= .seconds(1))
+    }
+}
