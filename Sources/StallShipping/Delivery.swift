@@ -10,7 +10,8 @@ struct Delivery: ~Copyable {
     private let batch: Int
     private var checkpoint: Checkpoint
     private var hasToldOfCheckpoint = false
-    /// Refused one by one, by a receiver that has taken nothing yet.
+    /// Of the batch under way: whether any of it was taken, and what was refused by itself while none was.
+    private var hasAccepted = false
     private var suspects: [(shipment: Shipment, reason: String)] = []
 
     /// Bytes of one request before it is compressed: receivers refuse larger ones.
@@ -36,7 +37,7 @@ struct Delivery: ~Copyable {
 
     /// One batch. What the receiver does not take now stays in the queue.
     mutating func send(_ lane: inout Lane) {
-        suspects = []
+        (hasAccepted, suspects) = (false, [])
         var outcome = send(lane.queue.first(batch), &lane)
         if case .done = outcome, let suspect = suspects.first {
             outcome = .later("it refuses everything: \(suspect.reason)", retryAfter: nil)
@@ -48,6 +49,8 @@ struct Delivery: ~Copyable {
             tell(.unknownPath(kind: lane.kind, status: status))
             lane.switchOff()
         case .later(let reason, let retryAfter):
+            // If it is they, and not the receiver, then the next try finds others that it takes.
+            lane.queue.moveToEnd(suspects.map(\.shipment))
             let next = lane.failed(retryAfter: retryAfter)
             tell(.unavailable(kind: lane.kind, reason: reason, next: next))
         }
@@ -90,13 +93,13 @@ struct Delivery: ~Copyable {
 
     private mutating func suspect(_ shipment: Shipment, _ reason: String, _ lane: inout Lane) -> Outcome {
         suspects.append((shipment, reason))
-        if lane.hasAccepted { giveUpSuspects(&lane) }
+        if hasAccepted { giveUpSuspects(&lane) }
         guard suspects.count >= Self.suspectLimit else { return .done }
         return .later("it refuses everything: \(reason)", retryAfter: nil)
     }
 
     private mutating func accept(_ sent: [Shipment], _ rejected: Int, _ message: String, _ lane: inout Lane) {
-        lane.hasAccepted = true
+        hasAccepted = true
         lane.signal == .logs ? (totals.stalls += sent.count) : (totals.runs += sent.count)
         if rejected > 0 {
             totals.refused += min(rejected, sent.count)
@@ -134,7 +137,7 @@ struct Delivery: ~Copyable {
         _ lane: inout Lane
     ) -> (elements: [[UInt8]], sent: [Shipment]) {
         var (elements, sent, size): ([[UInt8]], [Shipment], Int) = ([], [], 0)
-        var lost = 0
+        var (gone, lost): ([Shipment], Int) = ([], 0)
         while let shipment = rest.first {
             do throws(ReportError) {
                 let element = if let bytes = lane.queue.bytes(of: shipment) { bytes } else { try Self.read(shipment) }
@@ -143,7 +146,7 @@ struct Delivery: ~Copyable {
                 sent.append(shipment)
                 size += element.count
             } catch {
-                lane.queue.remove([shipment])
+                gone.append(shipment)
                 if error.code == .missingFile || error.code == .missingDirectory {
                     lost += lane.signal == .logs ? 1 : 0
                 } else {
@@ -153,6 +156,7 @@ struct Delivery: ~Copyable {
             }
             rest = rest.dropFirst()
         }
+        if !gone.isEmpty { lane.queue.remove(gone) }
         totals.lost += lost
         if lost > 0 { tell(.lost(lost)) }
         return (elements, sent)

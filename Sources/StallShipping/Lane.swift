@@ -6,8 +6,6 @@ struct Lane {
     /// How long the first of a batch waits for others.
     let linger: Duration
     var queue = ShipmentQueue()
-    /// Whether the receiver has taken anything in this run. What it refuses before that, it may refuse for how it was asked.
-    var hasAccepted = false
     /// Whether the receiver has no place for it at all.
     var isOff = false
     /// Tries in a row that failed.

@@ -54,4 +54,11 @@ struct ShipmentQueue {
         // An id that comes again stands at the end, and must not stand before that as well.
         order.removeAll { known[$0] == nil }
     }
+
+    /// Those of them that still wait come last.
+    mutating func moveToEnd(_ shipments: [Shipment]) {
+        let moved = Set(shipments.map(\.id))
+        guard !moved.isEmpty else { return }
+        order = order.filter { !moved.contains($0) } + order.filter(moved.contains)
+    }
 }

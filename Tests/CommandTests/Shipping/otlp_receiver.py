@@ -6,7 +6,7 @@ FOLDER/port appears when it listens. Each request takes the first line of FOLDER
 
   {"status": 503, "headers": {"Retry-After": "1"}, "body": ""}
   {"close": true}                  no answer at all
-  {"where": "text", "status": 400} only where the body holds the text; the line stays, and stands for all requests
+  {"where": "text", "status": 400} only where the body holds the text; all lines are of this kind, and stay
 
 Without a plan it accepts. What was accepted is a line of FOLDER/accepted: {"path": …, "headers": {…}, "body": {…}}.
 """
@@ -32,7 +32,7 @@ def plan(body):
         return {}
     answer = json.loads(lines[0])
     if "where" in answer:
-        return answer if answer["where"] in body else {}
+        return next((a for a in map(json.loads, lines) if a["where"] in body), {})
     if not answer.get("stays"):
         with open(folder + "/plan.new", "w") as file:
             file.write("\n".join(lines[1:]))
