@@ -4,28 +4,32 @@ internal import StallReports
 /// What a receiver has acknowledged, in a file that survives the process's death at any moment.
 ///
 /// A line for each acknowledgement is appended, and on the disk before the next request: what is killed in between is sent a second time.
-/// A line that was cut off counts as absent. On opening, the file is written anew with the latest version of each id.
+/// A line that was cut off counts as absent. On opening, and when it has grown to twice what it remembers, the file is written anew with the
+/// latest version of each id.
 struct Checkpoint: ~Copyable {
-    /// More ids are not remembered: the oldest go first. A report directory holds far fewer.
-    static let limit = 1 << 18
     private static let header = "stall-shipped/1\n"
 
     private let path: String
-    private let descriptor: Int32
+    private let limit: Int
+    private var descriptor: Int32
     private var sent: [ULID: Shipment.Version]
+    /// Lines since the file was last written anew.
+    private var appended = 0
 
     /// Makes the file if it is not there. Throws where another process has it open, or it is no checkpoint.
-    init(path: String) throws {
+    ///
+    /// - Parameter limit: more ids are not remembered, the oldest go first. A report directory holds far fewer.
+    init(path: String, limit: Int = 1 << 18) throws {
         var opened = try Self.openLocked(path)
         let known: [ULID: Shipment.Version]
         do {
-            known = try Self.read(opened, path)
+            known = Self.latest(limit, of: try Self.read(opened, path, limit))
             try Self.rewrite(path, known, &opened)
         } catch {
             close(opened)
             throw error
         }
-        (self.path, descriptor, sent) = (path, opened, known)
+        (self.path, self.limit, descriptor, sent) = (path, limit, opened, known)
     }
 
     deinit { close(descriptor) }
@@ -36,6 +40,13 @@ struct Checkpoint: ~Copyable {
     /// Remembers, and has it on the disk. On an error it is remembered by this process only.
     mutating func note(_ shipments: [Shipment]) throws {
         for shipment in shipments { sent[shipment.id] = shipment.version }
+        appended += shipments.count
+        guard appended < limit else {
+            sent = Self.latest(limit, of: sent)
+            try Self.rewrite(path, sent, &descriptor)
+            appended = 0
+            return
+        }
         let lines = shipments.map { Self.line($0.id, $0.version) }.joined()
         try Self.append(Array(lines.utf8), to: descriptor, path)
     }
@@ -84,7 +95,7 @@ struct Checkpoint: ~Copyable {
         return mine.st_ino == named.st_ino && mine.st_dev == named.st_dev
     }
 
-    private static func read(_ descriptor: Int32, _ path: String) throws -> [ULID: Shipment.Version] {
+    private static func read(_ descriptor: Int32, _ path: String, _ limit: Int) throws -> [ULID: Shipment.Version] {
         var bytes: [UInt8] = []
         var part = [UInt8](repeating: 0, count: 1 << 16)
         while true {
@@ -93,8 +104,8 @@ struct Checkpoint: ~Copyable {
             guard count >= 0 else { throw problem(path) }
             if count == 0 { break }
             bytes += part[..<count]
-            // Some sixty bytes a line, and as many again until it is next written anew.
-            guard bytes.count <= limit * 1000 else { throw notACheckpoint(path) }
+            // Twice as many lines as it remembers, each with an id and a number of 64 bits.
+            guard bytes.count <= header.utf8.count + limit * 2 * 64 else { throw notACheckpoint(path) }
         }
         if bytes.isEmpty { return [:] }
         guard bytes.starts(with: header.utf8) else { throw notACheckpoint(path) }
@@ -103,6 +114,10 @@ struct Checkpoint: ~Copyable {
         for line in String(decoding: whole, as: UTF8.self).split(separator: "\n").dropFirst() {
             if let (id, version) = entry(line) { sent[id] = max(version, sent[id] ?? version) }
         }
+        return sent
+    }
+
+    private static func latest(_ limit: Int, of sent: [ULID: Shipment.Version]) -> [ULID: Shipment.Version] {
         guard sent.count > limit else { return sent }
         let oldest = sent.keys.sorted()[sent.count - limit]
         return sent.filter { $0.key >= oldest }

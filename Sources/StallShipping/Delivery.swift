@@ -100,11 +100,11 @@ struct Delivery: ~Copyable {
 
     private mutating func accept(_ sent: [Shipment], _ rejected: Int, _ message: String, _ lane: inout Lane) {
         hasAccepted = true
-        lane.signal == .logs ? (totals.stalls += sent.count) : (totals.runs += sent.count)
-        if rejected > 0 {
-            totals.refused += min(rejected, sent.count)
-            tell(.rejected(kind: lane.kind, count: rejected, reason: message))
-        }
+        // Of metrics it counts points, of which a run has many: the run has arrived.
+        let leftOut = lane.signal == .logs ? min(rejected, sent.count) : 0
+        lane.signal == .logs ? (totals.stalls += sent.count - leftOut) : (totals.runs += sent.count)
+        totals.refused += leftOut
+        if rejected > 0 { tell(.rejected(kind: lane.kind, count: rejected, reason: message)) }
         remember(sent, &lane)
         giveUpSuspects(&lane)
     }

@@ -24,12 +24,28 @@ package final class Shipper {
     ) throws {
         self.options = options
         self.tell = tell
+        try Self.look(for: options.directories, isNeeded: options.endsWhenSent, tell)
         let receiver = try HTTPReceiver(options)
         delivery = Delivery(receiver, try Checkpoint(path: options.checkpoint), options, tell)
         follower = try TreeFollower(options.directories, cancellation: cancellation)
         stalls = Lane(.logs, linger: options.linger)
         // Counts add up, and only the latest version is sent: there is no hurry.
         runs = Lane(.metrics, linger: options.linger * 20)
+    }
+
+    /// A directory may come later, if somebody waits for it.
+    private static func look(
+        for directories: [String],
+        isNeeded: Bool,
+        _ tell: (ShippingNote) -> Void
+    ) throws(ReportError) {
+        for directory in directories {
+            do throws(ReportError) {
+                _ = try ReportReader(path: directory).names()
+            } catch let error where error.code == .missingDirectory && !isNeeded {
+                tell(.waiting(directory: directory))
+            }
+        }
     }
 
     /// Returns when it is cancelled, or where it is to end so when everything was sent.
@@ -96,7 +112,7 @@ package final class Shipper {
             tell(.unreadable((error.path.map { $0 + ": " } ?? "") + error.description))
         case .event(.report(let report), let directory), .event(.grown(let report), let directory):
             let isOngoing = report.state == .ongoing
-            guard !isOngoing || report.durationNs >= options.ongoingAfter.nanoseconds else { return }
+            guard !isOngoing || .nanoseconds(report.durationNs) >= options.ongoingAfter else { return }
             let shipment = Shipment(id: report.id, version: isOngoing ? .ongoing : .ended, directory: directory)
             delivery.take(shipment, for: &stalls) { () throws(ReportError) in try Telemetry.element(report) }
         case .event(.run(let run), let directory):
@@ -106,14 +122,5 @@ package final class Shipper {
         case .event(.directoryGone, let directory): tell(.waiting(directory: directory))
         case .event(.directoryAppeared, _): break
         }
-    }
-}
-
-extension Duration {
-    /// Saturated.
-    fileprivate var nanoseconds: Int64 {
-        let (seconds, attoseconds) = components
-        let (whole, isTooLong) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
-        return isTooLong ? .max : whole.addingReportingOverflow(attoseconds / 1_000_000_000).partialValue
     }
 }

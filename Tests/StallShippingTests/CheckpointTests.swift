@@ -53,6 +53,23 @@ final class CheckpointTests {
         #expect(isKnown)
     }
 
+    @Test("Neither grows without end nor forgets the latest; who has it keeps it")
+    func bounded() throws {
+        let all = (0..<95).map { Shipment(id: ULID(rawValue: 1 + $0), version: .ended, directory: "/x") }
+        do {
+            var checkpoint = try Checkpoint(path: path, limit: 10)
+            for shipment in all {
+                try checkpoint.note([shipment])
+                let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n").count
+                #expect(lines <= 1 + 2 * 10)
+            }
+            #expect(throws: ShippingError.self) { _ = try Checkpoint(path: self.path) }
+        }
+        let checkpoint = try Checkpoint(path: path, limit: 10)
+        let known = all.filter { checkpoint.has($0) }
+        #expect(known == all.suffix(10))
+    }
+
     @Test("Belongs to one at a time")
     func owned() throws {
         let first = try Checkpoint(path: path)

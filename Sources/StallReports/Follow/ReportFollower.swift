@@ -229,6 +229,12 @@ public final class Cancellation: Sendable {
         close(writeEnd)
     }
 
+    /// Whether it was: from any thread, without a wait.
+    var isCancelled: Bool {
+        var end = pollfd(fd: readEnd, events: Int16(POLLIN), revents: 0)
+        return unsafe poll(&end, 1, 0) > 0
+    }
+
     /// Any thread, any number of times.
     public func cancel() {
         var byte: UInt8 = 1

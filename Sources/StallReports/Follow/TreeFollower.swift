@@ -37,12 +37,11 @@ package struct TreeFollower: ~Copyable {
         if followers.isEmpty, let first = failures.first { throw first }
     }
 
-    /// How many directories are followed, those among them that are not there yet.
-    package var count: Int { followers.count }
-
     /// The next piece of news; nil when none came within `timeout`. Throws `.cancelled` after a cancellation.
     package mutating func next(timeout: Duration) throws(ReportError) -> News? {
         let deadline = ContinuousClock.now + timeout
+        // Also where there is so much news that nobody ever waits.
+        if cancellation.isCancelled { throw ReportError(.cancelled) }
         while true {
             if ContinuousClock.now >= nextLook { look() }
             if let failure = failures.popLast() { return .failure(failure) }

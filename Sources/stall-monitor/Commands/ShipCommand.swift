@@ -18,8 +18,8 @@ struct ShipCommand: ParsableCommand {
             A stall is a log record (/v1/logs) when it has ended, and also while it lasts if that is longer than 10 s: 'stall.state' says \
             which. What runs have counted goes to /v1/metrics. Requests are OTLP over HTTP, in JSON, compressed by gzip.
 
-            Nothing is sent twice in order, and at least once whatever happens: what the receiver has acknowledged stands in a file, the \
-            checkpoint, and a killed 'ship' goes on from there. While the receiver is away the reports wait in their directory, for as \
+            Each report is sent at least once, whatever happens: what the receiver has acknowledged stands in a file, the checkpoint, and a \
+            killed 'ship' goes on from there. While the receiver is away the reports wait in their directory, for as \
             long as that keeps them; what is lost by that is told. A 'stall.id' that comes a second time is the same stall.
 
             The address and headers may also stand in $OTEL_EXPORTER_OTLP_ENDPOINT and $OTEL_EXPORTER_OTLP_HEADERS, a bearer token in \

@@ -1,0 +1,84 @@
+internal import Foundation
+
+/// What an answer means.
+enum HTTPAnswer {
+    struct Parts: Sendable {
+        var status: Int?
+        var retryAfter: String?
+        var location: String?
+        var body = Data()
+        /// Why there is no status.
+        var error: String?
+    }
+
+    static func read(_ parts: Parts) -> Answer {
+        guard let status = parts.status else {
+            return .unavailable(parts.error ?? "no answer", retryAfter: nil)
+        }
+        let retryAfter = parts.retryAfter.flatMap { delay($0, now: Date()) }
+        switch status {
+        case 200..<300:
+            let partial = (try? JSONDecoder().decode(Reply.self, from: parts.body))?.partialSuccess
+            return .accepted(rejected: partial?.rejected ?? 0, message: partial?.errorMessage ?? "")
+        case 300..<400:
+            let target = parts.location.map { " to \($0)" } ?? ""
+            return .unavailable(
+                "it answers with a redirect\(target) (\(status)): give that address",
+                retryAfter: retryAfter
+            )
+        case 401, 403:
+            return .unavailable(
+                "it does not know the token, or does not permit it to write (\(status))",
+                retryAfter: retryAfter
+            )
+        case 404, 405, 501: return .unknownPath("\(status)")
+        case 400, 411, 413, 414, 415, 422: return .refused("\(status)\(reason(parts.body))")
+        default: return .unavailable("it answers \(status)\(reason(parts.body))", retryAfter: retryAfter)
+        }
+    }
+
+    /// Seconds, or a date (RFC 9110, 10.2.3).
+    static func delay(_ text: String, now: Date) -> Duration? {
+        if let seconds = Int64(text) { return seconds >= 0 ? .seconds(min(seconds, 1 << 20)) : nil }
+        let format = DateFormatter()
+        format.locale = Locale(identifier: "en_US_POSIX")
+        format.timeZone = .gmt
+        format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
+        guard let date = format.date(from: text) else { return nil }
+        return .seconds(min(max(0, date.timeIntervalSince(now)), 1_000_000))
+    }
+
+    /// What the receiver says of it, if that is short text.
+    private static func reason(_ body: Data) -> String {
+        let status = try? JSONDecoder().decode(Status.self, from: body)
+        guard let text = status?.message ?? String(data: body, encoding: .utf8), !text.isEmpty else { return "" }
+        return ": \(text.prefix(200))"
+    }
+
+    private struct Status: Decodable { var message: String? }
+
+    /// Protocol buffers' JSON: 64-bit numbers are texts, and may be numbers.
+    private struct Reply: Decodable {
+        var partialSuccess: Partial?
+
+        struct Partial: Decodable {
+            var rejectedLogRecords: Count?
+            var rejectedDataPoints: Count?
+            var errorMessage: String?
+            var rejected: Int { (rejectedLogRecords ?? rejectedDataPoints)?.value ?? 0 }
+        }
+
+        struct Count: Decodable {
+            var value: Int
+
+            init(from decoder: any Decoder) throws {
+                let container = try decoder.singleValueContainer()
+                if let number = try? container.decode(Int.self) {
+                    value = max(0, number)
+                } else {
+                    value = max(0, Int(try container.decode(String.self)) ?? 0)
+                }
+            }
+        }
+    }
+}

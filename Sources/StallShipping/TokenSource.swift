@@ -1,0 +1,23 @@
+internal import Foundation
+
+/// A secret that proves who sends. A file is read for each request: secrets are replaced while processes run.
+struct TokenSource: Sendable {
+    /// Nil: `value`.
+    var file: String?
+    var value: String?
+
+    func read() throws -> String? {
+        guard let file else { return value }
+        let text: String
+        do {
+            text = try String(contentsOfFile: file, encoding: .utf8)
+        } catch {
+            throw ShippingError("the token's file \(file) cannot be read")
+        }
+        let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
+        guard !token.isEmpty, token.utf8.allSatisfy({ (0x21...0x7e).contains($0) }), token.utf8.count <= 8192 else {
+            throw ShippingError("the token's file \(file) holds no token: one line of ASCII is expected")
+        }
+        return token
+    }
+}
