@@ -47,6 +47,8 @@ let package = Package(
         .library(name: "StallReports", targets: ["StallReports"]),
         .library(name: "StallGate", targets: ["StallGate"]),
         .library(name: "StallExport", targets: ["StallExport"]),
+        // For the collector, a package of its own (Sources/Collector).
+        .library(name: "GzipCompression", targets: ["GzipCompression"]),
         .library(name: "StallMonitor", targets: ["StallMonitor"]),
         .library(name: "StallMonitorLoops", targets: ["StallMonitorLoops"]),
         .library(name: "StallMonitorService", targets: ["StallMonitorService"]),
@@ -119,7 +121,12 @@ let package = Package(
 
         // To an OTLP receiver. For the command: Foundation's HTTP client needs libcurl.
         .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
-        .target(name: "StallShipping", dependencies: ["CZlib", "StallExport", "StallReports"], swiftSettings: swift),
+        .target(name: "GzipCompression", dependencies: ["CZlib"], swiftSettings: swift),
+        .target(
+            name: "StallShipping",
+            dependencies: ["GzipCompression", "StallExport", "StallReports"],
+            swiftSettings: swift
+        ),
 
         // The monitor. What counts as a stall is decided by values alone: neither a thread, a clock, a capture nor a disk.
         .target(name: "StallDetection", dependencies: ["RunLoopKit", "StallReports"], swiftSettings: swift),

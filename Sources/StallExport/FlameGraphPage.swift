@@ -1,63 +1,13 @@
 internal import StallReports
 
-/// One page for a browser that works without a network: a flame graph that can be zoomed and searched, and a table of the stalls. What comes
-/// from reports is data for the page's script, which only ever sets it as text.
+/// One page for a browser that works without a network: a flame graph that can be zoomed and searched, and a table of the stalls.
 struct FlameGraphPage: ReportExporter {
-    private var stacks = WeightedStacks()
-    private var rows: [Row] = []
+    private var view = FlameGraphView()
 
-    mutating func add(_ report: StallReport) -> [UInt8] {
-        stacks.add(report)
-        rows.append(Row(report))
-        return []
-    }
+    mutating func add(_ report: StallReport) throws(ReportError) -> [UInt8] { try view.add(report) }
 
     func end() throws(ReportError) -> [UInt8] {
-        let data = try line(Content(graph: Box(FlameGraph(stacks).root), stalls: rows))
-        // In a script element only this could end it.
-        let json = String(decoding: data, as: UTF8.self).replacing("<", with: "\\u003c")
-        return Array((Self.head + json + Self.tail).utf8)
-    }
-
-    private struct Content: Encodable {
-        var graph: Box
-        var stalls: [Row]
-    }
-
-    /// With short keys: a large graph has many.
-    private struct Box: Encodable {
-        var n: String
-        var p: String?
-        var o: Int?
-        var t: Int64
-        var c: [Box]?
-
-        init(_ node: FlameGraph.Node) {
-            (n, p, o, t) = (node.name, node.place, node.isOwn ? 1 : nil, node.nanoseconds)
-            c = node.children.isEmpty ? nil : node.children.map { Box($0) }
-        }
-    }
-
-    private struct Row: Encodable {
-        var id: String
-        var started: String
-        var ns: Int64
-        var state: String
-        var kind: String
-        var verdict: String
-        var service: String
-        var label: String
-        var culprit: String
-        var cause: String
-        var fingerprint: String
-
-        init(_ report: StallReport) {
-            (id, started, ns) = (report.id.description, report.startedAt.description, report.durationNs)
-            (state, kind, verdict) = (report.state.rawValue, report.kind.rawValue, report.cause.verdict.rawValue)
-            (service, label) = (plain(report.service?.name ?? ""), plain(report.watched.label))
-            (culprit, cause) = (plain(report.culpritName ?? ""), plain(report.cause.summary))
-            fingerprint = report.fingerprint.description
-        }
+        Array(Self.head.utf8) + (try view.end()) + Array(Self.tail.utf8)
     }
 
     private static let head = """
@@ -69,134 +19,18 @@ struct FlameGraphPage: ReportExporter {
         <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
         <title>Stalls</title>
         <style>
-        :root { color-scheme: light dark; --back: #fff; --text: #222; --soft: #666; --line: #ddd; --box: #e5d9c3; --own: #e8833a; --hit: #c13fd1; }
-        @media (prefers-color-scheme: dark) {
-          :root { --back: #16181c; --text: #e6e6e6; --soft: #9aa0a6; --line: #333; --box: #5b5346; --own: #b8601f; --hit: #a02fb0; }
-        }
-        body { margin: 1.5rem; background: var(--back); color: var(--text); font: 14px/1.45 system-ui, sans-serif; }
-        h1 { font-size: 1.3rem; margin: 0 0 .3rem; }
-        p { margin: .2rem 0 1rem; color: var(--soft); }
-        #bar { display: flex; gap: .7rem; align-items: center; margin-bottom: .7rem; flex-wrap: wrap; }
-        input, button { font: inherit; padding: .3rem .6rem; border: 1px solid var(--line); border-radius: 5px; background: var(--back); color: inherit; }
-        input { min-width: 20rem; }
-        #graph { position: relative; font: 11px ui-monospace, monospace; }
-        .box { position: absolute; height: 18px; line-height: 18px; overflow: hidden; white-space: nowrap; text-overflow: clip; padding: 0 3px;
-          box-sizing: border-box; border: 0; border-right: 1px solid var(--back); border-bottom: 1px solid var(--back); background: var(--box);
-          color: var(--text); border-radius: 2px; cursor: pointer; text-align: left; font: inherit; min-width: 0; }
-        .own { background: var(--own); }
-        .hit { background: var(--hit); color: #fff; }
-        .above { opacity: .55; }
-        #told { min-height: 3em; margin: .6rem 0 1.2rem; color: var(--soft); overflow-wrap: anywhere; white-space: pre-line; }
-        .scroll { overflow-x: auto; }
-        table { border-collapse: collapse; width: 100%; }
-        th, td { text-align: left; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-        th button { border: 0; padding: 0; background: none; font-weight: 600; cursor: pointer; }
-        td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-        </style>
+        \(FlameGraphView.style)</style>
         </head>
         <body>
-        <h1>Stalls</h1>
-        <p id="summary"></p>
-        <div id="bar">
-        <input id="search" type="search" placeholder="Search functions, files, causes" aria-label="Search">
-        <button id="reset" type="button">Whole graph</button>
-        <span id="found" role="status"></span>
-        </div>
-        <div id="graph"></div>
-        <div id="told"></div>
-        <div class="scroll"><table><thead id="heads"></thead><tbody id="rows"></tbody></table></div>
-        <p id="more" role="status"></p>
-        <script type="application/json" id="data">
+        \(FlameGraphView.markup)<script type="application/json" id="data">
         """
 
-    private static let tail = #"""
+    private static let tail = """
         </script>
         <script>
-        "use strict";
-        const data = JSON.parse(document.getElementById("data").textContent);
-        const element = id => document.getElementById(id);
-        const time = ns => ns >= 1e9 ? (ns / 1e9).toFixed(2) + " s" : ns >= 1e6 ? (ns / 1e6).toFixed(1) + " ms" : (ns / 1e3).toFixed(0) + " µs";
-        const share = (part, whole) => whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "–";
-        let shown = [data.graph], words = "", order = "ns", falling = true;
-
-        function matches(text) { return words !== "" && text.toLowerCase().includes(words); }
-
-        function tell(node) {
-          element("told").textContent = node.n + (node.p ? "\n" + node.p : "") + "\n" + time(node.t) + ", " + share(node.t, data.graph.t) + " of all";
-        }
-
-        function draw() {
-          const graph = element("graph");
-          graph.replaceChildren();
-          let depth = 0, hits = 0;
-          const top = shown[shown.length - 1];
-          function box(node, path, left, width, level, isAbove) {
-            if (width < 0.0004) return;
-            depth = Math.max(depth, level);
-            const item = document.createElement("button");
-            item.className = "box" + (node.o ? " own" : "") + (isAbove ? " above" : "");
-            if (matches(node.n) || (node.p && matches(node.p))) item.classList.add("hit");
-            item.style.left = 100 * left + "%";
-            item.style.width = 100 * width + "%";
-            item.style.top = 18 * level + "px";
-            item.textContent = node.n;
-            item.title = node.n + (node.p ? "\n" + node.p : "") + "\n" + time(node.t) + ", " + share(node.t, data.graph.t);
-            item.addEventListener("click", () => { shown = path; tell(node); draw(); });
-            item.addEventListener("mouseenter", () => tell(node));
-            graph.append(item);
-            if (isAbove) return;
-            let x = left;
-            for (const child of node.c || []) {
-              const part = node.t > 0 ? width * child.t / node.t : 0;
-              box(child, path.concat([child]), x, part, level + 1, false);
-              x += part;
-            }
-          }
-          shown.slice(0, -1).forEach((node, level) => box(node, shown.slice(0, level + 1), 0, 1, level, true));
-          box(top, shown, 0, 1, shown.length - 1, false);
-          graph.style.height = 18 * (depth + 1) + "px";
-          const sum = node => matches(node.n) || (node.p && matches(node.p)) ? node.t : (node.c || []).reduce((all, child) => all + sum(child), 0);
-          element("found").textContent = words === "" ? "" : share(sum(data.graph), data.graph.t) + " of the time is under what was found";
-        }
-
-        const most = 1000;
-        const columns = [["started", "Started"], ["ns", "Length"], ["kind", "Kind"], ["verdict", "Why"], ["service", "Service"], ["label", "Watched"], ["culprit", "Culprit"], ["cause", "Cause"], ["id", "Report"]];
-
-        function list() {
-          const rows = data.stalls.filter(stall => words === "" || columns.some(([key]) => matches(String(stall[key]))));
-          rows.sort((one, other) => (one[order] < other[order] ? -1 : one[order] > other[order] ? 1 : 0) * (falling ? -1 : 1));
-          element("rows").replaceChildren(...rows.slice(0, most).map(stall => {
-            const row = document.createElement("tr");
-            for (const [key] of columns) {
-              const cell = document.createElement("td");
-              cell.textContent = key === "ns" ? time(stall.ns) : key === "id" ? stall.id.slice(0, 10)
-        : key === "started" ? stall.started.slice(0, 23).replace("T", " ") : stall[key];
-              if (key === "ns") cell.className = "number";
-              row.append(cell);
-            }
-            return row;
-          }));
-          const left = rows.length - most;
-          element("more").textContent = left > 0 ? left + " more, which this table does not show: search for them, or sort by another column." : "";
-        }
-
-        const head = document.createElement("tr");
-        for (const [key, name] of columns) {
-          const cell = document.createElement("th"), button = document.createElement("button");
-          button.textContent = name;
-          button.addEventListener("click", () => { falling = order === key ? !falling : true; order = key; list(); });
-          cell.append(button);
-          head.append(cell);
-        }
-        element("heads").append(head);
-        element("summary").textContent = data.stalls.length + (data.stalls.length === 1 ? " stall, " : " stalls, ") + time(data.graph.t) + " together. Orange is the server's own code. Times are UTC.";
-        element("search").addEventListener("input", event => { words = event.target.value.trim().toLowerCase(); draw(); list(); });
-        element("reset").addEventListener("click", () => { shown = [data.graph]; draw(); });
-        draw();
-        list();
-        </script>
+        \(FlameGraphView.script)</script>
         </body>
         </html>
 
-        """#
+        """
 }

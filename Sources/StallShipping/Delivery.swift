@@ -8,6 +8,7 @@ struct Delivery: ~Copyable {
     private let receiver: any Receiver
     private let tell: (ShippingNote) -> Void
     private let batch: Int
+    private let wire: Wire
     private var checkpoint: Checkpoint
     private var hasToldOfCheckpoint = false
     /// Of the batch under way: whether any of it was taken, and what was refused by itself while none was.
@@ -25,7 +26,7 @@ struct Delivery: ~Copyable {
         _ options: ShippingOptions,
         _ tell: @escaping (ShippingNote) -> Void
     ) {
-        (self.receiver, self.tell, batch) = (receiver, tell, options.batch)
+        (self.receiver, self.tell, batch, wire) = (receiver, tell, options.batch, options.wire)
         self.checkpoint = checkpoint
     }
 
@@ -69,12 +70,12 @@ struct Delivery: ~Copyable {
             let (elements, sent) = elements(of: &rest, &lane)
             guard !sent.isEmpty else { continue }
             totals.requests += 1
-            switch receiver.post(lane.signal.request(elements), to: lane.signal.path) {
+            switch receiver.post(wire.request(elements, lane.signal), to: wire.path(lane.signal)) {
             case .accepted(let rejected, let message): accept(sent, rejected, message, &lane)
             case .unavailable(let reason, let retryAfter): return .later(reason, retryAfter: retryAfter)
             case .unknownPath(let status):
                 guard lane.signal == .logs else { return .off(status) }
-                return .later("there is no /\(lane.signal.path) at that address (\(status))", retryAfter: nil)
+                return .later("there is no /\(wire.path(lane.signal)) at that address (\(status))", retryAfter: nil)
             case .refused(let reason):
                 let outcome = sent.count > 1 ? sendHalves(of: sent, &lane) : suspect(sent[0], reason, &lane)
                 guard case .done = outcome else { return outcome }
@@ -100,9 +101,9 @@ struct Delivery: ~Copyable {
 
     private mutating func accept(_ sent: [Shipment], _ rejected: Int, _ message: String, _ lane: inout Lane) {
         hasAccepted = true
-        // Of metrics it counts points, of which a run has many: the run has arrived.
-        let leftOut = lane.signal == .logs ? min(rejected, sent.count) : 0
-        lane.signal == .logs ? (totals.stalls += sent.count - leftOut) : (totals.runs += sent.count)
+        // Of metrics a receiver counts points, of which a run has many: the run has arrived.
+        let leftOut = lane.signal == .logs || wire == .collector ? min(rejected, sent.count) : 0
+        lane.signal == .logs ? (totals.stalls += sent.count - leftOut) : (totals.runs += sent.count - leftOut)
         totals.refused += leftOut
         if rejected > 0 { tell(.rejected(kind: lane.kind, count: rejected, reason: message)) }
         remember(sent, &lane)
@@ -140,7 +141,7 @@ struct Delivery: ~Copyable {
         var (gone, lost): ([Shipment], Int) = ([], 0)
         while let shipment = rest.first {
             do throws(ReportError) {
-                let element = if let bytes = lane.queue.bytes(of: shipment) { bytes } else { try Self.read(shipment) }
+                let element = if let bytes = lane.queue.bytes(of: shipment) { bytes } else { try read(shipment) }
                 if !sent.isEmpty, size + element.count > Self.sizeLimit { break }
                 elements.append(element)
                 sent.append(shipment)
@@ -162,11 +163,11 @@ struct Delivery: ~Copyable {
         return (elements, sent)
     }
 
-    private static func read(_ shipment: Shipment) throws(ReportError) -> [UInt8] {
+    private func read(_ shipment: Shipment) throws(ReportError) -> [UInt8] {
         let reader = ReportReader(path: shipment.directory)
         switch shipment.version {
-        case .ongoing, .ended: return try Telemetry.element(reader.report(shipment.id))
-        case .counted: return try Telemetry.element(reader.run(shipment.id))
+        case .ongoing, .ended: return try wire.element(reader.report(shipment.id))
+        case .counted: return try wire.element(reader.run(shipment.id))
         }
     }
 }

@@ -18,8 +18,8 @@ enum HTTPAnswer {
         let retryAfter = parts.retryAfter.flatMap { delay($0, now: Date()) }
         switch status {
         case 200..<300:
-            let partial = (try? JSONDecoder().decode(Reply.self, from: parts.body))?.partialSuccess
-            return .accepted(rejected: partial?.rejected ?? 0, message: partial?.errorMessage ?? "")
+            let reply = try? JSONDecoder().decode(Reply.self, from: parts.body)
+            return .accepted(rejected: reply?.rejected ?? 0, message: reply?.message ?? "")
         case 300..<400:
             let target = parts.location.map { " to \($0)" } ?? ""
             return .unavailable(
@@ -60,6 +60,14 @@ enum HTTPAnswer {
     /// Protocol buffers' JSON: 64-bit numbers are texts, and may be numbers.
     private struct Reply: Decodable {
         var partialSuccess: Partial?
+        /// A collector's.
+        var refused: Int?
+        var reasons: [Reason]?
+
+        var rejected: Int { partialSuccess?.rejected ?? max(0, refused ?? 0) }
+        var message: String { partialSuccess?.errorMessage ?? reasons?.first?.reason ?? "" }
+
+        struct Reason: Decodable { var reason: String }
 
         struct Partial: Decodable {
             var rejectedLogRecords: Count?

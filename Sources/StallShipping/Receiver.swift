@@ -1,5 +1,6 @@
 internal import Foundation
 internal import FoundationNetworking
+internal import GzipCompression
 internal import Synchronization
 
 /// What a receiver said to a request.
@@ -27,6 +28,7 @@ final class HTTPReceiver: Receiver {
     private let headers: [(name: String, value: String)]
     private let token: TokenSource
     private let patience: Duration
+    private let contentType: String
     private let session: URLSession
     private let exchanges = Exchanges()
 
@@ -45,6 +47,7 @@ final class HTTPReceiver: Receiver {
             )
         }
         (self.base, headers, patience) = (base, options.headers, options.patience)
+        contentType = options.wire.contentType
         token = TokenSource(file: options.tokenFile, value: options.token)
         // What is wrong from the beginning is told at once.
         _ = try token.read()
@@ -68,7 +71,7 @@ final class HTTPReceiver: Receiver {
     func post(_ body: [UInt8], to path: String) -> Answer {
         var request = URLRequest(url: base.appending(path: path))
         request.httpMethod = "POST"
-        request.setValue("application/json", forHTTPHeaderField: "Content-Type")
+        request.setValue(contentType, forHTTPHeaderField: "Content-Type")
         // Seconds lie between two requests. A connection that was kept is closed by the other side just when it is wanted again, and Foundation
         // does not end such a request.
         request.setValue("close", forHTTPHeaderField: "Connection")
@@ -162,6 +165,14 @@ private final class Exchanges: NSObject, URLSessionDataDelegate {
         newRequest request: URLRequest,
         completionHandler: @escaping (URLRequest?) -> Void
     ) { completionHandler(nil) }
+
+    /// A receiver that asks for a password gets none: its answer is what counts. Without this Foundation never hands it over.
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        didReceive challenge: URLAuthenticationChallenge,
+        completionHandler: @escaping (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+    ) { completionHandler(.rejectProtectionSpace, nil) }
 
     func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
         exchange(of: task)?.finish(task.response as? HTTPURLResponse, error?.localizedDescription)

@@ -114,11 +114,11 @@ package final class Shipper {
             let isOngoing = report.state == .ongoing
             guard !isOngoing || .nanoseconds(report.durationNs) >= options.ongoingAfter else { return }
             let shipment = Shipment(id: report.id, version: isOngoing ? .ongoing : .ended, directory: directory)
-            delivery.take(shipment, for: &stalls) { () throws(ReportError) in try Telemetry.element(report) }
+            delivery.take(shipment, for: &stalls) { () throws(ReportError) in try options.wire.element(report) }
         case .event(.run(let run), let directory):
             let version = Shipment.Version.counted(run.updatedAt.nanoseconds(since: Timestamp(seconds: 0)))
             let shipment = Shipment(id: run.id, version: version, directory: directory)
-            delivery.take(shipment, for: &runs) { () throws(ReportError) in try Telemetry.element(run) }
+            delivery.take(shipment, for: &runs) { () throws(ReportError) in try options.wire.element(run) }
         case .event(.directoryGone, let directory): tell(.waiting(directory: directory))
         case .event(.directoryAppeared, _): break
         }

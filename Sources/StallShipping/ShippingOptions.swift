@@ -2,8 +2,11 @@
 package struct ShippingOptions: Sendable {
     /// Report directories, or directories that hold some.
     package var directories: [String]
-    /// Where an OTLP receiver listens, `https://otlp.example.com:4318`. `/v1/logs` and `/v1/metrics` are put behind it.
+    /// Where an OTLP receiver listens, `https://otlp.example.com:4318`: `/v1/logs` and `/v1/metrics` are put behind it. Or a collector:
+    /// `/v1/reports`.
     package var endpoint: String
+    /// Whether that is a collector, which takes whole reports.
+    package var isCollector = false
     /// With each request.
     package var headers: [(name: String, value: String)] = []
     /// A file with a bearer token. It is read again for each request.
@@ -26,4 +29,6 @@ package struct ShippingOptions: Sendable {
     package init(directories: [String], endpoint: String, checkpoint: String) {
         (self.directories, self.endpoint, self.checkpoint) = (directories, endpoint, checkpoint)
     }
+
+    var wire: Wire { isCollector ? .collector : .telemetry }
 }

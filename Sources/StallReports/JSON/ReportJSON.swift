@@ -22,11 +22,7 @@ package enum ReportJSON {
         schema: String,
         from bytes: [UInt8]
     ) throws(ReportError) -> Value {
-        switch JSONShape(of: bytes, maximumDepth: maximumDepth) {
-        case .whole: break
-        case .cutOff: throw ReportError(.torn)
-        case .tooDeep: throw ReportError(.tooDeep)
-        }
+        try checkShape(of: bytes)
         do {
             let decoder = JSONDecoder()
             let data = Data(bytes)
@@ -43,11 +39,7 @@ package enum ReportJSON {
 
     /// Any JSON, within the same limits.
     static func decodeTree(_ bytes: [UInt8]) throws(ReportError) -> JSONTree {
-        switch JSONShape(of: bytes, maximumDepth: maximumDepth) {
-        case .whole: break
-        case .cutOff: throw ReportError(.torn)
-        case .tooDeep: throw ReportError(.tooDeep)
-        }
+        try checkShape(of: bytes)
         do {
             return try JSONDecoder().decode(JSONTree.self, from: Data(bytes))
         } catch {
@@ -142,13 +134,18 @@ extension Encoder {
 }
 
 extension ReportJSON {
-    /// Decodes a value that names no schema, within the limits that hold for documents.
-    package static func decode<Value: Decodable>(_ bytes: [UInt8]) throws(ReportError) -> Value {
+    /// Throws where a document is cut off, or so deep that a parser would be at risk.
+    static func checkShape(of bytes: [UInt8]) throws(ReportError) {
         switch JSONShape(of: bytes, maximumDepth: maximumDepth) {
         case .whole: break
         case .cutOff: throw ReportError(.torn)
         case .tooDeep: throw ReportError(.tooDeep)
         }
+    }
+
+    /// Decodes a value that names no schema, within the limits that hold for documents.
+    package static func decode<Value: Decodable>(_ bytes: [UInt8]) throws(ReportError) -> Value {
+        try checkShape(of: bytes)
         do {
             return try JSONDecoder().decode(Value.self, from: Data(bytes))
         } catch {

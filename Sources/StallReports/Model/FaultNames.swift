@@ -69,7 +69,7 @@ extension StallReport {
 
 extension StallReport.Frame {
     /// What stands for a name that there is not. It is the same wherever the module is loaded.
-    package func placeName(in path: String?) -> String {
+    public func placeName(in path: String?) -> String {
         guard let path, let offset else { return "code at \(address)" }
         let start = functionOffset.map { Address(offset.rawValue &- $0.rawValue) } ?? offset
         return "\(fileName(of: path))+\(start) (no symbols)"

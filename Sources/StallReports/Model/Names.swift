@@ -69,6 +69,12 @@ public struct Verdict: OpenName {
     public static let paused = Verdict(rawValue: "paused")
     /// The evidence does not tell.
     public static let unknown = Verdict(rawValue: "unknown")
+
+    /// The word for a wait. Reports have `blocked` for it, which is also a kind of stall.
+    public static let waiting = Verdict(rawValue: "waiting")
+
+    /// One word for one cause, as people are told it.
+    public var canonical: Verdict { self == .blocked ? .waiting : self }
 }
 
 /// What kind of thing is watched.

@@ -20,7 +20,7 @@ extension StallReport {
 extension StallReport.Stack {
     /// A frame and all that called it, the innermost first: on the stack, and below an asynchronous function what awaits it. What lies
     /// behind that on the stack is an executor's.
-    package func callers(from frame: Int) -> [StallReport.Frame] {
+    public func callers(from frame: Int) -> [StallReport.Frame] {
         guard let async, (0...max(0, async.from)).contains(frame), frames.indices.contains(async.from) else {
             return Array(frames.dropFirst(max(0, frame)))
         }

@@ -47,6 +47,39 @@ public struct StallOutline: Hashable, Sendable {
 }
 
 extension StallOutline {
+    /// The function to look at, or why there is none.
+    public var culpritText: String {
+        if let name = culpritName { return name }
+        if let reason = stackError { return "no stack: \(reason)" }
+        return "unknown"
+    }
+
+    /// Its end, or until when it is known to have lasted.
+    public var lastKnownMoment: Timestamp { endedAt ?? startedAt.advanced(byNanoseconds: max(0, durationNs)) }
+}
+
+extension StallReport.Culprit {
+    /// `Stalls.swift:17`, nil without a line.
+    public var place: String? {
+        guard let file, let line else { return nil }
+        return "\(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
+    }
+}
+
+extension StallOutline {
+    /// Of a report's JSON, without a look at most of its stacks: many times as fast as the report itself.
+    ///
+    /// - Throws: why it is no report, as ``StallReport/init(json:)`` does.
+    public init(checking bytes: [UInt8]) throws(ReportError) {
+        try ReportJSON.checkShape(of: bytes)
+        if let outline = StallOutline(json: bytes) {
+            guard outline.durationNs >= 0 else { throw ReportError(.malformed, detail: "a duration is negative") }
+            self = outline
+        } else {
+            self.init(try StallReport(json: bytes))
+        }
+    }
+
     /// Of a report's JSON; nil if that has not all that an outline has.
     ///
     /// As a monitor writes them, reports are read without a parser. What is largest in one is parsed only where the outline needs it: where the

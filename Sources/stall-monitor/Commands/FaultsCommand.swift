@@ -1,8 +1,6 @@
 import ArgumentParser
 import StallReports
 
-extension FaultOrder: ExpressibleByArgument {}
-
 struct FaultsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "faults",

@@ -8,21 +8,23 @@ import Synchronization
 struct ShipCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "ship",
-        abstract: "Sends reports to an OpenTelemetry receiver, as they are written.",
+        abstract: "Sends reports to a collector or an OpenTelemetry receiver, as they are written.",
         discussion: """
             EXAMPLES
+              stall-monitor ship /var/lib/stalls --collector http://stalls.example.com:4319
               stall-monitor ship /var/lib/stalls --to https://otlp.example.com:4318
               stall-monitor ship --to http://localhost:4318 --token-file /run/secrets/otlp
               stall-monitor ship --once --format json    # what is there, for a timer
 
-            A stall is a log record (/v1/logs) when it has ended, and also while it lasts if that is longer than 10 s: 'stall.state' says \
-            which. What runs have counted goes to /v1/metrics. Requests are OTLP over HTTP, in JSON, compressed by gzip.
+            A stall is sent when it has ended, and also while it lasts if that is longer than 10 s. A collector ('stall-collector serve') \
+            gets whole reports. An OpenTelemetry receiver gets a log record of each (/v1/logs; 'stall.state' says whether it has ended), \
+            and what runs have counted as metrics (/v1/metrics): OTLP over HTTP, in JSON. All is compressed by gzip.
 
             Each report is sent at least once, whatever happens: what the receiver has acknowledged stands in a file, the checkpoint, and a \
             killed 'ship' goes on from there. While the receiver is away the reports wait in their directory, for as \
             long as that keeps them; what is lost by that is told. A 'stall.id' that comes a second time is the same stall.
 
-            The address and headers may also stand in $OTEL_EXPORTER_OTLP_ENDPOINT and $OTEL_EXPORTER_OTLP_HEADERS, a bearer token in \
+            A receiver's address and headers may also stand in $OTEL_EXPORTER_OTLP_ENDPOINT and $OTEL_EXPORTER_OTLP_HEADERS, a bearer token in \
             $STALL_MONITOR_TOKEN. A proxy is taken from $http_proxy, $https_proxy and $no_proxy.
 
             Exit code 0: done, or ended by SIGTERM. 1: it could not begin; with --once: not all could be sent. 64: wrong usage. 130: ended by \
@@ -32,7 +34,10 @@ struct ShipCommand: ParsableCommand {
 
     @OptionGroup var reports: ReportsArgument
 
-    @Option(help: ArgumentHelp("The receiver's address, without /v1/logs.", valueName: "url"))
+    @Option(help: ArgumentHelp("A collector's address.", valueName: "url"))
+    var collector: String?
+
+    @Option(help: ArgumentHelp("An OpenTelemetry receiver's address, without /v1/logs.", valueName: "url"))
     var to: String?
 
     @Option(
@@ -58,8 +63,11 @@ struct ShipCommand: ParsableCommand {
 
     func validate() throws {
         guard let address else {
-            throw ValidationError("give the receiver's address: --to https://otlp.example.com:4318")
+            throw ValidationError(
+                "give an address: --collector http://stalls.example.com:4319, or --to https://otlp.example.com:4318"
+            )
         }
+        if collector != nil, to != nil { throw ValidationError("give '--collector' or '--to', one at a time") }
         if address.isEmpty { throw ValidationError("the receiver's address is empty") }
         if checkpoint?.isEmpty == true { throw ValidationError("the checkpoint's name is empty") }
         if tokenFile?.isEmpty == true { throw ValidationError("the token file's name is empty") }
@@ -83,7 +91,7 @@ struct ShipCommand: ParsableCommand {
         if once, !totals.isWhole { throw ExitCode.failure }
     }
 
-    private var address: String? { to ?? Self.variable("OTEL_EXPORTER_OTLP_ENDPOINT") }
+    private var address: String? { collector ?? to ?? Self.variable("OTEL_EXPORTER_OTLP_ENDPOINT") }
 
     private func options() throws -> ShippingOptions {
         let address = address ?? ""
@@ -92,7 +100,8 @@ struct ShipCommand: ParsableCommand {
             endpoint: address,
             checkpoint: checkpoint ?? "\(Self.stateDirectory ?? reports.paths[0])/\(Self.checkpointName(for: address))"
         )
-        options.headers = try headers()
+        options.isCollector = collector != nil
+        options.headers = options.isCollector ? [] : try headers()
         options.tokenFile = tokenFile
         options.token = Self.variable("STALL_MONITOR_TOKEN")
         options.endsWhenSent = once

@@ -19,16 +19,6 @@ extension StallOutline {
     var durationText: String {
         DurationText(nanoseconds: durationNs).short + (state == .recovered ? "" : "+")
     }
-
-    /// The function to look at, or why there is none.
-    var culpritText: String {
-        if let name = culpritName { return name }
-        if let reason = stackError { return "no stack: \(reason)" }
-        return "unknown"
-    }
-
-    /// Its end, or until when it is known to have lasted.
-    var lastKnownMoment: Timestamp { endedAt ?? startedAt.advanced(byNanoseconds: max(0, durationNs)) }
 }
 
 extension StallReport {
@@ -38,26 +28,12 @@ extension StallReport {
     var lastKnownMoment: Timestamp { StallOutline(self).lastKnownMoment }
 }
 
-extension StallReport.Culprit {
-    /// `Stalls.swift:17`, nil without a line.
-    var place: String? {
-        guard let file, let line else { return nil }
-        return "\(file.split(separator: "/").last.map(String.init) ?? file):\(line)"
-    }
-}
-
 extension StallReport.Thread {
     /// `4711 main`
     var numberAndName: String { ["\(id)", name].compactMap { $0 }.joined(separator: " ") }
 }
 
 extension Verdict {
-    /// The word for a wait. Reports have `blocked` for it, which is also a kind of stall.
-    static let waiting = Verdict(rawValue: "waiting")
-
-    /// One word for one cause.
-    var canonical: Verdict { self == .blocked ? .waiting : self }
-
     var style: StyledText.Style? {
         switch canonical {
         case .deadlock: .red

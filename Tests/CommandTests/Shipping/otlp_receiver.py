@@ -59,6 +59,8 @@ class Receiver(http.server.BaseHTTPRequestHandler):
                 file.write(json.dumps(entry) + "\n")
         reply = answer.get("body", "{}").encode()
         self.send_response(status)
+        if status == 401:
+            self.send_header("WWW-Authenticate", 'Basic realm="otlp"')
         for name, value in answer.get("headers", {}).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(reply)))

@@ -1,13 +1,11 @@
-import StallReports
-
 /// What is likely behind a stall, and what to do about it. It says no more than the report's own evidence bears.
-struct Advice: Hashable {
-    let likely: String
-    let remedy: String
+public struct Advice: Hashable, Sendable {
+    public let likely: String
+    public let remedy: String
 
     /// One rule. All that it names must hold; of several names of one sort, any.
-    struct Rule: Sendable {
-        let name: String
+    package struct Rule: Sendable {
+        package let name: String
         var verdicts: [Verdict] = []
         /// The system call that the thread sat in.
         var calls: [String] = []
@@ -25,12 +23,12 @@ struct Advice: Hashable {
     }
 
     /// The first rule that fits: the special ones stand before those for a verdict alone.
-    static func of(_ report: StallReport) -> Advice? {
+    public static func of(_ report: StallReport) -> Advice? {
         rules.first { $0.fits(report) }.map { Advice(likely: $0.likely, remedy: $0.remedy) }
     }
 
     /// The rule's name, for tests.
-    static func ruleName(for report: StallReport) -> String? { rules.first { $0.fits(report) }?.name }
+    package static func ruleName(for report: StallReport) -> String? { rules.first { $0.fits(report) }?.name }
 }
 
 extension Advice.Rule {

@@ -1,10 +1,8 @@
-import StallReports
-
 extension Advice {
     private static let waits: [Verdict] = [.waiting, .diskWait, .deadlock]
 
     /// In the order in which they are tried.
-    static let rules: [Rule] = [
+    package static let rules: [Rule] = [
         Rule(
             name: "sqlite_busy",
             verdicts: waits,

@@ -1,12 +1,13 @@
-import StallReports
-
 /// From the first moment that is told of to the last.
-struct TimeSpan: Hashable {
-    let start: Timestamp
-    let end: Timestamp
+public struct TimeSpan: Hashable, Sendable {
+    public let start: Timestamp
+    public let end: Timestamp
+
+    /// The two are not checked.
+    public init(start: Timestamp, end: Timestamp) { (self.start, self.end) = (start, end) }
 
     /// Which of so many equal parts a moment lies in; the first or the last for one outside.
-    func part(of moment: Timestamp, among parts: Int) -> Int {
+    public func part(of moment: Timestamp, among parts: Int) -> Int {
         let length = Double(end.nanoseconds(since: start))
         guard length > 0 else { return parts - 1 }
         let share = Double(moment.nanoseconds(since: start)) / length
@@ -15,20 +16,29 @@ struct TimeSpan: Hashable {
 }
 
 /// How many stalls there were in each twelfth of the time that is told of.
-struct Trend: Hashable, Encodable {
-    static let parts = 12
-    private(set) var counts = [Int64](repeating: 0, count: Trend.parts)
+public struct Trend: Hashable, Codable, Sendable {
+    public static let parts = 12
+    /// As many as ``parts``, the earliest first.
+    public private(set) var counts = [Int64](repeating: 0, count: Trend.parts)
 
-    mutating func add(_ count: Int64, at moment: Timestamp, in span: TimeSpan) {
-        let part = span.part(of: moment, among: Self.parts)
+    /// None in any part.
+    public init() {}
+
+    public mutating func add(_ count: Int64, at moment: Timestamp, in span: TimeSpan) {
+        add(count, inPart: span.part(of: moment, among: Self.parts))
+    }
+
+    /// - Parameter part: from 0; nothing is added to one that is not there.
+    public mutating func add(_ count: Int64, inPart part: Int) {
+        guard counts.indices.contains(part) else { return }
         counts[part] = counts[part].addingSaturated(max(0, count))
     }
 
-    mutating func add(_ other: Trend) {
+    public mutating func add(_ other: Trend) {
         counts = zip(counts, other.counts).map { $0.addingSaturated($1) }
     }
 
-    enum Direction: String, Encodable {
+    public enum Direction: String, Codable, Sendable {
         /// Seen in the second half only.
         case new
         case rising, steady, falling
@@ -39,7 +49,7 @@ struct Trend: Hashable, Encodable {
     }
 
     /// The halves of the time compared: more than two standard deviations apart, counts being what they are (Poisson), is no chance.
-    var direction: Direction {
+    public var direction: Direction {
         let early = counts.prefix(Self.parts / 2).saturatingSum()
         let late = counts.suffix(Self.parts / 2).saturatingSum()
         guard early.addingSaturated(late) >= 4 else { return .few }
@@ -51,7 +61,7 @@ struct Trend: Hashable, Encodable {
     }
 
     /// `▁▁▂▇█▁`, a blank for none.
-    var line: String {
+    public var line: String {
         let marks = Array("▁▂▃▄▅▆▇█")
         guard let most = counts.max(), most > 0 else { return "" }
         return String(counts.map { $0 == 0 ? " " : marks[min(Int(Double($0) / Double(most) * 8), 7)] })
@@ -59,7 +69,12 @@ struct Trend: Hashable, Encodable {
 
     private enum CodingKeys: String, CodingKey { case counts, direction }
 
-    func encode(to encoder: any Encoder) throws {
+    public init(from decoder: any Decoder) throws {
+        let counts = try decoder.container(keyedBy: CodingKeys.self).decode([Int64].self, forKey: .counts)
+        for (part, count) in counts.enumerated() { add(count, inPart: part) }
+    }
+
+    public func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: CodingKeys.self)
         try container.encode(counts, forKey: .counts)
         try container.encode(direction, forKey: .direction)

@@ -1,37 +1,36 @@
-import StallReports
-
-/// All stalls of one fault, added up.
-struct Fault: Encodable, Hashable {
+/// All stalls of one fault, added up: what `faults` shows, from a directory or from a collector.
+public struct Fault: Codable, Hashable, Sendable {
     /// Of its latest report.
-    var fingerprint: Fingerprint
+    public var fingerprint: Fingerprint
     /// Others that it is known by.
-    var aliases: [Fingerprint] = []
+    public var aliases: [Fingerprint] = []
     /// Its latest report. Nil where its stalls were only counted.
-    var latest: ULID?
+    public var latest: ULID?
     /// Of the latest report.
-    var culprit: String?
+    public var culprit: String?
     /// The culprit's source line: `Stalls.swift:17`.
-    var place: String?
+    public var place: String?
     /// All of its stalls, those that were only counted included.
-    var count: Int64 = 0
+    public var count: Int64 = 0
     /// Its reports.
-    var reports: Int64 = 0
+    public var reports: Int64 = 0
     /// How long its stalls lasted together.
-    var totalNs: Int64 = 0
-    var longestNs: Int64 = 0
+    public var totalNs: Int64 = 0
+    public var longestNs: Int64 = 0
     /// Of the time that was watched. Nil where nobody knows how much that was.
-    var share: Double?
-    var firstAt: Timestamp
+    public var share: Double?
+    public var firstAt: Timestamp
     /// When the latest of them ended, or was last looked at.
-    var lastAt: Timestamp
-    var trend = Trend()
+    public var lastAt: Timestamp
+    public var trend = Trend()
     /// Reports by verdict, host, service and release.
-    var verdicts: [String: Int64] = [:]
-    var hosts: [String: Int64] = [:]
-    var services: [String: Int64] = [:]
-    var releases: [String: Int64] = [:]
+    public var verdicts: [String: Int64] = [:]
+    public var hosts: [String: Int64] = [:]
+    public var services: [String: Int64] = [:]
+    public var releases: [String: Int64] = [:]
 
-    init(fingerprint: Fingerprint, firstAt: Timestamp, lastAt: Timestamp) {
+    /// Of no stall yet.
+    public init(fingerprint: Fingerprint, firstAt: Timestamp, lastAt: Timestamp) {
         (self.fingerprint, self.firstAt, self.lastAt) = (fingerprint, firstAt, lastAt)
     }
 
@@ -50,7 +49,8 @@ extension Fault {
     /// Names kept of each sort: a hostile directory may hold any number.
     private static let nameLimit = 256
 
-    mutating func add(_ stall: StallOutline, in span: TimeSpan) {
+    /// - Parameter span: what the trend is told of.
+    public mutating func add(_ stall: StallOutline, in span: TimeSpan) {
         add(
             count: 1,
             totalNs: stall.durationNs,
@@ -80,7 +80,7 @@ extension Fault {
     }
 
     /// Stalls that were only counted.
-    mutating func add(_ repeats: StallReport.Repeats, in span: TimeSpan) {
+    public mutating func add(_ repeats: StallReport.Repeats, in span: TimeSpan) {
         add(
             count: Int64(clamping: repeats.count),
             totalNs: repeats.totalNs,
@@ -92,7 +92,7 @@ extension Fault {
     }
 
     /// Those of the same fault under another fingerprint.
-    mutating func add(_ other: Fault) {
+    public mutating func add(_ other: Fault) {
         add(
             count: other.count,
             totalNs: other.totalNs,

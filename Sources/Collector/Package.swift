@@ -1,0 +1,90 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// The collector is a package of its own: who embeds the monitor, or builds the command, neither resolves nor builds a server or a database.
+
+let swift: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .strictMemorySafety(),
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+]
+
+let package = Package(
+    name: "stall-collector",
+    products: [.executable(name: "stall-collector", targets: ["stall-collector"])],
+    dependencies: [
+        .package(name: "stall-monitor", path: "../..", traits: []),
+        .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-http-types.git", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-log.git", from: "1.16.0"),
+        .package(url: "https://github.com/apple/swift-nio.git", from: "2.101.0"),
+        .package(url: "https://github.com/groue/GRDB.swift.git", from: "7.10.0"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.1"),
+        .package(url: "https://github.com/hummingbird-project/swift-mustache.git", from: "2.1.1"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.8.0"),
+    ],
+    targets: [
+        // What monitors sent, and what is asked of it.
+        .target(
+            name: "StallStore",
+            dependencies: [
+                .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "GzipCompression", package: "stall-monitor"),
+                .product(name: "StallReports", package: "stall-monitor"),
+            ],
+            swiftSettings: swift
+        ),
+        // The server before it: takes reports, answers questions, shows pages.
+        .target(
+            name: "StallCollector",
+            dependencies: [
+                "StallStore",
+                .product(name: "GzipCompression", package: "stall-monitor"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Mustache", package: "swift-mustache"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "StallExport", package: "stall-monitor"),
+                .product(name: "StallReports", package: "stall-monitor"),
+            ],
+            swiftSettings: swift
+        ),
+        .executableTarget(
+            name: "stall-collector",
+            dependencies: [
+                "StallCollector",
+                "StallStore",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "StallReports", package: "stall-monitor"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+            ],
+            swiftSettings: swift
+        ),
+
+        .testTarget(
+            name: "StallStoreTests",
+            dependencies: ["StallStore", .product(name: "StallReports", package: "stall-monitor")],
+            path: "Tests/StallStoreTests",
+            swiftSettings: swift
+        ),
+        .testTarget(
+            name: "StallCollectorTests",
+            dependencies: [
+                "StallCollector", "StallStore", "stall-collector",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "GzipCompression", package: "stall-monitor"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "StallReports", package: "stall-monitor"),
+            ],
+            swiftSettings: swift
+        ),
+    ]
+)

@@ -1,0 +1,42 @@
+internal import StallStore
+internal import Synchronization
+
+/// What the collector counts of itself, for `/metrics`. For any thread.
+final class CollectorMetrics: Sendable {
+    final class Counter: Sendable {
+        private let value = Atomic<Int64>(0)
+        func add(_ count: Int) { value.wrappingAdd(Int64(count), ordering: .relaxed) }
+        var count: Int64 { value.load(ordering: .relaxed) }
+    }
+
+    let requests = Counter()
+    let accepted = Counter()
+    let new = Counter()
+    let refused = Counter()
+    let bytes = Counter()
+    let overloads = Counter()
+    let denied = Counter()
+    let removed = Counter()
+
+    /// In Prometheus' text format.
+    func text(_ size: StoreSize) -> String {
+        let rows: [(name: String, type: String, help: String, value: Int64)] = [
+            ("ingest_requests_total", "counter", "Requests that brought reports.", requests.count),
+            ("ingest_records_total", "counter", "Reports and run records that were accepted.", accepted.count),
+            ("ingest_new_total", "counter", "Those of them that were not known yet.", new.count),
+            ("ingest_refused_total", "counter", "Those that were refused.", refused.count),
+            ("ingest_bytes_total", "counter", "What requests brought, unpacked.", bytes.count),
+            ("ingest_overloads_total", "counter", "Requests that were told to come later.", overloads.count),
+            ("denied_total", "counter", "Requests without a token that is known.", denied.count),
+            ("removed_stalls_total", "counter", "Stalls removed by age or size.", removed.count),
+            ("store_bytes", "gauge", "What the store takes on the disk.", size.bytes),
+            ("store_stalls", "gauge", "Stalls in the store.", size.stalls),
+            ("store_runs", "gauge", "Runs of monitors in the store.", size.runs),
+        ]
+        return rows.map { row in
+            let name = "stall_collector_\(row.name)"
+            return "# HELP \(name) \(row.help)\n# TYPE \(name) \(row.type)\n\(name) \(row.value)\n"
+        }
+        .joined()
+    }
+}

@@ -1,0 +1,107 @@
+internal import StallReports
+internal import StallStore
+
+struct Fact {
+    var name: String
+    var value: String
+}
+
+/// One fault: what it costs, why, what to do, when and where it came.
+struct FaultDetailPage {
+    let title: String
+    let team: String
+    let culprit: String
+    let headline: String
+    let facts: [Fact]
+    let flameLink: String
+    let profileLink: String
+    let speedscopeLink: String
+    let jsonLink: String
+    let days: [Day]
+    let counts: [Counts]
+    let stalls: [Stall]
+
+    struct Day {
+        var day: String
+        var count: Int64
+        var total: String
+        var bar: String
+    }
+
+    struct Counts {
+        var title: String
+        var rows: [Row]
+
+        struct Row {
+            var name: String
+            var count: Int64
+            var bar: String
+        }
+
+        init?(_ title: String, _ counts: [String: Int64]) {
+            guard let most = counts.values.max() else { return nil }
+            self.title = title
+            rows = sorted(counts).prefix(50).map { Row(name: $0, count: $1, bar: Bars.share($1, of: most)) }
+        }
+    }
+
+    struct Stall {
+        var link: String
+        var began: String
+        var length: String
+        var verdict: String
+        var label: String
+        var service: String
+        var host: String
+
+        init(_ stall: StoredStall) {
+            (link, began) = (PageLinks.report(stall.id), moment(stall.startedAt))
+            length = StallCollector.length(stall.durationNs) + (stall.isOver ? "" : " and lasts")
+            (verdict, label, service, host) = (stall.verdict.rawValue, stall.label, stall.service, stall.host)
+        }
+    }
+
+    /// - Parameter latest: its latest report, where that is to be had.
+    init(_ question: QuestionText, _ fault: Fault, _ latest: StallReport?, _ days: [DayCount], _ stalls: [StoredStall])
+    {
+        let links = PageLinks(question: question)
+        culprit = fault.culprit ?? "only counted, in no report"
+        (title, team) = (culprit, question.query.team)
+        let share = fault.share.map { " (\(percent($0)) of the time watched)" } ?? ""
+        headline =
+            "\(counted(fault.count, "stall")), \(length(fault.totalNs)) together\(share), the worst \(length(fault.longestNs)), since \(moment(question.query.since)) (UTC)"
+        var facts: [Fact] = []
+        if let place = fault.place { facts.append(Fact(name: "Where", value: place)) }
+        facts.append(
+            Fact(
+                name: "Seen",
+                value:
+                    "first \(moment(fault.firstAt)), last \(moment(fault.lastAt)); trend \(fault.trend.direction.rawValue)"
+            )
+        )
+        facts += latest.map(ReportPage.reasons) ?? []
+        if !fault.aliases.isEmpty {
+            facts.append(Fact(name: "Also", value: fault.aliases.prefix(4).map(\.rawValue).joined(separator: ", ")))
+        }
+        facts.append(Fact(name: "Fault", value: fault.fingerprint.rawValue))
+        self.facts = facts
+        flameLink = links.flame(fault.fingerprint)
+        (profileLink, speedscopeLink) = (
+            links.export(fault.fingerprint, "pprof"), links.export(fault.fingerprint, "speedscope")
+        )
+        jsonLink = links.json(fault.fingerprint)
+        let most = days.map(\.count).max() ?? 0
+        self.days = days.suffix(31).map { day in
+            Day(
+                day: String(day.day.description.prefix(10)),
+                count: day.count,
+                total: length(day.totalNs),
+                bar: Bars.share(day.count, of: most)
+            )
+        }
+        counts = [
+            ("Hosts", fault.hosts), ("Releases", fault.releases), ("Why", fault.verdicts), ("Services", fault.services),
+        ].compactMap { Counts($0, $1) }
+        self.stalls = stalls.map { Stall($0) }
+    }
+}

@@ -1,0 +1,97 @@
+internal import StallReports
+internal import StallStore
+
+/// The faults of a range of time: what a team looks at first.
+struct FaultsPage {
+    let title = "Stalls"
+    let team: String
+    let since: [Option]
+    let choices: [Choice]
+    let order: [Option]
+    let text: String
+    let summary: String
+    /// Why there are none.
+    let nothing: String?
+    let hasRows: Bool
+    let rows: [Row]
+
+    struct Option {
+        var value: String
+        var name: String
+        var isChosen: Bool
+    }
+
+    struct Choice {
+        var title: String
+        var name: String
+        var options: [Option]
+    }
+
+    struct Row {
+        var link: String
+        var culprit: String
+        var place: String
+        var total: String
+        var count: Int64
+        var longest: String
+        var share: String
+        var trend: String
+        var direction: String
+        var verdict: String
+        var service: String
+        var hosts: String
+        var releases: String
+        var last: String
+    }
+
+    init(_ question: QuestionText, _ list: FaultList, _ choices: Choices) {
+        let (query, links) = (question.query, PageLinks(question: question))
+        team = query.team
+        since = Self.options(
+            [("1h", "an hour"), ("24h", "a day"), ("7d", "7 days"), ("30d", "30 days"), ("90d", "90 days")],
+            chosen: [question.since]
+        )
+        order = Self.options(
+            [("total", "blocked time"), ("count", "number"), ("worst", "worst"), ("last", "latest")],
+            chosen: [question.order.rawValue]
+        )
+        self.choices = [
+            ("Service", "service", choices.services, query.services),
+            ("Release", "release", choices.releases, query.releases),
+            ("Host", "host", choices.hosts, query.hosts),
+            ("Why", "verdict", choices.verdicts, query.verdicts),
+        ].map { title, name, all, chosen in
+            Choice(title: title, name: name, options: Self.options(all.map { ($0, $0) }, chosen: chosen))
+        }
+        text = query.text ?? ""
+        let runs = counted(Int64(list.runs), "monitor")
+        let watched = list.watchedNs > 0 ? ", which watched \(length(list.watchedNs)) together" : ""
+        summary = "\(runs) ran from \(moment(query.since)) to \(moment(query.until)) (UTC)\(watched)."
+        hasRows = !list.faults.isEmpty
+        nothing = hasRows ? nil : list.runs > 0 ? "No stalls." : "No stalls, and no monitor that ran: nobody looked."
+        rows = list.faults.map { fault in
+            Row(
+                link: links.fault(fault.fingerprint),
+                culprit: fault.culprit ?? "only counted, in no report",
+                place: fault.place ?? "",
+                total: length(fault.totalNs),
+                count: fault.count,
+                longest: length(fault.longestNs),
+                share: fault.share.map(percent) ?? "",
+                trend: Bars.trend(fault.trend.counts),
+                direction: fault.trend.direction.rawValue,
+                verdict: main(fault.verdicts),
+                service: main(fault.services),
+                hosts: main(fault.hosts),
+                releases: main(fault.releases),
+                last: moment(fault.lastAt)
+            )
+        }
+    }
+
+    /// What was chosen is among them, also where nothing of it was found.
+    private static func options(_ options: [(String, String)], chosen: [String]) -> [Option] {
+        let missing = chosen.filter { name in !options.contains { $0.0 == name } }.map { ($0, $0) }
+        return (options + missing).map { Option(value: $0, name: $1, isChosen: chosen.contains($0)) }
+    }
+}

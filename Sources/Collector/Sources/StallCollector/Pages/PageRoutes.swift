@@ -1,0 +1,119 @@
+internal import HTTPTypes
+internal import Hummingbird
+internal import Mustache
+internal import NIOCore
+internal import StallExport
+internal import StallReports
+internal import StallStore
+
+/// Pages for people. They need no script but the flame graph's, and nothing from elsewhere.
+struct PageRoutes {
+    let store: any StallStore
+
+    func add(to router: some RouterMethods<CollectorContext>) {
+        router.get("/") { request, context in
+            let question = try QuestionText(request, team: context.team(.read))
+            async let list = store.faults(question.query, by: question.order, limit: question.limit)
+            async let choices = store.choices(question.query)
+            return try await Self.page("faults", FaultsPage(question, list, choices))
+        }
+        router.get("faults/:fingerprint") { request, context in
+            let question = try QuestionText(request, team: context.team(.read))
+            return try await Self.page("fault", fault(fingerprint(context), question))
+        }
+        router.get("faults/:fingerprint/flame") { request, context in
+            let question = try QuestionText(request, team: context.team(.read))
+            return try await flame(fingerprint(context), question)
+        }
+        router.get("reports/:id") { _, context in
+            let json = try await report(context, store)
+            do throws(ReportError) {
+                return Self.page("report", ReportPage(try StallReport(json: json), team: context.caller?.team ?? ""))
+            } catch {
+                throw Refusal(.unprocessableContent, "the report cannot be read: \(error)")
+            }
+        }
+    }
+
+    private func fault(_ fingerprint: Fingerprint, _ question: QuestionText) async throws -> FaultDetailPage {
+        guard let fault = try await store.fault(fingerprint, question.query) else {
+            throw Refusal(.notFound, "that fault has no stall since \(question.query.since)")
+        }
+        async let days = store.days(of: fingerprint, question.query)
+        async let stalls = store.stalls(question.query, of: fingerprint, longestFirst: false, limit: question.limit)
+        var latest: StallReport?
+        if let id = fault.latest, let json = try await store.report(id, team: question.query.team) {
+            latest = try? StallReport(json: json)
+        }
+        return try await FaultDetailPage(question, fault, latest, days, stalls)
+    }
+
+    private struct FlamePage {
+        var title: String
+        var back: String
+        var markup = FlameGraphView.markup
+        var data: String
+    }
+
+    private func flame(_ fingerprint: Fingerprint, _ question: QuestionText) async throws -> Response {
+        let stalls = try await store.stalls(
+            question.query,
+            of: fingerprint,
+            longestFirst: true,
+            limit: QuestionRoutes.exportedReports
+        )
+        var view = FlameGraphView()
+        for stall in stalls {
+            guard let json = try await store.report(stall.id, team: question.query.team) else { continue }
+            if let report = try? StallReport(json: json) { _ = try view.add(report) }
+        }
+        let page = FlamePage(
+            title: stalls.first?.culprit ?? "No stalls",
+            back: PageLinks(question: question).fault(fingerprint),
+            data: String(decoding: try view.end(), as: UTF8.self)
+        )
+        return Self.page("flame", page)
+    }
+
+    private static func page(_ template: String, _ content: Any) -> Response {
+        let text = Templates.library.render(content, withTemplate: template) ?? ""
+        return JSONAnswer.bytes(
+            Array(text.utf8),
+            type: "text/html; charset=utf-8",
+            headers: [.cacheControl: "no-store"]
+        )
+    }
+}
+
+/// What pages link: the same for everybody.
+struct AssetRoutes {
+    func add(to router: some RouterMethods<CollectorContext>) {
+        let assets = [
+            ("style.css", "text/css; charset=utf-8", Templates.style),
+            ("flame.css", "text/css; charset=utf-8", FlameGraphView.style),
+            ("flame.js", "text/javascript; charset=utf-8", FlameGraphView.script),
+        ]
+        for (name, type, text) in assets {
+            router.get("assets/\(name)") { _, _ in
+                JSONAnswer.bytes(Array(text.utf8), type: type, headers: [.cacheControl: "max-age=3600"])
+            }
+        }
+    }
+}
+
+/// For every answer: no page may load anything from elsewhere, be framed, or be taken for another kind.
+struct SafetyHeaders: RouterMiddleware {
+    func handle(
+        _ request: Request,
+        context: CollectorContext,
+        next: (Request, CollectorContext) async throws -> Response
+    ) async throws -> Response {
+        var response = try await next(request, context)
+        let policy =
+            "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        if response.headers[.contentSecurityPolicy] == nil { response.headers[.contentSecurityPolicy] = policy }
+        response.headers[.xContentTypeOptions] = "nosniff"
+        response.headers[HTTPField.Name("Referrer-Policy")!] = "same-origin"
+        return response
+    }
+}

@@ -1,0 +1,154 @@
+internal import Mustache
+
+/// The pages' markup. `{{…}}` is escaped by the template engine, in texts and in quoted attributes; nothing is put in unescaped but numbers that
+/// pages make themselves.
+enum Templates {
+    /// The templates are constant: tests render each.
+    static let library: MustacheLibrary = {
+        var library = MustacheLibrary()
+        for (name, text) in [
+            ("layout", layout), ("faults", faults), ("fault", fault), ("report", report), ("flame", flame),
+        ] {
+            if let template = try? MustacheTemplate(string: text) { library.register(template, named: name) }
+        }
+        return library
+    }()
+
+    private static let layout = """
+        <!doctype html>
+        <html lang="en">
+        <head>
+        <meta charset="utf-8">
+        <meta name="viewport" content="width=device-width, initial-scale=1">
+        <title>{{title}}</title>
+        <link rel="stylesheet" href="/assets/style.css">
+        </head>
+        <body>
+        <header><a href="/">Stalls</a><span class="soft">{{team}}</span></header>
+        <main>
+        {{$content}}{{/content}}
+        </main>
+        </body>
+        </html>
+        """
+
+    private static let faults = """
+        {{<layout}}{{$content}}
+        <h1>Faults</h1>
+        <form class="filters" method="get" action="/">
+        <label>Since <select name="since">{{#since}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/since}}</select></label>
+        {{#choices}}<label>{{title}} <select name="{{name}}"><option value="">all</option>{{#options}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/options}}</select></label>
+        {{/choices}}
+        <label>Function <input type="search" name="text" value="{{text}}"></label>
+        <label>First <select name="by">{{#order}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/order}}</select></label>
+        <button>Show</button>
+        </form>
+        <p class="soft">{{summary}}</p>
+        {{#nothing}}<p>{{nothing}}</p>{{/nothing}}
+        {{#hasRows}}
+        <div class="scroll"><table>
+        <thead><tr><th>Function</th><th class="number">Blocked</th><th class="number">Stalls</th><th class="number">Worst</th><th class="number">Of the time</th><th>Trend</th><th>Why</th><th>Service</th><th>Hosts</th><th>Releases</th><th>Last</th></tr></thead>
+        <tbody>
+        {{#rows}}<tr><td><a href="{{link}}"><code>{{culprit}}</code></a><br><span class="soft">{{place}}</span></td><td class="number">{{total}}</td><td class="number">{{count}}</td><td class="number">{{longest}}</td><td class="number">{{share}}</td><td>{{{trend}}}<span class="soft">{{direction}}</span></td><td>{{verdict}}</td><td>{{service}}</td><td>{{hosts}}</td><td>{{releases}}</td><td>{{last}}</td></tr>
+        {{/rows}}
+        </tbody></table></div>
+        {{/hasRows}}
+        {{/content}}{{/layout}}
+        """
+
+    private static let fault = """
+        {{<layout}}{{$content}}
+        <h1><code>{{culprit}}</code></h1>
+        <p>{{headline}}</p>
+        <dl>
+        {{#facts}}<dt>{{name}}</dt><dd>{{value}}</dd>
+        {{/facts}}
+        </dl>
+        <p><a href="{{flameLink}}">Flame graph</a> · <a href="{{profileLink}}">pprof</a> · <a href="{{speedscopeLink}}">speedscope</a> · <a href="{{jsonLink}}">JSON</a></p>
+        <h2>Days (UTC)</h2>
+        <div class="scroll"><table><thead><tr><th>Day</th><th class="number">Stalls</th><th class="number">Blocked</th><th></th></tr></thead><tbody>
+        {{#days}}<tr><td>{{day}}</td><td class="number">{{count}}</td><td class="number">{{total}}</td><td>{{{bar}}}</td></tr>
+        {{/days}}
+        </tbody></table></div>
+        {{#counts}}<h2>{{title}}</h2>
+        <div class="scroll"><table><thead><tr><th>{{title}}</th><th class="number">Reports</th><th></th></tr></thead><tbody>
+        {{#rows}}<tr><td>{{name}}</td><td class="number">{{count}}</td><td>{{{bar}}}</td></tr>
+        {{/rows}}
+        </tbody></table></div>{{/counts}}
+        <h2>Its stalls, the latest first</h2>
+        <div class="scroll"><table><thead><tr><th>Began</th><th class="number">Length</th><th>Why</th><th>Watched</th><th>Service</th><th>Host</th></tr></thead><tbody>
+        {{#stalls}}<tr><td><a href="{{link}}">{{began}}</a></td><td class="number">{{length}}</td><td>{{verdict}}</td><td>{{label}}</td><td>{{service}}</td><td>{{host}}</td></tr>
+        {{/stalls}}
+        </tbody></table></div>
+        {{/content}}{{/layout}}
+        """
+
+    private static let report = """
+        {{<layout}}{{$content}}
+        <h1><code>{{culprit}}</code></h1>
+        <p>{{headline}}</p>
+        <dl>
+        {{#facts}}<dt>{{name}}</dt><dd>{{value}}</dd>
+        {{/facts}}
+        </dl>
+        <p><a href="{{faultLink}}">Its fault</a> · <a href="{{jsonLink}}">JSON</a></p>
+        {{#stacks}}<h2>{{title}}</h2>
+        {{#error}}<p>{{error}}</p>{{/error}}
+        <ol class="stack">
+        {{#frames}}<li{{#isOwn}} class="own"{{/isOwn}}><code>{{name}}</code> <span class="soft">{{place}}</span></li>
+        {{/frames}}
+        </ol>
+        {{/stacks}}
+        {{/content}}{{/layout}}
+        """
+
+    private static let flame = """
+        <!doctype html>
+        <html lang="en">
+        <head>
+        <meta charset="utf-8">
+        <meta name="viewport" content="width=device-width, initial-scale=1">
+        <title>{{title}}</title>
+        <link rel="stylesheet" href="/assets/flame.css">
+        </head>
+        <body>
+        <p><a href="{{back}}">{{title}}</a></p>
+        {{{markup}}}
+        <script type="application/json" id="data">{{{data}}}</script>
+        <script src="/assets/flame.js"></script>
+        </body>
+        </html>
+        """
+
+    static let style = """
+        :root { color-scheme: light dark; --back: #fff; --text: #1d1f23; --soft: #5c6370; --line: #dcdfe4; --own: #b3500c; --bar: #e8833a; --link: #0b57d0; }
+        @media (prefers-color-scheme: dark) {
+          :root { --back: #16181c; --text: #e6e6e6; --soft: #a0a6ae; --line: #34373d; --own: #f0a060; --bar: #b8601f; --link: #8ab4f8; }
+        }
+        body { margin: 0; background: var(--back); color: var(--text); font: 14px/1.5 system-ui, sans-serif; }
+        header { display: flex; gap: 1rem; align-items: baseline; padding: .7rem 1.5rem; border-bottom: 1px solid var(--line); }
+        header a { font-weight: 600; text-decoration: none; }
+        main { padding: 0 1.5rem 3rem; }
+        h1 { font-size: 1.25rem; margin: 1.2rem 0 .4rem; overflow-wrap: anywhere; }
+        h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
+        a { color: var(--link); }
+        code { font: 13px/1.4 ui-monospace, monospace; overflow-wrap: anywhere; }
+        .soft { color: var(--soft); }
+        .filters { display: flex; flex-wrap: wrap; gap: .6rem 1rem; align-items: end; margin: .8rem 0; }
+        .filters label { display: grid; color: var(--soft); font-size: 12px; }
+        select, input, button { font: inherit; padding: .3rem .5rem; border: 1px solid var(--line); border-radius: 5px; background: var(--back); color: var(--text); max-width: 16rem; }
+        .scroll { overflow-x: auto; }
+        table { border-collapse: collapse; }
+        th, td { text-align: left; padding: .35rem 1.1rem .35rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+        th { font-weight: 600; white-space: nowrap; }
+        .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+        td:first-child { min-width: 12rem; }
+        svg rect { fill: var(--bar); }
+        svg { vertical-align: middle; margin-right: .5rem; }
+        dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.2rem; margin: .8rem 0; max-width: 70rem; }
+        dt { color: var(--soft); }
+        dd { margin: 0; overflow-wrap: anywhere; }
+        .stack { padding-left: 2.5rem; }
+        .own code { color: var(--own); font-weight: 600; }
+        """
+}

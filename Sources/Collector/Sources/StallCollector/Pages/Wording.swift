@@ -1,0 +1,86 @@
+internal import Foundation
+internal import StallReports
+internal import StallStore
+
+// What pages say of values.
+
+func length(_ nanoseconds: Int64) -> String { DurationText(nanoseconds: nanoseconds).short }
+
+/// `3 stalls`, `1 stall`.
+func counted(_ count: Int64, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
+
+/// `2026-01-31 12:00:05`.
+func moment(_ timestamp: Timestamp) -> String {
+    String(timestamp.description.prefix(19)).replacing("T", with: " ")
+}
+
+/// `12.3 %`, and never 0 for what is more.
+func percent(_ share: Double) -> String {
+    let tenths = Int((share * 1000).rounded())
+    return tenths == 0 && share > 0 ? "<0.1 %" : "\(tenths / 10).\(tenths % 10) %"
+}
+
+/// The most frequent, and how many others there are.
+func main(_ counts: [String: Int64]) -> String {
+    guard let most = sorted(counts).first?.key else { return "" }
+    return counts.count == 1 ? most : "\(most) +\(counts.count - 1)"
+}
+
+/// The most frequent first, equal ones by the alphabet.
+func sorted(_ counts: [String: Int64]) -> [(key: String, value: Int64)] {
+    counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
+}
+
+/// Bars as a picture in the page, from numbers alone.
+enum Bars {
+    /// One beside the other.
+    static func trend(_ counts: [Int64]) -> String {
+        let most = Double(counts.max() ?? 0)
+        let bars = counts.enumerated().map { index, count in
+            let height = most > 0 && count > 0 ? max(1, Int(18 * Double(count) / most)) : 0
+            return "<rect x=\"\(index * 6)\" y=\"\(18 - height)\" width=\"5\" height=\"\(height)\"/>"
+        }
+        return "<svg width=\"\(counts.count * 6)\" height=\"18\" aria-hidden=\"true\">\(bars.joined())</svg>"
+    }
+
+    /// A single one, as wide as its share of the longest.
+    static func share(_ count: Int64, of most: Int64) -> String {
+        let width = most > 0 && count > 0 ? max(1, Int(200 * Double(count) / Double(most))) : 0
+        return "<svg width=\"200\" height=\"10\" aria-hidden=\"true\"><rect width=\"\(width)\" height=\"10\"/></svg>"
+    }
+}
+
+/// Addresses of pages. What names come into them is escaped.
+struct PageLinks {
+    let question: QuestionText
+
+    /// The range and the choices go with the reader from page to page.
+    private var fields: String {
+        let query = question.query
+        var fields = [("since", question.since)]
+        if !question.until.isEmpty { fields.append(("until", question.until)) }
+        let choices = [
+            ("service", query.services), ("release", query.releases), ("host", query.hosts),
+            ("verdict", query.verdicts),
+        ]
+        for (name, values) in choices { fields += values.map { (name, $0) } }
+        return fields.map { "\($0)=\(Self.escaped($1))" }.joined(separator: "&")
+    }
+
+    func fault(_ fingerprint: Fingerprint) -> String { "/faults/\(Self.escaped(fingerprint.rawValue))?\(fields)" }
+    func flame(_ fingerprint: Fingerprint) -> String { "/faults/\(Self.escaped(fingerprint.rawValue))/flame?\(fields)" }
+    func json(_ fingerprint: Fingerprint) -> String { "/api/v1/faults/\(Self.escaped(fingerprint.rawValue))?\(fields)" }
+    func export(_ fingerprint: Fingerprint, _ format: String) -> String {
+        "/api/v1/faults/\(Self.escaped(fingerprint.rawValue))/export/\(format)?\(fields)"
+    }
+    static func report(_ id: ULID) -> String { "/reports/\(id)" }
+
+    private static func escaped(_ text: String) -> String {
+        text.addingPercentEncoding(withAllowedCharacters: unreserved) ?? ""
+    }
+
+    /// RFC 3986, 2.3.
+    private static let unreserved = CharacterSet(
+        charactersIn: "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+    )
+}

@@ -1,0 +1,148 @@
+internal import HTTPTypes
+internal import Hummingbird
+internal import NIOCore
+internal import StallExport
+internal import StallReports
+internal import StallStore
+
+/// Answers questions in JSON, and in the formats of other tools.
+struct QuestionRoutes {
+    /// So many of a fault's stalls, its longest, make its picture.
+    static let exportedReports = 200
+    let store: any StallStore
+
+    func add(to router: some RouterMethods<CollectorContext>) {
+        router.get("api/v1/faults") { request, context in
+            let question = try QuestionText(request, team: context.team(.read))
+            let list = try await store.faults(question.query, by: question.order, limit: question.limit)
+            return try JSONAnswer.make(Self.document(question, list.watchedNs, list.faults))
+        }
+        router.get("api/v1/faults/:fingerprint") { request, context in
+            let question = try QuestionText(request, team: context.team(.read))
+            let fault = try await fault(context, question)
+            return try JSONAnswer.make(Self.document(question, 0, [fault]))
+        }
+        router.get("api/v1/faults/:fingerprint/export/:format") { request, context in
+            let question = try QuestionText(request, team: context.team(.read))
+            return try await export(context, question)
+        }
+        router.get("api/v1/stalls") { request, context in
+            let question = try QuestionText(request, team: context.team(.read))
+            let stalls = try await store.stalls(question.query, of: nil, longestFirst: false, limit: question.limit)
+            return try JSONAnswer.make(StallsDocument(stalls: stalls.map { .init($0) }))
+        }
+        router.get("api/v1/reports/:id") { _, context in
+            let report = try await report(context, store)
+            return JSONAnswer.bytes(report, type: "application/json")
+        }
+    }
+
+    private static func document(_ question: QuestionText, _ watchedNs: Int64, _ faults: [Fault]) -> FaultDocument {
+        FaultDocument(
+            at: .now(),
+            since: question.query.since,
+            until: question.query.until,
+            watchedNs: watchedNs,
+            faults: faults
+        )
+    }
+
+    private func fault(_ context: CollectorContext, _ question: QuestionText) async throws -> Fault {
+        let fingerprint = try fingerprint(context)
+        guard let fault = try await store.fault(fingerprint, question.query) else {
+            throw Refusal(.notFound, "that fault has no stall from \(question.query.since) to \(question.query.until)")
+        }
+        return fault
+    }
+
+    private func export(_ context: CollectorContext, _ question: QuestionText) async throws -> Response {
+        guard let format = context.parameters.get("format").flatMap({ ExportFormat(rawValue: $0) }) else {
+            let formats = ExportFormat.allCases.map(\.rawValue).joined(separator: ", ")
+            throw Refusal(.notFound, "there is no such format; there are \(formats)")
+        }
+        let stalls = try await store.stalls(
+            question.query,
+            of: fingerprint(context),
+            longestFirst: true,
+            limit: Self.exportedReports
+        )
+        var exporter = format.makeExporter()
+        var output = try exporter.begin([])
+        for stall in stalls {
+            guard let json = try await store.report(stall.id, team: question.query.team) else { continue }
+            // One that a store took and this version cannot read is left out.
+            if let report = try? StallReport(json: json) { output += try exporter.add(report) }
+        }
+        output += try exporter.end()
+        return JSONAnswer.bytes(
+            output,
+            type: format.mediaType,
+            headers: [.contentSecurityPolicy: "sandbox; default-src 'none'; style-src 'unsafe-inline'"]
+        )
+    }
+}
+
+func fingerprint(_ context: CollectorContext) throws(Refusal) -> Fingerprint {
+    guard let fingerprint = context.parameters.get("fingerprint").flatMap({ Fingerprint(rawValue: $0) }) else {
+        throw Refusal(.badRequest, "that is no fault's fingerprint")
+    }
+    return fingerprint
+}
+
+func report(_ context: CollectorContext, _ store: any StallStore) async throws -> [UInt8] {
+    let team = try context.team(.read)
+    guard let id = context.parameters.get("id").flatMap({ ULID($0) }) else {
+        throw Refusal(.badRequest, "that is no report's id")
+    }
+    guard let report = try await store.report(id, team: team) else {
+        throw Refusal(.notFound, "there is no such report; it may have been removed by its age")
+    }
+    return report
+}
+
+extension ExportFormat {
+    var mediaType: String {
+        switch self {
+        case .html: "text/html; charset=utf-8"
+        case .svg: "image/svg+xml"
+        case .pprof: "application/octet-stream"
+        case .csv: "text/csv; charset=utf-8"
+        case .speedscope, .chrome: "application/json"
+        case .otlpLogs, .otlpMetrics, .sentry, .ndjson: "application/x-ndjson"
+        case .collapsed, .prometheus: "text/plain; charset=utf-8"
+        }
+    }
+}
+
+/// What `/api/v1/stalls` answers.
+struct StallsDocument: Encodable {
+    var schema = "stall-list/1"
+    var stalls: [Row]
+
+    struct Row: Encodable {
+        var id: ULID
+        var fingerprint: Fingerprint
+        var startedAt: Timestamp
+        var durationNs: Int64
+        var state: String
+        var verdict: String
+        var service: String
+        var release: String
+        var host: String
+        var label: String
+        var culprit: String
+
+        init(_ stall: StoredStall) {
+            (id, fingerprint, startedAt, durationNs) = (stall.id, stall.fingerprint, stall.startedAt, stall.durationNs)
+            state = stall.isOver ? "over" : "ongoing"
+            (verdict, service, release) = (stall.verdict.rawValue, stall.service, stall.release)
+            (host, label, culprit) = (stall.host, stall.label, stall.culprit)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case id, fingerprint, state, verdict, service, release, host, label, culprit
+            case startedAt = "started_at"
+            case durationNs = "duration_ns"
+        }
+    }
+}

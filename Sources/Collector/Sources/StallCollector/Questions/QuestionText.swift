@@ -1,0 +1,57 @@
+internal import Hummingbird
+internal import StallReports
+internal import StallStore
+
+/// A question as it stands in an address: `?since=7d&service=shop&verdict=waiting`.
+struct QuestionText {
+    static let limits = 1...1000
+    let query: StallQuery
+    let order: FaultOrder
+    let limit: Int
+    /// As it was asked, for the page's form and links.
+    let since: String
+    let until: String
+
+    /// - Throws: what is wrong with it.
+    init(_ request: Request, team: String, now: Timestamp = .now()) throws(Refusal) {
+        let fields = request.uri.queryParameters
+        func texts(_ name: String) -> [String] {
+            // As the store has them.
+            fields.getAll(name).filter { !$0.isEmpty }.prefix(32).map { VisibleText.of($0, limit: 256) }
+        }
+        (since, until) = (texts("since").last ?? "7d", texts("until").last ?? "")
+        let start = try Self.moment(since, now, name: "since")
+        let end = until.isEmpty ? now.advanced(byNanoseconds: 1) : try Self.moment(until, now, name: "until")
+        guard start < end, end.seconds - start.seconds <= 10 * 366 * 86400 else {
+            throw Refusal(.badRequest, "'since' lies before 'until', by ten years at most")
+        }
+        var query = StallQuery(team: team, since: start, until: end)
+        (query.services, query.releases) = (texts("service"), texts("release"))
+        (query.hosts, query.verdicts) = (texts("host"), texts("verdict"))
+        query.text = texts("text").last
+        self.query = query
+        let order = texts("by").last ?? FaultOrder.total.rawValue
+        guard let known = FaultOrder(rawValue: order) else {
+            throw Refusal(.badRequest, "'by' is one of \(FaultOrder.allCases.map(\.rawValue).joined(separator: ", "))")
+        }
+        self.order = known
+        guard let limit = Int(texts("limit").last ?? "50"), Self.limits.contains(limit) else {
+            throw Refusal(
+                .badRequest,
+                "'limit' is a number from \(Self.limits.lowerBound) to \(Self.limits.upperBound)"
+            )
+        }
+        self.limit = limit
+    }
+
+    /// `7d` is so long ago; or a time by RFC 3339.
+    private static func moment(_ text: String, _ now: Timestamp, name: String) throws(Refusal) -> Timestamp {
+        if let length = DurationText(text) { return max(epoch, now.advanced(byNanoseconds: -length.nanoseconds)) }
+        guard let moment = Timestamp(rfc3339: text), moment >= epoch else {
+            throw Refusal(.badRequest, "'\(name)' is a length like 24h or 7d, or a time like 2026-01-31T12:00:00Z")
+        }
+        return moment
+    }
+
+    private static let epoch = Timestamp(seconds: 0)
+}

@@ -1,0 +1,30 @@
+internal import HTTPTypes
+internal import Hummingbird
+internal import NIOCore
+
+/// Why a request is not answered as asked: `{"message":"…"}`, and a status that says whose turn it is.
+struct Refusal: HTTPResponseError, CustomStringConvertible {
+    let status: HTTPResponse.Status
+    let description: String
+    let headers: HTTPFields
+
+    init(_ status: HTTPResponse.Status, _ description: String, _ headers: HTTPFields = [:]) {
+        (self.status, self.description, self.headers) = (status, description, headers)
+    }
+
+    private struct Message: Encodable { var message: String }
+
+    func response(from request: Request, context: some RequestContext) throws -> Response {
+        var response = try JSONAnswer.make(Message(message: description), status: status)
+        response.headers.append(contentsOf: headers)
+        // What a body still holds is not read.
+        if status.kind == .clientError { response.headers[.connection] = "close" }
+        return response
+    }
+}
+
+/// Why the collector cannot begin, and what to do about it.
+public struct CollectorError: Error, Hashable, CustomStringConvertible {
+    public let description: String
+    public init(_ description: String) { self.description = description }
+}

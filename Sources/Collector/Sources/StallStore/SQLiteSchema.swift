@@ -1,0 +1,75 @@
+internal import GRDB
+
+/// The tables, as they came to be. A migration that was released is never changed.
+///
+/// - `stall` has a row for each report, `body` the report itself, so that questions need not pass over it.
+/// - `fault_hour` and `fault_host` hold sums of `stall` by hour, and by day and host. They are what makes a month of millions of stalls quick to ask.
+/// - `counted` has stalls that stand in no report, as the runs' records tell them.
+/// - `alias` leads from a fingerprint that a fault had to the one that it has.
+enum SQLiteSchema {
+    static var migrator: DatabaseMigrator {
+        var migrator = DatabaseMigrator()
+        migrator.registerMigration("1") { try $0.execute(sql: first) }
+        return migrator
+    }
+
+    private static let first = """
+        CREATE TABLE stall (
+            number INTEGER PRIMARY KEY,
+            team TEXT NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL,
+            started INTEGER NOT NULL, last INTEGER NOT NULL, duration INTEGER NOT NULL,
+            count INTEGER NOT NULL, total INTEGER NOT NULL, longest INTEGER NOT NULL,
+            service TEXT NOT NULL, release TEXT NOT NULL, host TEXT NOT NULL, label TEXT NOT NULL,
+            verdict TEXT NOT NULL, fingerprint TEXT NOT NULL, culprit TEXT NOT NULL
+        );
+        CREATE UNIQUE INDEX stall_id ON stall (team, id);
+        CREATE INDEX stall_started ON stall (team, started);
+        CREATE INDEX stall_fault ON stall (team, fingerprint, started);
+        CREATE INDEX stall_host ON stall (team, host, started);
+        CREATE INDEX stall_age ON stall (started);
+        CREATE TABLE body (number INTEGER PRIMARY KEY, report BLOB NOT NULL);
+
+        CREATE TABLE fault_hour (
+            team TEXT NOT NULL, service TEXT NOT NULL, hour INTEGER NOT NULL, fingerprint TEXT NOT NULL,
+            release TEXT NOT NULL, verdict TEXT NOT NULL,
+            count INTEGER NOT NULL, reports INTEGER NOT NULL, total INTEGER NOT NULL, longest INTEGER NOT NULL,
+            first INTEGER NOT NULL, last INTEGER NOT NULL,
+            PRIMARY KEY (team, service, hour, fingerprint, release, verdict)
+        ) WITHOUT ROWID;
+        CREATE INDEX fault_hour_age ON fault_hour (hour);
+        CREATE TABLE fault_host (
+            team TEXT NOT NULL, fingerprint TEXT NOT NULL, day INTEGER NOT NULL, service TEXT NOT NULL,
+            release TEXT NOT NULL, verdict TEXT NOT NULL, host TEXT NOT NULL, reports INTEGER NOT NULL,
+            PRIMARY KEY (team, fingerprint, day, service, release, verdict, host)
+        ) WITHOUT ROWID;
+        CREATE INDEX fault_host_age ON fault_host (day);
+
+        CREATE TABLE fault (
+            team TEXT NOT NULL, fingerprint TEXT NOT NULL,
+            latest TEXT NOT NULL, culprit TEXT NOT NULL, place TEXT NOT NULL,
+            PRIMARY KEY (team, fingerprint)
+        ) WITHOUT ROWID;
+        CREATE TABLE alias (
+            team TEXT NOT NULL, alias TEXT NOT NULL, fingerprint TEXT NOT NULL,
+            PRIMARY KEY (team, alias)
+        ) WITHOUT ROWID;
+        CREATE INDEX alias_fault ON alias (team, fingerprint);
+
+        CREATE TABLE run (
+            team TEXT NOT NULL, id TEXT NOT NULL, updated INTEGER NOT NULL, started INTEGER NOT NULL,
+            watched INTEGER NOT NULL, service TEXT NOT NULL, release TEXT NOT NULL, host TEXT NOT NULL,
+            body BLOB NOT NULL,
+            PRIMARY KEY (team, id)
+        );
+        CREATE INDEX run_updated ON run (team, updated);
+        CREATE INDEX run_age ON run (updated);
+        CREATE TABLE counted (
+            team TEXT NOT NULL, run TEXT NOT NULL, fingerprint TEXT NOT NULL,
+            service TEXT NOT NULL, release TEXT NOT NULL, host TEXT NOT NULL,
+            count INTEGER NOT NULL, total INTEGER NOT NULL, longest INTEGER NOT NULL,
+            first INTEGER NOT NULL, last INTEGER NOT NULL,
+            PRIMARY KEY (team, run, fingerprint)
+        ) WITHOUT ROWID;
+        CREATE INDEX counted_first ON counted (team, first);
+        """
+}

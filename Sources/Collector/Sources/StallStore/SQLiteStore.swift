@@ -1,0 +1,133 @@
+internal import Foundation
+internal import GRDB
+internal import GzipCompression
+public import StallReports
+
+/// A store in one file, and no other server: SQLite, with its log written ahead (WAL), so that questions do not wait for what is written.
+public final class SQLiteStore: StallStore {
+    let database: DatabasePool
+
+    /// Makes the file where there is none, and brings an older one to this version's form.
+    ///
+    /// - Throws: ``StoreError``.
+    public init(path: String) throws(StoreError) {
+        var configuration = Configuration()
+        configuration.busyMode = .timeout(10)
+        configuration.label = "stalls"
+        configuration.maximumReaderCount = 4
+        configuration.prepareDatabase { database in
+            try database.execute(sql: "PRAGMA cache_size = -16000")
+            guard !database.configuration.readonly else { return }
+            // What was acknowledged is still there after a loss of power.
+            try database.execute(sql: "PRAGMA synchronous = FULL")
+            // Before the first table, or never: what is removed is given back to the disk.
+            try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL")
+        }
+        do {
+            database = try DatabasePool(path: path, configuration: configuration)
+            let migrator = SQLiteSchema.migrator
+            let isNewer = try database.read { try migrator.hasBeenSuperseded($0) }
+            guard !isNewer else {
+                throw StoreError(
+                    "\(path) was made by a newer version of the collector; run that one, or give another file"
+                )
+            }
+            try migrator.migrate(database)
+        } catch let error as StoreError {
+            throw error
+        } catch {
+            throw StoreError("the store \(path) cannot be used: \(StoreError.reason(error))")
+        }
+    }
+
+    public func insert(_ arrivals: [Arrival]) async throws -> Int {
+        try await database.write { database in
+            var (writer, changes) = (SQLiteWriter(database), 0)
+            for arrival in arrivals where try writer.insert(arrival) { changes += 1 }
+            return changes
+        }
+    }
+
+    public func report(_ id: ULID, team: String) async throws -> [UInt8]? {
+        let packed = try await database.read { database in
+            try Data.fetchOne(
+                database,
+                sql: "SELECT report FROM body WHERE number = (SELECT number FROM stall WHERE team = ? AND id = ?)",
+                arguments: [team, id.description]
+            )
+        }
+        return try packed.map { try Gzip.decompressed([UInt8]($0), limit: 64 << 20) }
+    }
+
+    public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {
+        var removed = try await remove(before: SQLiteTime.hour(moment.sinceEpoch))
+        while let maximumBytes, try await usedBytes() > maximumBytes {
+            let oldest = try await database.read { try Int64.fetchOne($0, sql: "SELECT min(started) FROM stall") }
+            guard let oldest else { break }
+            removed += try await remove(before: SQLiteTime.hour(oldest) + 1)
+        }
+        try await database.writeWithoutTransaction { database in
+            try database.execute(sql: "PRAGMA incremental_vacuum")
+            // Who reads just now may hold it up: then the next time.
+            _ = try? database.checkpoint(.truncate)
+        }
+        return removed
+    }
+
+    /// In parts: others want to write meanwhile.
+    private func remove(before hour: Int64) async throws -> Int {
+        var removed = 0
+        while true {
+            let count = try await database.write { try SQLiteWriter($0).removeStalls(beforeHour: hour, limit: 2000) }
+            removed += count
+            if count == 0 { return removed }
+        }
+    }
+
+    /// Without the pages that are free to be used again.
+    private func usedBytes() async throws -> Int64 {
+        try await database.read { database in
+            let pages = try Int64.fetchOne(database, sql: "PRAGMA page_count") ?? 0
+            let free = try Int64.fetchOne(database, sql: "PRAGMA freelist_count") ?? 0
+            return (pages - free) * (try Int64.fetchOne(database, sql: "PRAGMA page_size") ?? 4096)
+        }
+    }
+
+    public func size() async throws -> StoreSize {
+        let bytes = try await usedBytes()
+        return try await database.read { database in
+            StoreSize(
+                bytes: bytes,
+                stalls: try Int64.fetchOne(database, sql: "SELECT total(reports) FROM fault_hour") ?? 0,
+                runs: try Int64.fetchOne(database, sql: "SELECT count(*) FROM run") ?? 0
+            )
+        }
+    }
+}
+
+/// Why a store cannot be used, and what to do about it.
+public struct StoreError: Error, Hashable, CustomStringConvertible {
+    public let description: String
+    init(_ description: String) { self.description = description }
+
+    static func reason(_ error: any Error) -> String {
+        guard let error = error as? DatabaseError else { return "\(error)" }
+        return switch error.resultCode {
+        case .SQLITE_CANTOPEN: "its directory is missing, or may not be written to"
+        case .SQLITE_NOTADB: "it is no SQLite database; give another name"
+        case .SQLITE_READONLY: "it may not be written to"
+        case .SQLITE_FULL: "the disk is full"
+        default: error.message ?? "\(error.resultCode)"
+        }
+    }
+}
+
+/// Whole hours and days since 1970.
+enum SQLiteTime {
+    static let hourNs: Int64 = 3_600_000_000_000
+    static let dayNs: Int64 = 24 * hourNs
+
+    /// Moments lie behind 1970.
+    static func hour(_ nanoseconds: Int64) -> Int64 { nanoseconds / hourNs }
+    static func day(_ nanoseconds: Int64) -> Int64 { nanoseconds / dayNs }
+}

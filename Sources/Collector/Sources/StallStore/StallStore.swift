@@ -1,0 +1,110 @@
+public import StallReports
+
+/// Keeps what monitors sent, and answers what is asked of it. For use by any number of tasks at once.
+///
+/// Everything belongs to a team: no question of one team is answered from another's reports.
+public protocol StallStore: Sendable {
+    /// Keeps all of it or throws. When it returns, all of it is on the disk.
+    ///
+    /// What is known already, and what is older than that, changes nothing: it may be sent any number of times.
+    ///
+    /// - Returns: how many of them were new, or newer than what was known.
+    func insert(_ arrivals: [Arrival]) async throws -> Int
+
+    /// The faults of a range of time, the first by `order`, with their sums.
+    func faults(_ query: StallQuery, by order: FaultOrder, limit: Int) async throws -> FaultList
+
+    /// One fault's sums, by any of its fingerprints. Nil where it has no stall in the range.
+    func fault(_ fingerprint: Fingerprint, _ query: StallQuery) async throws -> Fault?
+
+    /// Stalls, the latest first, or the longest.
+    ///
+    /// - Parameter fingerprint: of one fault only.
+    func stalls(
+        _ query: StallQuery,
+        of fingerprint: Fingerprint?,
+        longestFirst: Bool,
+        limit: Int
+    ) async throws -> [StoredStall]
+
+    /// A report as it was sent. Nil where the team has none of that id.
+    func report(_ id: ULID, team: String) async throws -> [UInt8]?
+
+    /// How often a fault came on each day (UTC) of a range.
+    func days(of fingerprint: Fingerprint, _ query: StallQuery) async throws -> [DayCount]
+
+    /// What there is to choose from: services, releases, hosts and verdicts of a range, the most frequent first.
+    func choices(_ query: StallQuery) async throws -> Choices
+
+    /// Removes what began before a moment, and then, where it is more than `maximumBytes`, what is oldest.
+    ///
+    /// - Returns: how many stalls were removed.
+    func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int
+
+    /// Bytes that it takes, and the stalls in it.
+    func size() async throws -> StoreSize
+}
+
+public struct FaultList: Sendable {
+    public var faults: [Fault]
+    /// How long all watched things of all runs were watched in the range; 0 if nobody knows.
+    public var watchedNs: Int64
+    /// Monitors that ran in the range.
+    public var runs: Int
+}
+
+public struct StoredStall: Hashable, Sendable {
+    public var id: ULID
+    public var fingerprint: Fingerprint
+    public var startedAt: Timestamp
+    public var durationNs: Int64
+    public var isOver: Bool
+    public var verdict: Verdict
+    public var service: String
+    public var release: String
+    public var host: String
+    public var label: String
+    public var culprit: String
+}
+
+public struct DayCount: Hashable, Sendable {
+    /// Its first moment.
+    public var day: Timestamp
+    public var count: Int64
+    public var totalNs: Int64
+}
+
+public struct Choices: Hashable, Sendable {
+    public var services: [String] = []
+    public var releases: [String] = []
+    public var hosts: [String] = []
+    public var verdicts: [String] = []
+
+    public init() {}
+}
+
+public struct StoreSize: Hashable, Sendable {
+    public var bytes: Int64
+    public var stalls: Int64
+    public var runs: Int64
+}
+
+/// Which stalls are asked for.
+public struct StallQuery: Hashable, Sendable {
+    public var team: String
+    /// The first moment, in which a stall may have begun.
+    public var since: Timestamp
+    /// The first moment behind the range.
+    public var until: Timestamp
+    /// Of each: empty for all of them.
+    public var services: [String] = []
+    public var releases: [String] = []
+    public var hosts: [String] = []
+    public var verdicts: [String] = []
+    /// What the culprit's name contains; capitals and small letters are the same.
+    public var text: String?
+
+    public init(team: String, since: Timestamp, until: Timestamp) {
+        (self.team, self.since, self.until) = (team, since, until)
+    }
+}

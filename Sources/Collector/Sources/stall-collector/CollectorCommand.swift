@@ -1,0 +1,152 @@
+import ArgumentParser
+import Glibc
+import Logging
+import ServiceLifecycle
+import StallCollector
+import StallReports
+import StallStore
+import UnixSignals
+
+@main
+struct CollectorCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "stall-collector",
+        abstract: "Collects stall reports of many hosts, and shows what they cost.",
+        version: "0.1.0",
+        subcommands: [ServeCommand.self]
+    )
+}
+
+struct ServeCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "serve",
+        abstract: "Takes reports over HTTP, keeps them in one file, and shows them in a browser.",
+        discussion: """
+            EXAMPLES
+              stall-collector serve
+              stall-collector serve --listen 0.0.0.0:4319 --tokens /etc/stall-collector/tokens
+              stall-monitor ship /var/lib/stalls --collector http://localhost:4319
+
+            Without --tokens it listens on this machine alone, and whoever is on it may send and read. With --tokens each line of the \
+            file is TEAM SCOPES TOKEN, the scopes 'read', 'write' or 'read,write'; a team sees its own reports only. A browser asks for \
+            the token as a password; the name beside it does not matter.
+
+            It answers a request when what that brought is on the disk. SIGTERM ends it in order.
+
+            Exit code 0: ended by SIGTERM or Ctrl-C. 1: it could not begin, or go on. 64: wrong usage.
+            """
+    )
+
+    @Option(help: ArgumentHelp("Where it listens.", valueName: "host:port"))
+    var listen = "127.0.0.1:4319"
+
+    @Option(
+        help: ArgumentHelp(
+            "The database. (default: stalls.db in $STATE_DIRECTORY, or else in the current directory)",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var store: String?
+
+    @Option(help: ArgumentHelp("Who may send and read.", valueName: "file"), completion: .file())
+    var tokens: String?
+
+    @Option(help: ArgumentHelp("Remove what is older.", valueName: "duration"))
+    var keep = "30d"
+
+    @Option(help: ArgumentHelp("Remove the oldest where the database is larger, as 500MB or 20GB.", valueName: "size"))
+    var maxSize: String?
+
+    func validate() throws { _ = try options() }
+
+    func run() async throws {
+        var options = try options()
+        do {
+            options.tokens = try tokens.map { path throws(CollectorError) in try Tokens(path: path) }
+            let path = store ?? Self.stateDirectory.map { "\($0)/stalls.db" } ?? "stalls.db"
+            let store = try SQLiteStore(path: path)
+            let host = options.host
+            var logger = Logger(label: "stall-collector") { StreamLogHandler.standardError(label: $0) }
+            logger.logLevel = .notice
+            let collector = Collector(store, options, logger: logger) { port in
+                note("listening on http://\(host.contains(":") ? "[\(host)]" : host):\(port), the store is \(path)")
+            }
+            let group = ServiceGroup(
+                configuration: .init(
+                    services: [.init(service: collector)],
+                    gracefulShutdownSignals: [.sigterm, .sigint],
+                    logger: logger
+                )
+            )
+            try await group.run()
+        } catch let error as CollectorError {
+            throw Failure("\(error)")
+        } catch let error as StoreError {
+            throw Failure("\(error)")
+        } catch {
+            throw Failure("it cannot listen on \(listen), or go on: \(error)")
+        }
+    }
+
+    private func options() throws -> CollectorOptions {
+        var options = CollectorOptions()
+        guard let colon = listen.lastIndex(of: ":"), let port = Int(listen[listen.index(after: colon)...]),
+            (0...65535).contains(port), colon > listen.startIndex
+        else { throw ValidationError("'--listen' is a host and a port, like 127.0.0.1:4319") }
+        options.host = String(listen[..<colon]).trimmingBrackets
+        options.port = port
+        guard tokens != nil || ["127.0.0.1", "localhost", "::1"].contains(options.host) else {
+            throw ValidationError(
+                "without '--tokens' it listens on this machine alone: give a file with tokens, or 127.0.0.1"
+            )
+        }
+        guard let keep = DurationText(keep), keep.nanoseconds >= 3_600_000_000_000 else {
+            throw ValidationError("'--keep' is a length of an hour or more, like 24h or 90d")
+        }
+        options.keep = .nanoseconds(keep.nanoseconds)
+        if let maxSize {
+            guard let bytes = Self.bytes(maxSize), bytes >= 10_000_000 else {
+                throw ValidationError("'--max-size' is a size of 10MB or more, like 500MB or 20GB")
+            }
+            options.maximumBytes = bytes
+        }
+        if let store, store.isEmpty || store.contains("://") {
+            throw ValidationError("'--store' is the path of a file; other databases cannot be used yet")
+        }
+        return options
+    }
+
+    private static func bytes(_ text: String) -> Int64? {
+        for (unit, factor) in [("MB", Int64(1_000_000)), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)]
+        where text.hasSuffix(unit) {
+            guard let number = Int64(text.dropLast(2)), number >= 0 else { return nil }
+            let (bytes, isOver) = number.multipliedReportingOverflow(by: factor)
+            return isOver ? nil : bytes
+        }
+        return nil
+    }
+
+    /// Where systemd permits a service to write (`StateDirectory=`).
+    private static var stateDirectory: String? {
+        guard let value = unsafe getenv("STATE_DIRECTORY") else { return nil }
+        return unsafe String(cString: value).split(separator: ":").first.map(String.init)
+    }
+}
+
+struct Failure: Error, CustomStringConvertible {
+    let description: String
+    init(_ description: String) { self.description = description }
+}
+
+/// To standard error.
+private func note(_ text: String) {
+    let line = Array("stall-collector: \(text)\n".utf8)
+    _ = unsafe write(STDERR_FILENO, line, line.count)
+}
+
+extension String {
+    fileprivate var trimmingBrackets: String {
+        hasPrefix("[") && hasSuffix("]") ? String(dropFirst().dropLast()) : self
+    }
+}

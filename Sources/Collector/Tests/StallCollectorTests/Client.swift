@@ -1,0 +1,80 @@
+import Foundation
+import FoundationNetworking
+import HTTPTypes
+import Logging
+import ServiceLifecycle
+import StallCollector
+import StallStore
+
+/// Asks a collector that runs in this process, over a real connection.
+struct Client: Sendable {
+    private let base: String
+
+    struct Answer: Sendable {
+        var status: HTTPResponse.Status
+        var headers: HTTPFields
+        var body: [UInt8]
+    }
+
+    /// Runs a collector on a free port for as long as the work takes.
+    static func withServer(
+        _ store: any StallStore,
+        _ options: CollectorOptions,
+        _ work: @escaping @Sendable (Client) async throws -> Void
+    ) async throws {
+        var options = options
+        options.port = 0
+        let (ports, port) = AsyncStream.makeStream(of: Int.self)
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let collector = Collector(store, options, logger: logger) { port.yield($0) }
+        let services = ServiceGroup(
+            configuration: .init(
+                services: [.init(service: collector, successTerminationBehavior: .ignore)],
+                logger: logger
+            )
+        )
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                defer { port.finish() }
+                try await services.run()
+            }
+            group.addTask {
+                for await port in ports {
+                    try await work(Client(base: "http://127.0.0.1:\(port)"))
+                    break
+                }
+                await services.triggerGracefulShutdown()
+            }
+            do {
+                try await group.waitForAll()
+            } catch {
+                await services.triggerGracefulShutdown()
+                throw error
+            }
+        }
+    }
+
+    func execute<Result>(
+        uri: String,
+        method: HTTPRequest.Method,
+        headers: HTTPFields = [:],
+        body: [UInt8] = [],
+        _ look: (Answer) throws -> Result
+    ) async throws -> Result {
+        guard let url = URL(string: base + uri) else { throw URLError(.badURL) }
+        var request = URLRequest(url: url)
+        request.httpMethod = method.rawValue
+        for field in headers { request.setValue(field.value, forHTTPHeaderField: field.name.rawName) }
+        if method == .post { request.httpBody = Data(body) }
+        let (data, response) = try await URLSession.shared.data(for: request)
+        guard let response = response as? HTTPURLResponse else { throw URLError(.badServerResponse) }
+        var fields = HTTPFields()
+        for (name, value) in response.allHeaderFields {
+            guard let name = (name as? String).flatMap({ HTTPField.Name($0) }), let value = value as? String else {
+                continue
+            }
+            fields[name] = value
+        }
+        return try look(Answer(status: .init(code: response.statusCode), headers: fields, body: [UInt8](data)))
+    }
+}

@@ -1,0 +1,311 @@
+import Foundation
+import GzipCompression
+import HTTPTypes
+import Logging
+import StallReports
+import StallStore
+import Testing
+
+@testable import StallCollector
+
+@Suite("The collector")
+struct CollectorTests {
+    private static let hostile = "</script><b>\"a\",;b'\u{1B}[31m\n=cmd{{x}} \u{202E}x"
+    private let directory = FileManager.default.temporaryDirectory.path + "/stall-collector-\(UUID().uuidString)"
+
+    private func withCollector(
+        _ options: CollectorOptions = CollectorOptions(),
+        _ work: @escaping @Sendable (Client) async throws -> Void
+    ) async throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let store = try SQLiteStore(path: directory + "/stalls.db")
+        try await Client.withServer(store, options, work)
+    }
+
+    private static func report(_ function: String = "total()", milliseconds: Int64 = 500) -> StallReport {
+        let start = Timestamp.now().advanced(byNanoseconds: -60_000_000_000)
+        let frame = StallReport.Frame(address: 1, function: function, own: true)
+        return StallReport(
+            kind: .blocked,
+            state: .recovered,
+            startedAt: start,
+            detectedAt: start,
+            endedAt: start.advanced(byNanoseconds: milliseconds * 1_000_000),
+            durationNs: milliseconds * 1_000_000,
+            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
+            host: .init(name: hostile),
+            service: .init(name: hostile, version: hostile),
+            process: .init(pid: 7, executable: hostile),
+            watched: .init(label: hostile),
+            thread: .init(id: 7, name: hostile),
+            cause: .init(verdict: .onCPU, summary: hostile),
+            stacks: [.init(thread: .init(id: 7), capturedAt: start, frames: [frame])],
+            culprit: .init(function: function, file: hostile, line: 3, stack: 0, frame: 0),
+            fingerprint: .make(kind: .blocked, frames: [frame], modules: []),
+            metadata: [hostile: hostile]
+        )
+    }
+
+    private static func lines(_ reports: [StallReport]) throws -> [UInt8] {
+        try reports.flatMap { try $0.json() }
+    }
+
+    private static let kind: HTTPFields = [.contentType: "application/x-ndjson"]
+
+    @Test("What it has taken it shows: as JSON, on pages and in other formats")
+    func whole() async throws {
+        try await withCollector { client in
+            let reports = [Self.report(), Self.report(milliseconds: 900), Self.report("other()")]
+            try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: Self.lines(reports)) {
+                #expect($0.status == .accepted)
+                let receipt = try JSONDecoder().decode(IngestRoutes.Receipt.self, from: Data($0.body))
+                #expect(receipt == .init(accepted: 3, refused: 0, reasons: []))
+            }
+            try await client.execute(uri: "/api/v1/faults", method: .get) {
+                let document = try JSONDecoder().decode(FaultDocument.self, from: Data($0.body))
+                #expect(document.faults.map(\.count) == [2, 1])
+                #expect(document.faults.first?.culprit == "total()")
+            }
+            let fault = reports[0].fingerprint.rawValue
+            let paths = [
+                "/", "/?service=\(Self.escaped)&text=%25&by=worst", "/faults/\(fault)", "/faults/\(fault)/flame",
+                "/reports/\(reports[0].id)", "/api/v1/faults/\(fault)", "/api/v1/reports/\(reports[0].id)",
+                "/api/v1/stalls",
+                "/assets/style.css", "/assets/flame.css", "/assets/flame.js", "/metrics", "/health",
+            ]
+            for path in paths {
+                try await client.execute(uri: path, method: .get) { answer in
+                    #expect(answer.status == .ok, "\(path)")
+                    #expect(answer.headers[.contentSecurityPolicy] != nil)
+                    let text = String(decoding: answer.body, as: UTF8.self)
+                    #expect(!text.isEmpty)
+                    if answer.headers[.contentType]?.hasPrefix("text/html") == true {
+                        #expect(!text.contains("<b>"), "\(path)")
+                        #expect(!text.contains("\u{1B}") && !text.contains("\u{202E}"), "\(path)")
+                        #expect(!text.contains(" style="), "\(path)")
+                        #expect(path.contains("?") || text.contains("total()"), "\(path)")
+                    }
+                }
+            }
+            for format in ["svg", "speedscope", "pprof", "collapsed", "html", "csv"] {
+                try await client.execute(uri: "/api/v1/faults/\(fault)/export/\(format)", method: .get) {
+                    #expect($0.status == .ok)
+                    #expect(!$0.body.isEmpty)
+                }
+            }
+        }
+    }
+
+    private static let escaped =
+        hostile.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
+
+    @Test("Of a request with good and bad lines the good ones are taken, and the bad ones told by their numbers")
+    func mixed() async throws {
+        try await withCollector { client in
+            var body = try Self.lines([Self.report()])
+            body += Array("nonsense\n\n{\"schema\":\"stall-report/1\"}\n".utf8)
+            try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: body) {
+                #expect($0.status == .accepted)
+                let receipt = try JSONDecoder().decode(IngestRoutes.Receipt.self, from: Data($0.body))
+                #expect((receipt.accepted, receipt.refused) == (1, 2))
+                #expect(receipt.reasons.map(\.line) == [2, 4])
+            }
+        }
+    }
+
+    @Test("A body that is too large, packed to a bomb, cut off, or of another kind is refused, and hurts nobody")
+    func bodies() async throws {
+        var options = CollectorOptions()
+        (options.limits.bytes, options.limits.unpackedBytes, options.limits.records) = (100_000, 200_000, 10)
+        try await withCollector(options) { client in
+            func post(_ bytes: [UInt8], _ headers: HTTPFields) async throws -> HTTPResponse.Status {
+                var all = Self.kind
+                for field in headers { all[field.name] = field.value }
+                return try await client.execute(uri: "/v1/reports", method: .post, headers: all, body: bytes) {
+                    $0.status
+                }
+            }
+            let bomb = try #require(Gzip.compressed([UInt8](repeating: 10, count: 50 << 20)))
+            #expect(bomb.count < 100_000)
+            let good = try #require(Gzip.compressed(Array(Self.report().json())))
+            #expect(try await post(bomb, [.contentEncoding: "gzip"]) == .contentTooLarge)
+            #expect(try await post([UInt8](repeating: 32, count: 150_000), [:]) == .contentTooLarge)
+            #expect(try await post(Array(good.dropLast(9)), [.contentEncoding: "gzip"]) == .badRequest)
+            #expect(try await post([1, 2, 3], [.contentEncoding: "gzip"]) == .badRequest)
+            #expect(try await post([1, 2, 3], [.contentEncoding: "br"]) == .unsupportedMediaType)
+            #expect(try await post([1, 2, 3], [.contentType: "text/plain"]) == .unsupportedMediaType)
+            #expect(
+                try await post(Array(repeating: "x\n", count: 11).joined().utf8.map(\.self), [:]) == .contentTooLarge
+            )
+            #expect(try await post(good, [.contentEncoding: "gzip"]) == .accepted)
+        }
+    }
+
+    @Test("Questions that make no sense are answered by what is wrong with them")
+    func questions() async throws {
+        try await withCollector { client in
+            for question in [
+                "since=x", "until=x", "since=1h&until=2h", "by=x", "limit=0", "limit=x", "since=20000d",
+                "since=99999999999d",
+            ] {
+                try await client.execute(uri: "/api/v1/faults?\(question)", method: .get) {
+                    #expect($0.status == .badRequest, "\(question)")
+                    #expect(String(decoding: $0.body, as: UTF8.self).contains("message"))
+                }
+            }
+            for path in ["/faults/x", "/reports/x", "/api/v1/reports/x"] {
+                #expect(try await client.execute(uri: path, method: .get) { $0.status } == .badRequest)
+            }
+            for path in ["/faults/v2:0000000000000000", "/reports/\(ULID.make())", "/assets/../x", "/nothing"] {
+                #expect(try await client.execute(uri: path, method: .get) { $0.status } == .notFound)
+            }
+        }
+    }
+
+    @Test("A token opens what its line says, for its team")
+    func tokens() async throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        let file = directory + "/tokens"
+        try "# who may\nred read,write red-token-0123456789\nblue read blue-token-0123456789\n"
+            .write(toFile: file, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file)
+        var options = CollectorOptions()
+        options.tokens = try Tokens(path: file)
+        try await withCollector(options) { client in
+            let body = try Self.lines([Self.report()])
+            func post(_ token: String?) async throws -> HTTPResponse.Status {
+                var headers = Self.kind
+                if let token { headers[.authorization] = token }
+                return try await client.execute(uri: "/v1/reports", method: .post, headers: headers, body: body) {
+                    $0.status
+                }
+            }
+            #expect(try await post(nil) == .unauthorized)
+            #expect(try await post("Bearer red-token-012345678") == .unauthorized)
+            #expect(try await post("Bearer red-token-0123456789x") == .unauthorized)
+            #expect(try await post("Bearer blue-token-0123456789") == .forbidden)
+            #expect(try await post("Bearer red-token-0123456789") == .accepted)
+            for (token, count) in [("red", 1), ("blue", 0)] {
+                let password = Data("anybody:\(token)-token-0123456789".utf8).base64EncodedString()
+                try await client.execute(
+                    uri: "/api/v1/faults",
+                    method: .get,
+                    headers: [.authorization: "Basic \(password)"]
+                ) {
+                    let document = try JSONDecoder().decode(FaultDocument.self, from: Data($0.body))
+                    #expect(document.faults.count == count)
+                }
+            }
+            #expect(try await client.execute(uri: "/", method: .get) { $0.status } == .unauthorized)
+            #expect(try await client.execute(uri: "/health", method: .get) { $0.status } == .ok)
+        }
+    }
+
+    @Test("A tokens' file that everybody may read, or with a line that is none, is not used")
+    func tokenFiles() throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let file = directory + "/tokens"
+        let cases = [
+            ("a read 0123456789abcdef", 0o644), ("a read", 0o600), ("a all 0123456789abcdef", 0o600),
+            ("a read short", 0o600), ("", 0o600),
+        ]
+        for (text, mode) in cases {
+            try text.write(toFile: file, atomically: true, encoding: .utf8)
+            try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: file)
+            #expect(throws: CollectorError.self, "\(text)") { _ = try Tokens(path: file) }
+        }
+    }
+
+    @Test("Without tokens a page from elsewhere is not answered")
+    func rebinding() async throws {
+        try await withCollector { client in
+            for (name, status) in [("evil.example", HTTPResponse.Status.forbidden), ("localhost:1", .ok)] {
+                let found = try await client.execute(uri: "/", method: .get, headers: [HTTPField.Name("Host")!: name]) {
+                    $0.status
+                }
+                #expect(found == status, "\(name)")
+            }
+        }
+    }
+}
+
+/// A store that takes nothing before it is opened.
+private actor SlowStore: StallStore {
+    private(set) var batches: [Int] = []
+    private var isOpen = false
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+    private let fails: Bool
+
+    init(fails: Bool = false) { self.fails = fails }
+
+    func insert(_ arrivals: [Arrival]) async throws -> Int {
+        if !isOpen { await withCheckedContinuation { waiting.append($0) } }
+        batches.append(arrivals.count)
+        if fails { throw RefusedArrival("full") }
+        return arrivals.count
+    }
+
+    func open() {
+        isOpen = true
+        for one in waiting { one.resume() }
+        waiting = []
+    }
+
+    func faults(_: StallQuery, by _: FaultOrder, limit _: Int) -> FaultList { fatalError("not asked") }
+    func fault(_: Fingerprint, _: StallQuery) -> Fault? { nil }
+    func stalls(_: StallQuery, of _: Fingerprint?, longestFirst _: Bool, limit _: Int) -> [StoredStall] { [] }
+    func report(_: ULID, team _: String) -> [UInt8]? { nil }
+    func days(of _: Fingerprint, _: StallQuery) -> [DayCount] { [] }
+    func choices(_: StallQuery) -> Choices { Choices() }
+    func removeOld(before _: Timestamp, maximumBytes _: Int64?) -> Int { 0 }
+    func size() -> StoreSize { fatalError("not asked") }
+}
+
+@Suite("The queue before the store")
+struct IngestQueueTests {
+    private static func arrival() throws -> Arrival {
+        let now = Timestamp.now()
+        let run = RunRecord(
+            startedAt: now,
+            updatedAt: now,
+            host: .init(name: "web1"),
+            process: .init(pid: 7),
+            monitorVersion: "1"
+        )
+        return try Arrival(json: run.json(), team: "a")
+    }
+
+    @Test("What comes while the disk is busy is written together, then answered", arguments: [false, true])
+    func together(fails: Bool) async throws {
+        let store = SlowStore(fails: fails)
+        let queue = IngestQueue(store, maximumBytes: 1000)
+        let arrival = try Self.arrival()
+        let requests = 20
+        let answers = await withTaskGroup(of: Bool.self) { group in
+            for _ in 0..<requests {
+                group.addTask { (try? await queue.insert([arrival], size: 1)) != nil }
+            }
+            // The first is with the store, the others wait behind it.
+            while await queue.waitingBytes < requests { await Task.yield() }
+            await store.open()
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(answers == Array(repeating: !fails, count: requests))
+        #expect(await store.batches == [1, requests - 1])
+    }
+
+    @Test("A request that would be too much is told so at once")
+    func overload() async throws {
+        let store = SlowStore()
+        let queue = IngestQueue(store, maximumBytes: 100)
+        let arrival = try Self.arrival()
+        async let first = queue.insert([arrival], size: 90)
+        // The first has its place before it is with the store.
+        while await queue.waitingBytes < 90 { await Task.yield() }
+        await #expect(throws: IngestQueue.Overloaded.self) { try await queue.insert([arrival], size: 20) }
+        await store.open()
+        #expect(try await first == 1)
+    }
+}

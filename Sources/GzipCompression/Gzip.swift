@@ -1,0 +1,77 @@
+internal import CZlib
+
+/// The gzip format (RFC 1952), by zlib. For any thread.
+public enum Gzip {
+    /// Why bytes could not be unpacked.
+    public enum Failure: Error, Hashable, Sendable {
+        /// It would be larger than the limit.
+        case tooLarge
+        /// Not this format, or damaged, or cut off.
+        case damaged
+    }
+
+    /// - Parameter level: 1 for the fastest to 9 for the smallest; nil for zlib's own choice.
+    /// - Returns: nil when there is no memory for it, or more than 4 GiB to pack.
+    public static func compressed(_ bytes: [UInt8], level: Int? = nil) -> [UInt8]? {
+        guard let count = UInt32(exactly: bytes.count) else { return nil }
+        var stream = unsafe z_stream()
+        // 15 bits of window, and 16 for gzip's header instead of zlib's.
+        guard
+            unsafe deflateInit2_(
+                &stream,
+                level.map { Int32(clamping: min(max($0, 1), 9)) } ?? Z_DEFAULT_COMPRESSION,
+                Z_DEFLATED,
+                15 + 16,
+                8,
+                Z_DEFAULT_STRATEGY,
+                ZLIB_VERSION,
+                Int32(MemoryLayout<z_stream>.size)
+            ) == Z_OK
+        else { return nil }
+        defer { unsafe _ = deflateEnd(&stream) }
+        let bound = Int(unsafe deflateBound(&stream, uLong(count)))
+        var input = bytes
+        var output = [UInt8](repeating: 0, count: bound)
+        let isWhole = unsafe input.withUnsafeMutableBufferPointer { source in
+            unsafe output.withUnsafeMutableBufferPointer { target in
+                unsafe stream.next_in = source.baseAddress
+                unsafe stream.avail_in = count
+                unsafe stream.next_out = target.baseAddress
+                unsafe stream.avail_out = UInt32(clamping: target.count)
+                return unsafe deflate(&stream, Z_FINISH) == Z_STREAM_END
+            }
+        }
+        return isWhole ? Array(output.prefix(Int(clamping: unsafe stream.total_out))) : nil
+    }
+
+    /// - Parameter limit: bytes at most. Some kilobytes can stand for gigabytes: nothing beyond the limit is ever unpacked.
+    public static func decompressed(_ bytes: [UInt8], limit: Int) throws(Failure) -> [UInt8] {
+        guard let count = UInt32(exactly: bytes.count) else { throw .tooLarge }
+        var stream = unsafe z_stream()
+        guard unsafe inflateInit2_(&stream, 15 + 16, ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size)) == Z_OK else {
+            throw .tooLarge
+        }
+        defer { unsafe _ = inflateEnd(&stream) }
+        var input = bytes
+        var output: [UInt8] = []
+        var part = [UInt8](repeating: 0, count: 1 << 16)
+        var status = Z_OK
+        unsafe input.withUnsafeMutableBufferPointer { source in
+            unsafe stream.next_in = source.baseAddress
+            unsafe stream.avail_in = count
+            while status == Z_OK, output.count <= limit {
+                let written = unsafe part.withUnsafeMutableBufferPointer { target in
+                    unsafe stream.next_out = target.baseAddress
+                    unsafe stream.avail_out = UInt32(clamping: target.count)
+                    status = unsafe inflate(&stream, Z_NO_FLUSH)
+                    return target.count - Int(unsafe stream.avail_out)
+                }
+                output += part[..<written]
+            }
+        }
+        guard output.count <= limit else { throw .tooLarge }
+        // One member, and nothing behind it.
+        guard status == Z_STREAM_END, unsafe stream.avail_in == 0 else { throw .damaged }
+        return output
+    }
+}
