@@ -72,13 +72,9 @@ struct FaultDetailPage {
             "\(counted(fault.count, "stall")), \(length(fault.totalNs)) together\(share), the worst \(length(fault.longestNs)), since \(moment(question.query.since)) (UTC)"
         var facts: [Fact] = []
         if let place = fault.place { facts.append(Fact(name: "Where", value: place)) }
-        facts.append(
-            Fact(
-                name: "Seen",
-                value:
-                    "first \(moment(fault.firstAt)), last \(moment(fault.lastAt)); trend \(fault.trend.direction.rawValue)"
-            )
-        )
+        let trend = fault.trend.direction.text
+        let seen = "first \(moment(fault.firstAt)), last \(moment(fault.lastAt))"
+        facts.append(Fact(name: "Seen", value: trend.isEmpty ? seen : "\(seen); trend \(trend)"))
         facts += latest.map(ReportPage.reasons) ?? []
         if !fault.aliases.isEmpty {
             facts.append(Fact(name: "Also", value: fault.aliases.prefix(4).map(\.rawValue).joined(separator: ", ")))

@@ -79,7 +79,7 @@ struct FaultsPage {
                 longest: length(fault.longestNs),
                 share: fault.share.map(percent) ?? "",
                 trend: Bars.trend(fault.trend.counts),
-                direction: fault.trend.direction.rawValue,
+                direction: fault.trend.direction.text,
                 verdict: main(fault.verdicts),
                 service: main(fault.services),
                 hosts: main(fault.hosts),

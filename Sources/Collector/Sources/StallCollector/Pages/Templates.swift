@@ -49,7 +49,7 @@ enum Templates {
         <div class="scroll"><table>
         <thead><tr><th>Function</th><th class="number">Blocked</th><th class="number">Stalls</th><th class="number">Worst</th><th class="number">Of the time</th><th>Trend</th><th>Why</th><th>Service</th><th>Hosts</th><th>Releases</th><th>Last</th></tr></thead>
         <tbody>
-        {{#rows}}<tr><td><a href="{{link}}"><code>{{culprit}}</code></a><br><span class="soft">{{place}}</span></td><td class="number">{{total}}</td><td class="number">{{count}}</td><td class="number">{{longest}}</td><td class="number">{{share}}</td><td>{{{trend}}}<span class="soft">{{direction}}</span></td><td>{{verdict}}</td><td>{{service}}</td><td>{{hosts}}</td><td>{{releases}}</td><td>{{last}}</td></tr>
+        {{#rows}}<tr><td><a href="{{link}}"><code>{{culprit}}</code></a><br><span class="soft">{{place}}</span></td><td class="number">{{total}}</td><td class="number">{{count}}</td><td class="number">{{longest}}</td><td class="number">{{share}}</td><td class="trend">{{{trend}}}<span class="soft">{{direction}}</span></td><td>{{verdict}}</td><td>{{service}}</td><td>{{hosts}}</td><td>{{releases}}</td><td>{{last}}</td></tr>
         {{/rows}}
         </tbody></table></div>
         {{/hasRows}}
@@ -133,7 +133,9 @@ enum Templates {
         h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
         a { color: var(--link); }
         code { font: 13px/1.4 ui-monospace, monospace; overflow-wrap: anywhere; }
+        h1 code { font-size: inherit; }
         .soft { color: var(--soft); }
+        .trend { white-space: nowrap; }
         .filters { display: flex; flex-wrap: wrap; gap: .6rem 1rem; align-items: end; margin: .8rem 0; }
         .filters label { display: grid; color: var(--soft); font-size: 12px; }
         select, input, button { font: inherit; padding: .3rem .5rem; border: 1px solid var(--line); border-radius: 5px; background: var(--back); color: var(--text); max-width: 16rem; }

@@ -20,6 +20,11 @@ func percent(_ share: Double) -> String {
     return tenths == 0 && share > 0 ? "<0.1 %" : "\(tenths / 10).\(tenths % 10) %"
 }
 
+extension Trend.Direction {
+    /// Nothing where they are too few to tell.
+    var text: String { self == .few ? "" : rawValue }
+}
+
 /// The most frequent, and how many others there are.
 func main(_ counts: [String: Int64]) -> String {
     guard let most = sorted(counts).first?.key else { return "" }
