@@ -385,7 +385,7 @@ let package = Package(
                 "stall-monitor", "stall-corpus", "reader-fuzz", "sample-target", "ProcessWatch", "StallReports",
                 "StallGate", "TestSupport",
             ],
-            exclude: ["Shipping/otlp_receiver.py"],
+            exclude: ["Collector/canned_server.py", "Shipping/otlp_receiver.py"],
             swiftSettings: swift
         ),
     ]

@@ -49,7 +49,7 @@ enum HTTPAnswer {
     }
 
     /// What the receiver says of it, if that is short text.
-    private static func reason(_ body: Data) -> String {
+    static func reason(_ body: Data) -> String {
         let status = try? JSONDecoder().decode(Status.self, from: body)
         guard let text = status?.message ?? String(data: body, encoding: .utf8), !text.isEmpty else { return "" }
         return ": \(text.prefix(200))"

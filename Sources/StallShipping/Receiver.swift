@@ -34,13 +34,11 @@ final class HTTPReceiver: Receiver {
 
     /// Throws where the address or a header is none that can be used.
     init(_ options: ShippingOptions) throws {
-        guard let base = URL(string: options.endpoint), ["http", "https"].contains(base.scheme?.lowercased()),
-            base.host()?.isEmpty == false
-        else {
-            throw ShippingError(
-                "\(options.endpoint) is no address of a receiver: give one like https://otlp.example.com:4318"
-            )
-        }
+        let base = try HTTPAddress.url(
+            options.endpoint,
+            of: "a receiver",
+            example: "https://otlp.example.com:4318"
+        )
         for (name, value) in options.headers where !Self.isHeader(name, value) {
             throw ShippingError(
                 "the header \(name) cannot be sent: its name is letters, digits and hyphens, its value printable ASCII"
@@ -138,7 +136,7 @@ private final class Exchange: Sendable {
 }
 
 /// Hands what the session tells to the request that is waited for. Requests that were given up may still tell.
-private final class Exchanges: NSObject, URLSessionDataDelegate {
+private final class Exchanges: NSObject, URLSessionDataDelegate, KeepsToken {
     private let current = Mutex(Exchange?.none)
 
     func begin(_ task: URLSessionTask) -> Exchange {
@@ -156,23 +154,6 @@ private final class Exchanges: NSObject, URLSessionDataDelegate {
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
         if exchange(of: dataTask)?.add(data) != true { dataTask.cancel() }
     }
-
-    /// None is followed: it would take the token elsewhere.
-    func urlSession(
-        _ session: URLSession,
-        task: URLSessionTask,
-        willPerformHTTPRedirection response: HTTPURLResponse,
-        newRequest request: URLRequest,
-        completionHandler: @escaping (URLRequest?) -> Void
-    ) { completionHandler(nil) }
-
-    /// A receiver that asks for a password gets none: its answer is what counts. Without this Foundation never hands it over.
-    func urlSession(
-        _ session: URLSession,
-        task: URLSessionTask,
-        didReceive challenge: URLAuthenticationChallenge,
-        completionHandler: @escaping (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
-    ) { completionHandler(.rejectProtectionSpace, nil) }
 
     func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
         exchange(of: task)?.finish(task.response as? HTTPURLResponse, error?.localizedDescription)

@@ -73,6 +73,38 @@ struct GateCommandTests {
         #expect(run.output.contains("over budget: 4 stalls, 0 permitted"))
     }
 
+    @Test("--against takes other stalls of the same directories in place of a baseline")
+    func against() throws {
+        for (release, stalls) in [("1.4", 2), ("1.5", 40)] {
+            var run = Sample.run()
+            (run.id, run.suppressed, run.repeated) = (.make(), 0, [])
+            run.service = .init(name: "shop", version: release)
+            // Of two machines, as in a fleet.
+            run.host.kernel = "\(release).0"
+            run.watched = [.init(label: "main", watchedNs: 600_000_000_000)]
+            try fixture.store.write(run)
+            for _ in 0..<stalls {
+                var report = Sample.report(id: .make())
+                (report.run, report.service, report.suppressed) = (run.id, run.service, 0)
+                try fixture.store.write(report)
+            }
+        }
+        func gate(_ release: String, _ other: String) throws -> CommandRun {
+            try CommandRun("gate", fixture.path, "--release", release, "--against", other)
+        }
+        let worse = try gate("1.5", "release=1.4")
+        #expect(worse.status == 2 && worse.output.contains("shop.Cart"), "\(worse.output) \(worse.errors)")
+        #expect(try gate("1.4", "release=1.5").status == 0)
+        #expect(try gate("1.5", "release=1.5").status == 0)
+        let unknown = try gate("1.5", "release=1.3")
+        #expect(unknown.status == 1 && unknown.errors.contains("release=1.3: no stalls and no run record"))
+        #expect(try gate("1.5", "colour=red").status == 64)
+        #expect(try gate("1.5", fixture.path).status == 64)
+        #expect(
+            try CommandRun("gate", fixture.path, "--against", "release=1.4", "--baseline", "x").status == 64
+        )
+    }
+
     @Test("--format json and junit are read by other programs")
     func formats() throws {
         try fixture.store.write(Sample.report())

@@ -13,6 +13,17 @@ public struct ReportFileName: Hashable, Sendable {
     /// The name under which the store keeps the document with this id.
     public init(_ content: Content, _ id: ULID) { (self.content, self.id) = (content, id) }
 
+    /// The name of a document, by what it says of itself.
+    ///
+    /// - Throws: why it is neither a report nor a run record.
+    package init(of json: [UInt8]) throws(ReportError) {
+        do throws(ReportError) {
+            self.init(.stall, try StallOutline(checking: json).id)
+        } catch  where error.code == .unsupportedSchema {
+            self.init(.run, try RunRecord(json: json).id)
+        }
+    }
+
     /// Nil for any other name.
     public init?(_ text: String) {
         guard let hyphen = text.utf8.firstIndex(of: UInt8(ascii: "-")),

@@ -30,7 +30,10 @@ struct DiffCommand: ParsableCommand {
     var after: String
 
     @Option(
-        help: ArgumentHelp("Where a choice looks: a report directory, or one that holds some.", valueName: "dir"),
+        help: ArgumentHelp(
+            "Where a choice looks: a report directory, one that holds some, or a collector's address.",
+            valueName: "dir"
+        ),
         completion: .directory
     )
     var reports: [String] = []
@@ -51,7 +54,10 @@ struct DiffCommand: ParsableCommand {
     }
 
     func run() throws {
-        let sources = ReportSources(reports.isEmpty ? [ReportDirectory.defaultPath] : reports)
+        let sources = try ReportSources(
+            reports.isEmpty ? [ReportDirectory.defaultPath] : reports,
+            covering: [before, after].map { try StallSet($0).selection }
+        )
         var failures: [ReportError] = []
         let sides = try [before, after].map { try side($0, sources, &failures) }
         let difference = FaultDifference(sides[0], sides[1])
@@ -79,12 +85,6 @@ struct DiffCommand: ParsableCommand {
         if case .directory(let path) = set, !BaselineFile.isFolder(path), OutputFile.exists(path) {
             return try BaselineFile(path, for: nil).baseline
         }
-        let overview = try CommandFailure.wrapping { () throws(ReportError) in try set.overview(in: sources) }
-        for failure in overview.failures where !failures.contains(failure) { failures.append(failure) }
-        guard let stalls = Baseline(overview, at: .now()) else {
-            let found = overview.stalls.isEmpty ? "no stalls and " : ""
-            throw CommandFailure("\(text): \(found)no run record of a monitor, so nobody knows how long it was watched")
-        }
-        return stalls
+        return try set.baseline(in: sources, named: text, &failures)
     }
 }

@@ -39,6 +39,8 @@ struct DoctorCommand: ParsableCommand {
         }
     }
 
+    func validate() throws { try reports.refuseAddresses() }
+
     func run() throws {
         let sources = reports.sources
         let paths = sources.paths

@@ -54,7 +54,8 @@ struct ExportCommand: ParsableCommand {
     }
 
     func run() throws {
-        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try reports.sources.catalogs() }
+        let sources = try reports.sources(covering: selection.stalls)
+        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
         let chosen = selection.stalls
         let names = catalogs.faultNames(for: chosen)
         let known = catalogs.runs()

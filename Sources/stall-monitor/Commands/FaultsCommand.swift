@@ -9,6 +9,7 @@ struct FaultsCommand: ParsableCommand {
             EXAMPLES
               stall-monitor faults
               stall-monitor faults /var/lib/stalls --since yesterday --sort worst
+              stall-monitor faults http://stalls:4319 --service shop --since 7d
               stall-monitor faults --service shop --format json | jq '.faults[0]'
 
             A fault is all stalls of one fingerprint: the same code standing still, on whatever host and in whatever build. Stalls \
@@ -41,19 +42,33 @@ struct FaultsCommand: ParsableCommand {
     }
 
     func run() throws {
-        let faults = try CommandFailure.wrapping { () throws(ReportError) in
-            try FaultSurvey(reports.sources, selection.stalls)
-        }
-        let all = faults.faults(by: sort)
-        let shown = Array(all.prefix(number ?? .max))
+        let found = try find()
+        var document = found.document
+        document.faults = Array(document.faults.prefix(number ?? .max))
         switch format {
         case .json:
-            let text = String(decoding: try ReportJSON.encode(faults.document(shown)).dropLast(), as: UTF8.self)
+            let text = String(decoding: try ReportJSON.encode(document).dropLast(), as: UTF8.self)
             try Output.write(JSONText.escaped(text) + "\n")
         case .text:
-            if all.isEmpty { Output.note(faults.emptyNote) } else { try write(shown, all) }
+            if found.document.faults.isEmpty {
+                Output.note(found.emptyNote)
+            } else {
+                try write(document.faults, found.document.faults)
+            }
         }
-        try ReportSources.report(faults.failures)
+        try ReportSources.report(found.failures)
+    }
+
+    private func find() throws -> (document: FaultDocument, emptyNote: String, failures: [ReportError]) {
+        let chosen = selection.stalls
+        if let address = reports.onlyAddress,
+            let document = try CollectorCopy.faults(at: address, chosen, by: sort)
+        {
+            return (document, chosen.nothingFound, [])
+        }
+        let sources = try reports.sources(covering: chosen)
+        let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(sources, chosen) }
+        return (survey.document(survey.faults(by: sort)), survey.emptyNote, survey.failures)
     }
 
     private func write(_ shown: [Fault], _ all: [Fault]) throws {

@@ -34,6 +34,7 @@ struct GateJudgeCommand: ParsableCommand {
               stall-monitor gate ./stall-reports --budget stall-budget.yaml
               stall-monitor gate ./stall-reports --baseline stall-baseline.json
               stall-monitor gate --service shop --since 1h --junit stalls.xml
+              stall-monitor gate http://stalls:4319 --release 1.5 --against release=1.4
 
             Exit code 0: within budget, and no worse than the baseline. 1: cannot judge, because the directory is missing, a report cannot be \
             read or is missing, no monitor watched, the budget or the baseline cannot be read, or a stall is still under way that may yet \
@@ -49,19 +50,46 @@ struct GateJudgeCommand: ParsableCommand {
     @OptionGroup var options: JudgeOptions
     @OptionGroup(title: "Choosing") var selection: Selection
 
+    @Option(
+        help: ArgumentHelp(
+            "In place of a baseline: other stalls of the same directories, chosen by \(StallSet.keys), as in release=1.4.",
+            valueName: "choice"
+        )
+    )
+    var against: String?
+
     func validate() throws {
+        if let against {
+            if options.baseline != nil { throw ValidationError("give '--baseline' or '--against', one at a time") }
+            do throws(CommandFailure) {
+                guard case .choice = try StallSet(against) else {
+                    throw CommandFailure("'\(against)' is no choice of stalls; a directory is given by --baseline")
+                }
+            } catch { throw ValidationError(error.description) }
+        }
         if options.tighten, !selection.stalls.isEverything {
             throw ValidationError("--tighten takes a whole run: what a choice leaves out would count as gone")
         }
     }
 
     func run() throws {
+        let other = try against.map { try StallSet($0) }
+        let sources = try ReportSources(
+            reports.paths,
+            covering: [selection.stalls] + (other.map { [$0.selection] } ?? [])
+        )
         let overview = Result { () throws(ReportError) in
-            try reports.sources.overview()
+            try sources.overview()
         }
         let result =
             switch overview {
-            case .success(let whole): try options.judge([whole.chosen(by: selection.stalls)], outOf: whole)
+            case .success(let whole):
+                // What cannot be read is a doubt of the run itself, and told there.
+                try options.judge(
+                    [whole.chosen(by: selection.stalls)],
+                    outOf: whole,
+                    against: other?.baseline(of: whole, named: against ?? "")
+                )
             // A verdict, and told as one.
             case .failure: Gate.judge(overview, by: try options.budget.read())
             }

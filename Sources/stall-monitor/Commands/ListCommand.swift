@@ -28,7 +28,7 @@ struct ListCommand: ParsableCommand {
     var format: OutputFormat = .text
 
     func run() throws {
-        let sources = reports.sources
+        let sources = try reports.sources(covering: selection.stalls)
         let overview = try CommandFailure.wrapping { () throws(ReportError) in try sources.overview() }
         let chosen = selection.stalls
         let names = chosen.fingerprints.isEmpty ? nil : FaultNames(overview.stalls)

@@ -62,6 +62,7 @@ struct ShipCommand: ParsableCommand {
     var format: OutputFormat = .text
 
     func validate() throws {
+        try reports.refuseAddresses()
         guard let address else {
             throw ValidationError(
                 "give an address: --collector http://stalls.example.com:4319, or --to https://otlp.example.com:4318"
@@ -91,7 +92,7 @@ struct ShipCommand: ParsableCommand {
         if once, !totals.isWhole { throw ExitCode.failure }
     }
 
-    private var address: String? { collector ?? to ?? Self.variable("OTEL_EXPORTER_OTLP_ENDPOINT") }
+    private var address: String? { collector ?? to ?? EnvironmentVariable.value("OTEL_EXPORTER_OTLP_ENDPOINT") }
 
     private func options() throws -> ShippingOptions {
         let address = address ?? ""
@@ -103,14 +104,14 @@ struct ShipCommand: ParsableCommand {
         options.isCollector = collector != nil
         options.headers = options.isCollector ? [] : try headers()
         options.tokenFile = tokenFile
-        options.token = Self.variable("STALL_MONITOR_TOKEN")
+        options.token = EnvironmentVariable.value("STALL_MONITOR_TOKEN")
         options.endsWhenSent = once
         return options
     }
 
     /// `name=value,name=value`, the values percent-encoded (opentelemetry.io, "Protocol Exporter").
     private func headers() throws -> [(name: String, value: String)] {
-        guard let text = Self.variable("OTEL_EXPORTER_OTLP_HEADERS") else { return [] }
+        guard let text = EnvironmentVariable.value("OTEL_EXPORTER_OTLP_HEADERS") else { return [] }
         return try text.split(separator: ",").map { pair in
             let parts = pair.split(separator: "=", maxSplits: 1)
             guard parts.count == 2, let value = Self.decoded(parts[1].trimmed) else {
@@ -146,12 +147,7 @@ struct ShipCommand: ParsableCommand {
 
     /// Where systemd permits a service to write (`StateDirectory=`).
     private static var stateDirectory: String? {
-        variable("STATE_DIRECTORY")?.split(separator: ":").first.map(String.init)
-    }
-
-    private static func variable(_ name: String) -> String? {
-        guard let value = unsafe getenv(name), unsafe value.pointee != 0 else { return nil }
-        return unsafe String(cString: value)
+        EnvironmentVariable.value("STATE_DIRECTORY")?.split(separator: ":").first.map(String.init)
     }
 }
 

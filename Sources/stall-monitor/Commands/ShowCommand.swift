@@ -68,6 +68,10 @@ struct ShowCommand: ParsableCommand {
             throw ValidationError(
                 "\(CommandFailure(id)) is a directory: say which stall, as in 'show latest \(CommandFailure(id))'"
             )
+        } else if CollectorCopy.isAddress(id) {
+            throw ValidationError(
+                "\(CommandFailure(id)) is a collector's address: say which stall, as in 'show latest \(CommandFailure(id))'"
+            )
         } else if StallChoice(id) == nil {
             throw ValidationError("'\(CommandFailure(id))' is neither 'latest' nor part of an id or a fingerprint")
         }
@@ -75,7 +79,8 @@ struct ShowCommand: ParsableCommand {
 
     func run() throws {
         guard let choice = StallChoice(file?.only?.description ?? id) else { throw CommandFailure("no such stall") }
-        let sources = (file?.directory ?? named).map { ReportSources([$0]) } ?? reports.sources
+        let place = (file?.directory ?? named).map { [$0] } ?? reports.paths
+        let sources = try ReportSources(place, covering: [selection.stalls])
         let catalog = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
         switch try choice.pick(from: catalog) {
         case .latest: try show(latest(in: catalog), catalog)

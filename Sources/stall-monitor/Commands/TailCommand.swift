@@ -37,6 +37,7 @@ struct TailCommand: ParsableCommand {
     var format: OutputFormat = .text
 
     func validate() throws {
+        try reports.refuseAddresses()
         if let number, number < 0 { throw ValidationError("-n is a number from 0") }
     }
 

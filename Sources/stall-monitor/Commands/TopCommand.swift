@@ -37,6 +37,7 @@ struct TopCommand: ParsableCommand {
     var format: OutputFormat = .text
 
     func validate() throws {
+        try reports.refuseAddresses()
         if every.nanoseconds < 10_000_000 { throw ValidationError("--every is 10ms or more") }
     }
 

@@ -46,20 +46,17 @@ struct GateOutputs: ParsableArguments {
         if let html { try OutputFile.write(result.html(sourceRoot: root), to: html) }
         guard github else { return }
         Output.error(result.gitHubAnnotations(sourceRoot: root))
-        if let summary = Self.environment("GITHUB_STEP_SUMMARY") {
+        if let summary = EnvironmentVariable.value("GITHUB_STEP_SUMMARY") {
             try OutputFile.append(result.markdown(sourceRoot: root), to: summary)
         }
     }
 
     private var root: String {
-        let given = sourceRoot ?? Self.environment("GITHUB_WORKSPACE") ?? Self.environment("CI_PROJECT_DIR") ?? "."
+        let given =
+            sourceRoot ?? EnvironmentVariable.value("GITHUB_WORKSPACE") ?? EnvironmentVariable.value("CI_PROJECT_DIR")
+            ?? "."
         guard let path = unsafe realpath(given, nil) else { return given }
         defer { unsafe free(path) }
         return unsafe String(cString: path)
-    }
-
-    private static func environment(_ name: String) -> String? {
-        guard let value = unsafe getenv(name), unsafe value.pointee != 0 else { return nil }
-        return unsafe String(cString: value)
     }
 }

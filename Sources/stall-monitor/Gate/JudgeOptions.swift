@@ -36,18 +36,23 @@ struct JudgeOptions: ParsableArguments {
     /// - Parameters:
     ///   - overviews: of each run of a command; of a report directory, the one.
     ///   - whole: what the one was chosen from.
+    ///   - other: in place of a baseline's file.
     func judge(
         _ overviews: [ReportReader.Overview],
-        outOf whole: ReportReader.Overview? = nil
+        outOf whole: ReportReader.Overview? = nil,
+        against other: Baseline? = nil
     ) throws(CommandFailure) -> GateResult {
         let environment = overviews.lazy.flatMap(\.runs).last.map { Baseline.Environment($0) }
         let file = try baseline.map { path throws(CommandFailure) in try BaselineFile(path, for: environment) }
-        let budget = try budget.read(isBaselined: file != nil)
+        let budget = try budget.read(isBaselined: file != nil || other != nil)
+        var baseline = file?.baseline ?? other
+        // Runs that somebody chose to compare, and maybe of many machines: no one's environment is theirs.
+        if file == nil, let environment { baseline?.environment = environment }
         let result =
             if let whole, overviews.count == 1 {
-                Gate.judge(.success(overviews[0]), by: budget, against: file?.baseline, outOf: whole)
+                Gate.judge(.success(overviews[0]), by: budget, against: baseline, outOf: whole)
             } else {
-                Gate.judge(repeats: overviews, by: budget, against: file?.baseline)
+                Gate.judge(repeats: overviews, by: budget, against: baseline)
             }
         if tighten, let file, result.verdict == .within { try tighten(file, by: overviews) }
         return result

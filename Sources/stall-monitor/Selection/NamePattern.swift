@@ -1,10 +1,13 @@
 /// A name, or a pattern with `*` for any characters and `?` for one. Upper and lower case are the same.
 struct NamePattern: Hashable {
     private let pattern: [Character]
+    /// As it was given, where it is no pattern but a name.
+    let exactName: String?
 
     /// - Parameter isPart: whether a name only has to contain it.
     init(_ text: String, isPart: Bool = false) {
         pattern = Array((isPart ? "*\(text)*" : text).lowercased())
+        exactName = isPart || text.contains(where: { "*?".contains($0) }) ? nil : text
     }
 
     /// In time proportional to both lengths: a star that did not fit is only ever tried again one character further on.

@@ -19,6 +19,15 @@ struct ReportSources: Hashable {
         hidden = trees.flatMap(\.failures)
     }
 
+    /// A collector's address stands for what the collector has of the stalls asked for.
+    init(_ paths: [String], covering selections: [StallSelection]) throws {
+        self.init(
+            try paths.map { path in
+                CollectorCopy.isAddress(path) ? try CollectorCopy.make(of: path, covering: selections) : path
+            }
+        )
+    }
+
     /// What all directories hold together, the oldest first. Throws where there is but one, and it cannot be read.
     func overview() throws(ReportError) -> ReportReader.Overview {
         var sum = ReportReader.Overview()

@@ -40,13 +40,34 @@ enum StallSet: Hashable {
         self = .choice(selection)
     }
 
+    /// What a choice chooses by.
+    var selection: StallSelection { if case .choice(let selection) = self { selection } else { .everything } }
+
     /// What the side holds.
     ///
-    /// - Parameter sources: where a choice looks.
-    func overview(in sources: ReportSources) throws(ReportError) -> ReportReader.Overview {
-        switch self {
-        case .directory(let path): try ReportSources([path]).overview()
-        case .choice(let selection): try sources.overview().chosen(by: selection)
+    /// - Parameters:
+    ///   - sources: where a choice looks.
+    ///   - name: the side's, for a person.
+    ///   - failures: is added what could not be read, each once.
+    func baseline(in sources: ReportSources, named name: String, _ failures: inout [ReportError]) throws -> Baseline {
+        let sources =
+            if case .directory(let path) = self {
+                try ReportSources([path], covering: [.everything])
+            } else {
+                sources
+            }
+        let whole = try CommandFailure.wrapping { () throws(ReportError) in try sources.overview() }
+        for failure in whole.failures where !failures.contains(failure) { failures.append(failure) }
+        return try baseline(of: whole, named: name)
+    }
+
+    /// What the side holds of what there is.
+    func baseline(of whole: ReportReader.Overview, named name: String) throws(CommandFailure) -> Baseline {
+        let overview = whole.chosen(by: selection)
+        guard let stalls = Baseline(overview, at: .now()) else {
+            let found = overview.stalls.isEmpty ? "no stalls and " : ""
+            throw CommandFailure("\(name): \(found)no run record of a monitor, so nobody knows how long it was watched")
         }
+        return stalls
     }
 }

@@ -31,12 +31,12 @@ struct Terminal: Hashable {
     /// With colours on a terminal only, and not where the environment forbids them.
     static func current(_ descriptor: Int32 = STDOUT_FILENO) -> Terminal {
         guard isatty(descriptor) == 1 else { return .plain }
-        let isDumb = environment("TERM") == "dumb"
+        let isDumb = EnvironmentVariable.value("TERM") == "dumb"
         let (columns, lines) = windowSize(descriptor)
         return Terminal(
             width: columns,
             height: lines,
-            hasColours: environment("NO_COLOR") == nil && !isDumb,
+            hasColours: EnvironmentVariable.value("NO_COLOR") == nil && !isDumb,
             movesCursor: !isDumb
         )
     }
@@ -47,12 +47,5 @@ struct Terminal: Hashable {
         var size = winsize()
         _ = unsafe ioctl(descriptor, UInt(TIOCGWINSZ), &size)
         return (size.ws_col > 0 ? Int(size.ws_col) : 80, size.ws_row > 0 ? Int(size.ws_row) : 24)
-    }
-
-    /// Nil when unset or empty.
-    private static func environment(_ name: String) -> String? {
-        guard let value = unsafe getenv(name) else { return nil }
-        let text = unsafe String(cString: value)
-        return text.isEmpty ? nil : text
     }
 }

@@ -68,6 +68,7 @@ public struct Collector: Service {
         let queue = IngestQueue(store, maximumBytes: options.limits.waitingBytes)
         IngestRoutes(queue: queue, limits: options.limits, metrics: metrics).add(to: inner)
         QuestionRoutes(store: store).add(to: inner)
+        RecordRoutes(store: store).add(to: inner)
         PageRoutes(store: store).add(to: inner)
         inner.get("metrics") { _, context in
             _ = try context.team(.read)

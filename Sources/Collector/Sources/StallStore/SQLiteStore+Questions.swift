@@ -1,3 +1,4 @@
+internal import Foundation
 internal import GRDB
 public import StallReports
 
@@ -31,6 +32,24 @@ extension SQLiteStore {
         }
     }
 
+    public func count(_ query: StallQuery, limit: Int) async throws -> Int {
+        try await database.read { try SQLiteQuestion($0, query).count(limit) }
+    }
+
+    public func reports(
+        _ query: StallQuery,
+        after last: StoredReport.Place?,
+        limit: Int
+    ) async throws -> [StoredReport] {
+        let packed = try await database.read { try SQLiteQuestion($0, query).reports(after: last, limit) }
+        return try packed.map { StoredReport(place: $0.place, json: try unpacked($0.body)) }
+    }
+
+    public func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun] {
+        let packed = try await database.read { try SQLiteQuestion($0, query).runs(after: last, limit) }
+        return try packed.map { StoredRun(id: $0.id, json: try unpacked($0.body)) }
+    }
+
     public func days(of fingerprint: Fingerprint, _ query: StallQuery) async throws -> [DayCount] {
         try await database.read { database in
             let question = SQLiteQuestion(database, query)
@@ -62,12 +81,7 @@ private struct SQLiteQuestion {
 
     /// How long was watched, by the runs' own counts: of a run that lies in the range only in part, that part.
     func watched() throws -> (ns: Int64, runs: Int) {
-        var (sql, arguments) = ("", StatementArguments())
-        for (column, values) in [("service", query.services), ("release", query.releases), ("host", query.hosts)]
-        where !values.isEmpty {
-            sql += " AND \(column) IN (\(values.map { _ in "?" }.joined(separator: ", ")))"
-            arguments += StatementArguments(values)
-        }
+        let (condition, arguments) = runsInRange
         let (since, until) = (query.since.sinceEpoch, query.until.sinceEpoch)
         let row = try Row.fetchOne(
             database,
@@ -75,11 +89,38 @@ private struct SQLiteQuestion {
                 SELECT count(*) AS runs, CAST(total(
                     watched * (1.0 * (min(updated, ?) - max(started, ?)) / max(updated - started, 1))
                 ) AS INTEGER) AS watched
-                FROM run WHERE team = ? AND updated > ? AND started < ?\(sql)
+                FROM run WHERE \(condition)
                 """,
-            arguments: [until, since, query.team, since, until] + arguments
+            arguments: [until, since] + arguments
         )
         return (row?["watched"] ?? 0, row?["runs"] ?? 0)
+    }
+
+    func runs(after last: ULID?, _ limit: Int) throws -> [(id: ULID, body: Data)] {
+        let (condition, arguments) = runsInRange
+        return try Row.fetchAll(
+            database,
+            sql: "SELECT id, body FROM run WHERE \(condition) AND id > ? ORDER BY id LIMIT ?",
+            arguments: arguments + [last?.description ?? "", max(0, limit)]
+        ).compactMap { row in ULID(row["id"] as String).map { ($0, row["body"]) } }
+    }
+
+    private var runsInRange: (sql: String, arguments: StatementArguments) {
+        let choices = Self.among([("service", query.services), ("release", query.releases), ("host", query.hosts)])
+        return (
+            "team = ? AND updated > ? AND started < ?" + choices.sql,
+            [query.team, query.since.sinceEpoch, query.until.sinceEpoch] + choices.arguments
+        )
+    }
+
+    /// For each column that has values, that it is one of them.
+    private static func among(_ choices: [(String, [String])]) -> (sql: String, arguments: StatementArguments) {
+        var (sql, arguments) = ("", StatementArguments())
+        for (column, values) in choices where !values.isEmpty {
+            sql += " AND \(column) IN (\(values.map { _ in "?" }.joined(separator: ", ")))"
+            arguments += StatementArguments(values)
+        }
+        return (sql, arguments)
     }
 
     func faults(
@@ -192,24 +233,50 @@ private struct SQLiteQuestion {
         counts[name, default: 0] += reports
     }
 
-    func stalls(of fingerprint: String?, _ longestFirst: Bool, _ limit: Int) throws -> [StoredStall] {
-        var (sql, arguments) = ("team = ? AND started >= ? AND started < ?", StatementArguments())
-        arguments += [query.team, query.since.sinceEpoch, query.until.sinceEpoch]
-        let choices = [
+    private func stallsInRange(of fingerprint: String? = nil) -> (sql: String, arguments: StatementArguments) {
+        let choices = Self.among([
             ("service", query.services), ("release", query.releases), ("host", query.hosts),
             ("verdict", query.verdicts), ("fingerprint", fingerprint.map { [$0] } ?? []),
-        ]
-        for (column, values) in choices where !values.isEmpty {
-            sql += " AND \(column) IN (\(values.map { _ in "?" }.joined(separator: ", ")))"
-            arguments += StatementArguments(values)
+        ])
+        return (
+            "team = ? AND started >= ? AND started < ?" + choices.sql,
+            [query.team, query.since.sinceEpoch, query.until.sinceEpoch] + choices.arguments
+        )
+    }
+
+    func count(_ limit: Int) throws -> Int {
+        let (condition, arguments) = stallsInRange()
+        return try Int.fetchOne(
+            database,
+            sql: "SELECT count(*) FROM (SELECT 1 FROM stall WHERE \(condition) LIMIT ?)",
+            arguments: arguments + [max(0, limit)]
+        ) ?? 0
+    }
+
+    func reports(after last: StoredReport.Place?, _ limit: Int) throws -> [(place: StoredReport.Place, body: Data)] {
+        let (condition, arguments) = stallsInRange()
+        return try Row.fetchAll(
+            database,
+            sql: """
+                SELECT id, started, report FROM stall JOIN body USING (number) WHERE \(condition) AND (started, id) > (?, ?)
+                ORDER BY started, id LIMIT ?
+                """,
+            arguments: arguments + [last?.startedAt.sinceEpoch ?? 0, last?.id.description ?? "", max(0, limit)]
+        ).compactMap { row in
+            guard let id = ULID(row["id"] as String) else { return nil }
+            return (.init(startedAt: Timestamp(sinceEpoch: row["started"]), id: id), row["report"])
         }
+    }
+
+    func stalls(of fingerprint: String?, _ longestFirst: Bool, _ limit: Int) throws -> [StoredStall] {
+        let (condition, arguments) = stallsInRange(of: fingerprint)
         let rows = try Row.fetchAll(
             database,
             sql: """
-                SELECT * FROM stall WHERE \(sql)
-                ORDER BY \(longestFirst ? "duration DESC, id" : "started DESC, id DESC") LIMIT \(max(0, limit))
+                SELECT * FROM stall WHERE \(condition)
+                ORDER BY \(longestFirst ? "duration DESC, id" : "started DESC, id DESC") LIMIT ?
                 """,
-            arguments: arguments
+            arguments: arguments + [max(0, limit)]
         )
         return rows.compactMap { row in
             guard let id = ULID(row["id"] as String), let fingerprint = Fingerprint(rawValue: row["fingerprint"]) else {

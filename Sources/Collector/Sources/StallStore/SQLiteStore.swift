@@ -56,8 +56,10 @@ public final class SQLiteStore: StallStore {
                 arguments: [team, id.description]
             )
         }
-        return try packed.map { try Gzip.decompressed([UInt8]($0), limit: 64 << 20) }
+        return try packed.map { try unpacked($0) }
     }
+
+    func unpacked(_ body: Data) throws -> [UInt8] { try Gzip.decompressed([UInt8](body), limit: 64 << 20) }
 
     public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {
         var removed = try await remove(before: SQLiteTime.hour(moment.sinceEpoch))

@@ -30,6 +30,15 @@ public protocol StallStore: Sendable {
     /// A report as it was sent. Nil where the team has none of that id.
     func report(_ id: ULID, team: String) async throws -> [UInt8]?
 
+    /// Reports as they were sent, the oldest first: those behind another, as many as asked for.
+    func reports(_ query: StallQuery, after last: StoredReport.Place?, limit: Int) async throws -> [StoredReport]
+
+    /// The records of runs that lie in a range at least in part, as they were sent, by their ids: those behind another, as many as asked for.
+    func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun]
+
+    /// Stalls of a range; no more than `limit` are counted.
+    func count(_ query: StallQuery, limit: Int) async throws -> Int
+
     /// How often a fault came on each day (UTC) of a range.
     func days(of fingerprint: Fingerprint, _ query: StallQuery) async throws -> [DayCount]
 
@@ -65,6 +74,22 @@ public struct StoredStall: Hashable, Sendable {
     public var host: String
     public var label: String
     public var culprit: String
+}
+
+public struct StoredReport: Sendable {
+    /// Where it stands among the others: by its time, and then by its id.
+    public struct Place: Hashable, Sendable {
+        public var startedAt: Timestamp
+        public var id: ULID
+    }
+
+    public var place: Place
+    public var json: [UInt8]
+}
+
+public struct StoredRun: Sendable {
+    public var id: ULID
+    public var json: [UInt8]
 }
 
 public struct DayCount: Hashable, Sendable {

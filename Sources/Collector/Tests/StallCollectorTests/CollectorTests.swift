@@ -142,6 +142,54 @@ struct CollectorTests {
         }
     }
 
+    @Test("What was sent is handed out as it was sent, run records first, chosen by the question")
+    func records() async throws {
+        try await withCollector { client in
+            let now = Timestamp.now()
+            let runs = (0..<3).map { index in
+                RunRecord(
+                    startedAt: now.advanced(byNanoseconds: -3_600_000_000_000),
+                    updatedAt: now,
+                    host: .init(name: "web1"),
+                    service: .init(name: index == 0 ? "other" : Self.hostile),
+                    process: .init(pid: 7),
+                    monitorVersion: "1"
+                )
+            }
+            let reports = (0..<130).map { Self.report("f\($0 % 3)()") }
+            let sent = try runs.map { try $0.json() } + reports.map { try $0.json() }
+            try await client.execute(
+                uri: "/v1/reports",
+                method: .post,
+                headers: Self.kind,
+                body: sent.flatMap(\.self)
+            ) { #expect($0.status == .accepted) }
+            let all = try await client.execute(uri: "/api/v1/records", method: .get) { answer in
+                #expect(answer.headers[.contentType] == "application/x-ndjson")
+                return answer.body.split(separator: UInt8(ascii: "\n"))
+            }
+            #expect(Set(all.map(Array.init)) == Set(sent.map { Array($0.dropLast()) }))
+            #expect(all.count == sent.count)
+            #expect(all.prefix(3).allSatisfy { String(decoding: $0, as: UTF8.self).contains("stall-run/") })
+            let lines = { (answer: Client.Answer) in answer.body.count { $0 == UInt8(ascii: "\n") } }
+            #expect(
+                try await client.execute(uri: "/api/v1/records?service=\(Self.escaped)", method: .get, lines) == 132
+            )
+            #expect(try await client.execute(uri: "/api/v1/records?service=other", method: .get, lines) == 1)
+            #expect(try await client.execute(uri: "/api/v1/records?since=x", method: .get) { $0.status } == .badRequest)
+        }
+    }
+
+    @Test("More records than anybody should ask for are refused before the first of them")
+    func tooManyRecords() async throws {
+        try await Client.withServer(SlowStore(), CollectorOptions()) { client in
+            try await client.execute(uri: "/api/v1/records", method: .get) {
+                #expect($0.status == .contentTooLarge)
+                #expect(String(decoding: $0.body, as: UTF8.self).contains("ask for a shorter time"))
+            }
+        }
+    }
+
     @Test("Questions that make no sense are answered by what is wrong with them")
     func questions() async throws {
         try await withCollector { client in
@@ -197,7 +245,9 @@ struct CollectorTests {
                     #expect(document.faults.count == count)
                 }
             }
-            #expect(try await client.execute(uri: "/", method: .get) { $0.status } == .unauthorized)
+            for path in ["/", "/api/v1/records"] {
+                #expect(try await client.execute(uri: path, method: .get) { $0.status } == .unauthorized)
+            }
             #expect(try await client.execute(uri: "/health", method: .get) { $0.status } == .ok)
         }
     }
@@ -254,6 +304,10 @@ private actor SlowStore: StallStore {
     }
 
     func faults(_: StallQuery, by _: FaultOrder, limit _: Int) -> FaultList { fatalError("not asked") }
+    func reports(_: StallQuery, after _: StoredReport.Place?, limit _: Int) -> [StoredReport] { [] }
+    func runs(_: StallQuery, after _: ULID?, limit _: Int) -> [StoredRun] { [] }
+    /// More than anybody may ask for.
+    func count(_: StallQuery, limit: Int) -> Int { limit }
     func fault(_: Fingerprint, _: StallQuery) -> Fault? { nil }
     func stalls(_: StallQuery, of _: Fingerprint?, longestFirst _: Bool, limit _: Int) -> [StoredStall] { [] }
     func report(_: ULID, team _: String) -> [UInt8]? { nil }

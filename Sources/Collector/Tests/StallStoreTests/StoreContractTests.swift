@@ -203,6 +203,61 @@ struct StoreContractTests {
         }
     }
 
+    @Test("Reports and run records come page by page, each once, in order, as they were sent")
+    func pages() async throws {
+        try await withStore { store in
+            // Many of one moment: there the id decides.
+            let reports = (0..<40).map { Self.report(hoursAgo: Double($0 / 9), host: "web\($0 % 2)") }
+            let runs = (0..<11).map { index in
+                RunRecord(
+                    startedAt: Self.now.advanced(byNanoseconds: -7_200_000_000_000),
+                    updatedAt: Self.now.advanced(byNanoseconds: -3_600_000_000_000),
+                    host: .init(name: "web\(index % 2)"),
+                    process: .init(pid: 7),
+                    monitorVersion: "1"
+                )
+            }
+            _ = try await store.insert(
+                try (reports.map { try $0.json() } + runs.map { try $0.json() }).shuffled().map {
+                    try Arrival(json: $0, team: "a", now: Self.now)
+                }
+            )
+            for hosts in [[], ["web1"], ["web2"]] {
+                var query = Self.query()
+                (query.hosts, query.until) = (hosts, Self.now.advanced(byNanoseconds: 1))
+                let chosen = reports.filter { hosts.isEmpty || hosts.contains($0.host.name) }.sorted {
+                    ($0.startedAt, $0.id.description) < ($1.startedAt, $1.id.description)
+                }
+                var (found, last): ([[UInt8]], StoredReport.Place?) = ([], nil)
+                while case let page = try await store.reports(query, after: last, limit: 4), !page.isEmpty {
+                    #expect(page.count <= 4)
+                    found += page.map(\.json)
+                    last = page.last?.place
+                }
+                #expect(try found == chosen.map { try $0.json() })
+                #expect(try await store.count(query, limit: 1000) == chosen.count)
+                #expect(try await store.count(query, limit: 7) == min(7, chosen.count))
+
+                let chosenRuns = runs.filter { hosts.isEmpty || hosts.contains($0.host.name) }
+                var (foundRuns, lastRun): ([StoredRun], ULID?) = ([], nil)
+                while case let page = try await store.runs(query, after: lastRun, limit: 4), !page.isEmpty {
+                    #expect(page.count <= 4)
+                    foundRuns += page
+                    lastRun = page.last?.id
+                }
+                #expect(foundRuns.map(\.id.description) == chosenRuns.map(\.id.description).sorted())
+                #expect(
+                    try Set(foundRuns.map(\.json)) == Set(chosenRuns.map { try $0.json() })
+                )
+            }
+            var earlier = Self.query()
+            earlier.until = Self.now.advanced(byNanoseconds: -8_000_000_000_000)
+            #expect(try await store.runs(earlier, after: nil, limit: 100).isEmpty)
+            #expect(try await store.runs(Self.query(team: "b"), after: nil, limit: 100).isEmpty)
+            #expect(try await store.reports(Self.query(team: "b"), after: nil, limit: 100).isEmpty)
+        }
+    }
+
     @Test("What is old is removed, and what is left has the sums of what is left")
     func age() async throws {
         try await withStore { store in

@@ -1,0 +1,117 @@
+import Dispatch
+import Foundation
+import StallReports
+import StallShipping
+import Synchronization
+
+/// What a collector has of the stalls asked for, in a report directory of this process's own: every reader reads it like any other. It is
+/// removed when the process ends, also by Ctrl-C.
+enum CollectorCopy {
+    private static let directories = Mutex([String]())
+
+    static func isAddress(_ path: String) -> Bool {
+        ["http://", "https://"].contains { path.lowercased().hasPrefix($0) }
+    }
+
+    /// - Parameter selections: at least these stalls, and maybe more.
+    /// - Returns: the directory's path.
+    static func make(of address: String, covering selections: [StallSelection]) throws -> String {
+        let directory = try newDirectory()
+        var line = TransientLine()
+        defer { line.clear() }
+        try asking(address) { client in
+            _ = try client.fetch(question(covering: selections), into: directory) { bytes in
+                line.show("\(bytes >> 20) MiB from \(StyledText(address, limit: 200))")
+            }
+        }
+        return directory
+    }
+
+    /// The faults of stalls, added up by the collector: these may be any number. Nil where it cannot be asked for just these.
+    static func faults(
+        at address: String,
+        _ selection: StallSelection,
+        by order: FaultOrder
+    ) throws(CommandFailure) -> FaultDocument? {
+        var rest = selection
+        (rest.since, rest.until, rest.services, rest.releases, rest.hosts, rest.verdicts) = (nil, nil, [], [], [], [])
+        let names = selection.services + selection.releases + selection.hosts
+        guard rest.isEverything, !names.contains(where: { $0.exactName == nil }) else { return nil }
+        var question = question(covering: [selection])
+        question += selection.verdicts.map { ("verdict", $0.rawValue) } + [("by", order.rawValue), ("limit", "1000")]
+        return try asking(address) { try $0.faults(question) }
+    }
+
+    private static func asking<Result>(
+        _ address: String,
+        _ ask: (CollectorClient) throws -> Result
+    ) throws(CommandFailure) -> Result {
+        do {
+            let client = try CollectorClient(
+                address,
+                tokenFile: EnvironmentVariable.value("STALL_MONITOR_TOKEN_FILE"),
+                token: EnvironmentVariable.value("STALL_MONITOR_TOKEN")
+            )
+            return try ask(client)
+        } catch let error as ShippingError {
+            throw CommandFailure(error.description)
+        } catch {
+            throw CommandFailure("\(address): \(error.localizedDescription)")
+        }
+    }
+
+    /// What all of them ask for. What a collector cannot be asked, such as a pattern, the reader chooses by.
+    private static func question(covering selections: [StallSelection]) -> CollectorClient.Question {
+        // A stall belongs to a time when it ends in it. The collector goes by the beginning.
+        let sinces = selections.map { $0.since?.advanced(byNanoseconds: -3_600_000_000_000) }
+        let since = sinces.contains(nil) ? nil : sinces.compactMap(\.self).min()
+        let untils = selections.map { $0.until?.advanced(byNanoseconds: 1) }
+        let until = untils.contains(nil) ? nil : untils.compactMap(\.self).max()
+        let earliest = Timestamp.now().advanced(byNanoseconds: -9 * 365 * 86_400_000_000_000)
+        var question = [(name: "since", value: "\(since ?? earliest)")]
+        if let until { question.append(("until", "\(until)")) }
+        question += names("service", selections.map(\.services))
+        question += names("release", selections.map(\.releases))
+        question += names("host", selections.map(\.hosts))
+        return question
+    }
+
+    /// Nothing where one of them takes all, or a pattern.
+    private static func names(_ name: String, _ patterns: [[NamePattern]]) -> CollectorClient.Question {
+        let known = patterns.map { $0.map(\.exactName) }
+        guard known.allSatisfy({ !$0.isEmpty && !$0.contains(nil) }) else { return [] }
+        return Set(known.joined().compactMap(\.self)).sorted().map { (name, $0) }
+    }
+
+    private static func newDirectory() throws(CommandFailure) -> String {
+        var template = Array("\(NSTemporaryDirectory())/stall-monitor-XXXXXX".utf8CString)
+        guard unsafe mkdtemp(&template) != nil else {
+            throw CommandFailure(
+                "\(NSTemporaryDirectory()): no directory can be made there; set $TMPDIR to one where that may be"
+            )
+        }
+        let path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let isFirst = directories.withLock { directories in
+            directories.append(path)
+            return directories.count == 1
+        }
+        if isFirst { removeAtExit() }
+        return path
+    }
+
+    private static func removeAtExit() {
+        atexit {
+            for path in CollectorCopy.directories.withLock({ $0 }) { try? FileManager.default.removeItem(atPath: path) }
+        }
+        for number in [SIGINT, SIGTERM, SIGHUP] {
+            signal(number, SIG_IGN)
+            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+            source.setEventHandler {
+                // It holds itself up to here, and so lasts as long as the process.
+                source.cancel()
+                exit(128 + number)
+            }
+            source.resume()
+        }
+    }
+}

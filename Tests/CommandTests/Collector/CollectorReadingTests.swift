@@ -1,0 +1,117 @@
+import Foundation
+import StallReports
+import Testing
+
+/// How readers use a collector, by one that answers what the test wants. With a real one `scripts/collector` plays it.
+@Suite("A collector's address in the place of a directory", .timeLimit(.minutes(10)))
+struct CollectorReadingTests {
+    private let fixture: ReportsFixture
+    private let server: CannedServer
+    private let temporary: String
+
+    init() throws {
+        fixture = try ReportsFixture()
+        server = try CannedServer(in: fixture.root + "/server")
+        temporary = fixture.root + "/temporary"
+        try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
+    }
+
+    private func run(_ arguments: String..., token: String? = nil) throws -> CommandRun {
+        var environment = ["TMPDIR": temporary]
+        environment["STALL_MONITOR_TOKEN"] = token
+        let run = try CommandRun(arguments: arguments, environment: environment)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: temporary).isEmpty, "left behind")
+        return run
+    }
+
+    @Test("its records are read like a directory's, and what it cannot be asked is chosen here")
+    func records() throws {
+        let report = Sample.report()
+        var other = Sample.report(id: .make())
+        other.service?.name = "bakery"
+        let known = Sample.run()
+        try server.answer("200 OK", known.json() + report.json() + other.json())
+        for one in [report, other] { try fixture.store.write(one) }
+        try fixture.store.write(known)
+        for command in ["list", "show latest", "gate", "export"] {
+            let words = command.split(separator: " ").map(String.init)
+            let arguments = command == "export" ? ["--format", "csv"] : ["--format", "json"]
+            let there = try CommandRun(arguments: words + [fixture.path] + arguments)
+            let here = try CommandRun(
+                arguments: words + [server.url] + arguments,
+                environment: ["TMPDIR": temporary]
+            )
+            #expect(here.status == there.status && here.errors == there.errors, "\(command): \(here.errors)")
+            #expect(!here.output.isEmpty && here.output == there.output, "\(here.output) \(there.output)")
+        }
+        let chosen = try run(
+            "list",
+            server.url,
+            "--format",
+            "json",
+            "--service",
+            "ba*",
+            "--since",
+            "2020-01-01",
+            token: "secret-token-123"
+        )
+        #expect(chosen.output.contains("\(other.id)") && !chosen.output.contains("\(report.id)"), "\(chosen.output)")
+        #expect(server.asked.contains("Authorization: Bearer secret-token-123"))
+        #expect(!server.asked.contains("service="), "a pattern is the reader's")
+        _ = try run("list", server.url, "--service", "bakery")
+        #expect(server.asked.contains("service=bakery"))
+    }
+
+    @Test("faults are the collector's sums, where it can be asked for just these")
+    func sums() throws {
+        try fixture.store.write(Sample.report())
+        let document = try CommandRun("faults", fixture.path, "--format", "json").output
+        try server.answer("200 OK", document.utf8)
+        let run = try run("faults", server.url, "--service", "shop", "--since", "7d", "--format", "json")
+        #expect(run.status == 0 && run.output == document, "\(run.errors)")
+        #expect(server.asked.contains("GET /api/v1/faults?") && server.asked.contains("by=total"))
+    }
+
+    @Test(
+        "an answer that is refused, is none, is torn, or comes from elsewhere is one clear error, and nothing is left behind"
+    )
+    func wrong() throws {
+        let report = try Sample.report().json()
+        func expect(_ text: String) throws {
+            for command in ["list", "gate"] {
+                let run = try run(command, server.url)
+                #expect(run.status == 1 && run.output.isEmpty && run.errors.contains(text), "\(run.errors)")
+                #expect(run.errors.split(separator: "\n").count == 1, "\(run.errors)")
+            }
+        }
+        try server.answer("401 Unauthorized", [], header: "WWW-Authenticate: Basic realm=\"x\"\r\n")
+        try expect("does not know the token")
+        try server.answer("404 Not Found", [])
+        try expect("is no collector")
+        try server.answer("413 Content Too Large", Array(#"{"message":"ask for a shorter time"}"#.utf8))
+        try expect("ask for a shorter time")
+        try server.answer("302 Found", [], header: "Location: http://127.0.0.1:1/\r\n")
+        try expect("give the address itself")
+        try server.answer("200 OK", Array("<html>\n".utf8))
+        try expect("what is no report")
+        try server.answer("200 OK", report + report.dropLast(40))
+        try expect("cut off")
+        try server.answer("200 OK", report + report.dropLast(40), length: report.count * 2)
+        try expect(server.url)
+        try Data().write(to: URL(filePath: fixture.root + "/server/answer"))
+        try expect(server.url)
+    }
+
+    @Test(
+        "who follows files takes none, and neither does who is told a wrong one",
+        arguments: ["tail", "top", "doctor"]
+    )
+    func refused(_ command: String) throws {
+        let followed = try CommandRun(command, "HTTP://127.0.0.1:1")
+        #expect(followed.status == 64 && followed.errors.contains("directories only"), "\(followed.errors)")
+        let wrong = try CommandRun("list", "http://")
+        #expect(wrong.status == 1 && wrong.errors.contains("is no address"), "\(wrong.errors)")
+        let nobody = try CommandRun("list", "http://127.0.0.1:1")
+        #expect(nobody.status == 1 && nobody.errors.contains("http://127.0.0.1:1: "), "\(nobody.errors)")
+    }
+}
