@@ -19,6 +19,8 @@ public struct CollectorOptions: Sendable {
     public var maximumConnections = 4096
     /// A connection on which nothing comes for so long is closed.
     public var idleTime = Duration.seconds(60)
+    /// From a request's head to its end. A connection that takes longer is closed.
+    public var requestTime = Duration.seconds(120)
 
     public init() {}
 }
@@ -36,10 +38,14 @@ public struct Collector: Service {
     ) {
         let metrics = CollectorMetrics()
         let router = Self.router(store, options, metrics)
+        let requestTime = TimeAmount(options.requestTime)
         application = Application(
             router: router,
             server: .http1(
-                configuration: .init(idleTimeout: .seconds(options.idleTime.components.seconds))
+                configuration: .init(
+                    additionalChannelHandlers: [RequestDeadline(requestTime)],
+                    idleTimeout: TimeAmount(options.idleTime)
+                )
             ),
             configuration: .init(
                 address: .hostname(options.host, port: options.port),

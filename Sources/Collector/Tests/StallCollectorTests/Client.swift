@@ -1,5 +1,6 @@
 import Foundation
 import FoundationNetworking
+import Glibc
 import HTTPTypes
 import Logging
 import ServiceLifecycle
@@ -8,7 +9,8 @@ import StallStore
 
 /// Asks a collector that runs in this process, over a real connection.
 struct Client: Sendable {
-    private let base: String
+    let port: Int
+    private var base: String { "http://127.0.0.1:\(port)" }
 
     struct Answer: Sendable {
         var status: HTTPResponse.Status
@@ -40,7 +42,7 @@ struct Client: Sendable {
             }
             group.addTask {
                 for await port in ports {
-                    try await work(Client(base: "http://127.0.0.1:\(port)"))
+                    try await work(Client(port: port))
                     break
                 }
                 await services.triggerGracefulShutdown()
@@ -77,4 +79,31 @@ struct Client: Sendable {
         }
         return try look(Answer(status: .init(code: response.statusCode), headers: fields, body: [UInt8](data)))
     }
+}
+
+/// A bare connection to this machine.
+final class Connection {
+    private let descriptor: Int32
+
+    init(port: Int) throws {
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = in_port_t(port).bigEndian
+        address.sin_addr.s_addr = INADDR_LOOPBACK.bigEndian
+        let status = unsafe withUnsafePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        guard status == 0 else { throw URLError(.cannotConnectToHost) }
+    }
+
+    /// - Returns: whether the connection is still there.
+    func send(_ text: String) -> Bool {
+        let bytes = Array(text.utf8)
+        return unsafe Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count
+    }
+
+    deinit { close(descriptor) }
 }

@@ -190,6 +190,29 @@ struct CollectorTests {
         }
     }
 
+    @Test(
+        "A connection on which a request comes drop by drop is closed",
+        arguments: [
+            "GET / HTTP/1.1\r\nX: ", "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n",
+        ]
+    )
+    func drops(begin: String) async throws {
+        var options = CollectorOptions()
+        (options.idleTime, options.requestTime) = (.seconds(1), .seconds(1))
+        try await withCollector(options) { client in
+            let connection = try Connection(port: client.port)
+            #expect(connection.send(begin))
+            let start = ContinuousClock.now
+            var isOpen = true
+            while isOpen, ContinuousClock.now - start < .seconds(60) {
+                isOpen = connection.send("x")
+                try await Task.sleep(for: .milliseconds(20))
+            }
+            #expect(!isOpen)
+            #expect(try await client.execute(uri: "/health", method: .get) { $0.status } == .ok)
+        }
+    }
+
     @Test("Questions that make no sense are answered by what is wrong with them")
     func questions() async throws {
         try await withCollector { client in
