@@ -15,6 +15,10 @@ public struct CollectorOptions: Sendable {
     public var keep = Duration.seconds(30 * 86400)
     /// The oldest is removed where the store is larger.
     public var maximumBytes: Int64?
+    /// A YAML file with rules for alerts. Nil: nobody is told of anything.
+    public var alerts: String?
+    /// From one look at these rules to the next.
+    public var alertEvery = Duration.seconds(30)
     public var limits = IngestLimits()
     public var maximumConnections = 4096
     /// A connection on which nothing comes for so long is closed.
@@ -30,13 +34,20 @@ public struct Collector: Service {
     private let application: any ApplicationProtocol
 
     /// - Parameter running: told the port that it listens on, once it does.
+    /// - Throws: where the rules for alerts cannot be used.
     public init(
         _ store: any StallStore,
         _ options: CollectorOptions,
         logger: Logger,
         running: @escaping @Sendable (Int) async -> Void = { _ in }
-    ) {
+    ) throws(CollectorError) {
         let metrics = CollectorMetrics()
+        var services: [any Service] = [Retention(store: store, options: options, metrics: metrics, logger: logger)]
+        if let rules = options.alerts {
+            services.append(
+                try AlertWatch(rules, store, every: options.alertEvery, metrics: metrics, logger: logger)
+            )
+        }
         let router = Self.router(store, options, metrics)
         let requestTime = TimeAmount(options.requestTime)
         application = Application(
@@ -52,7 +63,7 @@ public struct Collector: Service {
                 serverName: "stall-collector",
                 availableConnectionsDelegate: .maximum(options.maximumConnections, logger: logger)
             ),
-            services: [Retention(store: store, options: options, metrics: metrics, logger: logger)],
+            services: services,
             onServerRunning: { channel in await running(channel.localAddress?.port ?? options.port) },
             logger: logger
         )
@@ -75,6 +86,7 @@ public struct Collector: Service {
         IngestRoutes(queue: queue, limits: options.limits, metrics: metrics).add(to: inner)
         QuestionRoutes(store: store).add(to: inner)
         RecordRoutes(store: store).add(to: inner)
+        AlertRoutes(store: store).add(to: inner)
         PageRoutes(store: store).add(to: inner)
         inner.get("metrics") { _, context in
             _ = try context.team(.read)

@@ -17,6 +17,8 @@ final class CollectorMetrics: Sendable {
     let overloads = Counter()
     let denied = Counter()
     let removed = Counter()
+    let alertsTold = Counter()
+    let alertFailures = Counter()
 
     /// In Prometheus' text format.
     func text(_ size: StoreSize) -> String {
@@ -29,6 +31,8 @@ final class CollectorMetrics: Sendable {
             ("ingest_overloads_total", "counter", "Requests that were told to come later.", overloads.count),
             ("denied_total", "counter", "Requests without a token that is known.", denied.count),
             ("removed_stalls_total", "counter", "Stalls removed by age or size.", removed.count),
+            ("alerts_told_total", "counter", "Alerts and ends of alerts that receivers were told.", alertsTold.count),
+            ("alert_failures_total", "counter", "Messages that a receiver did not take.", alertFailures.count),
             ("store_bytes", "gauge", "What the store takes on the disk.", size.bytes),
             ("store_stalls", "gauge", "Stalls in the store.", size.stalls),
             ("store_runs", "gauge", "Runs of monitors in the store.", size.runs),

@@ -49,6 +49,8 @@ public struct ArrivedRun: Sendable {
     public let service: String
     public let release: String
     public let host: String
+    /// When this was made, the monitor was running.
+    public let isRunning: Bool
     /// Stalls that stand in no report.
     public let counted: [Counted]
     public let body: [UInt8]
@@ -145,6 +147,7 @@ extension ArrivedRun {
         watchedNs = run.watched.prefix(1000).reduce(0) { $0 + min(Bounds.length($1.watchedNs), .max / 2000) }
         (service, release) = (Bounds.name(run.service?.name), Bounds.name(run.service?.version))
         host = Bounds.name(run.host.name)
+        isRunning = run.state == .running
         counted = try (run.repeated ?? []).prefix(1000).map { fault throws(ReportError) in
             Counted(
                 fingerprint: fault.fingerprint.rawValue,

@@ -5,13 +5,25 @@ internal import GRDB
 /// - `stall` has a row for each report, `body` the report itself, so that questions need not pass over it.
 /// - `fault_hour` and `fault_host` hold sums of `stall` by hour, and by day and host. They are what makes a month of millions of stalls quick to ask.
 /// - `counted` has stalls that stand in no report, as the runs' records tell them.
+/// - `alert` has what receivers of alerts were told, and are to be told yet.
 /// - `alias` leads from a fingerprint that a fault had to the one that it has.
 enum SQLiteSchema {
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
         migrator.registerMigration("1") { try $0.execute(sql: first) }
+        migrator.registerMigration("2") { try $0.execute(sql: second) }
         return migrator
     }
+
+    /// Of runs that were known before, nobody remembers whether they were running: no alert comes of them.
+    private static let second = """
+        ALTER TABLE run ADD COLUMN running INTEGER NOT NULL DEFAULT 0;
+        CREATE TABLE alert (
+            team TEXT NOT NULL, rule TEXT NOT NULL, subject TEXT NOT NULL, text TEXT NOT NULL,
+            began INTEGER NOT NULL, ended INTEGER, told_begin TEXT NOT NULL, told_end TEXT NOT NULL,
+            PRIMARY KEY (team, rule, subject)
+        ) WITHOUT ROWID;
+        """
 
     private static let first = """
         CREATE TABLE stall (

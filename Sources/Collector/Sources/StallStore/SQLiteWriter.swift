@@ -76,12 +76,12 @@ struct SQLiteWriter {
         if let known, known >= run.updatedNs { return false }
         try self.run(
             """
-            INSERT OR REPLACE INTO run (team, id, updated, started, watched, service, release, host, body)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            INSERT OR REPLACE INTO run (team, id, updated, started, watched, service, release, host, running, body)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             """,
             [
                 run.team, run.id.description, run.updatedNs, run.startedNs, run.watchedNs, run.service, run.release,
-                run.host, Data(run.body),
+                run.host, run.isRunning, Data(run.body),
             ]
         )
         try self.run("DELETE FROM counted WHERE team = ? AND run = ?", [run.team, run.id.description])

@@ -45,6 +45,15 @@ public protocol StallStore: Sendable {
     /// What there is to choose from: services, releases, hosts and verdicts of a range, the most frequent first.
     func choices(_ query: StallQuery) async throws -> Choices
 
+    /// Of each service on each host the record that was made last, since a moment.
+    func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun]
+
+    /// All teams' alerts that are not done with.
+    func alerts() async throws -> [Alert]
+
+    /// Keeps alerts as they are now, and forgets others, all of it or nothing. Both are known by team, rule and subject.
+    func change(alerts: [Alert], removing done: [Alert]) async throws
+
     /// Removes what began before a moment, and then, where it is more than `maximumBytes`, what is oldest.
     ///
     /// - Returns: how many stalls were removed.

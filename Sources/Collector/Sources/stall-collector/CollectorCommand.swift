@@ -31,6 +31,9 @@ struct ServeCommand: AsyncParsableCommand {
             file is TEAM SCOPES TOKEN, the scopes 'read', 'write' or 'read,write'; a team sees its own reports only. A browser asks for \
             the token as a password; the name beside it does not matter.
 
+            With --alerts it tells of new faults, of services that stand too often and of monitors that went silent, by webhook, program \
+            or mail: Sources/Collector/README.md shows such a file.
+
             It answers a request when what that brought is on the disk. SIGTERM ends it in order.
 
             Exit code 0: ended by SIGTERM or Ctrl-C. 1: it could not begin, or go on. 64: wrong usage.
@@ -58,6 +61,9 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Remove the oldest where the database is larger, as 500MB or 20GB.", valueName: "size"))
     var maxSize: String?
 
+    @Option(help: ArgumentHelp("Of what to tell whom; see the README.", valueName: "file"), completion: .file())
+    var alerts: String?
+
     func validate() throws { _ = try options() }
 
     func run() async throws {
@@ -69,7 +75,8 @@ struct ServeCommand: AsyncParsableCommand {
             let host = options.host
             var logger = Logger(label: "stall-collector") { StreamLogHandler.standardError(label: $0) }
             logger.logLevel = .notice
-            let collector = Collector(store, options, logger: logger) { port in
+            options.alerts = alerts
+            let collector = try Collector(store, options, logger: logger) { port in
                 note("listening on http://\(host.contains(":") ? "[\(host)]" : host):\(port), the store is \(path)")
             }
             let group = ServiceGroup(

@@ -28,7 +28,7 @@ struct Client: Sendable {
         options.port = 0
         let (ports, port) = AsyncStream.makeStream(of: Int.self)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-        let collector = Collector(store, options, logger: logger) { port.yield($0) }
+        let collector = try Collector(store, options, logger: logger) { port.yield($0) }
         let services = ServiceGroup(
             configuration: .init(
                 services: [.init(service: collector, successTerminationBehavior: .ignore)],

@@ -336,6 +336,9 @@ private actor SlowStore: StallStore {
     func report(_: ULID, team _: String) -> [UInt8]? { nil }
     func days(of _: Fingerprint, _: StallQuery) -> [DayCount] { [] }
     func choices(_: StallQuery) -> Choices { Choices() }
+    func latestRuns(team _: String, since _: Timestamp) -> [LatestRun] { [] }
+    func alerts() -> [Alert] { [] }
+    func change(alerts _: [Alert], removing _: [Alert]) {}
     func removeOld(before _: Timestamp, maximumBytes _: Int64?) -> Int { 0 }
     func size() -> StoreSize { fatalError("not asked") }
 }

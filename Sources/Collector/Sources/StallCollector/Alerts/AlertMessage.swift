@@ -1,0 +1,74 @@
+internal import Foundation
+internal import StallReports
+internal import StallStore
+
+/// What receivers get: all that is new since the last time.
+///
+/// `text` is what Slack and what is like it show; in it `&`, `<` and `>` are escaped as they want it, so that no name mentions a channel.
+struct AlertMessage: Encodable, Sendable {
+    var text: String
+    var alerts: [Entry]
+
+    struct Entry: Encodable, Sendable {
+        /// `firing` or `resolved`.
+        var state: String
+        var team: String
+        var rule: String
+        var subject: String
+        var text: String
+        var beganAt: Timestamp
+        var endedAt: Timestamp?
+        /// Its page.
+        var url: String?
+
+        private enum CodingKeys: String, CodingKey {
+            case state, team, rule, subject, text, url
+            case beganAt = "began_at"
+            case endedAt = "ended_at"
+        }
+    }
+
+    /// Lines of the text. All of them are in `alerts`.
+    private static let lineLimit = 40
+
+    /// - Parameter address: the collector's.
+    init(_ alerts: [Alert], _ address: String?) {
+        let entries = alerts.map { Entry($0, address) }
+        self.alerts = entries
+        var lines = entries.prefix(Self.lineLimit).map(\.line)
+        if entries.count > lines.count { lines.append("and \(entries.count - lines.count) more") }
+        text = lines.map(Self.escaped).joined(separator: "\n")
+    }
+
+    /// The text as people write it.
+    var plainText: String {
+        text.replacing("&lt;", with: "<").replacing("&gt;", with: ">").replacing("&amp;", with: "&")
+    }
+
+    private static func escaped(_ text: String) -> String {
+        text.replacing("&", with: "&amp;").replacing("<", with: "&lt;").replacing(">", with: "&gt;")
+    }
+
+    func json() throws -> Data {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return try encoder.encode(self)
+    }
+}
+
+extension AlertMessage.Entry {
+    init(_ alert: Alert, _ address: String?) {
+        state = alert.endedAt == nil ? "firing" : "resolved"
+        (team, rule, subject) = (alert.team, alert.rule, alert.subject)
+        (text, beganAt, endedAt) = (alert.text, alert.beganAt, alert.endedAt)
+        if let address {
+            url = Fingerprint(rawValue: subject).map { "\(address)/faults/\($0.rawValue)" } ?? "\(address)/"
+        }
+    }
+
+    var line: String {
+        let words =
+            endedAt == nil ? "\(rule): \(text)" : "\(rule), over since \(moment(endedAt ?? beganAt)) UTC: \(text)"
+        return url.map { "\(words) \($0)" } ?? words
+    }
+}

@@ -1,0 +1,161 @@
+internal import Foundation
+internal import FoundationNetworking
+internal import StallReports
+
+/// Who is told of alerts.
+struct AlertReceiver: Sendable, Hashable {
+    enum Way: Sendable, Hashable {
+        /// Gets the message's JSON by POST: Slack, Mattermost, or what somebody wrote.
+        case webhook(URL)
+        /// A program with its arguments gets the message's JSON on its standard input.
+        case program([String])
+        /// Gets a mail by this machine's `sendmail`.
+        case mail(String)
+    }
+
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// Nothing takes longer.
+    static let patience = Duration.seconds(20)
+    var way: Way
+    /// Among those of the same name.
+    var number = 1
+
+    /// What people know it by. Without the path of a webhook: that is a secret.
+    var name: String {
+        switch way {
+        case .webhook(let url): "webhook \(url.host() ?? "")"
+        case .program(let words): "exec \(words[0])"
+        case .mail(let address): "mail \(address)"
+        }
+    }
+
+    /// What the store knows it by.
+    var key: String { number == 1 ? name : "\(name) \(number)" }
+
+    func send(_ message: AlertMessage) async throws {
+        switch way {
+        case .webhook(let url): try await Self.post(message.json(), to: url)
+        case .program(let words): try await Self.run(words, message.json())
+        case .mail(let address):
+            try await Self.run(["/usr/sbin/sendmail", "-t", "-oi"], Self.mail(message, to: address))
+        }
+    }
+
+    private static func post(_ body: Data, to url: URL) async throws {
+        var request = URLRequest(url: url, timeoutInterval: patience / .seconds(1))
+        request.httpMethod = "POST"
+        request.setValue("application/json", forHTTPHeaderField: "Content-Type")
+        request.httpBody = body
+        let session = URLSession(configuration: .ephemeral)
+        defer { session.invalidateAndCancel() }
+        let response: URLResponse
+        do {
+            (_, response) = try await session.data(for: request)
+        } catch {
+            // Not the error itself: it may have the address in it.
+            throw Failure(description: (error as? URLError).map { $0.localizedDescription } ?? "it cannot be reached")
+        }
+        let status = (response as? HTTPURLResponse)?.statusCode ?? 0
+        guard (200..<300).contains(status) else { throw Failure(description: "it answered \(status)") }
+    }
+
+    /// - Throws: where it does not begin, ends with another code than 0, or takes too long; then it is killed.
+    private static func run(_ words: [String], _ input: Data) async throws {
+        // A file, not a pipe: a program that does not read holds up nobody.
+        let file = FileManager.default.temporaryDirectory.appending(path: "stall-alert-\(ULID.make())")
+        try input.write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        let process = Process()
+        process.executableURL = URL(filePath: words[0])
+        process.arguments = Array(words.dropFirst())
+        let standardInput = try FileHandle(forReadingFrom: file)
+        defer { try? standardInput.close() }
+        process.standardInput = standardInput
+        process.standardOutput = FileHandle.nullDevice
+        process.standardError = FileHandle.nullDevice
+        let (ends, end) = AsyncStream.makeStream(of: Int32.self)
+        process.terminationHandler = {
+            end.yield($0.terminationReason == .exit ? $0.terminationStatus : 128 + $0.terminationStatus)
+            end.finish()
+        }
+        try process.run()
+        let identifier = process.processIdentifier
+        let clock = Task {
+            try await Task.sleep(for: patience)
+            kill(identifier, SIGKILL)
+        }
+        defer { clock.cancel() }
+        for await status in ends {
+            guard status == 0 else { throw Failure(description: "it ended with \(status)") }
+            return
+        }
+        kill(identifier, SIGKILL)
+        throw CancellationError()
+    }
+
+    private static func mail(_ message: AlertMessage, to address: String) -> Data {
+        let count = Int64(message.alerts.count)
+        let text = Data(message.plainText.utf8).base64EncodedString(options: [
+            .lineLength76Characters, .endLineWithLineFeed,
+        ])
+        return Data(
+            """
+            To: \(address)
+            Subject: \(counted(count, "stall alert"))
+            MIME-Version: 1.0
+            Content-Type: text/plain; charset=utf-8
+            Content-Transfer-Encoding: base64
+
+            \(text)
+
+            """.utf8
+        )
+    }
+}
+
+extension AlertReceiver: Decodable {
+    private enum Key: String, CodingKey, CaseIterable { case webhook, webhookFile, exec, mail }
+
+    init(from decoder: any Decoder) throws {
+        let values = try decoder.values(Key.self)
+        func mistake(_ key: Key, _ text: String) -> DecodingError {
+            .dataCorruptedError(forKey: key, in: values, debugDescription: text)
+        }
+        guard values.allKeys.count == 1, let key = values.allKeys.first else {
+            throw DecodingError.dataCorrupted(
+                .init(
+                    codingPath: decoder.codingPath,
+                    debugDescription: "a receiver is one of \(Key.allCases.map(\.rawValue).joined(separator: ", "))"
+                )
+            )
+        }
+        switch key {
+        case .webhook, .webhookFile:
+            var text = try values.decode(String.self, forKey: key)
+            if key == .webhookFile {
+                guard let secret = try? String(contentsOfFile: text, encoding: .utf8) else {
+                    throw mistake(key, "this file cannot be read")
+                }
+                text = secret.trimmingCharacters(in: .whitespacesAndNewlines)
+            }
+            guard let url = URL(string: text), ["http", "https"].contains(url.scheme?.lowercased()), url.host() != nil
+            else { throw mistake(key, "an address begins with https:// or http://") }
+            way = .webhook(url)
+        case .exec:
+            let words = try values.decode([String].self, forKey: key)
+            guard let program = words.first, program.hasPrefix("/"),
+                FileManager.default.isExecutableFile(atPath: program)
+            else { throw mistake(key, "the first word is the whole path of a program that is there") }
+            way = .program(words)
+        case .mail:
+            let address = try values.decode(String.self, forKey: key)
+            guard address.contains("@"), address.allSatisfy({ $0.isASCII && !$0.isWhitespace && $0 != "," }) else {
+                throw mistake(key, "this is one mail address")
+            }
+            way = .mail(address)
+        }
+    }
+}

@@ -1,0 +1,195 @@
+internal import Foundation
+internal import StallReports
+internal import Yams
+
+/// Of what somebody is to be told, and how: a YAML file that an operator keeps. The collector's README.md has an example with every key.
+struct AlertRules: Sendable {
+    /// Where people reach the collector, without a slash at the end. Messages lead there.
+    var address: String?
+    var rules: [AlertRule]
+    var receivers: [AlertReceiver]
+    var silences: [AlertSilence]
+
+    /// - Throws: the first mistake, and where it is.
+    init(path: String) throws(CollectorError) {
+        do {
+            let text = try String(contentsOfFile: path, encoding: .utf8)
+            self = try YAMLDecoder().decode(Self.self, from: text)
+        } catch let error as DecodingError {
+            throw CollectorError("the rules for alerts, \(path): \(Self.text(error))")
+        } catch {
+            throw CollectorError("the rules for alerts, \(path), cannot be read")
+        }
+    }
+
+    private static func text(_ error: DecodingError) -> String {
+        let context: DecodingError.Context
+        switch error {
+        case .dataCorrupted(let found), .typeMismatch(_, let found), .valueNotFound(_, let found): context = found
+        case .keyNotFound(let key, let found):
+            return "\(place(found.codingPath)) has no '\(key.stringValue)'"
+        @unknown default: return "\(error)"
+        }
+        return "\(place(context.codingPath)): \(context.debugDescription)"
+    }
+
+    private static func place(_ path: [any CodingKey]) -> String {
+        path.isEmpty
+            ? "the file"
+            : path.map { $0.intValue.map { "[\($0 + 1)]" } ?? ".\($0.stringValue)" }.joined().trimmingPrefix(".")
+                .description
+    }
+}
+
+/// What begins an alert, and ends it.
+struct AlertRule: Sendable, Hashable {
+    var name: String
+    var team: String
+    /// Of each: empty for all.
+    var services: [String]
+    var releases: [String]
+    var hosts: [String]
+    var verdicts: [String]
+    var condition: Condition
+
+    enum Condition: Sendable, Hashable {
+        /// A fault that the service never had before the last so many nanoseconds.
+        case newFault(withinNs: Int64)
+        /// A service has more stalls, or stands longer in all. It is over when it is half of that, or less.
+        case rate(stalls: Int64?, blockedNs: Int64?, withinNs: Int64)
+        /// A monitor that runs has said nothing for so long.
+        case silence(afterNs: Int64)
+    }
+}
+
+/// Alerts that nobody wants to be told of for a while.
+struct AlertSilence: Sendable, Hashable {
+    var rule: String
+    /// Nil for all of the rule.
+    var subject: String?
+    var until: Timestamp
+
+    func covers(_ rule: String, _ subject: String, at now: Timestamp) -> Bool {
+        self.rule == rule && (self.subject ?? subject) == subject && now < until
+    }
+}
+
+extension AlertRules: Decodable {
+    private enum Key: String, CodingKey, CaseIterable { case url, rules, receivers, silences }
+
+    init(from decoder: any Decoder) throws {
+        let values = try decoder.values(Key.self)
+        address = try values.decodeIfPresent(String.self, forKey: .url).map {
+            $0.hasSuffix("/") ? String($0.dropLast()) : $0
+        }
+        rules = try values.decode([AlertRule].self, forKey: .rules)
+        receivers = try values.decode([AlertReceiver].self, forKey: .receivers)
+        silences = try values.decodeIfPresent([AlertSilence].self, forKey: .silences) ?? []
+        let names = rules.map(\.name)
+        if Set(names).count < names.count {
+            throw DecodingError.dataCorruptedError(
+                forKey: .rules,
+                in: values,
+                debugDescription: "two have the same name"
+            )
+        }
+        if let silence = silences.first(where: { !names.contains($0.rule) }) {
+            throw DecodingError.dataCorruptedError(
+                forKey: .silences,
+                in: values,
+                debugDescription: "there is no rule '\(silence.rule)'"
+            )
+        }
+        // Two of a kind for the same host are told apart by their order.
+        for index in receivers.indices {
+            let before = receivers[..<index].count { $0.name == receivers[index].name }
+            receivers[index].number = before + 1
+        }
+    }
+}
+
+extension AlertRule: Decodable {
+    private enum Key: String, CodingKey, CaseIterable {
+        case name, team, when, services, releases, hosts, verdicts, within, after, stalls, blocked
+    }
+
+    init(from decoder: any Decoder) throws {
+        let values = try decoder.values(Key.self)
+        func names(_ key: Key) throws -> [String] { try values.decodeIfPresent([String].self, forKey: key) ?? [] }
+        func length(_ key: Key) throws -> Int64? {
+            guard let text = try values.decodeIfPresent(String.self, forKey: key) else { return nil }
+            guard let length = DurationText(text), length.nanoseconds > 0 else {
+                throw DecodingError.dataCorruptedError(
+                    forKey: key,
+                    in: values,
+                    debugDescription: "a length is a number and a unit, like 30s, 10m or 1h"
+                )
+            }
+            return min(length.nanoseconds, 31 * 86_400_000_000_000)
+        }
+        name = VisibleText.of(try values.decode(String.self, forKey: .name), limit: 100)
+        team = try values.decodeIfPresent(String.self, forKey: .team) ?? "default"
+        (services, releases) = (try names(.services), try names(.releases))
+        (hosts, verdicts) = (try names(.hosts), try names(.verdicts))
+        let hour: Int64 = 3_600_000_000_000
+        switch try values.decode(String.self, forKey: .when) {
+        case "new-fault": condition = .newFault(withinNs: try length(.within) ?? hour)
+        case "rate":
+            let stalls = try values.decodeIfPresent(Int64.self, forKey: .stalls)
+            let blocked = try length(.blocked)
+            guard stalls.map({ $0 > 0 }) ?? (blocked != nil) else {
+                throw DecodingError.dataCorruptedError(
+                    forKey: .when,
+                    in: values,
+                    debugDescription: "a rate has 'stalls', a number from 1, or 'blocked', a length"
+                )
+            }
+            condition = .rate(stalls: stalls, blockedNs: blocked, withinNs: try length(.within) ?? hour)
+        case "silence": condition = .silence(afterNs: try length(.after) ?? hour / 4)
+        default:
+            throw DecodingError.dataCorruptedError(
+                forKey: .when,
+                in: values,
+                debugDescription: "this is 'new-fault', 'rate' or 'silence'"
+            )
+        }
+    }
+}
+
+extension AlertSilence: Decodable {
+    private enum Key: String, CodingKey, CaseIterable { case rule, subject, until, reason }
+
+    init(from decoder: any Decoder) throws {
+        let values = try decoder.values(Key.self)
+        rule = try values.decode(String.self, forKey: .rule)
+        subject = try values.decodeIfPresent(String.self, forKey: .subject)
+        guard let until = Timestamp(rfc3339: try values.decode(String.self, forKey: .until)) else {
+            throw DecodingError.dataCorruptedError(
+                forKey: .until,
+                in: values,
+                debugDescription: "this is a time like 2026-01-31T12:00:00Z"
+            )
+        }
+        self.until = until
+    }
+}
+
+extension Decoder {
+    /// - Throws: also where there is a key that is none of these: it would be passed over, and nobody would know.
+    func values<Key: CodingKey & CaseIterable>(_: Key.Type) throws -> KeyedDecodingContainer<Key> {
+        for key in try container(keyedBy: AnyKey.self).allKeys where Key(stringValue: key.stringValue) == nil {
+            let known = Key.allCases.map(\.stringValue).joined(separator: ", ")
+            throw DecodingError.dataCorrupted(
+                .init(codingPath: codingPath + [key], debugDescription: "there is no such key; there are \(known)")
+            )
+        }
+        return try container(keyedBy: Key.self)
+    }
+}
+
+private struct AnyKey: CodingKey {
+    let stringValue: String
+    let intValue: Int? = nil
+    init(stringValue: String) { self.stringValue = stringValue }
+    init?(intValue: Int) { nil }
+}

@@ -1,0 +1,143 @@
+internal import Foundation
+internal import Logging
+internal import ServiceLifecycle
+internal import StallReports
+internal import StallStore
+
+/// Looks at the rules from time to time, and tells receivers what has begun and what is over: each of them once, also across a restart.
+actor AlertWatch: Service {
+    private let store: any StallStore
+    private let path: String
+    private let every: Duration
+    private let metrics: CollectorMetrics
+    private let logger: Logger
+    private var rules: AlertRules
+    private var rulesMadeAt: Date?
+    private var finder = AlertFinder()
+
+    /// - Throws: where the rules cannot be used. Later, such a file leaves the rules as they were.
+    init(
+        _ path: String,
+        _ store: any StallStore,
+        every: Duration,
+        metrics: CollectorMetrics,
+        logger: Logger
+    ) throws(CollectorError) {
+        rulesMadeAt = Self.age(of: path)
+        rules = try AlertRules(path: path)
+        (self.path, self.store, self.every) = (path, store, every)
+        (self.metrics, self.logger) = (metrics, logger)
+    }
+
+    nonisolated func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while !Task.isCancelled {
+                await self.round()
+                do { try await Task.sleep(for: self.every) } catch { return }
+            }
+        }
+    }
+
+    /// One look, and what follows from it. What fails is tried again at the next.
+    func round(now: Timestamp = .now()) async {
+        refresh()
+        do {
+            try await look(now)
+            try await tell(now)
+        } catch where Task.isCancelled {
+            // It ends; who was not told yet is told by the next one.
+        } catch {
+            logger.error("alerts could not be looked after", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private func refresh() {
+        let age = Self.age(of: path)
+        guard age != rulesMadeAt else { return }
+        rulesMadeAt = age
+        do throws(CollectorError) {
+            rules = try AlertRules(path: path)
+        } catch {
+            logger.error("the rules for alerts stay as they were", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private static func age(of path: String) -> Date? {
+        (try? FileManager.default.attributesOfItem(atPath: path))?[.modificationDate] as? Date
+    }
+
+    private struct Key: Hashable {
+        var team: String
+        var rule: String
+        var subject: String
+    }
+
+    /// Begins alerts, and ends them.
+    private func look(_ now: Timestamp) async throws {
+        let known = Dictionary(
+            try await store.alerts().map { (Key(team: $0.team, rule: $0.rule, subject: $0.subject), $0) }
+        ) { $1 }
+        var (changed, found): ([Alert], Set<Key>) = ([], [])
+        // Rounds follow each other: nobody else changes it meanwhile.
+        var finder = finder
+        defer { self.finder = finder }
+        for rule in rules.rules {
+            for finding in try await finder.findings(rule, store, now: now) {
+                let key = Key(team: rule.team, rule: rule.name, subject: finding.subject)
+                found.insert(key)
+                if let alert = known[key], alert.endedAt == nil { continue }
+                guard finding.begins else { continue }
+                changed.append(
+                    Alert(team: rule.team, rule: rule.name, subject: finding.subject, text: finding.text, beganAt: now)
+                )
+            }
+        }
+        for (key, alert) in known where alert.endedAt == nil && !found.contains(key) {
+            var alert = alert
+            alert.endedAt = now
+            changed.append(alert)
+        }
+        try await store.change(alerts: changed, removing: [])
+    }
+
+    /// Tells each receiver what it does not know yet.
+    private func tell(_ now: Timestamp) async throws {
+        for receiver in rules.receivers {
+            let news = try await store.alerts().filter { alert in
+                !rules.silences.contains { $0.covers(alert.rule, alert.subject, at: now) }
+                    && (alert.endedAt == nil
+                        ? !alert.toldBegin.contains(receiver.key)
+                        : alert.toldBegin.contains(receiver.key) && !alert.toldEnd.contains(receiver.key))
+            }
+            guard !news.isEmpty else { continue }
+            do {
+                try await receiver.send(AlertMessage(news, rules.address))
+                metrics.alertsTold.add(news.count)
+            } catch {
+                try Task.checkCancellation()
+                metrics.alertFailures.add(1)
+                logger.error(
+                    "alerts could not be told",
+                    metadata: ["receiver": "\(receiver.key)", "count": "\(news.count)", "error": "\(error)"]
+                )
+                continue
+            }
+            let told = news.map { alert in
+                var alert = alert
+                if alert.endedAt == nil {
+                    alert.toldBegin.insert(receiver.key)
+                } else {
+                    alert.toldEnd.insert(receiver.key)
+                }
+                return alert
+            }
+            try await store.change(alerts: told, removing: [])
+        }
+        // Over, and known to be over by all that are left and knew of it.
+        let receivers = Set(rules.receivers.map(\.key))
+        let done = try await store.alerts().filter { alert in
+            alert.endedAt != nil && alert.toldBegin.intersection(receivers).isSubset(of: alert.toldEnd)
+        }
+        try await store.change(alerts: [], removing: done)
+    }
+}

@@ -1,0 +1,277 @@
+import Foundation
+import Logging
+import StallReports
+import StallStore
+import Testing
+
+@testable import StallCollector
+
+@Suite("Alerts")
+struct AlertTests {
+    private static let now = Timestamp(rfc3339: "2026-06-15T12:00:00Z")!
+    private let directory = FileManager.default.temporaryDirectory.path + "/stall-alerts-\(UUID().uuidString)"
+    private var rulesFile: String { directory + "/alerts.yaml" }
+
+    private struct Message: Decodable {
+        var text: String
+        var alerts: [Entry]
+        struct Entry: Decodable, Hashable {
+            var state: String
+            var rule: String
+            var subject: String
+            var url: String?
+        }
+    }
+
+    private func withStore(_ rules: String, _ work: (SQLiteStore) async throws -> Void) async throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        try write(rules)
+        try await work(try SQLiteStore(path: directory + "/stalls.db"))
+    }
+
+    /// The receiver is a real program, which writes down what it is told.
+    private func write(_ rules: String, receivers: [String] = ["told"], silences: String = "") throws {
+        let ways = receivers.map {
+            "  - exec: [/bin/sh, -c, 'cat >> \(directory)/\($0) && echo >> \(directory)/\($0)']"
+        }
+        let text =
+            "url: https://stalls.example.com/\nrules:\n\(rules)\nreceivers:\n\(ways.joined(separator: "\n"))\n\(silences)"
+        try text.write(toFile: rulesFile, atomically: true, encoding: .utf8)
+        // Two versions within one tick of the file system's clock.
+        try FileManager.default.setAttributes(
+            [.modificationDate: Date(timeIntervalSinceNow: .random(in: 0...9e6))],
+            ofItemAtPath: rulesFile
+        )
+    }
+
+    private func messages(_ receiver: String = "told") throws -> [Message] {
+        guard let text = try? String(contentsOfFile: "\(directory)/\(receiver)", encoding: .utf8) else { return [] }
+        return try text.split(separator: "\n").map { try JSONDecoder().decode(Message.self, from: Data($0.utf8)) }
+    }
+
+    private func watch(_ store: any StallStore, metrics: CollectorMetrics = CollectorMetrics()) throws -> AlertWatch {
+        try AlertWatch(
+            rulesFile,
+            store,
+            every: .seconds(3600),
+            metrics: metrics,
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        )
+    }
+
+    private static func insert(
+        _ function: String,
+        minutesAgo: Int64,
+        count: Int = 1,
+        service: String = "shop",
+        into store: SQLiteStore
+    ) async throws {
+        let start = now.advanced(byNanoseconds: -minutesAgo * 60_000_000_000)
+        let frame = StallReport.Frame(address: 1, function: function, own: true)
+        let reports = (0..<count).map { _ in
+            StallReport(
+                kind: .blocked,
+                state: .recovered,
+                startedAt: start,
+                detectedAt: start,
+                endedAt: start.advanced(byNanoseconds: 500_000_000),
+                durationNs: 500_000_000,
+                rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
+                host: .init(name: "web1"),
+                service: .init(name: service, version: "1.5"),
+                process: .init(pid: 7),
+                watched: .init(label: "main"),
+                thread: .init(id: 7),
+                cause: .init(verdict: .onCPU, summary: "It computed."),
+                culprit: .init(function: function, stack: 0, frame: 0),
+                fingerprint: .make(kind: .blocked, frames: [frame], modules: [])
+            )
+        }
+        _ = try await store.insert(try reports.map { try Arrival(json: $0.json(), team: "default", now: now) })
+    }
+
+    private static func record(_ state: RunRecord.State, id: ULID = .make(), minutesAgo: Int64) throws -> Arrival {
+        var run = RunRecord(
+            id: id,
+            startedAt: now.advanced(byNanoseconds: -7_200_000_000_000),
+            updatedAt: now.advanced(byNanoseconds: -minutesAgo * 60_000_000_000),
+            host: .init(name: "web1"),
+            service: .init(name: "shop"),
+            process: .init(pid: 7),
+            monitorVersion: "1"
+        )
+        run.state = state
+        return try Arrival(json: run.json(), team: "default", now: now)
+    }
+
+    @Test("A fault that was never there is told once, also by a collector that was started again; an old one is not")
+    func newFault() async throws {
+        try await withStore("  - {name: new, when: new-fault, within: 1h}") { store in
+            try await Self.insert("first()", minutesAgo: 5, into: store)
+            try await watch(store).round(now: Self.now)
+            #expect(try messages().isEmpty, "a store without a past")
+            try await Self.insert("old()", minutesAgo: 300, into: store)
+            try await Self.insert("old()", minutesAgo: 5, into: store)
+            try await Self.insert("new<!channel>&()", minutesAgo: 4, count: 3, into: store)
+            let watch = try watch(store)
+            for _ in 0..<3 { await watch.round(now: Self.now) }
+            try await self.watch(store).round(now: Self.now)
+            let told = try messages()
+            #expect(told.count == 1)
+            #expect(told.first?.alerts.count == 2)
+            let text = told.first?.text ?? ""
+            #expect(
+                text.contains("new: new in shop 1.5: new&lt;!channel&gt;&amp;(), 3 stalls, the longest 500ms"),
+                "\(text)"
+            )
+            #expect(text.contains("https://stalls.example.com/faults/v2:") && !text.contains("old()"), "\(text)")
+            // It is no news any more when it has been there for longer than an hour.
+            await watch.round(now: Self.now.advanced(byNanoseconds: 7_200_000_000_000))
+            #expect(try messages().last?.alerts.map(\.state) == ["resolved", "resolved"])
+            #expect(try await store.alerts().isEmpty)
+        }
+    }
+
+    @Test("A rate begins above its limit and ends at half of it, so that it does not come and go")
+    func rate() async throws {
+        try await withStore("  - {name: often, when: rate, stalls: 10, within: 10m}") { store in
+            let watch = try watch(store)
+            func round(_ minutes: Int64) async throws -> [String] {
+                await watch.round(now: Self.now.advanced(byNanoseconds: minutes * 60_000_000_000))
+                return try messages().flatMap(\.alerts).map { "\($0.state) \($0.subject)" }
+            }
+            try await Self.insert("f()", minutesAgo: 9, count: 10, into: store)
+            try await Self.insert("f()", minutesAgo: 2, count: 50, service: "bakery", into: store)
+            #expect(try await round(0) == ["firing bakery"])
+            try await Self.insert("f()", minutesAgo: 1, count: 6, into: store)
+            #expect(try await round(0) == ["firing bakery", "firing shop"])
+            // Ten of shop's are too old now; six are more than half.
+            #expect(try await round(2) == ["firing bakery", "firing shop"])
+            #expect(
+                try await round(30).sorted() == ["firing bakery", "firing shop", "resolved bakery", "resolved shop"]
+            )
+            #expect(try await store.alerts().isEmpty)
+        }
+    }
+
+    @Test(
+        "A monitor that stops reporting is told, and that it is back; one that ended in order, or has a successor, is not"
+    )
+    func silence() async throws {
+        try await withStore("  - {name: gone, when: silence, after: 15m}") { store in
+            let (watch, id) = (try watch(store), ULID.make())
+            _ = try await store.insert([Self.record(.running, id: id, minutesAgo: 20)])
+            await watch.round(now: Self.now)
+            #expect(try messages().flatMap(\.alerts).map(\.subject) == ["shop on web1"])
+            // Started anew.
+            _ = try await store.insert([Self.record(.running, minutesAgo: 1)])
+            await watch.round(now: Self.now)
+            #expect(try messages().flatMap(\.alerts).map(\.state) == ["firing", "resolved"])
+            _ = try await store.insert([Self.record(.terminated, minutesAgo: 0)])
+            await watch.round(now: Self.now.advanced(byNanoseconds: 3_600_000_000_000))
+            #expect(try messages().count == 2)
+        }
+    }
+
+    @Test("What is silenced is told when the silence is over; rules that cannot be used leave the ones before")
+    func silenced() async throws {
+        let rules = "  - {name: gone, when: silence, after: 15m}"
+        try await withStore(rules) { store in
+            try write(rules, silences: "silences: [{rule: gone, until: 2026-06-15T12:30:00Z, reason: a move}]")
+            let watch = try watch(store)
+            _ = try await store.insert([Self.record(.running, minutesAgo: 20)])
+            await watch.round(now: Self.now)
+            #expect(try messages().isEmpty)
+            try write("  - {name: gone, when: nonsense}")
+            await watch.round(now: Self.now)
+            #expect(try messages().isEmpty)
+            await watch.round(now: Self.now.advanced(byNanoseconds: 1_900_000_000_000))
+            #expect(try messages().flatMap(\.alerts).map(\.state) == ["firing"])
+        }
+    }
+
+    @Test("A receiver that fails is told at the next look, and the others are not told twice")
+    func failing() async throws {
+        let rules = "  - {name: gone, when: silence, after: 15m}"
+        try await withStore(rules) { store in
+            try FileManager.default.createDirectory(atPath: directory + "/late", withIntermediateDirectories: true)
+            try write(rules, receivers: ["told", "late/there/x"])
+            let metrics = CollectorMetrics()
+            let watch = try watch(store, metrics: metrics)
+            _ = try await store.insert([Self.record(.running, minutesAgo: 20)])
+            for _ in 0..<2 { await watch.round(now: Self.now) }
+            #expect((metrics.alertsTold.count, metrics.alertFailures.count) == (1, 2))
+            try FileManager.default.createDirectory(
+                atPath: directory + "/late/there",
+                withIntermediateDirectories: true
+            )
+            for _ in 0..<2 { await watch.round(now: Self.now) }
+            #expect(try messages().count == 1)
+            #expect(try messages("late/there/x").count == 1)
+        }
+    }
+
+    @Test("A webhook gets JSON by POST; what it does not take is a failure that does not tell its secret path")
+    func webhook() async throws {
+        let store = directory + "/stalls.db"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        // Any server will do: this one knows no such path.
+        try await Client.withServer(try SQLiteStore(path: store), CollectorOptions()) { client in
+            let address = "http://127.0.0.1:\(client.port)/hooks/secret"
+            let receiver = AlertReceiver(way: .webhook(try #require(URL(string: address))))
+            #expect(!receiver.key.contains("secret"))
+            let alert = Alert(team: "default", rule: "r", subject: "s", text: "t", beganAt: Self.now)
+            let error = await #expect(throws: AlertReceiver.Failure.self) {
+                try await receiver.send(AlertMessage([alert], nil))
+            }
+            #expect(error?.description == "it answered 404")
+        }
+    }
+
+    @Test("The README's example can be used")
+    func example() throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let package = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../..")
+        let readme = try String(contentsOf: package.appending(path: "README.md"), encoding: .utf8)
+        let block = try #require(readme.split(separator: "```yaml\n").dropFirst().first?.split(separator: "```").first)
+        try "https://hooks.example.com/x\n".write(toFile: directory + "/url", atomically: true, encoding: .utf8)
+        // What it names must be there.
+        try block.replacing("/etc/stall-collector/slack-url", with: directory + "/url")
+            .replacing("/usr/local/bin/page", with: "/bin/true")
+            .write(toFile: rulesFile, atomically: true, encoding: .utf8)
+        let rules = try AlertRules(path: rulesFile)
+        #expect(rules.rules.map(\.name) == ["new faults", "stands too often", "nobody looks"])
+        #expect(
+            rules.receivers.map(\.name) == ["webhook hooks.example.com", "exec /bin/true", "mail oncall@example.com"]
+        )
+        #expect(rules.silences.count == 1)
+    }
+
+    @Test(
+        "Rules with a mistake are not used, and the mistake is named",
+        arguments: [
+            ("rules: [", "not valid YAML"), ("rules: []", "no 'receivers'"),
+            ("rules: [{name: a, when: never}]\nreceivers: []", "rules[1].when: this is"),
+            ("rules: [{name: a, when: rate}]\nreceivers: []", "a rate has"),
+            ("rules: [{name: a, when: rate, stalls: 0}]\nreceivers: []", "a rate has"),
+            ("rules: [{name: a, when: silence, after: 5}]\nreceivers: []", "a length is"),
+            ("rules: [{name: a, when: silence, afther: 5m}]\nreceivers: []", "rules[1].afther: there is no such key"),
+            ("rules: [{name: a, when: silence}, {name: a, when: silence}]\nreceivers: []", "the same name"),
+            ("rules: []\nreceivers: [{exec: [curl]}]", "the whole path"),
+            ("rules: []\nreceivers: [{webhook: 'ftp://x'}]", "begins with https"),
+            ("rules: []\nreceivers: [{mail: 'a@b.example, c@d.example'}]", "one mail address"),
+            ("rules: []\nreceivers: [{mail: a@b.example, webhook: 'http://x'}]", "a receiver is one of"),
+            ("rules: []\nreceivers: []\nsilences: [{rule: x, until: 2026-06-15T12:30:00Z}]", "no rule 'x'"),
+        ]
+    )
+    func mistakes(text: String, reason: String) throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        try text.write(toFile: rulesFile, atomically: true, encoding: .utf8)
+        let error = #expect(throws: CollectorError.self) { _ = try AlertRules(path: rulesFile) }
+        #expect(error?.description.contains(reason) == true, "\(error?.description ?? "")")
+    }
+}
