@@ -44,9 +44,9 @@ actor AlertWatch: Service {
         do {
             try await look(now)
             try await tell(now)
-        } catch where Task.isCancelled {
-            // It ends; who was not told yet is told by the next one.
         } catch {
+            // It ends: who was not told yet is told by the next one.
+            if Task.isCancelled { return }
             logger.error("alerts could not be looked after", metadata: ["error": "\(error)"])
         }
     }
