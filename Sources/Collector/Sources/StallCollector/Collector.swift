@@ -87,6 +87,7 @@ public struct Collector: Service {
         QuestionRoutes(store: store).add(to: inner)
         RecordRoutes(store: store).add(to: inner)
         AlertRoutes(store: store).add(to: inner)
+        LiveRoutes(store: store).add(to: inner)
         PageRoutes(store: store).add(to: inner)
         inner.get("metrics") { _, context in
             _ = try context.team(.read)

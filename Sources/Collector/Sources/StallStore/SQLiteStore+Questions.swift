@@ -50,6 +50,25 @@ extension SQLiteStore {
         return try packed.map { StoredRun(id: $0.id, json: try unpacked($0.body)) }
     }
 
+    public func arrivals(
+        team: String,
+        after place: Int64,
+        limit: Int
+    ) async throws -> [(place: Int64, stall: StoredStall)] {
+        try await database.read { database in
+            // By the row's number: the plus keeps the index of the team out of it, which would be sorted first.
+            try Row.fetchAll(
+                database,
+                sql: "SELECT * FROM stall WHERE number > ? AND +team = ? ORDER BY number LIMIT ?",
+                arguments: [place, team, max(0, limit)]
+            ).compactMap { row in StoredStall(row).map { (row["number"], $0) } }
+        }
+    }
+
+    public func lastPlace() async throws -> Int64 {
+        try await database.read { try Int64.fetchOne($0, sql: "SELECT max(number) FROM stall") ?? 0 }
+    }
+
     public func days(of fingerprint: Fingerprint, _ query: StallQuery) async throws -> [DayCount] {
         try await database.read { database in
             let question = SQLiteQuestion(database, query)
@@ -278,24 +297,7 @@ private struct SQLiteQuestion {
                 """,
             arguments: arguments + [max(0, limit)]
         )
-        return rows.compactMap { row in
-            guard let id = ULID(row["id"] as String), let fingerprint = Fingerprint(rawValue: row["fingerprint"]) else {
-                return nil
-            }
-            return StoredStall(
-                id: id,
-                fingerprint: fingerprint,
-                startedAt: Timestamp(sinceEpoch: row["started"]),
-                durationNs: row["duration"],
-                isOver: (row["version"] as Int64) == .max,
-                verdict: Verdict(rawValue: row["verdict"]),
-                service: row["service"],
-                release: row["release"],
-                host: row["host"],
-                label: row["label"],
-                culprit: row["culprit"]
-            )
-        }
+        return rows.compactMap { StoredStall($0) }
     }
 
     func days(of fingerprint: String) throws -> [DayCount] {
@@ -334,5 +336,27 @@ private struct SQLiteQuestion {
 
     private func fetch(_ parts: SQLiteParts, _ sql: String) throws -> [Row] {
         try Row.fetchAll(database, sql: parts.sql + " " + sql, arguments: parts.arguments)
+    }
+}
+
+extension StoredStall {
+    /// Nil for a row that this version has not written.
+    fileprivate init?(_ row: Row) {
+        guard let id = ULID(row["id"] as String), let fingerprint = Fingerprint(rawValue: row["fingerprint"]) else {
+            return nil
+        }
+        self.init(
+            id: id,
+            fingerprint: fingerprint,
+            startedAt: Timestamp(sinceEpoch: row["started"]),
+            durationNs: row["duration"],
+            isOver: (row["version"] as Int64) == .max,
+            verdict: Verdict(rawValue: row["verdict"]),
+            service: row["service"],
+            release: row["release"],
+            host: row["host"],
+            label: row["label"],
+            culprit: row["culprit"]
+        )
     }
 }

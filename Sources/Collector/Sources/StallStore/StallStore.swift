@@ -45,6 +45,12 @@ public protocol StallStore: Sendable {
     /// What there is to choose from: services, releases, hosts and verdicts of a range, the most frequent first.
     func choices(_ query: StallQuery) async throws -> Choices
 
+    /// Stalls in the order in which they came to be known, those behind a place in it.
+    func arrivals(team: String, after place: Int64, limit: Int) async throws -> [(place: Int64, stall: StoredStall)]
+
+    /// Where that order ends just now.
+    func lastPlace() async throws -> Int64
+
     /// Of each service on each host the record that was made last, since a moment.
     func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun]
 

@@ -56,6 +56,23 @@ struct Client: Sendable {
         }
     }
 
+    /// Events as they come, until there are so many.
+    func events(_ path: String, lastID: String? = nil, count: Int) async throws -> [(id: String, data: String)] {
+        let connection = try Connection(port: port)
+        let last = lastID.map { "Last-Event-ID: \($0)\r\n" } ?? ""
+        _ = connection.send("GET \(path) HTTP/1.1\r\nHost: localhost\r\n\(last)\r\n")
+        var (events, text): ([(id: String, data: String)], String) = ([], "")
+        while events.count < count, let more = await connection.receive() {
+            text += more
+            events = text.split(separator: "id: ").dropFirst().compactMap { part in
+                let lines = part.split(separator: "\n", omittingEmptySubsequences: false)
+                guard lines.count >= 3, lines[1].hasPrefix("data: ") else { return nil }
+                return (String(lines[0]), String(lines[1].dropFirst(6)))
+            }
+        }
+        return events
+    }
+
     func execute<Result>(
         uri: String,
         method: HTTPRequest.Method,
@@ -103,6 +120,18 @@ final class Connection {
     func send(_ text: String) -> Bool {
         let bytes = Array(text.utf8)
         return unsafe Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count
+    }
+
+    /// - Returns: nil when it has ended, or nothing came for a minute.
+    func receive() async -> String? {
+        var buffer = [UInt8](repeating: 0, count: 65536)
+        for _ in 0..<6000 {
+            let count = unsafe recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT))
+            if count > 0 { return String(decoding: buffer[..<count], as: UTF8.self) }
+            guard count < 0, errno == EAGAIN else { return nil }
+            try? await Task.sleep(for: .milliseconds(10))
+        }
+        return nil
     }
 
     deinit { close(descriptor) }

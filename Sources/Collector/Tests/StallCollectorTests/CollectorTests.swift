@@ -72,6 +72,7 @@ struct CollectorTests {
                 "/", "/?service=\(Self.escaped)&text=%25&by=worst", "/faults/\(fault)", "/faults/\(fault)/flame",
                 "/reports/\(reports[0].id)", "/api/v1/faults/\(fault)", "/api/v1/reports/\(reports[0].id)",
                 "/api/v1/stalls",
+                "/live", "/assets/live.js",
                 "/assets/style.css", "/assets/flame.css", "/assets/flame.js", "/metrics", "/health",
             ]
             for path in paths {
@@ -178,6 +179,35 @@ struct CollectorTests {
             #expect(try await client.execute(uri: "/api/v1/records?service=other", method: .get, lines) == 1)
             #expect(try await client.execute(uri: "/api/v1/records?since=x", method: .get) { $0.status } == .badRequest)
         }
+    }
+
+    @Test("Stalls come as they arrive, and who comes back with the last event's id misses none")
+    func live() async throws {
+        try await withCollector { client in
+            func post(_ function: String) async throws {
+                let status = try await client.execute(
+                    uri: "/v1/reports",
+                    method: .post,
+                    headers: Self.kind,
+                    body: Self.lines([Self.report(function)])
+                ) { $0.status }
+                #expect(status == .accepted)
+            }
+            try await post("before()")
+            let place = try await client.events("/api/v1/live?after=0", count: 1)
+            #expect(place.first?.data.contains("before()") == true)
+            async let events = client.events("/api/v1/live", lastID: place.last?.id, count: 2)
+            try await post("one()")
+            try await post("two()")
+            let found = try await events
+            #expect(found.count == 2 && found[0].data.contains("one()") && found[1].data.contains("two()"), "\(found)")
+            let again = try await client.events("/api/v1/live", lastID: found[0].id, count: 1)
+            #expect(again.map(\.data) == [found[1].data])
+            #expect(
+                try await client.execute(uri: "/api/v1/live?after=x", method: .get) { $0.status } == .badRequest
+            )
+        }
+        // Returns: who looks does not hold up the end.
     }
 
     @Test("More records than anybody should ask for are refused before the first of them")
@@ -336,6 +366,8 @@ private actor SlowStore: StallStore {
     func report(_: ULID, team _: String) -> [UInt8]? { nil }
     func days(of _: Fingerprint, _: StallQuery) -> [DayCount] { [] }
     func choices(_: StallQuery) -> Choices { Choices() }
+    func arrivals(team _: String, after _: Int64, limit _: Int) -> [(place: Int64, stall: StoredStall)] { [] }
+    func lastPlace() -> Int64 { 0 }
     func latestRuns(team _: String, since _: Timestamp) -> [LatestRun] { [] }
     func alerts() -> [Alert] { [] }
     func change(alerts _: [Alert], removing _: [Alert]) {}

@@ -6,7 +6,7 @@ internal import StallExport
 internal import StallReports
 internal import StallStore
 
-/// Pages for people. They need no script but the flame graph's, and nothing from elsewhere.
+/// Pages for people. They need no script but the flame graph's and the live page's, and nothing from elsewhere.
 struct PageRoutes {
     let store: any StallStore
 
@@ -24,6 +24,16 @@ struct PageRoutes {
         router.get("faults/:fingerprint/flame") { request, context in
             let question = try QuestionText(request, team: context.team(.read))
             return try await flame(fingerprint(context), question)
+        }
+        router.get("live") { request, context in
+            let question = try QuestionText(request, team: context.team(.read))
+            // First the place: what comes between the two is shown once, by its id.
+            let place = try await store.lastPlace()
+            let stalls = try await store.stalls(question.query, of: nil, longestFirst: false, limit: question.limit)
+            return Self.page(
+                "live",
+                LivePage(team: question.query.team, place: place, rows: stalls.map { LiveStall($0) })
+            )
         }
         router.get("reports/:id") { _, context in
             let json = try await report(context, store)
@@ -92,6 +102,7 @@ struct AssetRoutes {
             ("style.css", "text/css; charset=utf-8", Templates.style),
             ("flame.css", "text/css; charset=utf-8", FlameGraphView.style),
             ("flame.js", "text/javascript; charset=utf-8", FlameGraphView.script),
+            ("live.js", "text/javascript; charset=utf-8", LivePage.script),
         ]
         for (name, type, text) in assets {
             router.get("assets/\(name)") { _, _ in
@@ -110,7 +121,7 @@ struct SafetyHeaders: RouterMiddleware {
     ) async throws -> Response {
         var response = try await next(request, context)
         let policy =
-            "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+            "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         if response.headers[.contentSecurityPolicy] == nil { response.headers[.contentSecurityPolicy] = policy }
         response.headers[.xContentTypeOptions] = "nosniff"
         response.headers[HTTPField.Name("Referrer-Policy")!] = "same-origin"

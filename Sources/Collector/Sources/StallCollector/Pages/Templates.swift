@@ -8,6 +8,7 @@ enum Templates {
         var library = MustacheLibrary()
         for (name, text) in [
             ("layout", layout), ("faults", faults), ("fault", fault), ("report", report), ("flame", flame),
+            ("live", live),
         ] {
             if let template = try? MustacheTemplate(string: text) { library.register(template, named: name) }
         }
@@ -24,7 +25,7 @@ enum Templates {
         <link rel="stylesheet" href="/assets/style.css">
         </head>
         <body>
-        <header><a href="/">Stalls</a><span class="soft">{{team}}</span></header>
+        <header><a href="/">Stalls</a><a href="/live">Live</a><span class="soft">{{team}}</span></header>
         <main>
         {{$content}}{{/content}}
         </main>
@@ -102,6 +103,20 @@ enum Templates {
         {{/content}}{{/layout}}
         """
 
+    private static let live = """
+        {{<layout}}{{$content}}
+        <h1>Stalls as they come</h1>
+        <p class="soft" id="state" role="status">Without its script this page shows the latest ones only.</p>
+        <div class="scroll"><table>
+        <thead><tr><th>Began (UTC)</th><th class="number">Length</th><th>Function</th><th>Why</th><th>Watched</th><th>Service</th><th>Release</th><th>Host</th></tr></thead>
+        <tbody id="stalls" data-place="{{place}}">
+        {{#rows}}<tr data-id="{{id}}"><td><a href="{{link}}">{{began}}</a></td><td class="number">{{length}}</td><td><code>{{culprit}}</code></td><td>{{verdict}}</td><td>{{label}}</td><td>{{service}}</td><td>{{release}}</td><td>{{host}}</td></tr>
+        {{/rows}}
+        </tbody></table></div>
+        <script src="/assets/live.js"></script>
+        {{/content}}{{/layout}}
+        """
+
     private static let flame = """
         <!doctype html>
         <html lang="en">
@@ -150,6 +165,7 @@ enum Templates {
         dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.2rem; margin: .8rem 0; max-width: 70rem; }
         dt { color: var(--soft); }
         dd { margin: 0; overflow-wrap: anywhere; }
+        .new td:first-child { border-left: 3px solid var(--bar); padding-left: .5rem; }
         .stack { padding-left: 2.5rem; }
         .own code { color: var(--own); font-weight: 600; }
         """

@@ -1,0 +1,49 @@
+internal import StallStore
+
+/// The latest stalls, and those that come while it is open.
+struct LivePage {
+    let title = "Live"
+    let team: String
+    /// What comes behind this is news.
+    let place: Int64
+    let rows: [LiveStall]
+
+    /// Puts each stall that comes on top. Names become text, never markup.
+    static let script = """
+        "use strict";
+        const list = document.getElementById("stalls");
+        const state = document.getElementById("state");
+        const known = new Set([...list.children].map(row => row.dataset.id));
+        function cell(row, text, kind) {
+          const cell = row.insertCell();
+          if (kind) cell.className = kind;
+          cell.textContent = text;
+          return cell;
+        }
+        function add(stall) {
+          if (known.has(stall.id)) return;
+          known.add(stall.id);
+          const row = list.insertRow(0);
+          row.dataset.id = stall.id;
+          row.className = "new";
+          const link = document.createElement("a");
+          link.href = stall.link;
+          link.textContent = stall.began;
+          cell(row, "").append(link);
+          cell(row, stall.length, "number");
+          const code = document.createElement("code");
+          code.textContent = stall.culprit;
+          cell(row, "").append(code);
+          for (const text of [stall.verdict, stall.label, stall.service, stall.release, stall.host]) cell(row, text);
+          while (list.rows.length > 500) {
+            known.delete(list.rows[list.rows.length - 1].dataset.id);
+            list.deleteRow(-1);
+          }
+        }
+        const source = new EventSource("/api/v1/live?after=" + list.dataset.place);
+        source.onmessage = event => add(JSON.parse(event.data));
+        source.onopen = () => { state.textContent = "Connected: what comes is shown at once."; };
+        source.onerror = () => { state.textContent = "The collector cannot be reached just now; nothing will be missed."; };
+
+        """
+}

@@ -1,0 +1,98 @@
+internal import Foundation
+internal import HTTPTypes
+internal import Hummingbird
+internal import NIOCore
+internal import ServiceLifecycle
+internal import StallReports
+internal import StallStore
+internal import Synchronization
+
+/// Stalls as they come: `GET /api/v1/live`, server-sent events. Who comes back with the last event's id misses none.
+final class LiveRoutes: Sendable {
+    /// More do not look at a time.
+    static let viewerLimit = 200
+    private static let every = Duration.milliseconds(500)
+    /// So often something is sent, and be it nothing: a connection that is gone is noticed by that.
+    private static let beat = 20
+    private let store: any StallStore
+    private let viewers = Atomic(0)
+
+    init(store: any StallStore) { self.store = store }
+
+    func add(to router: some RouterMethods<CollectorContext>) {
+        router.get("api/v1/live") { request, context in
+            let team = try context.team(.read)
+            let given = request.headers[HTTPField.Name("Last-Event-ID")!] ?? request.uri.queryParameters["after"].map(String.init)
+            let place: Int64
+            if let given {
+                guard let number = Int64(given), number >= 0 else {
+                    throw Refusal(.badRequest, "'after' is the id of an event")
+                }
+                place = number
+            } else {
+                place = try await self.store.lastPlace()
+            }
+            guard self.viewers.load(ordering: .relaxed) < Self.viewerLimit else {
+                throw Refusal(.tooManyRequests, "too many look already", [.retryAfter: "10"])
+            }
+            return Response(
+                status: .ok,
+                headers: [.contentType: "text/event-stream", .cacheControl: "no-store"],
+                body: ResponseBody { writer in
+                    self.viewers.wrappingAdd(1, ordering: .relaxed)
+                    defer { self.viewers.wrappingSubtract(1, ordering: .relaxed) }
+                    try await self.follow(team, place, &writer)
+                    try await writer.finish(nil)
+                }
+            )
+        }
+    }
+
+    /// Asks the store again and again, which takes microseconds: so it works before several collectors, too.
+    private func follow(_ team: String, _ start: Int64, _ writer: inout any ResponseBodyWriter) async throws {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        var (place, quiet) = (start, Self.beat)
+        while !Task.isShuttingDownGracefully {
+            let news = try await store.arrivals(team: team, after: place, limit: 100)
+            var buffer = ByteBuffer()
+            for (number, stall) in news {
+                buffer.writeString("id: \(number)\ndata: ")
+                buffer.writeBytes(try encoder.encode(LiveStall(stall)))
+                buffer.writeString("\n\n")
+                place = number
+            }
+            quiet = news.isEmpty ? quiet + 1 : 0
+            if quiet >= Self.beat {
+                buffer.writeString(":\n\n")
+                quiet = 0
+            }
+            if buffer.readableBytes > 0 { try await writer.write(buffer) }
+            if news.isEmpty { try await Task.sleep(for: Self.every) }
+        }
+    }
+}
+
+/// A stall as the page shows it.
+struct LiveStall: Encodable {
+    let id: String
+    let link: String
+    let began: String
+    let length: String
+    let culprit: String
+    let verdict: String
+    let service: String
+    let release: String
+    let host: String
+    let label: String
+
+    init(_ stall: StoredStall) {
+        id = stall.id.description
+        link = "/reports/\(stall.id)"
+        began = moment(stall.startedAt)
+        length = (stall.isOver ? "" : "at least ") + StallCollector.length(stall.durationNs)
+        culprit = stall.culprit
+        verdict = stall.verdict.canonical.rawValue
+        (service, release, host, label) = (stall.service, stall.release, stall.host, stall.label)
+    }
+}
