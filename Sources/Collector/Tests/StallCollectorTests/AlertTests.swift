@@ -1,4 +1,5 @@
 import Foundation
+import HTTPTypes
 import Logging
 import StallReports
 import StallStore
@@ -130,6 +131,37 @@ struct AlertTests {
             await watch.round(now: Self.now.advanced(byNanoseconds: 7_200_000_000_000))
             #expect(try messages().last?.alerts.map(\.state) == ["resolved", "resolved"])
             #expect(try await store.alerts().isEmpty)
+        }
+    }
+
+    @Test("The first page shows what lasts, each name as text, and only the team's own")
+    func page() async throws {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let store = try SQLiteStore(path: directory + "/stalls.db")
+        let fault = Fingerprint.make(
+            kind: .blocked,
+            frames: [.init(address: 1, function: "f()", own: true)],
+            modules: []
+        )
+        var over = Alert(team: "default", rule: "over", subject: "s", text: "t", beganAt: Self.now)
+        over.endedAt = Self.now
+        let alerts = [
+            Alert(team: "default", rule: "new", subject: fault.rawValue, text: "<b>", beganAt: Self.now),
+            Alert(team: "default", rule: "gone", subject: "web1", text: "quiet", beganAt: Self.now),
+            Alert(team: "others", rule: "theirs", subject: "s", text: "t", beganAt: Self.now), over,
+        ]
+        try await store.change(alerts: alerts, removing: [])
+        try await Client.withServer(store, CollectorOptions()) { client in
+            try await client.execute(uri: "/", method: .get) {
+                let text = String(decoding: $0.body, as: UTF8.self)
+                #expect(text.contains("\">new: &lt;b&gt;</a>") && text.contains("\(fault.rawValue.suffix(16))?since="), "\(text)")
+                #expect(text.contains("gone: quiet ") && !text.contains("theirs") && !text.contains("over: t"))
+            }
+            try await client.execute(uri: "/api/v1/alerts", method: .get) {
+                let text = String(decoding: $0.body, as: UTF8.self)
+                #expect(text.contains("quiet") && !text.contains("theirs") && !text.contains("over"), "\(text)")
+            }
         }
     }
 

@@ -10,6 +10,7 @@ struct FaultsPage {
     let order: [Option]
     let text: String
     let summary: String
+    let alerts: [AlertRow]
     /// Why there are none.
     let nothing: String?
     let hasRows: Bool
@@ -44,9 +45,23 @@ struct FaultsPage {
         var last: String
     }
 
-    init(_ question: QuestionText, _ list: FaultList, _ choices: Choices) {
+    struct AlertRow {
+        var text: String
+        var since: String
+        /// To its fault. Nil where it is about something else.
+        var link: String?
+    }
+
+    init(_ question: QuestionText, _ list: FaultList, _ choices: Choices, _ alerts: [Alert]) {
         let (query, links) = (question.query, PageLinks(question: question))
         team = query.team
+        self.alerts = alerts.filter { $0.team == query.team && $0.endedAt == nil }.prefix(20).map { alert in
+            AlertRow(
+                text: "\(alert.rule): \(alert.text)",
+                since: moment(alert.beganAt),
+                link: Fingerprint(rawValue: alert.subject).map { links.fault($0) }
+            )
+        }
         since = Self.options(
             [("1h", "an hour"), ("24h", "a day"), ("7d", "7 days"), ("30d", "30 days"), ("90d", "90 days")],
             chosen: [question.since]

@@ -15,7 +15,8 @@ struct PageRoutes {
             let question = try QuestionText(request, team: context.team(.read))
             async let list = store.faults(question.query, by: question.order, limit: question.limit)
             async let choices = store.choices(question.query)
-            return try await Self.page("faults", FaultsPage(question, list, choices))
+            async let alerts = store.alerts()
+            return try await Self.page("faults", FaultsPage(question, list, choices, alerts))
         }
         router.get("faults/:fingerprint") { request, context in
             let question = try QuestionText(request, team: context.team(.read))
@@ -102,6 +103,7 @@ struct AssetRoutes {
             ("style.css", "text/css; charset=utf-8", Templates.style),
             ("flame.css", "text/css; charset=utf-8", FlameGraphView.style),
             ("flame.js", "text/javascript; charset=utf-8", FlameGraphView.script),
+            ("icon.svg", "image/svg+xml", Templates.icon),
             ("live.js", "text/javascript; charset=utf-8", LivePage.script),
         ]
         for (name, type, text) in assets {

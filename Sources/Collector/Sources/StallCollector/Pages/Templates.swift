@@ -23,6 +23,7 @@ enum Templates {
         <meta name="viewport" content="width=device-width, initial-scale=1">
         <title>{{title}}</title>
         <link rel="stylesheet" href="/assets/style.css">
+        <link rel="icon" href="/assets/icon.svg">
         </head>
         <body>
         <header><a href="/">Stalls</a><a href="/live">Live</a><span class="soft">{{team}}</span></header>
@@ -44,13 +45,15 @@ enum Templates {
         <label>First <select name="by">{{#order}}<option value="{{value}}"{{#isChosen}} selected{{/isChosen}}>{{name}}</option>{{/order}}</select></label>
         <button>Show</button>
         </form>
+        {{#alerts}}<p class="alert">{{#link}}<a href="{{link}}">{{text}}</a>{{/link}}{{^link}}{{text}}{{/link}} <span class="soft">since {{since}} UTC</span></p>
+        {{/alerts}}
         <p class="soft">{{summary}}</p>
         {{#nothing}}<p>{{nothing}}</p>{{/nothing}}
         {{#hasRows}}
         <div class="scroll"><table>
         <thead><tr><th>Function</th><th class="number">Blocked</th><th class="number">Stalls</th><th class="number">Worst</th><th class="number">Of the time</th><th>Trend</th><th>Why</th><th>Service</th><th>Hosts</th><th>Releases</th><th>Last</th></tr></thead>
         <tbody>
-        {{#rows}}<tr><td><a href="{{link}}"><code>{{culprit}}</code></a><br><span class="soft">{{place}}</span></td><td class="number">{{total}}</td><td class="number">{{count}}</td><td class="number">{{longest}}</td><td class="number">{{share}}</td><td class="trend">{{{trend}}}<span class="soft">{{direction}}</span></td><td>{{verdict}}</td><td>{{service}}</td><td>{{hosts}}</td><td>{{releases}}</td><td>{{last}}</td></tr>
+        {{#rows}}<tr><td><a href="{{link}}"><code>{{culprit}}</code></a><br><span class="soft">{{place}}</span></td><td class="number">{{total}}</td><td class="number">{{count}}</td><td class="number">{{longest}}</td><td class="number">{{share}}</td><td class="trend">{{{trend}}}<span class="soft">{{direction}}</span></td><td>{{verdict}}</td><td>{{service}}</td><td>{{hosts}}</td><td>{{releases}}</td><td class="when">{{last}}</td></tr>
         {{/rows}}
         </tbody></table></div>
         {{/hasRows}}
@@ -125,6 +128,7 @@ enum Templates {
         <meta name="viewport" content="width=device-width, initial-scale=1">
         <title>{{title}}</title>
         <link rel="stylesheet" href="/assets/flame.css">
+        <link rel="icon" href="/assets/icon.svg">
         </head>
         <body>
         <p><a href="{{back}}">{{title}}</a></p>
@@ -133,6 +137,10 @@ enum Templates {
         <script src="/assets/flame.js"></script>
         </body>
         </html>
+        """
+
+    static let icon = """
+        <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><g fill="#e8833a"><rect x="3" y="2" width="4" height="12"/><rect x="9" y="2" width="4" height="12"/></g></svg>
         """
 
     static let style = """
@@ -165,6 +173,8 @@ enum Templates {
         dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.2rem; margin: .8rem 0; max-width: 70rem; }
         dt { color: var(--soft); }
         dd { margin: 0; overflow-wrap: anywhere; }
+        .when { white-space: nowrap; }
+        .alert { border-left: 3px solid var(--bar); padding-left: .7rem; margin: .4rem 0; overflow-wrap: anywhere; }
         .new td:first-child { border-left: 3px solid var(--bar); padding-left: .5rem; }
         .stack { padding-left: 2.5rem; }
         .own code { color: var(--own); font-weight: 600; }

@@ -22,7 +22,9 @@ final class LiveRoutes: Sendable {
     func add(to router: some RouterMethods<CollectorContext>) {
         router.get("api/v1/live") { request, context in
             let team = try context.team(.read)
-            let given = request.headers[HTTPField.Name("Last-Event-ID")!] ?? request.uri.queryParameters["after"].map(String.init)
+            let given =
+                request.headers[HTTPField.Name("Last-Event-ID")!]
+                ?? request.uri.queryParameters["after"].map(String.init)
             let place: Int64
             if let given {
                 guard let number = Int64(given), number >= 0 else {
