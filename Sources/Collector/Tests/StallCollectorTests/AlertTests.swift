@@ -155,7 +155,10 @@ struct AlertTests {
         try await Client.withServer(store, CollectorOptions()) { client in
             try await client.execute(uri: "/", method: .get) {
                 let text = String(decoding: $0.body, as: UTF8.self)
-                #expect(text.contains("\">new: &lt;b&gt;</a>") && text.contains("\(fault.rawValue.suffix(16))?since="), "\(text)")
+                #expect(
+                    text.contains("\">new: &lt;b&gt;</a>") && text.contains("\(fault.rawValue.suffix(16))?since="),
+                    "\(text)"
+                )
                 #expect(text.contains("gone: quiet ") && !text.contains("theirs") && !text.contains("over: t"))
             }
             try await client.execute(uri: "/api/v1/alerts", method: .get) {
