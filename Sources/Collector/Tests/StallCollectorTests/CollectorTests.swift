@@ -89,6 +89,18 @@ struct CollectorTests {
                     }
                 }
             }
+            // Every link of every page leads somewhere.
+            var (open, seen): ([String], Set<String>) = (["/?since=1h"], [])
+            while let path = open.popLast() {
+                guard seen.insert(path).inserted else { continue }
+                let text = try await client.execute(uri: path, method: .get) { answer in
+                    #expect(answer.status == .ok, "\(path)")
+                    return answer.headers[.contentType]?.hasPrefix("text/html") == true
+                        ? String(decoding: answer.body, as: UTF8.self) : ""
+                }
+                open += text.matches(of: /href="(\/[^"]*)"/).map { String($0.1).replacing("&amp;", with: "&") }
+            }
+            #expect(seen.count { $0.hasPrefix("/faults/") } >= 2 && seen.contains("/live"), "\(seen)")
             for format in ["svg", "speedscope", "pprof", "collapsed", "html", "csv"] {
                 try await client.execute(uri: "/api/v1/faults/\(fault)/export/\(format)", method: .get) {
                     #expect($0.status == .ok)

@@ -1,3 +1,4 @@
+internal import Foundation
 internal import HTTPTypes
 internal import Hummingbird
 internal import NIOCore
@@ -82,8 +83,10 @@ struct QuestionRoutes {
     }
 }
 
+/// The router leaves a path as it was sent: a client may have escaped the colon.
 func fingerprint(_ context: CollectorContext) throws(Refusal) -> Fingerprint {
-    guard let fingerprint = context.parameters.get("fingerprint").flatMap({ Fingerprint(rawValue: $0) }) else {
+    let text = context.parameters.get("fingerprint")?.removingPercentEncoding
+    guard let fingerprint = text.flatMap({ Fingerprint(rawValue: $0) }) else {
         throw Refusal(.badRequest, "that is no fault's fingerprint")
     }
     return fingerprint
