@@ -1,0 +1,197 @@
+"""Looks at the collector's pages with a real browser: every page, every filter, hostile names, and the live page across a restart.
+
+  browser.py COLLECTOR REPORT
+
+COLLECTOR is the program, REPORT the file of a stall report that is made many of. Needs chromium, chromium-driver and python3-selenium.
+Ends with 0, or with the first thing that is not as it should be.
+"""
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+HOSTILE = [
+    "<script>window.harmed=1</script>", "<img src=x onerror=window.harmed=1>", "\"><b>x</b>", "' onmouseover='window.harmed=1",
+    "{{#rows}}{{{x}}}", "</textarea></title></style><svg onload=window.harmed=1>", "javascript:window.harmed=1", "&lt;b&gt;&#60;",
+    "\u202e\u2066gnirts", "\x1b[31m\r\n\x00", "%3Cb%3E%00", "=cmd|' /C calc'!A0", "a" * 3000, "\u0301" * 200, "\U0001f4a9", "../../etc/passwd",
+]
+random.seed(16)
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+class Collector:
+    """The program on a port that stays the same when it is started again."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder, self.port, self.process = program, folder, 0, None
+        self.start()
+
+    def start(self):
+        log = open(self.folder + "/log", "w")
+        self.process = subprocess.Popen(
+            [self.program, "serve", "--listen", f"127.0.0.1:{self.port}", "--store", self.folder + "/stalls.db"], stderr=log
+        )
+        for _ in range(600):
+            found = re.search(r"listening on (http://[\d.]+:(\d+))", open(self.folder + "/log").read())
+            if found:
+                self.address, self.port = found[1], int(found[2])
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        sys.exit("the collector does not come up: " + open(self.folder + "/log").read())
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def post(self, reports):
+        for start in range(0, len(reports), 100):
+            self.post_together(reports[start:start + 100])
+
+    def post_together(self, reports):
+        body = "".join(json.dumps(report) + "\n" for report in reports).encode()
+        request = urllib.request.Request(self.address + "/v1/reports", body, {"Content-Type": "application/x-ndjson"})
+        answer = json.load(urllib.request.urlopen(request))
+        check(answer["refused"] == 0, f"reports were refused: {answer}")
+
+
+def check(condition, text):
+    if not condition:
+        sys.exit(text)
+
+
+def report(template, name, seconds_ago):
+    made = json.loads(json.dumps(template))
+    made["id"] = "01M8" + "".join(random.choice(ALPHABET) for _ in range(22))
+    began = time.time() - seconds_ago
+    stamp = lambda moment: time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + ".000000000Z"
+    made["started_at"] = made["detected_at"] = stamp(began)
+    made["ended_at"] = stamp(began + 1)
+    made["culprit"]["function"] = made["host"]["name"] = made["watched"]["label"] = name
+    made["service"] = {"name": name, "version": name}
+    made["cause"]["summary"] = name
+    made["metadata"] = {"name": name}
+    made["fingerprint"] = "v2:" + "".join(random.choice("0123456789abcdef") for _ in range(16))
+    for stack in made["stacks"]:
+        for frame in stack.get("frames", []):
+            frame["function"] = name
+    return made
+
+
+def names(count):
+    yield from HOSTILE
+    for _ in range(count - len(HOSTILE)):
+        yield "".join(random.choice([random.choice(HOSTILE)[:40], chr(random.randrange(1, 0x2FF)), "\u200b<"]) for _ in range(4))
+
+
+def quiet(browser, where):
+    """No script of a name ran, nothing was blocked that a page needs, and no name became markup."""
+    check(browser.execute_script("return window.harmed === undefined"), f"{where}: a name was run")
+    marks = browser.execute_script("return document.querySelectorAll('main b, main img, main script:not([src]), iframe').length")
+    check(marks == 0, f"{where}: a name became markup")
+    severe = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    check(not severe, f"{where}: {severe[:1]}")
+
+
+def labelled(browser, where):
+    """What axe asks first: a language, a title, a heading, and a name for each control and link."""
+    lacking = browser.execute_script("""
+        const lacking = [];
+        if (!document.documentElement.lang || !document.title) lacking.push("language or title");
+        for (const control of document.querySelectorAll("input, select, textarea"))
+          if (!control.labels.length && !control.ariaLabel && control.type !== "hidden") lacking.push(control.outerHTML.slice(0, 80));
+        for (const one of document.querySelectorAll("a, button, th"))
+          if (!one.textContent.trim() && !one.ariaLabel && one.tagName !== "TH") lacking.push(one.outerHTML.slice(0, 80));
+        return lacking;
+    """)
+    check(not lacking, f"{where}: without a name: {lacking[:3]}")
+
+
+def rows(browser, selector="tbody tr"):
+    return browser.find_elements(By.CSS_SELECTOR, selector)
+
+
+def pages(browser, collector):
+    browser.get(collector.address + "/?since=7d&limit=1000")
+    check(len(rows(browser)) > 900, f"the first page shows {len(rows(browser))} faults of 1000")
+    quiet(browser, "/"), labelled(browser, "/")
+    links = [link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, "tbody a")]
+    for link in links[:12] + random.sample(links, 8):
+        browser.get(link)
+        check(rows(browser), f"{link} is empty: {browser.page_source[:600]}")
+        quiet(browser, link), labelled(browser, link)
+        report_link = browser.find_element(By.CSS_SELECTOR, "tbody a").get_attribute("href")
+        flame = browser.find_element(By.LINK_TEXT, "Flame graph").get_attribute("href")
+        for inner in [report_link, flame]:
+            browser.get(inner)
+            quiet(browser, inner), labelled(browser, inner)
+
+
+def filters(browser, collector):
+    for name in ["service", "release", "host", "verdict"]:
+        browser.get(collector.address + "/?since=7d")
+        select = Select(browser.find_element(By.NAME, name))
+        check(len(select.options) > 1, f"there is nothing to choose as {name}")
+        select.select_by_index(1)
+        browser.find_element(By.CSS_SELECTOR, ".filters button").click()
+        check(f"{name}=" in browser.current_url and rows(browser), f"the filter {name} finds nothing: {browser.current_url}")
+        quiet(browser, browser.current_url)
+    for text, finds in [("<script>", True), ("%", True), ("nowhere-to-be-found", False)]:
+        browser.get(collector.address + "/?since=7d")
+        browser.find_element(By.NAME, "text").send_keys(text + "\n")
+        WebDriverWait(browser, 60).until(lambda it: "text=" in it.current_url)
+        check(bool(rows(browser)) == finds, f"the filter of functions, {text}: {len(rows(browser))} rows")
+        quiet(browser, browser.current_url)
+
+
+def live(browser, collector, template):
+    browser.get(collector.address + "/live?limit=1")
+    state = lambda it: it.find_element(By.ID, "state").text
+    WebDriverWait(browser, 60).until(lambda it: state(it).startswith("Connected"))
+    before = len(rows(browser, "#stalls tr"))
+    collector.post([report(template, name, 0) for name in HOSTILE])
+    count = lambda it: len(rows(it, "#stalls tr.new"))
+    WebDriverWait(browser, 60).until(lambda it: count(it) == len(HOSTILE))
+    quiet(browser, "/live"), labelled(browser, "/live")
+    collector.kill()
+    WebDriverWait(browser, 60).until(lambda it: "cannot be reached" in state(it))
+    collector.start()
+    collector.post([report(template, "after the cut", 0)])
+    WebDriverWait(browser, 120).until(lambda it: count(it) == len(HOSTILE) + 1)
+    check(len(rows(browser, "#stalls tr")) == before + len(HOSTILE) + 1, "a stall is shown twice")
+    check("after the cut" in rows(browser, "#stalls tr")[0].text, "the latest is not on top")
+
+
+def main(program, path):
+    template = json.load(open(path))
+    options = webdriver.ChromeOptions()
+    for option in ["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1300,900"]:
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    with tempfile.TemporaryDirectory() as folder:
+        collector = Collector(program, folder)
+        browser = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+        try:
+            collector.post([report(template, name, 60 + index) for index, name in enumerate(names(1000))])
+            pages(browser, collector)
+            filters(browser, collector)
+            live(browser, collector, template)
+        finally:
+            browser.quit()
+            collector.kill()
+    print("Every page, every filter, a thousand hostile names, the live page across kill -9: as they should be.")
+
+
+main(*sys.argv[1:])
