@@ -265,6 +265,12 @@ struct AlertTests {
         }
     }
 
+    @Test("Sums too large for 64 bits are over every limit, not under it")
+    func sums() {
+        #expect(AlertFinder.sum([.max, .max, 5]) == .max)
+        #expect(AlertFinder.sum([1, 2]) == 3)
+    }
+
     @Test("The README's example can be used")
     func example() throws {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)

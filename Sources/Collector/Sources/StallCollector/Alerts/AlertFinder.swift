@@ -85,8 +85,7 @@ struct AlertFinder {
         for service in services {
             query.services = [service]
             let faults = try await store.faults(query, by: .total, limit: 1000).faults
-            let stalls = faults.reduce(Int64(0)) { $0.addingReportingOverflow($1.count).partialValue }
-            let blocked = faults.reduce(Int64(0)) { $0.addingReportingOverflow($1.totalNs).partialValue }
+            let (stalls, blocked) = (Self.sum(faults.map(\.count)), Self.sum(faults.map(\.totalNs)))
             func passes(_ part: Int64) -> Bool {
                 limits.stalls.map { stalls > $0 / part } ?? false
                     || limits.blockedNs.map { blocked > $0 / part } ?? false
@@ -104,6 +103,14 @@ struct AlertFinder {
             )
         }
         return findings
+    }
+
+    /// Of numbers from 0, held at the end of 64 bits: what was sent is not trusted.
+    static func sum(_ numbers: [Int64]) -> Int64 {
+        numbers.reduce(0) { sum, number in
+            let (total, isOver) = sum.addingReportingOverflow(number)
+            return isOver ? .max : total
+        }
     }
 
     private func silent(

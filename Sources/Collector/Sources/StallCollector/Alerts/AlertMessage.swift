@@ -6,8 +6,12 @@ internal import StallStore
 ///
 /// `text` is what Slack and what is like it show; in it `&`, `<` and `>` are escaped as they want it, so that no name mentions a channel.
 struct AlertMessage: Encodable, Sendable {
-    var text: String
-    var alerts: [Entry]
+    let text: String
+    let alerts: [Entry]
+    /// The text as people write it.
+    let plainText: String
+
+    private enum CodingKeys: String, CodingKey { case text, alerts }
 
     struct Entry: Encodable, Sendable {
         /// `firing` or `resolved`.
@@ -37,12 +41,8 @@ struct AlertMessage: Encodable, Sendable {
         self.alerts = entries
         var lines = entries.prefix(Self.lineLimit).map(\.line)
         if entries.count > lines.count { lines.append("and \(entries.count - lines.count) more") }
-        text = lines.map(Self.escaped).joined(separator: "\n")
-    }
-
-    /// The text as people write it.
-    var plainText: String {
-        text.replacing("&lt;", with: "<").replacing("&gt;", with: ">").replacing("&amp;", with: "&")
+        plainText = lines.joined(separator: "\n")
+        text = Self.escaped(plainText)
     }
 
     private static func escaped(_ text: String) -> String {
