@@ -1,25 +1,14 @@
 import Foundation
-import Testing
 
-/// A server in a process of its own that answers every request the same, be that sense or not. It ends with the test.
-final class CannedServer {
-    let url: String
+/// A server that answers every request the same, be that sense or not. It ends with the test.
+struct CannedServer {
     private let folder: String
-    private let process = Process()
+    private let server: PythonServer
+    var url: String { server.url }
 
     init(in folder: String) throws {
         self.folder = folder
-        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
-        process.executableURL = URL(filePath: "/usr/bin/python3")
-        let program = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "canned_server.py").path
-        process.arguments = [program, folder]
-        try process.run()
-        var number: String?
-        for _ in 0..<3000 where number == nil && process.isRunning {
-            number = try? String(contentsOfFile: folder + "/port", encoding: .utf8)
-            if number == nil { usleep(10_000) }
-        }
-        url = "http://127.0.0.1:\(try #require(number))"
+        server = try PythonServer("Collector/canned_server.py", in: folder)
     }
 
     /// - Parameter length: what the answer says of its length.
@@ -30,10 +19,4 @@ final class CannedServer {
 
     /// The requests' heads.
     var asked: String { (try? String(contentsOfFile: folder + "/asked", encoding: .utf8)) ?? "" }
-
-    deinit {
-        // Not SIGTERM: the test's thread blocks most signals, and a child inherits that.
-        kill(process.processIdentifier, SIGKILL)
-        process.waitUntilExit()
-    }
 }

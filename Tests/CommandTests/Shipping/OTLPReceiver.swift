@@ -3,27 +3,16 @@ import Testing
 
 /// A real receiver in a process of its own, ended with the test. What it is told to answer is in `otlp_receiver.py`.
 final class OTLPReceiver {
-    let url: String
     private let folder: String
-    private let process = Process()
+    private let server: PythonServer
+    var url: String { server.url }
 
     /// - Parameter folder: where it keeps what it accepted, also for one that comes after it.
     init(in folder: String, plan: String? = nil) throws {
         self.folder = folder
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
-        let port = folder + "/port"
-        try? FileManager.default.removeItem(atPath: port)
         if let plan { try plan.write(toFile: folder + "/plan", atomically: true, encoding: .utf8) }
-        process.executableURL = URL(filePath: "/usr/bin/python3")
-        let program = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "otlp_receiver.py").path
-        process.arguments = [program, folder]
-        try process.run()
-        var number: String?
-        for _ in 0..<3000 where number == nil && process.isRunning {
-            number = try? String(contentsOfFile: port, encoding: .utf8)
-            if number == nil { usleep(10_000) }
-        }
-        url = "http://127.0.0.1:\(try #require(number))"
+        server = try PythonServer("Shipping/otlp_receiver.py", in: folder)
     }
 
     struct Request: Decodable {
@@ -71,11 +60,5 @@ final class OTLPReceiver {
         Issue.record("the receiver has \(try stalls().count) stalls of \(count)")
     }
 
-    func end() {
-        // Not SIGTERM: the test's thread blocks most signals, and a child inherits that.
-        kill(process.processIdentifier, SIGKILL)
-        process.waitUntilExit()
-    }
-
-    deinit { end() }
+    func end() { server.end() }
 }

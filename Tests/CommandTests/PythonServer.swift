@@ -1,0 +1,34 @@
+import Foundation
+import Testing
+
+/// A server of the tests' own, in a process of its own: a program in Python that writes its port into FOLDER/port when it listens.
+final class PythonServer {
+    let url: String
+    private let process = Process()
+
+    /// - Parameter program: its path from here.
+    init(_ program: String, in folder: String) throws {
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        let port = folder + "/port"
+        try? FileManager.default.removeItem(atPath: port)
+        process.executableURL = URL(filePath: "/usr/bin/python3")
+        process.arguments = [
+            URL(filePath: #filePath).deletingLastPathComponent().appending(path: program).path, folder,
+        ]
+        try process.run()
+        var number: String?
+        for _ in 0..<3000 where number == nil && process.isRunning {
+            number = try? String(contentsOfFile: port, encoding: .utf8)
+            if number == nil { usleep(10_000) }
+        }
+        url = "http://127.0.0.1:\(try #require(number))"
+    }
+
+    func end() {
+        // Not SIGTERM: the test's thread blocks most signals, and a child inherits that.
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+    }
+
+    deinit { end() }
+}
