@@ -58,6 +58,9 @@ package struct KindsPolicy: Sendable {
     /// Why what the latest look ended was no stall, though it lasted as long as one.
     package var dismissal: PauseKind? { blocked.dismissal }
 
+    /// Whether the thread was found in the loop's own wait since the last transition.
+    package var wasFoundWaiting: Bool { blocked.wasFoundWaiting }
+
     /// The stall that the latest look made out is none, so far.
     package mutating func dismiss(_ category: StallCategory, because reason: PauseKind, at time: MonotonicInstant) {
         switch category {

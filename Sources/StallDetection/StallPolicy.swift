@@ -60,6 +60,15 @@ package struct StallPolicy: Sendable {
         return segment.span(until: lastLook, lastLook)
     }
 
+    /// Whether the thread was found in the loop's own wait since the last transition. Of such a loop, which does not say that it waits, time alone
+    /// proves nothing: only a stack that shows another place does.
+    package var wasFoundWaiting: Bool {
+        switch state {
+        case .resting: false
+        case .candidate(let segment), .stalled(let segment, _): segment.unproven.includes(.inWait)
+        }
+    }
+
     /// The moment at which the current segment becomes a stall, if it lasts. Nil while the loop rests or is stalled already.
     package var maturity: MonotonicInstant? {
         guard case .candidate(let segment) = state else { return nil }
@@ -129,7 +138,7 @@ package struct StallPolicy: Sendable {
         case .resting: break
         case .candidate(let segment):
             let length = segment.span(until: lastLook ?? time, time).longest
-            if length >= rule.threshold { dismissal = segment.unproven.reason }
+            if length >= rule.threshold { dismissal = segment.unproven.dismissal }
         case .stalled(let segment, _): return .ended(segment.span(until: lastLook ?? time, time))
         }
         return .none
@@ -180,9 +189,9 @@ package struct StallPolicy: Sendable {
     /// A suspect moved on between two looks: it was a stall all the same when the loop's own stamps say so.
     private mutating func passed(_ segment: Segment, _ look: LoopSample) -> StallDecision {
         let span = finished(segment, look)
-        if span.length < rule.threshold {
+        if segment.unproven.includes(.inWait) || span.length < rule.threshold {
             if span.longest >= rule.threshold {
-                dismissal = excluding(look, in: segment, until: span.latestEnd).unproven.reason
+                dismissal = excluding(look, in: segment, until: span.latestEnd).unproven.dismissal
             }
             return .none
         }
@@ -232,6 +241,11 @@ package struct Unproven: Hashable, Sendable {
     package var reason: PauseKind? {
         shares.max { ($0.value, $1.key.rawValue) < ($1.value, $0.key.rawValue) }?.key
     }
+
+    /// What a segment of which nothing counts is counted as: what its stack has shown before what the clocks say.
+    package var dismissal: PauseKind? { includes(.inWait) ? .inWait : reason }
+
+    package func includes(_ reason: PauseKind) -> Bool { shares[reason] != nil }
 
     /// Raises the total to `total` if it is less; the reason is charged with the increase.
     package mutating func raise(to total: Duration, because reason: PauseKind) {

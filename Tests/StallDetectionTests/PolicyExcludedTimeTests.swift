@@ -110,6 +110,17 @@ struct PolicyExcludedTimeTests {
         #expect(span.length == .milliseconds(250))
     }
 
+    @Test("A loop found in its own wait is no stall when it moves on unseen, however long after and exactly known")
+    mutating func waitThatPassed() {
+        for time in stride(from: 0, through: 250, by: 50) { _ = policy.decide(look(time)) }
+        #expect(!policy.wasFoundWaiting)
+        policy.dismiss(because: .inWait)
+        #expect(policy.wasFoundWaiting)
+        for time in stride(from: 300, through: 450, by: 50) { #expect(policy.decide(look(time)) == .none) }
+        #expect(policy.decide(look(1_550, .waiting, transition: 1_540, without: 1_000, because: .stopped)) == .none)
+        #expect(policy.dismissal == .inWait && !policy.wasFoundWaiting)
+    }
+
     @Test("A dismissal is named after the reason that most of the time fell to, not after the last one")
     mutating func largestReason() {
         _ = policy.decide(look(0))

@@ -144,16 +144,19 @@ extension WatchdogState {
         return true
     }
 
-    /// Whether the stack shows the loop's own wait: then it only has not said so.
+    /// Whether the stack shows the loop's own wait: then it only has not said so. One that was found there before is taken to be there still
+    /// unless its stack shows another place, which there is none of when the loop moved on at that moment.
     mutating func dismissesWait(_ index: Int, _ stack: StackOutcome, at time: MonotonicInstant) -> Bool {
-        guard let call = stack.captured?.systemCall, let name = call.name, Self.waits.contains(name) else {
-            return false
-        }
-        let descriptor = Int32(truncatingIfNeeded: call.arguments.first ?? UInt.max)
-        guard watchList[index].loop.waits(on: descriptor) else { return false }
+        let waits = stack.captured.map { isWait($0, of: index) } ?? watchList[index].policy.wasFoundWaiting
+        guard waits else { return false }
         ledger.update { $0.count(.raced) }
         watchList[index].dismiss(.blocked, because: .inWait, at: time)
         return true
+    }
+
+    private func isWait(_ stack: CapturedStack, of index: Int) -> Bool {
+        guard let call = stack.systemCall, let name = call.name, Self.waits.contains(name) else { return false }
+        return watchList[index].loop.waits(on: Int32(truncatingIfNeeded: call.arguments.first ?? UInt.max))
     }
 
     /// Calls whose first argument is what an event loop waits for.

@@ -14,11 +14,22 @@ final class ForeignLoop: WatchableLoop {
     private let set = epoll_create1(Int32(EPOLL_CLOEXEC))
     private let wakeFlag: Int32
     private let identity = Mutex<LoopThread?>(nil)
+    /// When it is to be found gone: so long after it was first seen to wait, at the moment at which its thread is asked for.
+    private let movesOn: Duration?
+    private let firstSeen = Mutex<MonotonicInstant?>(nil)
+    let hasMovedOn = DispatchSemaphore(value: 0)
 
-    var thread: LoopThread? { identity.withLock { $0 } }
+    var thread: LoopThread? {
+        let seen = firstSeen.withLock { $0 }
+        if let movesOn, let seen, MonotonicInstant.now - seen >= movesOn {
+            heartbeat.publish(.idle)
+            hasMovedOn.signal()
+        }
+        return identity.withLock { $0 }
+    }
 
-    init(saysWhatItWaitsOn: Bool) {
-        self.saysWhatItWaitsOn = saysWhatItWaitsOn
+    init(saysWhatItWaitsOn: Bool, movesOn: Duration? = nil) {
+        (self.saysWhatItWaitsOn, self.movesOn) = (saysWhatItWaitsOn, movesOn)
         var ends: [Int32] = [0, 0]
         precondition(unsafe pipe(&ends) == 0)
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
@@ -40,7 +51,11 @@ final class ForeignLoop: WatchableLoop {
 
     func modeName(at index: Int) -> String? { nil }
 
-    func waits(on descriptor: Int32) -> Bool { saysWhatItWaitsOn && descriptor == set }
+    func waits(on descriptor: Int32) -> Bool {
+        guard saysWhatItWaitsOn && descriptor == set else { return false }
+        firstSeen.withLock { $0 = $0 ?? .now }
+        return true
+    }
 
     func end() {
         _ = unsafe write(wakeFlag, "x", 1)

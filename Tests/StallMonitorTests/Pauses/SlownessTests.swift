@@ -233,6 +233,18 @@ struct SlownessTests {
         #expect(run.raced >= 1 && run.dismissed?["in_wait"] == 1, "\(run)")
     }
 
+    @Test("A loop found in its own wait is not told of when it moves on just as it is looked at again")
+    func movesOnUnseen() throws {
+        let foreign = ForeignLoop(saysWhatItWaitsOn: true, movesOn: .milliseconds(240))
+        let monitor = start()
+        try monitor.watch(foreign)
+        #expect(foreign.hasMovedOn.wait(timeout: .now() + .seconds(20)) == .success)
+        foreign.end()
+        let (run, reports) = try end(monitor)
+        #expect(reports.isEmpty, "\(reports)")
+        #expect(run.dismissed?["in_wait"] == 1, "\(run)")
+    }
+
     @Test("A monitor that is off does the work of a scope, and has nothing to pause")
     func switchedOff() {
         let monitor = start { $0.enabled = false }
