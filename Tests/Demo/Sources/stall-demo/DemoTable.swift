@@ -13,7 +13,7 @@ struct DemoTable {
     /// A report as it appears, and again when its stall has ended.
     static func line(_ report: StallReport, isFirst: Bool) -> String {
         let length = "\(milliseconds(report.durationNs))\(report.state == .ongoing ? " so far" : "")"
-        let headline = "\(isFirst ? "stall " : "ended ") \(report.id)  \(length)  \(report.cause.verdict.rawValue)"
+        let headline = "\(isFirst ? "stall " : "ended ") \(report.id)  \(length)  \(report.cause.verdict.canonical.rawValue)"
         return VisibleText.of("\(headline)  \(report.culpritName ?? "-")", limit: 500)
     }
 
@@ -33,7 +33,7 @@ struct DemoTable {
             VisibleText.of(row.watched ?? "-"),
             row.detectionNs.map(Self.milliseconds) ?? "never",
             row.durationNs.map(Self.milliseconds) ?? "-",
-            row.verdict ?? "-",
+            row.verdict.map { Verdict(rawValue: $0).canonical.rawValue } ?? "-",
             VisibleText.of(row.culprit ?? "-"),
         ]
     }
