@@ -13,7 +13,8 @@ struct DemoTable {
     /// A report as it appears, and again when its stall has ended.
     static func line(_ report: StallReport, isFirst: Bool) -> String {
         let length = "\(milliseconds(report.durationNs))\(report.state == .ongoing ? " so far" : "")"
-        let headline = "\(isFirst ? "stall " : "ended ") \(report.id)  \(length)  \(report.cause.verdict.canonical.rawValue)"
+        let headline =
+            "\(isFirst ? "stall " : "ended ") \(report.id)  \(length)  \(report.cause.verdict.canonical.rawValue)"
         return VisibleText.of("\(headline)  \(report.culpritName ?? "-")", limit: 500)
     }
 
