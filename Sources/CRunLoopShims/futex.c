@@ -11,7 +11,7 @@ bool run_loop_futex_wait(void *word, uint32_t seen, uint64_t deadline_ns) {
     int saved = errno;
     struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / 1000000000), .tv_nsec = (long)(deadline_ns % 1000000000)};
     const struct timespec *limit = deadline_ns == UINT64_MAX ? NULL : &deadline;
-    // The form whose time is absolute, on CLOCK_MONOTONIC. Any other error is a reason to look again.
+    // The operation with an absolute timeout on CLOCK_MONOTONIC. After any other error the caller checks the word again.
     long result = syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen, limit, NULL, FUTEX_BITSET_MATCH_ANY);
     bool in_time = result == 0 || errno != ETIMEDOUT;
     errno = saved;
@@ -31,7 +31,7 @@ _Noreturn void run_loop_trap_relocking(void) {
     __builtin_trap();
 }
 
-// As the callouts are (callouts.c): frames of their own, no tail calls, and never folded into one.
+// Like the callouts (callouts.c): frames of their own, no tail calls, and never folded into one.
 #define WAIT_POINT(name)                                                                             \
     __attribute__((noinline)) bool name(void *word, uint32_t seen, uint64_t deadline_ns) {           \
         bool in_time = run_loop_futex_wait(word, seen, deadline_ns);                                 \

@@ -6,14 +6,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-// libdispatch's interface for CFRunLoop, exported and in use by Foundation, but in no public header.
+// libdispatch's interface for CFRunLoop: exported and used by Foundation, but in no public header.
 extern int _dispatch_get_main_queue_handle_4CF(void);
 extern void _dispatch_main_queue_callback_4CF(void *_Nullable message);
 
-// RunLoopKit: runs the main loop for ever.
+// RunLoopKit: runs the main loop forever.
 extern void event_run_loop_run_main(void);
 
-// The concurrency runtime calls the hook in place of its own drain when an async main has suspended for the first time. Its
+// The concurrency runtime calls the hook instead of its own drain when an async main has suspended for the first time. Its
 // own drain is dispatch_main(), which ends the main thread (R60).
 typedef __attribute__((swiftcall)) void (*drain_function)(void);
 typedef __attribute__((swiftcall)) void (*drain_hook)(drain_function, drain_function);
@@ -25,13 +25,14 @@ static __attribute__((swiftcall)) void drain_by_main_loop(drain_function origina
     event_run_loop_run_main();
 }
 
-// This object is linked whenever RunLoopKit is: its other functions are called from there. A hook set earlier wins.
+// This object is linked whenever RunLoopKit is, because RunLoopKit calls its other functions. A hook set earlier wins.
 __attribute__((constructor)) static void install_drain_hook(void) {
     if (swift_task_asyncMainDrainQueue_hook == NULL) { swift_task_asyncMainDrainQueue_hook = drain_by_main_loop; }
 }
 
-// Written by the main thread: the generation in which libdispatch made its eventfd, plus one (0 before), the eventfd, and the kernel's
-// name for it.
+// Written by the main thread: the generation in which libdispatch made its eventfd, plus one (0 before that), the eventfd, and
+// the
+// kernel's id of it.
 static _Atomic uint32_t generation_of_eventfd;
 static int main_eventfd = -1;
 static uint64_t main_eventfd_id;
@@ -53,8 +54,8 @@ static bool take_over(void) {
     return true;
 }
 
-// Gives libdispatch's number, closed by somebody, an eventfd again, which is ready: there may be work that it could not tell of. Not
-// with dup2: if another thread takes the number meanwhile, its file must stay.
+// Reopens an eventfd under libdispatch's number after that was closed. It is ready, because there may be work that could not be
+// reported. Not with dup2: if another thread takes the number in the meantime, its file must stay.
 static bool reopen(void) {
     int fresh = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fresh < 0) { return false; }
@@ -72,10 +73,10 @@ int run_loop_main_queue_eventfd(void) {
     if (atomic_load_explicit(&generation_of_eventfd, memory_order_relaxed) == 0) {
         return take_over() ? main_eventfd : -1;
     }
-    // Any other error is a sandbox's, and says nothing of the descriptor.
+    // Any other error comes from a sandbox, and says nothing about the descriptor.
     if (fcntl(main_eventfd, F_GETFD) < 0 && errno == EBADF) { return reopen() ? main_eventfd : -1; }
     uint64_t id = identify_eventfd();
-    // Zero: a kernel that gives eventfds no names. The greatest: nothing was to be learnt.
+    // Zero: a kernel that gives eventfds no ids. The greatest: the id could not be read.
     if (id == main_eventfd_id || id == UINT64_MAX || main_eventfd_id == UINT64_MAX) { return main_eventfd; }
     errno = EBADF;
     return -1;
@@ -88,5 +89,5 @@ bool run_loop_main_queue_take(void) {
 
 __attribute__((noinline)) void event_run_loop_is_servicing_the_main_dispatch_queue(void) {
     _dispatch_main_queue_callback_4CF(NULL);
-    __asm__ volatile("" ::: "memory");  // no tail call: the frame stays
+    __asm__ volatile("" ::: "memory");  // no tail call: the frame stays on the stack
 }

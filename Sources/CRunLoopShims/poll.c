@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// The functions that call the kernel's waits stand in a section of their own, so that whoever is called can tell that they called.
+// The functions that call the kernel's waits are in a section of their own, so that a callee can recognise them as its callers.
 #define WAITS __attribute__((noinline, section("run_loop_waits")))
 extern const char __start_run_loop_waits[] __attribute__((visibility("hidden")));
 extern const char __stop_run_loop_waits[] __attribute__((visibility("hidden")));
@@ -17,7 +17,7 @@ bool run_loop_publishes_wait_at(uintptr_t return_address) {
     return return_address >= (uintptr_t)__start_run_loop_waits && return_address <= (uintptr_t)__stop_run_loop_waits;
 }
 
-// Set once the kernel has said that it lacks epoll_pwait2. Relaxed everywhere: a thread that misses it asks again.
+// Set once the kernel has reported that it lacks epoll_pwait2. Relaxed everywhere: a thread that misses it tries again.
 static atomic_bool lacks_pwait2;
 
 static int timeout_ms(int64_t timeout_ns) {
@@ -29,7 +29,7 @@ static int timeout_ms(int64_t timeout_ns) {
 WAITS static int wait_exactly(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns) {
     struct timespec timeout = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
     int count = epoll_pwait2(epoll_fd, events, capacity, &timeout, NULL);
-    // EPERM: what a sandbox says of calls that it does not know.
+    // EPERM: returned by sandboxes for system calls that they do not know.
     if (count >= 0 || (errno != ENOSYS && errno != EPERM)) { return count; }
     atomic_store_explicit(&lacks_pwait2, true, memory_order_relaxed);
     return epoll_wait(epoll_fd, events, capacity, timeout_ms(timeout_ns));
@@ -45,7 +45,7 @@ WAITS int event_run_loop_wait(int epoll_fd, struct epoll_event *events, int capa
     return count;
 }
 
-// The bits that poll and epoll share, of those the loop asks for.
+// The bits that poll and epoll share, among those that the loop requests.
 _Static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT && POLLRDHUP == EPOLLRDHUP, "poll and epoll have the same bits");
 
 uint32_t run_loop_poll(int fd, uint32_t events) {

@@ -6,10 +6,10 @@
 enum { MOST_WORKERS = 4096, FEWEST_PLACES = 64, LINE = 64 };
 
 static const uint64_t ONE_JOB = 1, JOBS = 0xffff, ONE_CHANGE = 1 << 16;
-/// Instead of a time: nobody wants to know, somebody does.
+/// Values in place of a time: no stamp is requested; a stamp is requested.
 static const uint64_t NO_STAMP = 0, WISHED_STAMP = 1;
 
-/// Written by the worker that has it alone, so nothing in it but the taking needs more than a load and a store.
+/// Written only by the worker that owns it, so everything in it except taking it needs only a load and a store.
 struct place {
     _Alignas(LINE) _Atomic(int32_t) thread;  ///< 0: free.
     _Atomic(uint64_t) since;                 ///< 0: no job, or one that is just beginning or ending.
@@ -22,7 +22,7 @@ struct place {
 struct task_pool {
     _Alignas(LINE) _Atomic(uint64_t) word;
     _Atomic(uint64_t) stamp;
-    _Atomic(bool) wishes[2];  ///< By `task_pool_wish`.
+    _Atomic(bool) wishes[2];  ///< Indexed by `task_pool_wish`.
     uint32_t width, places;
     void (*wake)(void *, task_pool_wish);
     void *context;
@@ -33,9 +33,10 @@ struct task_pool {
 
 task_pool *task_pool_create(uint32_t width) {
     width = width < 1 ? 1 : width > MOST_WORKERS ? MOST_WORKERS : width;
-    // A pool may have more workers for a while than it is wide.
+    // A pool may for a while have more workers than its width.
     uint32_t places = width * 2 < FEWEST_PLACES ? FEWEST_PLACES : width * 2;
-    // Fresh zero pages for the most part, which take no memory until a place is used: not aligned_alloc and a loop over all of it.
+    // calloc mostly returns fresh zero pages, which use no memory until a place is used; aligned_alloc with a loop would touch
+    // all of it.
     void *memory = calloc(1, sizeof(task_pool) + places * sizeof(struct place) + LINE);
     if (!memory) { return NULL; }
     task_pool *pool = (task_pool *)(((uintptr_t)memory + LINE - 1) / LINE * LINE);
@@ -60,7 +61,7 @@ static uint64_t now(void) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/// What a thread knows of itself: its number, as long as it is in the same process, and the place that it tries first.
+/// A thread's own data: its thread id, as long as it is in the same process, and the place that it tries first.
 static _Thread_local struct {
     int32_t number;
     uint32_t generation, place;
@@ -76,7 +77,7 @@ static int32_t own_number(void) {
     return own.number;
 }
 
-/// Threads begin at different places, so that each mostly finds its own free, and in its own cache.
+/// Threads begin at different places, so that each usually finds its own place free and in its own cache.
 static uint32_t own_place(const task_pool *pool) {
     static _Atomic(uint32_t) threads;
     if (!own.has_place) {
@@ -121,9 +122,11 @@ int32_t task_pool_begin(task_pool *pool, const uintptr_t *functions) {
         atomic_store_explicit(&place->functions[index], functions ? functions[index] : 0, memory_order_relaxed);
     }
     stamp(pool, time);
-    // Dekker's pattern with `task_pool_wish_wake`: here change the word, look for the wish; there wish, look at the word.
+    // Dekker's pattern with `task_pool_wish_wake`. Here: change the word, read the request. There: set the request, read the
+    // word.
     uint64_t before = atomic_fetch_add_explicit(&pool->word, ONE_JOB + ONE_CHANGE, memory_order_seq_cst);
-    // After the word, and taken away before it: a reader that finds as many jobs with a time as the word counts has found all of them.
+    // Set after the word and cleared before it: a reader that finds as many jobs with a time as the word counts has found all
+    // of them.
     atomic_store_explicit(&place->since, time, memory_order_release);
     if ((before & JOBS) + 1 == pool->width) { grant(pool, TASK_POOL_FULL); }
     if ((before & JOBS) == 0) { grant(pool, TASK_POOL_BUSY); }
@@ -146,13 +149,13 @@ static void count(struct place *place, uint64_t length) {
             uintptr_t function = atomic_load_explicit(&place->functions[index], memory_order_relaxed);
             atomic_store_explicit(&place->longest_functions[index], function, memory_order_relaxed);
         }
-        // Releasing: who sees the length sees its functions, or some of a longer one's.
+        // Releasing: a reader that sees the length sees its functions, or some of those of a longer job.
         atomic_store_explicit(&place->longest, length, memory_order_release);
     }
 }
 
 void task_pool_end(task_pool *pool, int32_t number) {
-    // A caller may end what another pool has begun, or end it twice.
+    // A caller may end a job of another pool, or end a job twice.
     if (number < 0 || (uint32_t)number >= pool->places) { return; }
     struct place *place = &pool->place[number];
     uint64_t time = now(), since = atomic_load_explicit(&place->since, memory_order_relaxed);
@@ -161,7 +164,7 @@ void task_pool_end(task_pool *pool, int32_t number) {
     atomic_store_explicit(&place->since, 0, memory_order_release);
     stamp(pool, time);
     atomic_fetch_add_explicit(&pool->word, ONE_CHANGE - ONE_JOB, memory_order_seq_cst);
-    // Releasing: the next one to have the place goes on counting where this one stopped.
+    // Releasing: the next owner of the place continues its counts.
     atomic_store_explicit(&place->thread, 0, memory_order_release);
 }
 
@@ -174,7 +177,7 @@ uint64_t task_pool_enqueued(const task_pool *pool) {
 }
 
 uint64_t task_pool_waiting(const task_pool *pool) {
-    // In this order: what is enqueued and begun in between is not taken for waiting.
+    // In this order: jobs that are enqueued and begun in between are not counted as waiting.
     uint64_t enqueued = atomic_load_explicit(&pool->enqueued, memory_order_relaxed);
     uint64_t word = task_pool_word(pool), changes = word / ONE_CHANGE;
     uint64_t begun = (changes + (word & JOBS)) / 2;
@@ -220,7 +223,7 @@ bool task_pool_oldest_job(const task_pool *pool, task_pool_job *job) {
         }
     }
     if (oldest == pool->places || !task_pool_job_at(pool, oldest, job)) { return false; }
-    // Else the place has another job by now, which need not be the oldest.
+    // Otherwise the place has another job by now, which need not be the oldest.
     return job->since == since && atomic_load_explicit(&pool->place[oldest].since, memory_order_acquire) == since;
 }
 

@@ -14,7 +14,7 @@ static pthread_t main_thread;
 static bool main_is_known;
 
 __attribute__((constructor)) static void note_main_thread(void) {
-    if (run_loop_current_tid() != run_loop_main_tid()) { return; }  // loaded with dlopen, elsewhere
+    if (run_loop_current_tid() != run_loop_main_tid()) { return; }  // loaded with dlopen by another thread
     main_thread = pthread_self();
     main_is_known = true;
 }
@@ -42,7 +42,7 @@ int run_loop_stack_bounds(pthread_t thread, uintptr_t *low, uintptr_t *high) {
     error = pthread_attr_getstack(&attributes, &address, &size);
     pthread_attr_destroy(&attributes);
     if (error != 0) { return error; }
-    // For main, glibc takes RLIMIT_STACK for the size. Unlimited, it can reach below address 0.
+    // For main, glibc uses RLIMIT_STACK as the size. If that is unlimited, the stack can reach below address 0.
     uintptr_t top = (uintptr_t)address + size;
     *low = (uintptr_t)address <= top ? (uintptr_t)address : 0;
     *high = top;

@@ -15,7 +15,7 @@
 int run_loop_make_wake_descriptor(uint32_t mark) { return eventfd(mark, EFD_CLOEXEC | EFD_NONBLOCK); }
 
 int run_loop_add_wake_descriptor(int epoll_fd, int wake_fd) {
-    // No events asked for: a set with a new wake descriptor has nothing to tell.
+    // No events are requested: a new wake descriptor has nothing to report.
     struct epoll_event event = {.events = EPOLLET, .data = {.u64 = RUN_LOOP_WAKE_TOKEN}};
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &event) == 0 ? 0 : errno;
 }
@@ -41,7 +41,7 @@ uint64_t run_loop_eventfd_field(int fd, const char *field, uint64_t unknown) {
 }
 
 bool run_loop_is_bell(int fd, uint32_t mark) {
-    // Any other error is a sandbox's, and says nothing of the descriptor.
+    // Any other error comes from a sandbox, and says nothing about the descriptor.
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) { return false; }
     return run_loop_eventfd_field(fd, "eventfd-count:", mark) == mark;
 }
@@ -60,7 +60,8 @@ static void do_nothing(int signal) { (void)signal; }
 void run_loop_interrupt(int32_t tid) {
     int saved = errno;
     struct sigaction action;
-    // An ignored signal ends no wait. A handler of the program's own may be called: SIGURG is one that handlers expect without cause.
+    // An ignored signal ends no wait. A handler of the program may be called: handlers of SIGURG must expect it without a
+    // cause.
     if (sigaction(SIGURG, NULL, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0 &&
         (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN)) {
         action = (struct sigaction){.sa_handler = do_nothing, .sa_flags = SA_RESTART};

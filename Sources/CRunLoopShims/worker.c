@@ -20,16 +20,18 @@ static void *run(void *argument) {
     return NULL;
 }
 
-// What a worker leaves to other threads: all but what a thread brings upon itself, and what profilers and captures of stacks send.
-// The same choice as libdispatch makes for its threads.
+// The signals that a worker leaves to other threads: all except those that a thread causes itself and those that profilers and
+// stack
+// captures send. libdispatch makes the same choice for its threads.
 static void deferred_signals(sigset_t *mask) {
     static const int open[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPIPE, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP};
     sigfillset(mask);
     for (size_t i = 0; i < sizeof open / sizeof *open; i++) { sigdelset(mask, open[i]); }
 }
 
-// The default is the process's stack limit, for which 64 KiB are enough for C, but not for the Swift runtime: its first look at a generic
-// type takes more, and an overflow would end the process.
+// The default is the process's stack limit. A limit of 64 KiB is enough for C, but not for the Swift runtime: its first lookup
+// of a
+// generic type needs more, and an overflow would end the process.
 enum { LEAST_STACK = 1024 * 1024 };
 
 static int give_room(pthread_attr_t *attributes) {
@@ -52,7 +54,7 @@ int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void
         free(start);
         return error;
     }
-    // The mask is inherited: set it here, so that there is no moment in which the new thread takes a signal.
+    // The mask is inherited: it is set here, so that there is no moment in which the new thread accepts a signal.
     sigset_t mask, before;
     deferred_signals(&mask);
     pthread_sigmask(SIG_BLOCK, &mask, &before);

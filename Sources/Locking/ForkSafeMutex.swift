@@ -1,24 +1,28 @@
 public import CRunLoopShims
 public import Synchronization
 
-/// A value and the lock that guards it, in place: for what is seldom contended, and must not cost an allocation.
+/// A value and the lock that guards it, stored inline: for state that is rarely contended and must not cost an allocation.
 ///
-/// In the place of Synchronization's `Mutex`. That is a priority-inheriting futex that must know the thread that holds it, and goes by
-/// a number that the thread has cached: after fork, the child's thread goes by its parent's, and the first contention ends the process.
-/// This one knows a thread by its thread pointer, which a fork leaves as it is.
+/// It replaces Synchronization's `Mutex`, which is a priority-inheriting futex. That futex identifies the thread that holds it
+/// by a
+/// thread id that the thread has cached: after fork, the child's thread uses its parent's id, and the first contention ends the
+/// process.
+/// This lock identifies a thread by its thread pointer, which a fork does not change.
 ///
-/// It knows it for one reason: a thread that comes back to a lock that it holds, in a signal handler, would wait for itself for ever. It
-/// is told what it did, and trapped.
+/// It identifies the thread for one reason: a thread that takes a lock it already holds, in a signal handler, would wait for
+/// itself
+/// forever. Instead it traps with a message.
 ///
-/// Sendable: the value is only touched in `withLock`, by the one thread that holds the lock.
+/// Sendable: the value is accessed only in `withLock`, by the one thread that holds the lock.
 public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
     @inlinable static var free: UInt { 0 }
-    /// In the word beside the thread that holds it: perhaps it is waited for. Thread pointers are even.
+    /// Stored in the word beside the holding thread: other threads may be waiting. Thread pointers are even.
     @inlinable static var contended: UInt { 1 }
-    /// How often to look again before sleeping: what is guarded is held for less than a sleep costs.
+    /// How often to retry before sleeping: the lock is held for less time than a sleep costs.
     @inlinable static var patience: Int { 40 }
 
-    // Cells (of Synchronization, which makes its own lock of them) have addresses: the kernel waits at one, and the other is written
+    // Cells (of Synchronization, which makes its own lock of them) have addresses: the kernel waits on one, and the other is
+    // written
     // through a borrowed lock.
     @usableFromInline let state = _Cell(Atomic<UInt>(0))
     @usableFromInline let value: _Cell<Value>
@@ -26,19 +30,20 @@ public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
     @inlinable
     public init(_ initial: consuming sending Value) { value = _Cell(initial) }
 
-    /// Not to be entered again by the same thread; `body` must run no foreign code, the deinit of what a closure holds included.
+    /// Must not be entered again by the same thread. `body` must run no foreign code, including the deinit of objects that a
+    /// closure holds.
     @inlinable @inline(__always)
     public borrowing func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout sending Value) throws(Failure) -> sending Result
     ) throws(Failure) -> sending Result {
         lock()
         defer { unlock() }
-        // By a pointer of its own: else the thread sanitizer takes the access for one to the lock as well.
+        // Through a separate pointer: otherwise the thread sanitizer takes this access for an access to the lock as well.
         let value = unsafe self.value._address
         return try unsafe body(&value.pointee)
     }
 
-    /// Nil if the lock is held, be it for ever, be it by the calling thread.
+    /// Nil if the lock is held, whether forever or by the calling thread.
     @inlinable
     public borrowing func withLockIfAvailable<Result: ~Copyable, Failure: Error>(
         _ body: (inout sending Value) throws(Failure) -> sending Result
@@ -77,12 +82,12 @@ public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
 
     @inlinable @inline(never)
     borrowing func waitFor(_ state: UnsafeMutablePointer<Atomic<UInt>>, _ own: UInt) {
-        // Nobody else writes this thread's pointer there, so what a relaxed load finds of it is true.
+        // No other thread writes this thread's pointer there, so a relaxed load gives the correct answer to this comparison.
         if unsafe state.pointee.load(ordering: .relaxed) & ~Self.contended == own { run_loop_trap_relocking() }
         for _ in 0..<Self.patience {
             if unsafe take(state, as: own) { return }
         }
-        // Taken as contended: there may be others that sleep.
+        // Taken as contended: other threads may be asleep.
         while unsafe !take(state, as: own | Self.contended) { unsafe sleep(state) }
     }
 
@@ -96,7 +101,8 @@ public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
         ).exchanged
     }
 
-    /// Sleeps only behind a word that makes whoever unlocks wake one. The kernel compares its lower half, which has the mark.
+    /// Sleeps only on a word whose mark makes the unlocking thread wake a waiter. The kernel compares its lower half, which has
+    /// the mark.
     @inlinable
     borrowing func sleep(_ state: UnsafeMutablePointer<Atomic<UInt>>) {
         let seen = unsafe state.pointee.load(ordering: .relaxed)

@@ -1,8 +1,10 @@
 #pragma once
 
-// What RunLoopKit needs from C: libdispatch's and the concurrency runtime's loop hooks, system calls that Swift's view of the C library
-// lacks or that must be safe in signal handlers, frames with names that last, and facts about threads and forks. Nothing here allocates
-// or locks unless it says so.
+// The C part of RunLoopKit: the loop hooks of libdispatch and the concurrency runtime, system calls that Swift's C library
+// module
+// lacks or that must be safe in signal handlers, frames with stable names, and facts about threads and forks. No function here
+// allocates
+// or locks unless its comment says so.
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,81 +16,95 @@
 
 #pragma clang assume_nonnull begin
 
-/// Waits for events of `epoll_fd`: at most `timeout_ns`, for ever if negative, not at all if zero. Nanosecond precision where the
-/// kernel has epoll_pwait2 (5.11), else rounded up to milliseconds.
+/// Waits for events of `epoll_fd`: at most `timeout_ns`, without limit if negative, not at all if zero. Nanosecond precision
+/// where the
+/// kernel has epoll_pwait2 (5.11), otherwise rounded up to milliseconds.
 /// Returns the number of events written to `events` (room for `capacity`, at least 1), or -errno; never restarts after EINTR.
-/// Its frame stays on the stack while it waits, and is what a reader of stacks knows a loop at rest by.
-/// Async-signal-safe; leaves errno alone.
+/// Its frame stays on the stack while it waits; readers of stacks recognise a loop at rest by it.
+/// Async-signal-safe; does not change errno.
 int event_run_loop_wait(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns);
 
-/// Whether `return_address` is that of a wait here: of one that a run loop publishes itself. Two comparisons. Async-signal-safe.
+/// Whether `return_address` lies in a wait function of this file, that is, in a wait that a run loop publishes itself. Two
+/// comparisons.
+/// Async-signal-safe.
 bool run_loop_publishes_wait_at(uintptr_t return_address);
 
-/// The events out of `events` (epoll's bits) that `fd` has now, without waiting; POLLNVAL if it is closed. Async-signal-safe; leaves
-/// errno alone.
+/// The events out of `events` (epoll's bits) that `fd` has now, without waiting; POLLNVAL if it is closed. Async-signal-safe;
+/// does not
+/// change errno.
 uint32_t run_loop_poll(int fd, uint32_t events);
 
-// A wake descriptor wakes a loop that waits: an eventfd that is always readable, is never read nor written, and hangs edge-triggered in the loop's
-// epoll sets. To signal it is to arm it anew there, which makes an edge in that one set. Against write(2) to an eventfd: no slower, and
-// when a program has closed the loop's descriptors and others have got their numbers, ringing fails and harms nobody.
+// A wake descriptor wakes a waiting loop. It is an eventfd that is always readable, is never read or written, and is registered
+// edge-triggered in the loop's epoll sets. Signalling it means re-arming it in one set, which makes an edge in that set.
+// Compared with
+// write(2) to an eventfd this is no slower, and if a program has closed the loop's descriptors and other files have been given
+// their
+// numbers, signalling fails and changes nothing.
 
-/// What a wake descriptor's event carries.
+/// The token of a wake descriptor's event.
 #define RUN_LOOP_WAKE_TOKEN 0xFFFFFFFFFFFFFFFFULL
 
-/// A new wake_fd, closed on exec, with a mark (not zero, not the greatest) that it can be known by; the caller owns it. -1 and errno if
-/// there are no descriptors left.
+/// A new wake descriptor, closed on exec, with a mark by which it can be recognised (not zero, not the greatest number); the
+/// caller owns it.
+/// -1 and errno if there are no descriptors left.
 int run_loop_make_wake_descriptor(uint32_t mark);
 
-/// Puts the wake descriptor into an epoll set. Returns 0 or an errno.
+/// Adds the wake descriptor to an epoll set. Returns 0 or an errno.
 int run_loop_add_wake_descriptor(int epoll_fd, int wake_fd);
 
-/// Wakes whoever waits for the epoll set, or next waits for it. Returns 0, or an errno if the two are no longer a set and the wake descriptor in it.
-/// One system call. Async-signal-safe; leaves errno alone.
+/// Wakes the thread that waits for the epoll set, or the next one to wait for it. Returns 0, or an errno if the two are no
+/// longer a set and
+/// the wake descriptor in it. One system call. Async-signal-safe; does not change errno.
 int run_loop_signal_wake_descriptor(int epoll_fd, int wake_fd);
 
-/// Whether the descriptor is the wake descriptor with this mark. Reads /proc; without it, or without a descriptor to read it with, believes that an
-/// open descriptor is. Changes errno.
+/// Whether the descriptor is the wake descriptor with this mark. Reads /proc; without it, or without a descriptor to read it
+/// with, assumes
+/// that an open descriptor is. Changes errno.
 bool run_loop_is_bell(int fd, uint32_t mark);
 
-/// A hexadecimal number out of what /proc says of an eventfd: `eventfd-count:` or `eventfd-id:`. Zero for other files; `unknown` if
+/// A hexadecimal field of /proc's information about an eventfd: `eventfd-count:` or `eventfd-id:`. Zero for other files;
+/// `unknown` if
 /// /proc cannot be read. Changes errno.
 uint64_t run_loop_eventfd_field(int fd, const char *field, uint64_t unknown);
 
-/// Which file a descriptor stands for, as far as fstat(2) can tell: descriptors of no file system of their own (eventfd, timerfd) are
-/// all one to it.
+/// Identifies a descriptor's file as far as fstat(2) can: descriptors without a file system of their own (eventfd, timerfd) are
+/// all equal.
 struct run_loop_file {
     uint64_t device;
     uint64_t inode;
 };
-/// All zero if `fd` is closed. One system call. Async-signal-safe; leaves errno alone.
+/// All zero if `fd` is closed. One system call. Async-signal-safe; does not change errno.
 struct run_loop_file run_loop_identify(int fd);
 
-/// Ends the wait of a thread of this process that no descriptor can wake any more: by SIGURG, whose default is to do nothing, and
-/// which gets a handler that does nothing if it has none. In vain if the thread blocks the signal.
-/// Async-signal-safe; leaves errno alone.
+/// Ends the wait of a thread of this process that no descriptor can wake any more. It sends SIGURG, whose default action is to
+/// do nothing,
+/// and installs a handler that does nothing if the signal has none. No effect if the thread blocks the signal.
+/// Async-signal-safe; does not change errno.
 void run_loop_interrupt(int32_t tid);
 
-/// Sleeps while the 32 bits at `word` are `seen`, until a wake, or until CLOCK_MONOTONIC has reached `deadline_ns` (UINT64_MAX: for
-/// ever); may return without cause. False if the deadline was reached. Async-signal-safe; leaves errno alone.
+/// Sleeps while the 32 bits at `word` are `seen`, until a wake, or until CLOCK_MONOTONIC has reached `deadline_ns` (UINT64_MAX:
+/// no
+/// limit); may return spuriously. False if the deadline was reached. Async-signal-safe; does not change errno.
 bool run_loop_futex_wait(void *word, uint32_t seen, uint64_t deadline_ns);
 
 /// The same, in a frame of its own: a captured stack shows that the thread waits for a request that it made to another loop.
 bool event_run_loop_wait_for_a_perform_request(void *word, uint32_t seen, uint64_t deadline_ns);
 
-/// Likewise: for the end of a worker thread.
+/// Likewise, for the end of a worker thread.
 bool event_run_loop_wait_for_a_worker_to_end(void *word, uint32_t seen, uint64_t deadline_ns);
 
-/// Wakes `count` of those that sleep at `word`. Async-signal-safe; leaves errno alone.
+/// Wakes `count` of the threads that sleep on `word`. Async-signal-safe; does not change errno.
 void run_loop_futex_wake(void *word, int32_t count);
 
-/// Says on stderr that a thread came back to a lock that it holds, and ends the process. Async-signal-safe.
+/// Prints on stderr that a thread tried to take a lock that it already holds, and ends the process. Async-signal-safe.
 _Noreturn void run_loop_trap_relocking(void);
 
-/// The calling thread's thread pointer: even, not zero, no other live thread's, and after a fork what it was. No call: one instruction.
-/// Async-signal-safe.
+/// The calling thread's thread pointer: even, not zero, different from that of every other live thread, and unchanged by a
+/// fork. No call:
+/// one instruction. Async-signal-safe.
 static inline uintptr_t run_loop_own_thread_pointer(void) {
     uintptr_t pointer;
-    // Volatile: a function that goes on on another thread must not go by what it read on the first.
+    // Volatile: a function that continues on another thread must not use the value read on the first.
 #if defined(__x86_64__)
     __asm__ volatile("movq %%fs:0, %0" : "=r"(pointer));
 #elif defined(__aarch64__)
@@ -101,64 +117,76 @@ static inline uintptr_t run_loop_own_thread_pointer(void) {
 
 extern _Atomic uint32_t run_loop_generation_counter;
 
-/// How many forks without exec lie between this process and the first one that loaded this image: what another generation has made,
-/// this one shares with its parent. Forks that bypass fork(2)'s handlers (vfork, posix_spawn, clone) do not count.
+/// The number of forks without exec between this process and the first one that loaded this image. What another generation has
+/// made is
+/// shared with the parent. Forks that bypass fork(2)'s handlers (vfork, posix_spawn, clone) do not count.
 /// Async-signal-safe.
 static inline uint32_t run_loop_generation(void) {
     return atomic_load_explicit(&run_loop_generation_counter, memory_order_relaxed);
 }
 
-/// Whether `thread` is the one that called fork: the only one that this process has of its parent's. Not in generation 0.
+/// Whether `thread` is the thread that called fork: the only one of its parent's threads that this process has. Not in
+/// generation 0.
 bool run_loop_survived_fork(pthread_t thread);
 
-/// A new timerfd that becomes readable when CLOCK_REALTIME is set, and at no time else; non-blocking, closed on exec; the caller owns it.
+/// A new timerfd that becomes readable only when CLOCK_REALTIME is set; non-blocking, closed on exec; the caller owns it.
 /// -1 and errno if the process has no descriptors left.
 int run_loop_make_clock_fd(void);
 
-/// Makes the descriptor from `run_loop_make_clock_fd` wait for the next time the clock is set. Async-signal-safe; leaves errno alone.
+/// Makes the descriptor from `run_loop_make_clock_fd` wait for the next time the clock is set. Async-signal-safe; does not
+/// change errno.
 void run_loop_rearm_clock_fd(int fd);
 
-/// The kernel's id of the main thread: that of the process. Async-signal-safe.
+/// The kernel's id of the main thread, which is that of the process. Async-signal-safe.
 int32_t run_loop_main_tid(void);
 
 /// The kernel's id of the calling thread. One system call. Async-signal-safe.
 int32_t run_loop_current_tid(void);
 
-/// Whether the caller runs on the main thread. No system call when the main thread has loaded this image, else one.
+/// Whether the caller runs on the main thread. No system call if the main thread has loaded this image, otherwise one.
 /// Async-signal-safe.
 bool run_loop_is_main_thread(void);
 
 /// Writes the main thread's pthread_t to `thread`. False if another thread loaded this image: then the main thread is only
-/// found when it calls. Async-signal-safe.
+/// known when it calls. Async-signal-safe.
 bool run_loop_main_pthread(pthread_t *thread);
 
-/// Writes the bounds of the stack of `thread`, a live one. Returns 0 or an errno. Allocates, locks; reads /proc for main.
+/// Writes the bounds of the stack of `thread`, which must be alive. Returns 0 or an errno. Allocates, locks; reads /proc for
+/// main.
 int run_loop_stack_bounds(pthread_t thread, uintptr_t *low, uintptr_t *high);
 
 /// Copies the name of the thread `tid` of this process, NUL-terminated. False if there is no such thread, or /proc cannot be
 /// read. Changes errno.
 bool run_loop_thread_name(int32_t tid, char name[_Nonnull 16]);
 
-/// Starts a thread that runs `body(context)`, named before that. `name`: up to 15 bytes count. Its signal mask is the caller's, with
-/// all blocked besides but those a thread brings upon itself, and SIGPROF. Its stack is the process's default, but 1 MiB at least. Returns 0 and the thread, to be joined or detached, or
-/// an errno. Allocates.
+/// Starts a thread that runs `body(context)`; it is named before `body` runs. Up to 15 bytes of `name` are used. Its signal
+/// mask is the
+/// caller's with all other signals blocked except those that a thread causes itself, and SIGPROF. Its stack is the process's
+/// default, but at
+/// least 1 MiB. Returns 0 and the thread, to be joined or detached, or an errno. Allocates.
 int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *_Nonnull context), void *context);
 
 /// Writes one line to stderr, prefixed with the module's name. Async-signal-safe.
 void run_loop_warn(const char *message);
 
-/// libdispatch: the eventfd that becomes readable when the main queue wants to be drained. The first call hands the main queue over to a
+/// libdispatch: the eventfd that becomes readable when the main queue wants to be drained. The first call hands the main queue
+/// over to a
 /// loop: from then on `event_run_loop_is_servicing_the_main_dispatch_queue` is the only way its work is done.
-/// Main thread only, and not for each turn: looks whether it is still the same file, and if somebody has closed it, makes it again under
-/// the same number.
-/// -1 if there is none: with EBADF, its number is another's now; with another errno, there are no descriptors left. (libdispatch itself
-/// ends the process then; so a descriptor is tried first, and only one that is taken in that very moment is missed.)
+/// Main thread only, and not for each turn: checks whether it is still the same file, and if it was closed, reopens it under
+/// the
+/// same number.
+/// -1 if there is none: with EBADF, its number now belongs to another file; with another errno, there are no descriptors left.
+/// (libdispatch
+/// itself ends the process in that case, so this opens a descriptor first as a test; only a descriptor taken by another thread
+/// at that very
+/// moment is missed.)
 int run_loop_main_queue_eventfd(void);
 
-/// Takes what `run_loop_main_queue_eventfd` has got, and says whether it was ready; to be called only when that has returned it.
+/// Consumes the readiness of the eventfd, and returns whether it was ready; to be called only after
+/// `run_loop_main_queue_eventfd` returned it.
 bool run_loop_main_queue_take(void);
 
-/// What `run_loop_main_queue_is_usable` asks in a forked process.
+/// The part of `run_loop_main_queue_is_usable` for a forked process.
 bool run_loop_main_queue_survived_fork(void);
 
 /// False in a child that was forked after the main queue had been handed over: its eventfd is the parent's. Async-signal-safe.
@@ -166,8 +194,10 @@ static inline bool run_loop_main_queue_is_usable(void) {
     return run_loop_generation() == 0 || run_loop_main_queue_survived_fork();
 }
 
-// The ways by which a loop runs foreign code. Each calls `call(context)`, and has a frame of its own on the stack while it runs:
-// readers of captured stacks classify by these names, so they are interface. What `call` does, they do.
+// The ways in which a loop runs foreign code. Each calls `call(context)`, and has its own frame on the stack while it runs.
+// Readers of
+// captured stacks classify by these names, so they are interface. Async-signal safety, allocation and locks are those of
+// `call`.
 typedef void (*run_loop_callout)(void *context);
 /// Runs an observer.
 void event_run_loop_is_calling_out_to_an_observer(run_loop_callout call, void *context);
@@ -186,11 +216,12 @@ void event_run_loop_is_running_a_task(run_loop_callout call, void *context);
 /// Runs a port's handler.
 void event_run_loop_is_calling_out_to_a_message_handler(run_loop_callout call, void *context);
 
-/// Drains the main dispatch queue, and with it the main actor: does what is there now; work that comes meanwhile makes the eventfd
-/// ready again. Main thread only. A frame with a name that lasts, like the callouts'.
+/// Drains the main dispatch queue, and with it the main actor. Does the work that is there now; work that arrives in the
+/// meantime makes the
+/// eventfd ready again. Main thread only. A frame with a stable name, like the callouts'.
 void event_run_loop_is_servicing_the_main_dispatch_queue(void);
 
-/// The name of the one of these functions that begins at the address: what is left of it in a program without symbols.
+/// The name of the function among these that begins at the address, for a program without symbols; null for any other address.
 const char *_Nullable run_loop_callout_name(uintptr_t function);
 
 #pragma clang assume_nonnull end

@@ -1,28 +1,30 @@
-/// Where in its turn a loop is. Each value but ``idle`` and ``waiting`` has the activity that observers see (R14).
+/// The point in its turn at which a loop is. Each value except ``idle`` and ``waiting`` has the activity that observers
+/// see (R14).
 public enum LoopPhase: UInt8, Sendable, Hashable, CaseIterable {
     /// No activation is running.
     case idle
     case entry
     case beforeTimers
     case beforeSources
-    /// The observers of `beforeWaiting` run: still work.
+    /// The observers of `beforeWaiting` run: the loop is still busy.
     case beforeWaiting
     /// Inside the wait itself, and nowhere else.
     case waiting
     case afterWaiting
     case exit
 
-    /// Whether a loop in this phase owes nobody anything: it sleeps, or it is not running at all.
+    /// Whether a loop in this phase is at rest: it sleeps, or it is not running at all.
     @inlinable public var isAtRest: Bool { self == .idle || self == .waiting }
 }
 
 extension LoopHeartbeat {
     /// One transition, in one word: phase (bits 0–7), index of the mode (8–23), number of the turn (24–63).
     ///
-    /// Two equal pulses read some time apart mean that the loop has made no transition between (the turn would have to wrap:
-    /// 2^40 turns are 12 days of turns of one microsecond).
+    /// Two equal pulses read at different times mean that the loop has made no transition in between (otherwise the
+    /// turn would have
+    /// to wrap: 2^40 turns are 12 days of turns of one microsecond).
     public struct Pulse: RawRepresentable, Hashable, Sendable {
-        /// The word as it is published, packed as said above.
+        /// The word as it is published, with the layout described above.
         public let rawValue: UInt64
 
         /// Takes any word; a phase that does not exist reads as `idle`.
@@ -51,7 +53,7 @@ extension LoopHeartbeat {
 
         /// Whether the loop sleeps or is not running: the opposite of busy.
         ///
-        /// By the bits: loops ask this at each transition, and there a phase need not be made of them.
+        /// Tests the bits directly: loops call this at each transition, and no phase value has to be constructed.
         @inlinable
         public var isAtRest: Bool {
             switch UInt8(truncatingIfNeeded: rawValue) {

@@ -2,12 +2,14 @@ internal import CRunLoopShims
 import Locking
 internal import Synchronization
 
-/// What the workers of a task pool publish of the jobs they run, so that a watcher sees when no worker is free.
+/// What the workers of a task pool publish about the jobs they run, so that a watcher sees when no worker is free.
 ///
-/// A *job* is what a worker runs from the moment it takes it until it is ready for the next: of a Swift task, what lies between two
-/// suspensions. A suspended task is no job and keeps nobody busy.
+/// A *job* is what a worker runs from the moment it takes it until it is ready for the next. For a Swift task, it is the code
+/// between two
+/// suspensions. A suspended task is not a job and keeps no worker busy.
 ///
-/// Swift's own pool publishes itself where the library `StallMonitorLoops` is linked. An executor of your own does by two calls a job:
+/// Swift's own pool is published automatically where the library `StallMonitorLoops` is linked. An executor of your own
+/// publishes with two calls per job:
 ///
 ///     final class Workers: TaskExecutor {
 ///         let heartbeat = TaskPoolHeartbeat(label: "workers", width: 4)
@@ -18,29 +20,32 @@ internal import Synchronization
 ///         }
 ///     }
 ///
-/// To its watcher a pool is a loop that rests while it has a free worker: it leaves its rest with the job that takes the last one, and each
-/// job that then begins or ends is a transition. A pool with a free worker is not looked at, and wakes nobody.
+/// To its watcher a pool is a loop that is at rest while it has a free worker. It leaves its rest with the job that takes the
+/// last free
+/// worker, and each job that then begins or ends is a transition. A pool with a free worker is not sampled and wakes no
+/// watcher.
 ///
-/// Cost of a job: two looks at the clock, two atomic additions to one word that the workers share, two atomic writes to one that they do not.
-/// No lock, no allocation.
+/// Cost of a job: two clock reads, two atomic additions to a word that all workers share, two atomic writes to a word that they
+/// do not
+/// share. No lock, no allocation.
 @safe public final class TaskPoolHeartbeat: Sendable {
-    /// What people call the pool.
+    /// The pool's name in reports.
     public let label: String
-    /// How many jobs it runs at once.
+    /// The number of jobs it runs at once.
     public let width: Int
-    // Immutable; what it points at are atomics, and it is freed with this object, which whoever calls has.
+    // Immutable. It points at atomics, and is freed with this object, to which each caller holds a reference.
     nonisolated(unsafe) private let pool: OpaquePointer?
     private let ended = Atomic<Bool>(false)
     /// Held while the watcher is called, so that ``detach()`` can promise that no call comes after it.
     private let watcher = ForkSafeMutex<(any LoopWatcher)?>(nil)
-    /// Likewise, of who watches the jobs one by one.
+    /// Likewise, for the watcher that follows the jobs one by one.
     private let jobWatcher = ForkSafeMutex<(any LoopWatcher)?>(nil)
 
-    /// A pool at rest. When memory is short it stays at rest: nothing is counted.
+    /// Creates a pool at rest. If memory is short the pool stays at rest and counts nothing.
     ///
     /// - Parameters:
-    ///   - label: not empty, or reports are hard to read.
-    ///   - width: 1 to 4,096; another number is brought to the nearer end.
+    ///   - label: Should not be empty, or reports are hard to read.
+    ///   - width: 1 to 4,096; other numbers are clamped to that range.
     public init(label: String, width: Int) {
         self.label = label
         unsafe pool = task_pool_create(UInt32(clamping: width))
@@ -56,11 +61,12 @@ internal import Synchronization
 
     deinit { unsafe pool.map { unsafe task_pool_destroy($0) } }
 
-    /// For C code that begins and ends jobs by itself: a `task_pool`, as long as this object lives. Nil when memory is short.
+    /// For C code that begins and ends jobs itself: a `task_pool`, valid as long as this object lives. Nil when memory is
+    /// short.
     package var place: OpaquePointer? { unsafe pool }
 
     private static func wake(_ context: UnsafeMutableRawPointer?, _ wish: task_pool_wish) {
-        // Whoever begins a job has the object.
+        // The thread that begins a job holds a reference to the object.
         unsafe context.map { unsafe Unmanaged<TaskPoolHeartbeat>.fromOpaque($0).takeUnretainedValue().signal(wish) }
     }
 }
@@ -68,34 +74,35 @@ internal import Synchronization
 // MARK: - The workers' side
 
 extension TaskPoolHeartbeat {
-    /// A job in progress: what ``willRun()`` gives and ``didRun(_:)`` takes.
+    /// A job in progress: ``willRun()`` returns it and ``didRun(_:)`` takes it.
     public struct Job: Sendable {
         fileprivate let place: Int32
     }
 
-    /// A job begins on the calling thread. Any thread, also of a pool whose threads come and go; not from a signal handler.
+    /// Begins a job on the calling thread. Any thread, also of a pool whose threads come and go; not from a signal handler.
     public func willRun() -> Job {
         Job(place: unsafe pool.map { unsafe task_pool_begin($0, nil) } ?? -1)
     }
 
-    /// The job has ended. On the thread that began it, once: a second end, or a job of another pool, is ignored where that can be seen.
+    /// Ends the job. Call it on the thread that began the job, once: a second end, or a job of another pool, is ignored where
+    /// it can be detected.
     public func didRun(_ job: Job) {
         unsafe pool.map { unsafe task_pool_end($0, job.place) }
     }
 
-    /// Runs a job, between ``willRun()`` and ``didRun(_:)``.
+    /// Runs a job between ``willRun()`` and ``didRun(_:)``.
     public func run<Result, Failure: Error>(_ job: () throws(Failure) -> Result) throws(Failure) -> Result {
         let running = willRun()
         defer { didRun(running) }
         return try job()
     }
 
-    /// A job waits for a worker from now on. Optional: then a report tells how many waited. Any thread.
+    /// Counts a job that waits for a worker from now on. Optional: a report then gives the number that waited. Any thread.
     public func didEnqueue() {
         unsafe pool.map { unsafe task_pool_enqueue($0) }
     }
 
-    /// Says that the pool has ended: nothing will be published any more, and its watcher forgets it. Any thread.
+    /// Publishes that the pool has ended: nothing more is published, and its watcher removes it. Any thread.
     public func end() {
         // Sequentially consistent, as in `LoopHeartbeat.end()`.
         ended.store(true, ordering: .sequentiallyConsistent)
@@ -104,9 +111,9 @@ extension TaskPoolHeartbeat {
     }
 
     private func signal(_ wish: task_pool_wish) {
-        // Under the lock, so that a wish of a watcher that leaves is never granted to the one that comes after it.
+        // Under the lock, so that a departing watcher's request is never answered to the watcher that follows it.
         withWatcher(of: wish) { watcher in
-            // The exchange decides who has the wish: this job, or a watcher that takes it back.
+            // The exchange decides who owns the request: this job, or a watcher that withdraws it.
             if self.wish(wish, false) { watcher?.loopDidLeaveRest() }
         }
     }
@@ -129,10 +136,10 @@ extension TaskPoolHeartbeat {
 extension TaskPoolHeartbeat {
     /// A job in progress, as its watcher sees it.
     package struct RunningJob: Hashable, Sendable {
-        /// Of the worker.
+        /// The worker's thread id.
         package var threadID: Int32
         package var since: MonotonicInstant
-        /// Where it began; 0 if nobody said.
+        /// The function in which the job began; 0 if it is not known.
         package var function: UInt
 
         package init(threadID: Int32, since: MonotonicInstant, function: UInt = 0) {
@@ -151,19 +158,19 @@ extension TaskPoolHeartbeat {
         return (word >> 16 &+ word & 0xffff) / 2
     }
 
-    /// Whether anybody ever said that a job waits. Any thread; wait-free.
+    /// Whether ``didEnqueue()`` was ever called. Any thread; wait-free.
     package var countsWaiting: Bool { unsafe pool.map { unsafe task_pool_enqueued($0) != 0 } ?? false }
 
-    /// Jobs that wait for a worker, at least: of those that ``didEnqueue()`` told of. Any thread; wait-free.
+    /// The least number of jobs that wait for a worker, as counted by ``didEnqueue()``. Any thread; wait-free.
     package var waitingCount: UInt64 { unsafe pool.map { unsafe task_pool_waiting($0) } ?? 0 }
 
-    /// Busy as long as no worker is free. Its turn counts beginnings and ends. Any thread; wait-free.
+    /// Busy as long as no worker is free. Its turn counts beginnings and ends of jobs. Any thread; wait-free.
     package var pulse: LoopHeartbeat.Pulse {
         let word = word
         return .init(phase: word & 0xffff >= width ? .beforeSources : .waiting, modeIndex: 0, turn: word >> 16)
     }
 
-    /// The jobs in progress, the oldest first. Nil when one began or ended meanwhile. Any thread; wait-free.
+    /// The jobs in progress, oldest first. Nil if a job began or ended during the reading. Any thread; wait-free.
     package var runningJobs: [RunningJob]? {
         guard let pool = unsafe pool else { return [] }
         let before = unsafe task_pool_word(pool)
@@ -176,14 +183,16 @@ extension TaskPoolHeartbeat {
         return jobs.sorted { ($0.since, $0.threadID) < ($1.since, $1.threadID) }
     }
 
-    /// Since when no worker has been free, CLOCK_MONOTONIC in nanoseconds; zero when one is, or it could not be told just now.
+    /// Since when no worker has been free, CLOCK_MONOTONIC in nanoseconds; zero if one is free or the time could not be
+    /// determined.
     package var turnStamp: UInt64 {
         guard !pulse.isAtRest, let jobs = runningJobs, jobs.count >= width else { return 0 }
         return jobs[width - 1].since.nanoseconds
     }
 
-    /// How long the jobs took that have ended, and where the longest of them began, with those that awaited it, the nearest first: code, empty
-    /// if nobody said. Any thread.
+    /// The lengths of the jobs that have ended, and where the longest of them began, followed by the functions that awaited it,
+    /// the nearest
+    /// first: code addresses, empty if they are not known. Any thread.
     package var jobLengths: (lengths: TurnHistogram, longestFunctions: [UInt]) {
         guard let pool = unsafe pool else { return (TurnHistogram(), []) }
         var counts = [UInt64](repeating: 0, count: TurnHistogram.Buckets.count)
@@ -198,10 +207,10 @@ extension TaskPoolHeartbeat {
         return (TurnHistogram(counts: counts, longest: longest), functions.filter { $0 != 0 })
     }
 
-    /// Whether it was said that the pool has ended. Any thread.
+    /// Whether ``end()`` was called. Any thread.
     package var hasEnded: Bool { ended.load(ordering: .acquiring) }
 
-    /// See ``LoopHeartbeat/attach(_:)``. What is counted of the jobs goes on.
+    /// See ``LoopHeartbeat/attach(_:)``. The counts of the jobs are not reset.
     package func attach(_ watcher: any LoopWatcher) -> Bool {
         guard attach(watcher, to: TASK_POOL_FULL) else { return false }
         _ = takeTransitionStamp()
@@ -211,23 +220,24 @@ extension TaskPoolHeartbeat {
     /// See ``LoopHeartbeat/detach()``.
     package func detach() { detach(from: TASK_POOL_FULL) }
 
-    /// See ``LoopHeartbeat/requestWakeSignal()``: asks that the next job that leaves no worker free call the watcher, once.
+    /// See ``LoopHeartbeat/requestWakeSignal()``: requests that the next job that leaves no worker free call the watcher, once.
     package func requestWakeSignal() -> Bool { request(TASK_POOL_FULL) { pulse.isAtRest } }
 
-    /// The job that has been in progress for longest. Nil: there is none, or it was just ending. Any thread; wait-free.
+    /// The job that has been in progress for the longest time. Nil if there is none, or it was just ending. Any thread;
+    /// wait-free.
     package var oldestJob: RunningJob? {
         var job = task_pool_job()
         guard let pool = unsafe pool, unsafe task_pool_oldest_job(pool, &job) else { return nil }
         return RunningJob(threadID: job.thread, since: .init(nanoseconds: job.since), function: job.function)
     }
 
-    /// As ``attach(_:)``, for a second watcher: of the jobs one by one.
+    /// As ``attach(_:)``, for a second watcher, which follows the jobs one by one.
     package func attachToJobs(_ watcher: any LoopWatcher) -> Bool { attach(watcher, to: TASK_POOL_BUSY) }
 
     /// As ``detach()``, for that watcher.
     package func detachFromJobs() { detach(from: TASK_POOL_BUSY) }
 
-    /// As ``requestWakeSignal()``: asks that the next job that begins while none is in progress call that watcher, once.
+    /// As ``requestWakeSignal()``: requests that the next job that begins while none is in progress call that watcher, once.
     package func requestJobSignal() -> Bool { request(TASK_POOL_BUSY) { runningCount == 0 } }
 
     private func attach(_ watcher: any LoopWatcher, to wish: task_pool_wish) -> Bool {
@@ -243,22 +253,22 @@ extension TaskPoolHeartbeat {
             self.wish(wish, false)
             return present.take()
         }
-        // Released out here: its deinit is foreign code, and must not run under the lock.
+        // Released outside the lock: its deinit is foreign code and must not run under the lock.
         _ = consume former
     }
 
     private func request(_ wish: task_pool_wish, whileAtRest isAtRest: () -> Bool) -> Bool {
         self.wish(wish, true)
-        // After the wish, in one order with the job's own steps: see `task_pool_begin`.
+        // After the request, in one order with the steps of the job: see `task_pool_begin`.
         if isAtRest() && !ended.load(ordering: .sequentiallyConsistent) { return true }
-        // The rest is over. If the wish is gone, the job that we raced with has taken it and calls.
+        // The rest is over. If the bit is already cleared, the job that we raced with has taken the request and makes the call.
         return !self.wish(wish, false)
     }
 
-    /// Asks the next job that begins or ends to record the time. Any thread.
+    /// Requests that the next job that begins or ends record the time. Any thread.
     package func requestTransitionStamp() { unsafe pool.map { unsafe task_pool_wish_stamp($0) } }
 
-    /// The recorded time if there is one, and clears it. Any thread.
+    /// Returns the recorded time and clears it; nil if there is none. Any thread.
     package func takeTransitionStamp() -> UInt64? {
         let stamp = unsafe pool.map { unsafe task_pool_take_stamp($0) } ?? 0
         return stamp == 0 ? nil : stamp

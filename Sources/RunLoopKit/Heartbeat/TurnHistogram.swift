@@ -1,23 +1,25 @@
-/// How long a loop's turns took: counts by length, from which shares are read. A value; any thread.
+/// The lengths of a loop's turns, counted in buckets, from which quantiles are read. A value type; any thread.
 ///
-/// Lengths are told apart to an eighth: up to 511 ns by steps of 64 ns, above that by eight steps an octave, and all from 64 s on
-/// are one. The longest is exact.
+/// The resolution is an eighth: up to 511 ns in steps of 64 ns, above that in eight steps per octave; all lengths from
+/// 64 s on share one
+/// bucket. The longest is exact.
 public struct TurnHistogram: Hashable, Sendable {
-    /// By bucket; empty when there is nothing.
+    /// Per bucket; empty when nothing was counted.
     private(set) var counts: [UInt64]
     /// The longest turn, nanoseconds.
     public private(set) var longest: UInt64
 
-    /// Without a turn.
+    /// An empty histogram.
     public init() { (counts, longest) = ([], 0) }
 
     init(counts: [UInt64], longest: UInt64) { (self.counts, self.longest) = (counts, longest) }
 
-    /// How many turns there were.
+    /// The number of turns.
     public var count: UInt64 { counts.reduce(0, &+) }
 
-    /// The length that so large a share of the turns did not exceed, nanoseconds: at most an eighth (or 64 ns) too long, and never
-    /// longer than the longest. Zero without a turn.
+    /// The length, in nanoseconds, that the given share of the turns did not exceed: at most an eighth (or 64 ns) too
+    /// long, and never longer
+    /// than the longest turn. Zero without a turn.
     ///
     /// - Parameter share: 0 to 1; 0.5 is the median.
     public func length(ofShare share: Double) -> UInt64 {
@@ -32,28 +34,29 @@ public struct TurnHistogram: Hashable, Sendable {
         return longest
     }
 
-    /// How many turns were longer than the bound before and not longer than the bound, for each, give or take an eighth of their length; last
-    /// those that were longer than all bounds.
+    /// The number of turns per interval between two bounds (longer than the bound before, not longer than the bound),
+    /// to within an eighth of
+    /// their length. The last element counts the turns that were longer than all bounds.
     ///
-    /// - Parameter bounds: nanoseconds, in rising order.
+    /// - Parameter bounds: Nanoseconds, in ascending order.
     package func counts(upTo bounds: [UInt64]) -> [UInt64] {
         counts.enumerated().reduce(into: [UInt64](repeating: 0, count: bounds.count + 1)) { sums, bucket in
-            // By its middle: most of a bucket lies on that side.
+            // By the bucket's middle: most of a bucket lies on that side of the bound.
             let length = Buckets.middle(of: bucket.offset)
             sums[bounds.firstIndex { length <= $0 } ?? bounds.count] &+= bucket.element
         }
     }
 
-    /// Both taken together.
+    /// The sum of both.
     public static func + (a: Self, b: Self) -> Self {
         if a.counts.isEmpty { return b }
         if b.counts.isEmpty { return a }
         return Self(counts: zip(a.counts, b.counts).map { $0 &+ $1 }, longest: max(a.longest, b.longest))
     }
 
-    /// The layout that a loop's thread counts in.
+    /// The bucket layout in which a loop's thread counts.
     enum Buckets {
-        /// The lowest bits of a length, which are not looked at.
+        /// The number of low bits of a length that are ignored.
         private static let dropped: UInt64 = 6
         static let count = 224
 
@@ -61,7 +64,7 @@ public struct TurnHistogram: Hashable, Sendable {
         static func index(of nanoseconds: UInt64) -> Int {
             let units = nanoseconds >> dropped
             if units < 8 { return Int(units) }
-            // 3 for 8 to 15, and so on: the octave; the three bits below its highest are the step in it.
+            // The octave: 3 for 8 to 15, and so on. The three bits below the highest one are the step in the octave.
             let octave = 63 - units.leadingZeroBitCount
             return min((octave - 2) << 3 | Int((units >> UInt64(octave - 3)) & 7), count - 1)
         }

@@ -1,32 +1,35 @@
 internal import Synchronization
 
-/// What a loop's own thread notes of its turns: how long each took, and when the long ones were.
+/// What a loop's own thread records about its turns: the length of each, and the times of the long ones.
 ///
-/// A *turn* is counted here from the loop's departure from rest to its next rest; one that no rest precedes, from its own
-/// beginning. (The engine's turn that begins right after a departure is a part of that turn.) A loop that polls between its
-/// work thus has many turns, one that does not come to look for anything new has one.
+/// Here a *turn* is counted from the loop's departure from rest to its next rest; a turn that no rest precedes, from
+/// its own
+/// beginning. (The engine's turn that begins right after a departure is a part of that turn.) So a loop that polls
+/// between pieces
+/// of work has many turns, and a loop that does not check for new work has one.
 ///
-/// Written by the loop's thread alone, so nothing here needs more than a load and a store; read by anybody.
+/// Written by the loop's thread alone, so no operation here needs more than a load and a store; any thread can read it.
 @safe final class TurnTally: Sendable {
-    /// When the turn under way began; 0 at rest, and when that was not seen.
+    /// When the current turn began; 0 at rest, and if the beginning was not seen.
     let start = Atomic<UInt64>(0)
-    /// Whether no turn of the engine's has begun since the departure from rest.
+    /// Whether no turn of the engine has begun since the departure from rest.
     private let hasJustLeft = Atomic<Bool>(false)
-    /// From which length on a turn is also noted by its times, nanoseconds.
+    /// The length, in nanoseconds, above which a turn's times are also recorded.
     private let longLimit = Atomic<UInt64>(.max)
     private let longest = Atomic<UInt64>(0)
-    /// The lesser of both, or less: a turn that does not exceed it is only counted.
+    /// The lesser of `longest` and `longLimit`, or less: a turn that does not exceed it is only counted.
     private let remarkable = Atomic<UInt64>(0)
-    /// The long turns' number, and their times in a ring.
+    /// The number of long turns; their times are in a ring.
     private let longCount = Atomic<UInt64>(0)
-    // The pointer is immutable after init, and what it points at are atomics.
+    // The pointer is immutable after init, and it points at atomics.
     nonisolated(unsafe) private let ring: UnsafeMutablePointer<Atomic<UInt64>>
-    // An atomic pointer to atomics. Made when the first watcher comes, kept until the end: the loop's thread may be about to write
+    // An atomic pointer to atomics. Allocated when the first watcher is attached and kept until deinit: the loop's
+    // thread may write
     // there at any time.
     nonisolated(unsafe) private let buckets = unsafe Atomic<UnsafeMutablePointer<Atomic<UInt64>>?>(nil)
 
     private static let ringCapacity: UInt64 = 8
-    /// How many of them a reader takes: the others may be being overwritten.
+    /// The number of ring entries that a reader uses: the others may be about to be overwritten.
     private static let readable: UInt64 = 5
 
     init() { unsafe ring = Self.zeros(Int(2 * Self.ringCapacity)) }
@@ -46,7 +49,8 @@ internal import Synchronization
 // MARK: - The loop's thread
 
 extension TurnTally {
-    /// - Parameter asTurn: The first turn begins with it, and not at a beginning of its own that is still to come.
+    /// - Parameter asTurn: The engine's first turn begins with the departure itself, not with a beginning that is still
+    ///   to come.
     func noteDeparture(at now: UInt64, asTurn: Bool = false) {
         start.store(now, ordering: .relaxed)
         hasJustLeft.store(!asTurn, ordering: .relaxed)
@@ -64,7 +68,7 @@ extension TurnTally {
         hasJustLeft.store(false, ordering: .relaxed)
     }
 
-    /// Forgets all, for a new watcher.
+    /// Clears everything, for a new watcher.
     func clear() {
         start.store(0, ordering: .relaxed)
         hasJustLeft.store(false, ordering: .relaxed)
@@ -88,7 +92,7 @@ extension TurnTally {
         let (length, limit) = (end - start, longLimit.load(ordering: .sequentiallyConsistent))
         let greatest = max(length, longest.load(ordering: .relaxed))
         longest.store(greatest, ordering: .relaxed)
-        // Sequentially consistent, as in `keep`: either a new limit is seen here, or its zero comes after this.
+        // Sequentially consistent, as in `keep`: either a new limit is seen here, or its zero is stored after this.
         remarkable.store(min(greatest, limit), ordering: .sequentiallyConsistent)
         if longLimit.load(ordering: .sequentiallyConsistent) != limit { remarkable.store(0, ordering: .relaxed) }
         if length > limit { noteLong(start, end) }
@@ -99,7 +103,7 @@ extension TurnTally {
         let place = Int(2 * (number % Self.ringCapacity))
         unsafe ring[place].store(start, ordering: .relaxed)
         unsafe ring[place + 1].store(end, ordering: .relaxed)
-        // Releasing: whoever sees the number sees the times.
+        // Releasing: a thread that reads the number also sees the times.
         longCount.store(number &+ 1, ordering: .releasing)
     }
 }
@@ -107,17 +111,18 @@ extension TurnTally {
 // MARK: - The watcher
 
 extension TurnTally {
-    /// Sets from which length on a turn is kept. Any thread. A turn that ends in the same moment may still go by the former limit.
+    /// Sets the length above which a turn is kept. Any thread. A turn that ends at the same moment may still use the
+    /// former limit.
     func keep(longerThan limit: UInt64) {
         longLimit.store(limit, ordering: .sequentiallyConsistent)
         remarkable.store(0, ordering: .sequentiallyConsistent)
     }
 
-    /// Makes room to count in. Any thread.
+    /// Allocates the buckets. Any thread.
     func prepare() {
         guard unsafe buckets.load(ordering: .relaxed) == nil else { return }
         let made = unsafe Self.zeros(TurnHistogram.Buckets.count)
-        // Releasing, for the zeros. Whoever comes second gives his own back.
+        // Releasing, for the zeros. A thread that loses the race frees its own buckets.
         let (isMine, _) = unsafe buckets.compareExchange(expected: nil, desired: made, ordering: .acquiringAndReleasing)
         if !isMine { unsafe made.deallocate() }
     }
@@ -132,16 +137,16 @@ extension TurnTally {
 
     var longTurnCount: UInt64 { longCount.load(ordering: .acquiring) }
 
-    /// The latest long turns from the `first` on, the oldest first.
+    /// The latest long turns from number `first` on, oldest first.
     func longTurns(from first: UInt64) -> (turns: [BusyTurn], next: UInt64) {
         let count = longTurnCount
         guard count > first else { return ([], count) }
-        // Those that are not read are older by several turns than what the loop's thread may be overwriting now.
+        // The entries that are not read are older by several turns than what the loop's thread may be overwriting now.
         let turns = (max(first, count > Self.readable ? count - Self.readable : 0)..<count).compactMap { number in
             let place = Int(2 * (number % Self.ringCapacity))
             let start = unsafe ring[place].load(ordering: .relaxed)
             let end = unsafe ring[place + 1].load(ordering: .relaxed)
-            // Three at least came since, if this one was overwritten.
+            // If this entry was overwritten, at least three turns were added since.
             guard longTurnCount < number + Self.readable + 1, end >= start else { return BusyTurn?.none }
             return BusyTurn(start: .init(nanoseconds: start), end: .init(nanoseconds: end))
         }
@@ -149,9 +154,10 @@ extension TurnTally {
     }
 }
 
-/// One turn of a loop, from its departure from rest to its next rest; of a turn that no rest precedes, from its own beginning.
+/// One turn of a loop, from its departure from rest to its next rest; a turn that no rest precedes begins with its own
+/// beginning.
 public struct BusyTurn: Hashable, Sendable {
-    /// As the loop's own thread stamped it.
+    /// The time that the loop's own thread recorded.
     public var start: MonotonicInstant
     /// Likewise. Not before `start`.
     public var end: MonotonicInstant

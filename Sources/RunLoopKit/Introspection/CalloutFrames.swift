@@ -1,6 +1,7 @@
 internal import CRunLoopShims
 
-// Every way by which a loop runs foreign code has a frame of its own on the stack (R64). Readers of captured stacks classify by these
+// Every way in which a loop runs foreign code has its own frame on the stack (R64). Readers of captured stacks classify
+// by these
 // names, so they are interface:
 //
 //   frame                                                    runs
@@ -17,13 +18,16 @@ internal import CRunLoopShims
 //   event_run_loop_wait_for_a_perform_request                nothing: the thread waits for another's loop
 //   event_run_loop_wait_for_a_worker_to_end                  nothing: the thread waits for a worker's end
 //
-// The frames are C functions, see callouts.c for why. Each function here, and one beside the ports, puts what is to be called on the
-// stack, and goes through one of them. (A context pointer is good for as long as the call, and is of the type that was put there three lines above.)
+// The frames are C functions; callouts.c gives the reason. Each function here, and one in RunLoopPorts, puts the value
+// to be called on
+// the stack and calls one of them. (A context pointer is valid for the duration of the call, and has the type that was
+// stored three
+// lines above.)
 
-/// The frames by their functions' addresses, for a program that was stripped of their names.
+/// Maps a function's address to the frame's name, for a program that was stripped of symbols.
 package enum CalloutFrames {
-    /// - Parameter start: where a function of this process begins.
-    /// - Returns: the frame's name; nil for any other function.
+    /// - Parameter start: The start address of a function of this process.
+    /// - Returns: The frame's name; nil for any other function.
     package static func name(ofFunctionAt start: UInt) -> String? {
         unsafe run_loop_callout_name(start).map { unsafe String(cString: $0) }
     }
@@ -44,7 +48,7 @@ func callOut(_ callback: LoopObserver.Boxed, observer: LoopObserver, activity: E
     }
 }
 
-/// Moves the block out of its place.
+/// Moves the block out of its storage.
 func callOut(moving block: UnsafeMutablePointer<BlockQueue.Block>) {
     unsafe event_run_loop_is_calling_out_to_a_block(
         { context in

@@ -30,7 +30,7 @@ extension LoopMode {
         let (sources, descriptors, timers, observers) = contents.withLock { contents in
             (Array(contents.sources.values), contents.descriptors.sources, contents.timers.timers, contents.observers)
         }
-        // Outside the lock: what follows takes the items' locks, which come before it.
+        // Outside the lock: the calls below take the items' locks, which come earlier in the lock order.
         return LoopSnapshot.Mode(
             name: name,
             isCommon: isCommon.load(ordering: .acquiring),

@@ -1,4 +1,4 @@
-// The names below are the document's, both written and read.
+// The keys below are used for both writing and reading the document.
 extension LoopSnapshot {
     /// The document that the type's comment describes, on one line.
     public var json: String { JSONValue.object(members).text }
@@ -124,11 +124,11 @@ extension LoopSnapshot.Observer {
     }
 }
 
-/// A JSON document that can be written, in the order in which it was put together. RunLoopKit imports nothing that could do it.
+/// A JSON document to be written, with its members in insertion order. RunLoopKit imports no JSON library.
 enum JSONValue: ExpressibleByDictionaryLiteral {
     case null
     case bool(Bool)
-    /// Digits and a sign: integers of any width.
+    /// A sign and digits: integers of any width.
     case number(String)
     case string(String)
     case array([JSONValue])
@@ -137,7 +137,7 @@ enum JSONValue: ExpressibleByDictionaryLiteral {
     init(dictionaryLiteral members: (String, JSONValue)...) { self = .object(members) }
 
     static func number(_ value: some BinaryInteger) -> JSONValue { .number(String(value)) }
-    /// With the names that the keys stand for.
+    /// With the string values of the keys as names.
     static func object(_ members: KeyValuePairs<some CodingKey, JSONValue>) -> JSONValue {
         .object(members.map { ($0.key.stringValue, $0.value) })
     }

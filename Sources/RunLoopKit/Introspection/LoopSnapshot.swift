@@ -1,8 +1,10 @@
-/// What a loop is doing and what is in its modes, for a person who debugs or a program that looks on: what the platform's debugger gives
-/// (R62). Each mode is as it was at one moment.
+/// What a loop is doing and the contents of its modes, for a person who debugs or a program that inspects it (R62); it
+/// corresponds to
+/// what the platform's debugger prints. Each mode is as it was at one moment.
 ///
-/// Its ``description`` is that of the loop; its ``json`` has the shape below, with names in snake case. Members may be added to it; none
-/// will go or change its meaning. Times are CLOCK_MONOTONIC in nanoseconds.
+/// Its ``description`` is that of the loop. Its ``json`` has the shape below, with names in snake case. Members may be
+/// added; none will be
+/// removed or change its meaning. Times are CLOCK_MONOTONIC in nanoseconds.
 ///
 ///     {"loop": "main", "thread": 4711, "time_ns": 99, "phase": "waiting", "turn": 42, "current_mode": "default",
 ///      "common_modes": ["default"], "queued_blocks": 0, "perform_requests": 0, "before_waiting_work": 0,
@@ -13,29 +15,29 @@
 ///                             "tolerance_ns": 0, "wall_clock": false, "valid": true}],
 ///                 "observers": [{"order": 0, "activities": ["entry", "exit"], "repeats": true, "valid": true}]}]}
 ///
-/// `thread` and `current_mode` are null if there is none, a timer's dates if it never fires.
+/// `thread` and `current_mode` are null if there is none; a timer's dates are null if it never fires.
 public struct LoopSnapshot: Sendable, Hashable, Codable {
     /// See ``EventRunLoop/label``.
     public var loop: String
     /// The kernel's id of the loop's thread.
     public var thread: Int32?
-    /// When it was taken.
+    /// When the snapshot was taken.
     public var timeNanoseconds: UInt64
     /// The name of the ``LoopPhase``.
     public var phase: String
     /// As in ``LoopHeartbeat/Pulse``.
     public var turn: UInt64
-    /// The running mode, that of the innermost run; nil if none runs.
+    /// The running mode of the innermost run; nil if none runs.
     public var currentMode: String?
-    /// In the order in which the modes came to be.
+    /// In the order in which the modes were created.
     public var commonModes: [String]
-    /// Blocks of `perform` that have not run, of all modes.
+    /// Blocks of `perform` that have not run, in all modes.
     public var queuedBlocks: Int
-    /// Perform requests that have not begun, of all modes.
+    /// Perform requests that have not begun, in all modes.
     public var performRequests: Int
-    /// Pieces of work that are to be done before the loop waits.
+    /// The number of work items to be done before the loop waits.
     public var beforeWaitingWork: Int
-    /// In the order in which the modes came to be.
+    /// In the order in which the modes were created.
     public var modes: [Mode]
 
     /// One mode and what is in it.
@@ -44,11 +46,11 @@ public struct LoopSnapshot: Sendable, Hashable, Codable {
         public var name: String
         /// Whether it is in the loop's common set.
         public var isCommon: Bool
-        /// Signalled by hand; by order.
+        /// Sources signalled by the program, sorted by order.
         public var sources: [Source]
         /// In no particular order.
         public var descriptors: [Descriptor]
-        /// By fire date.
+        /// Sorted by fire date.
         public var timers: [Timer]
         /// In the order in which they are called.
         public var observers: [Observer]
@@ -56,9 +58,9 @@ public struct LoopSnapshot: Sendable, Hashable, Codable {
 
     /// An ``EventSource``.
     public struct Source: Sendable, Hashable, Codable {
-        /// Lower comes first.
+        /// Lower orders come first.
         public var order: Int
-        /// Whether a signal waits to be performed.
+        /// Whether a signal is waiting to be performed.
         public var isSignalled: Bool
         /// Whether it can still be performed.
         public var isValid: Bool
@@ -78,7 +80,7 @@ public struct LoopSnapshot: Sendable, Hashable, Codable {
 
     /// An ``EventTimer``.
     public struct Timer: Sendable, Hashable, Codable {
-        /// Of timers with equal dates: lower comes first.
+        /// Among timers with equal dates, lower orders come first.
         public var order: Int
         /// Nil for the distant future: never.
         public var nextFireNanoseconds: UInt64?
@@ -96,7 +98,7 @@ public struct LoopSnapshot: Sendable, Hashable, Codable {
 
     /// A ``LoopObserver``.
     public struct Observer: Sendable, Hashable, Codable {
-        /// Lower comes first.
+        /// Lower orders come first.
         public var order: Int
         /// The names of the ``EventRunLoop/Activity`` that it is called for.
         public var activities: [String]
@@ -110,7 +112,7 @@ public struct LoopSnapshot: Sendable, Hashable, Codable {
 // MARK: - Text
 
 extension LoopSnapshot: CustomStringConvertible {
-    /// One line for the loop, one for what is queued if there is anything, and per mode one, and one for each of its items.
+    /// One line for the loop, one for what is queued if there is anything, one per mode, and one per item of a mode.
     public var description: String {
         let head = "EventRunLoop \(loop): \(phase) in \(currentMode ?? "no mode"), "
         let common = "common modes: \(commonModes.joined(separator: ", "))"

@@ -1,11 +1,13 @@
 internal import Glibc
 import Locking
 
-/// Records every transition of a loop that an observer can see, in all modes, those that come to be later included: a ring in memory, and
-/// a sink if there is one (R63). Records until ``stop()``, or until the last reference goes. Any thread.
+/// Records every transition of a loop that an observer can see, in all modes including those created later, in a memory
+/// ring and
+/// optionally to a sink (R63). Records until ``stop()``, or until the last reference is released. Any thread.
 ///
-/// It is the first of the observers of order `Int.min`, as it was added. Between `beforeWaiting` and `afterWaiting` lies the sleep,
-/// together with the work of the other observers of `beforeWaiting`.
+/// Its observer has order `Int.min` and is called first among observers of that order added after it. The time between
+/// `beforeWaiting` and
+/// `afterWaiting` is the sleep, together with the work of the other observers of `beforeWaiting`.
 public final class LoopTrace: Sendable {
     /// One step of the loop, from one activity to the next.
     public struct Transition: Sendable, Hashable {
@@ -13,17 +15,18 @@ public final class LoopTrace: Sendable {
         public let time: MonotonicInstant
         /// The running mode.
         public let mode: String
-        /// Of an entry: what the outer run is doing, `idle` if there is none. After a nested run's exit: what the outer run was doing.
+        /// For an entry: the phase of the outer run, or `idle` if there is none. After a nested run's exit: the phase
+        /// of the outer run.
         public let from: LoopPhase
-        /// What the loop is doing since `time`.
+        /// The loop's phase from `time` on.
         public let to: LoopPhase
         /// As in ``LoopHeartbeat/Pulse``.
         public let turn: UInt64
-        /// 1 for a run that is not nested in another, as far as the trace has seen it begin.
+        /// 1 for a run that is not nested in another, as far as the trace has seen runs begin.
         public let depth: Int
     }
 
-    /// Called on the loop's thread with each transition, which the loop waits for.
+    /// Called on the loop's thread with each transition; the loop waits for it.
     public typealias Sink = @Sendable (Transition) -> Void
 
     private let loop: EventRunLoop
@@ -31,8 +34,8 @@ public final class LoopTrace: Sendable {
     private let ring: TransitionRing
 
     /// - Parameters:
-    ///   - capacity: How many transitions are kept, the latest ones; at least 1, less traps.
-    ///   - sink: See ``textLines(to:)`` and ``jsonLines(to:)``.
+    /// - capacity: The number of transitions kept, the latest ones. A number below 1 traps.
+    /// - sink: See ``textLines(to:)`` and ``jsonLines(to:)``.
     public init(
         of loop: EventRunLoop,
         capacity: Int = 4096,
@@ -54,7 +57,7 @@ public final class LoopTrace: Sendable {
 
     deinit { stop() }
 
-    /// Records no more. What was recorded stays.
+    /// Stops recording. What was recorded is kept.
     public func stop() {
         loop.forgetEverywhere(observer)
         observer.invalidate()
@@ -63,13 +66,13 @@ public final class LoopTrace: Sendable {
     /// The latest transitions, oldest first.
     public var transitions: [Transition] { ring.all }
 
-    /// How many the ring has lost to later ones.
+    /// The number of transitions that later ones have overwritten in the ring.
     public var lostCount: Int { ring.lostCount }
 
-    /// A sink that writes each transition's text as a line.
+    /// Returns a sink that writes each transition's text as a line.
     public static func textLines(to descriptor: Int32) -> Sink { { writeLine($0.description, to: descriptor) } }
 
-    /// A sink that writes each transition's ``Transition/json`` as a line.
+    /// Returns a sink that writes each transition's ``Transition/json`` as a line.
     public static func jsonLines(to descriptor: Int32) -> Sink { { writeLine($0.json, to: descriptor) } }
 }
 
@@ -93,11 +96,11 @@ extension LoopTrace.Transition: CustomStringConvertible {
     }
 }
 
-/// The latest transitions, and where the loop is.
+/// The latest transitions, and the loop's current phases.
 private final class TransitionRing: Sendable {
     private struct State: Sendable {
         var transitions: [LoopTrace.Transition] = []
-        /// Where the next one goes, once the ring is full.
+        /// The index of the next entry, once the ring is full.
         var next = 0
         var count = 0
         /// The phases of the runs that have begun, innermost last.
@@ -143,7 +146,9 @@ private final class TransitionRing: Sendable {
     }
 }
 
-/// One write, so that lines of several threads do not mix, and the rest if it was cut short. A descriptor that takes no more gets no more.
+/// Writes the line in one write, so that lines of several threads do not mix, and the rest in further writes if it was
+/// cut short. An
+/// error other than EINTR ends the writing.
 private func writeLine(_ text: String, to descriptor: Int32) {
     var line = Array((text + "\n").utf8)[...]
     while !line.isEmpty {
@@ -155,11 +160,11 @@ private func writeLine(_ text: String, to descriptor: Int32) {
 }
 
 extension EventRunLoop {
-    /// Puts an observer into every mode, present and future.
+    /// Adds an observer to every mode, present and future.
     func addEverywhere(_ observer: LoopObserver) {
         table.withLock { table in
             guard !table.hasEnded else { return }
-            // The table is the loop's, so there is a loop when it is called.
+            // The loop owns the table, so the loop exists when this is called.
             let put: @Sendable (LoopMode) -> Void = { [unowned self] mode in
                 _ = try? observer.attach(to: mode, of: self)
             }

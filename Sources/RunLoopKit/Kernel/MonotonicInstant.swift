@@ -6,37 +6,37 @@ public struct MonotonicInstant: Hashable, Sendable {
     /// Nanoseconds since the clock's start, as the kernel counts them.
     public let nanoseconds: UInt64
 
-    /// Takes any number; the greatest is ``distantFuture``.
+    /// Accepts any number; the greatest is ``distantFuture``.
     @inlinable
     public init(nanoseconds: UInt64) { self.nanoseconds = nanoseconds }
 
-    /// The present. Any thread; also from a signal handler.
+    /// The current time. Any thread; also from a signal handler.
     public static var now: MonotonicInstant { MonotonicInstant(nanoseconds: readClock(CLOCK_MONOTONIC)) }
 
-    /// Whether it is not later than now. Looks at the clock only if there is a need to.
+    /// Whether it is not later than now. Reads the clock only if necessary.
     var hasPassed: Bool { self != .distantFuture && self <= .now }
 
-    /// Later than anything that is waited for: 584 years.
+    /// Later than any deadline: 584 years.
     public static let distantFuture = MonotonicInstant(nanoseconds: .max)
 }
 
 extension MonotonicInstant: InstantProtocol {
-    /// The earlier one is less.
+    /// The earlier instant is less.
     @inlinable
     public static func < (left: Self, right: Self) -> Bool { left.nanoseconds < right.nanoseconds }
 
-    /// The instant so much later (earlier, if negative), stopping at the clock's start and at ``distantFuture``.
+    /// The instant later by `duration` (earlier if negative), clamped to the clock's start and to ``distantFuture``.
     public func advanced(by duration: Duration) -> MonotonicInstant {
         MonotonicInstant(nanoseconds: nanoseconds.advancedSaturated(by: duration))
     }
 
-    /// Negative if `other` is earlier. Held at ±292 years.
+    /// Negative if `other` is earlier. Clamped to ±292 years.
     public func duration(to other: MonotonicInstant) -> Duration { nanoseconds.duration(to: other.nanoseconds) }
 }
 
 // MARK: - Arithmetic that stops at the ends
 
-/// Cannot fail: both clocks are always there and the pointer is good.
+/// Cannot fail: both clocks always exist and the pointer is valid.
 func readClock(_ clock: clockid_t) -> UInt64 {
     var time = timespec()
     unsafe clock_gettime(clock, &time)
@@ -68,7 +68,7 @@ extension MonotonicInstant {
     package static func + (instant: Self, duration: Duration) -> Self { instant.advanced(by: duration) }
     package static func - (later: Self, earlier: Self) -> Duration { earlier.duration(to: later) }
 
-    /// So long from now; nil is for ever.
+    /// The instant after `timeout` from now; nil means never.
     package static func after(_ timeout: Duration?) -> MonotonicInstant {
         timeout.map { .now.advanced(by: $0) } ?? .distantFuture
     }
@@ -77,7 +77,7 @@ extension MonotonicInstant {
 extension Duration {
     /// Whole nanoseconds, rounded towards zero, within ±292 years.
     package var nanoseconds: Int64 {
-        // Below nine seconds, which most are, there is no need to divide 128 bits.
+        // Below nine seconds, which is the usual case, no 128-bit division is needed.
         if let short = Int64(exactly: attoseconds) { return short / 1_000_000_000 }
         return Int64(clamping: attoseconds / 1_000_000_000)
     }

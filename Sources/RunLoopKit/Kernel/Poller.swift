@@ -3,51 +3,57 @@ internal import Glibc
 import Locking
 internal import Synchronization
 
-/// One mode's epoll set: the loop's wake descriptor, on main the main queue's eventfd, and the mode's descriptors. Made when the mode first waits
-/// or gets a descriptor.
+/// One mode's epoll set. It contains the loop's wake descriptor, on main the main queue's eventfd, and the mode's
+/// descriptors. It is created
+/// when the mode first waits or gets a descriptor.
 ///
-/// Opening, closing and changing happen under the mode's lock; waiting is the loop's thread alone and takes none.
+/// Opening, closing and changing happen under the mode's lock. Only the loop's thread waits, and waiting takes no lock.
 ///
-/// A set is given up, and not closed, if its number is no longer its own: a program has closed it, or this process was forked and the
-/// set is its parent's. The mode then makes a new one. (A number that another library's epoll set has got is noticed at the first event
-/// or change; what one wait has harvested is lost to it.)
+/// A set is abandoned, and not closed, if its number is no longer its own: the program has closed it, or this process
+/// was forked and the
+/// set is its parent's. The mode then makes a new one. (If another library's epoll set has been given the number, this
+/// is noticed at the
+/// first event or change; the events that one wait has harvested are lost to that library.)
 final class Poller: Sendable {
-    /// What an event of the set's own members carries; descriptors' tokens are below.
+    /// Tokens carried by events of the set's own members; descriptors' tokens are lower numbers.
     static let wakeToken = RUN_LOOP_WAKE_TOKEN
     static let mainQueueToken = UInt64.max - 1
     static let clockToken = UInt64.max - 2
 
-    /// What one wait has taken; good for as long as the call that is given it.
+    /// The events of one wait; valid for the duration of the call that receives it.
     @safe struct Events: ~Copyable {
         fileprivate let harvested: UnsafeBufferPointer<epoll_event>
 
         var indices: Range<Int> { unsafe harvested.indices }
 
         subscript(index: Int) -> (token: UInt64, events: UInt32) {
-            // Checked here: the buffer's own subscript is not, in release builds.
+            // Checked here: the buffer's own subscript is not checked in release builds.
             precondition(indices.contains(index))
             return unsafe (harvested[index].data.u64, harvested[index].events)
         }
     }
 
-    /// Events taken by one wait: the lower as long as that suffices, because so many find room on the stack. What is left over stays in
-    /// the kernel's list, at its head.
+    /// The number of events taken by one wait. The lower one is used as long as it suffices, because it fits on the
+    /// stack. Events that are
+    /// left over stay at the head of the kernel's list.
     private static let capacities = (usual: 64, greatest: 1024)
-    /// A loop with work at hand asks the kernel again at the latest after so many turns, or in the first turn that begins after so much
-    /// time: so long at most wait the main queue and the descriptors for a loop that is busy with itself.
+    /// A loop with work at hand polls the kernel at the latest after this number of turns, or in the first turn that
+    /// begins after this
+    /// duration. This bounds how long the main queue and the descriptors wait for a loop that is busy with its own
+    /// work.
     static let longestWithoutAsking = Duration.microseconds(50)
     static let turnsWithoutAsking = Atomic<Int>(8)
     private static let none = UInt64.max
 
-    /// The generation that made the set, and its descriptor below.
+    /// The generation that made the set in the upper 32 bits, and its descriptor in the lower.
     private let epoll = Atomic<UInt64>(Poller.none)
-    /// The wake descriptor's descriptor, as it was when it was hung in the set.
+    /// The number of the wake descriptor when it was added to the set.
     private let wakeDescriptor = Atomic<Int32>(-1)
-    /// `WakeUp.losses` when the set was last known to be good. The loop's thread.
+    /// The value of `WakeUp.losses` when the set was last known to be valid. The loop's thread.
     private let lossesSeen = Atomic<UInt32>(0)
-    /// Number of the latest harvest, to tell fresh events from remembered ones. The loop's thread.
+    /// The number of the latest harvest, to distinguish fresh events from remembered ones. The loop's thread.
     private let harvests = Atomic<UInt64>(0)
-    /// How often the kernel has not been asked since, and when it was. The loop's thread.
+    /// The number of turns since the kernel was last polled, and the time of that poll. The loop's thread.
     private let turnsSinceAsked = Atomic<Int>(0)
     private let timeAsked = Atomic<UInt64>(0)
     /// Whether the main queue's eventfd is in the set. The loop's thread.
@@ -63,7 +69,7 @@ final class Poller: Sendable {
     var isOpen: Bool { Poller.isOpen(epoll.load(ordering: .acquiring)) }
     var harvest: UInt64 { harvests.load(ordering: .relaxed) }
 
-    /// Where the loop sleeps when it waits for this set.
+    /// The place in which the loop sleeps when it waits for this set.
     var place: WakeUp.Place {
         WakeUp.Place(set: descriptor, wakeDescriptor: wakeDescriptor.load(ordering: .relaxed))
     }
@@ -72,7 +78,7 @@ final class Poller: Sendable {
 
     private static func isOpen(_ word: UInt64) -> Bool { word >> 32 == run_loop_generation() && word != none }
 
-    /// Makes the set, if there is none yet.
+    /// Makes the set if there is none yet.
     func open(for wakeUp: WakeUp) throws(RunLoopError) {
         guard !isOpen else { return }
         close()
@@ -89,15 +95,15 @@ final class Poller: Sendable {
         epoll.store(UInt64(run_loop_generation()) << 32 | UInt64(made), ordering: .releasing)
     }
 
-    /// Closes the set if it is still its own, else gives it up.
+    /// Closes the set if it is still its own, otherwise abandons it.
     func close() {
         let place = self.place
         let former = epoll.exchange(Poller.none, ordering: .acquiringAndReleasing)
         watchesMainQueue.store(false, ordering: .relaxed)
         watchesClock.store(false, ordering: .relaxed)
         guard former != Poller.none, let wakeUp = SetRegistry.leave(place.set, of: self) else { return }
-        guard Poller.isOpen(former) else { return }  // the parent's
-        // The registry knows of our own sets only, the kernel knows of the others.
+        guard Poller.isOpen(former) else { return }  // the parent's set
+        // The registry knows this library's sets only; the kernel knows about the others.
         if place.signal() {
             Glibc.close(place.set)
         } else {
@@ -106,7 +112,7 @@ final class Poller: Sendable {
         }
     }
 
-    /// Gives the set up if descriptors were lost and it is one of them. The loop's thread.
+    /// Abandons the set if descriptors were lost and it is one of them. The loop's thread.
     func giveUpIfLost(_ wakeUp: WakeUp) {
         let losses = wakeUp.losses
         guard lossesSeen.exchange(losses, ordering: .relaxed) != losses, isOpen else { return }
@@ -124,7 +130,7 @@ extension Poller {
         control(EPOLL_CTL_ADD, fd, events: events, token: token)
     }
 
-    /// Returns the errno, or nil. EBADF and ENOENT say that `fd` was closed, and perhaps opened anew, since it was added.
+    /// Returns the errno, or nil. EBADF and ENOENT mean that `fd` was closed, and perhaps reopened, since it was added.
     func refresh(_ fd: Int32, events: UInt32, token: UInt64) -> Int32? {
         control(EPOLL_CTL_MOD, fd, events: events, token: token)
     }
@@ -132,7 +138,8 @@ extension Poller {
     /// Returns the errno, or nil.
     func remove(_ fd: Int32) -> Int32? { control(EPOLL_CTL_DEL, fd, events: 0, token: 0) }
 
-    /// A set that is not there, or is found lost now, has no members: nothing can be added, and all else is well.
+    /// A set that is not open, or is found lost now, has no members: adding fails with EBADF, and the other operations
+    /// succeed.
     private func control(_ operation: Int32, _ fd: Int32, events: UInt32, token: UInt64) -> Int32? {
         let failureWithoutSet = operation == EPOLL_CTL_ADD ? EBADF : nil
         guard isOpen else { return failureWithoutSet }
@@ -148,7 +155,7 @@ extension Poller {
 // MARK: - Waiting
 
 extension Poller {
-    /// Waits, for ever if there is no timeout, and hands the events to `receive`. The loop's thread.
+    /// Waits, without limit if there is no timeout, and passes the events to `receive`. The loop's thread.
     func wait(for timeout: Duration?, _ receive: (borrowing Events) -> Void) {
         let fd = descriptor
         harvests.add(1, ordering: .relaxed)
@@ -161,7 +168,8 @@ extension Poller {
                 Int32(capacity),
                 timeout?.nanoseconds ?? -1
             )
-            // Interrupted by a signal: nothing came. Any other error means that the number is no longer a set's.
+            // EINTR: a signal interrupted the wait and there are no events. Any other error means that the number is no
+            // longer an epoll set.
             if count < 0, count != -EINTR { close() }
             noteAsked()
             self.capacity.store(
@@ -177,7 +185,7 @@ extension Poller {
         timeAsked.store(MonotonicInstant.now.nanoseconds, ordering: .relaxed)
     }
 
-    /// To be asked in each turn with work at hand: whether the kernel must be asked all the same. The loop's thread.
+    /// Whether the kernel must be polled anyway. To be called once in each turn with work at hand. The loop's thread.
     func isOverdue() -> Bool {
         let turns = turnsSinceAsked.load(ordering: .relaxed) + 1
         turnsSinceAsked.store(turns, ordering: .relaxed)
@@ -187,10 +195,11 @@ extension Poller {
     }
 }
 
-/// Which epoll set of this library has which descriptor number.
+/// The registry of which epoll set of this library has which descriptor number.
 ///
-/// When a program closes descriptors that are not its own, several loops make new ones at once, and one of them can get the number that
-/// another takes for its set. Whoever gets a number tells the former owner.
+/// If a program closes descriptors that are not its own, several loops make new ones at once, and one of them can get
+/// the number that
+/// another still uses for its set. The loop that gets a number notifies the former owner.
 enum SetRegistry {
     private struct Owner: Sendable {
         let poller: ObjectIdentifier
@@ -199,7 +208,7 @@ enum SetRegistry {
 
     private static let owners = ForkSafeMutex<[Int32: Owner]>([:])
 
-    /// Notes that the kernel has just given the number to a new set of `poller`.
+    /// Records that the kernel has just given the number to a new set of `poller`.
     static func enter(_ number: Int32, of poller: Poller, wakenBy wakeUp: WakeUp) {
         let owner = Owner(poller: ObjectIdentifier(poller), wakeUp: wakeUp)
         let former = owners.withLock { $0.updateValue(owner, forKey: number) }
@@ -211,7 +220,7 @@ enum SetRegistry {
         owners.withLock { $0[number]?.poller == ObjectIdentifier(poller) }
     }
 
-    /// Forgets the set; nil if its number was another's already, else who wakes its loop.
+    /// Removes the set. Nil if its number was already given to another set, otherwise the `WakeUp` of its loop.
     static func leave(_ number: Int32, of poller: Poller) -> WakeUp? {
         owners.withLock { owners in
             owners[number]?.poller == ObjectIdentifier(poller) ? owners.removeValue(forKey: number)?.wakeUp : nil

@@ -2,12 +2,12 @@ internal import CRunLoopShims
 internal import Glibc
 internal import Synchronization
 
-/// What can go wrong with a run loop that is not the caller's mistake.
+/// A failure of a run loop that is not a programmer error.
 public struct RunLoopError: Error, Hashable, Sendable {
-    /// The kind of failure. More may come; switch with a default.
+    /// The kind of failure. More may be added; switch with a default.
     public struct Code: Hashable, Sendable {
         let name: String
-        /// What happened and what to do about it, in a sentence.
+        /// What happened and what to do about it, in one sentence.
         let advice: String
 
         package init(_ name: String, _ advice: String) {
@@ -25,7 +25,7 @@ public struct RunLoopError: Error, Hashable, Sendable {
             "itemInvalid",
             "The item was invalidated; make a new one."
         )
-        /// A timer or an observer belongs to one loop, and this one is another's. Remove it there first.
+        /// A timer or an observer belongs to one loop, and this one is on another loop. Remove it there first.
         public static let itemOnOtherLoop = Code(
             "itemOnOtherLoop",
             "The timer or observer is on another loop; remove it there first."
@@ -50,12 +50,12 @@ public struct RunLoopError: Error, Hashable, Sendable {
             "invalidInterval",
             "A timer's interval must be a finite number of seconds."
         )
-        /// A perform request had not begun when the caller's time was over, and was withdrawn (R52).
+        /// A perform request had not begun when the caller's timeout passed, and was withdrawn (R52).
         public static let requestTimedOut = Code(
             "requestTimedOut",
             "The loop did not come to the request in time, and will not run it; see what keeps it busy."
         )
-        /// The system has no thread to give. See `underlying`.
+        /// The system could not start a thread. See `underlying`.
         public static let threadNotStarted = Code(
             "threadNotStarted",
             "No thread could be started; raise the limits on processes and memory."
@@ -64,7 +64,7 @@ public struct RunLoopError: Error, Hashable, Sendable {
 
     /// For programs to decide by; `description` is for people.
     public let code: Code
-    /// The errno that the kernel gave, if it did.
+    /// The errno that the kernel returned, if any.
     public let errno: Int32?
 
     package init(_ code: Code, errno: Int32? = nil) {
@@ -81,8 +81,9 @@ extension RunLoopError: CustomStringConvertible {
     }
 }
 
-/// What the loop cannot go on from: a mistake of the program's. In an optimised build, too, its text is told on stderr, with the line of the
-/// program that made it, where a `precondition` would end the process without a word.
+/// Traps on a programmer error, from which the loop cannot continue. Also in an optimised build it prints the text on
+/// stderr with the line
+/// of the program that made the error; a `precondition` would end the process there without a message.
 @inline(__always)
 package func require(
     _ condition: Bool,
@@ -98,7 +99,7 @@ package func trap(_ text: String, file: StaticString, line: UInt) -> Never {
     fatalError("RunLoopKit: " + text, file: file, line: line)
 }
 
-/// A mistake or a shortage that the loop survives. Told on stderr once a process, not each time.
+/// An error or a shortage that the loop survives. Printed on stderr once per process, not each time.
 enum LoopWarning: UInt32 {
     case commonIsNoMode
     case loopEnded
@@ -121,7 +122,7 @@ enum LoopWarning: UInt32 {
         }
     }
 
-    /// A bit for each that was made.
+    /// One bit for each warning that was printed.
     private static let made = Atomic<UInt32>(0)
 
     func make() {

@@ -2,7 +2,7 @@ internal import CRunLoopShims
 internal import Glibc
 internal import Synchronization
 
-/// Ends a loop's sleep, from anywhere, at the price of at most one system call per sleep (R25, R26).
+/// Ends a loop's sleep from any thread, at the cost of at most one system call per sleep (R25, R26).
 ///
 ///                 wakeUp()                       wakeUp(): signal the wake descriptor
 ///      running ─────────────▶ pending ◀────────────────── sleeping
@@ -10,17 +10,21 @@ internal import Synchronization
 ///         │  └───────────────────┼── prepareToSleep() ────────┘ │
 ///         └────── consume() ─────┴───────── consume() ──────────┘
 ///
-/// No wake-up is lost: `prepareToSleep` leaves `running` by compare-and-exchange only, so a wake-up made before it is seen there
-/// (pending: do not sleep), and one made after it finds `sleeping` and signals. The wake descriptor (see `run_loop_make_wake_descriptor`) makes an edge in the
-/// set that the loop sleeps in: one of an earlier sleep can end a later one, which looks at the state, finds no wake-up and sleeps again.
+/// No wake-up is lost. `prepareToSleep` leaves `running` only by compare-and-exchange: it sees a wake-up made before it
+/// (state
+/// `pending`: do not sleep), and a wake-up made after it finds `sleeping` and signals. The wake descriptor (see
+/// `run_loop_make_wake_descriptor`) makes an edge in the set in which the loop sleeps. An edge from an earlier sleep
+/// can end a later one;
+/// that one then checks the state, finds no wake-up and sleeps again.
 ///
-/// If a program closes the loop's descriptors while it sleeps, the wake descriptor cannot be signalled. That is a loss: it is counted, the thread is
-/// interrupted, and the loop, which looks at the count before it sleeps, makes itself new descriptors.
+/// If a program closes the loop's descriptors while the loop sleeps, the wake descriptor cannot be signalled. Such a
+/// loss is counted and the
+/// thread is interrupted; the loop checks the count before it sleeps and makes new descriptors.
 final class WakeUp: Sendable {
     private static let running: UInt8 = 0
     private static let sleeping: UInt8 = 1
     private static let pending: UInt8 = 2
-    /// Where a number of an own kind begins, so that no other eventfd's count is taken for a mark.
+    /// Start of a number range of this library, so that no other eventfd's count is mistaken for a mark.
     private static let lastMark = Atomic<UInt32>(0x4C6F_6F70)
 
     private let state = Atomic<UInt8>(WakeUp.running)
@@ -29,12 +33,13 @@ final class WakeUp: Sendable {
     /// -1 before the first use and after the loop's end.
     private let wakeDescriptor = Atomic<Int32>(-1)
     private let mark = WakeUp.lastMark.add(1, ordering: .relaxed).newValue
-    /// Where the loop sleeps, and on which thread of which process. Written by that thread before it goes to `sleeping`; relaxed,
-    /// because whoever finds `sleeping` has acquired them.
+    /// Where the loop sleeps, and on which thread of which process. Written by that thread before the state becomes
+    /// `sleeping`; relaxed,
+    /// because a thread that finds `sleeping` has acquired them.
     private let place = Atomic<UInt64>(Place.none.word)
     private let sleeper = Atomic<Int32>(0)
     private let generation = Atomic<UInt32>(.max)
-    /// How often descriptors were found to be no longer the loop's.
+    /// The number of times that descriptors were found to be no longer the loop's.
     private let lossCount = Atomic<UInt32>(0)
 
     /// An epoll set and the wake descriptor in it, in one word.
@@ -51,19 +56,19 @@ final class WakeUp: Sendable {
         var set: Int32 { Int32(truncatingIfNeeded: word >> 32) }
         var wakeDescriptor: Int32 { Int32(truncatingIfNeeded: word) }
 
-        /// Signals it; false if this is no longer a set and its wake descriptor.
+        /// Signals the wake descriptor; false if the numbers are no longer a set and its wake descriptor.
         func signal() -> Bool { self != .none && run_loop_signal_wake_descriptor(set, wakeDescriptor) == 0 }
     }
 
     deinit { close() }
 
-    /// Gives the wake descriptor back, with the loop's end: nobody sleeps any more.
+    /// Closes the wake descriptor at the loop's end, when no thread sleeps any more.
     func close() {
         let number = wakeDescriptor.exchange(-1, ordering: .acquiringAndReleasing)
         if number >= 0, run_loop_is_bell(number, mark) { Glibc.close(number) }
     }
 
-    /// The wake descriptor to hang in a set, made now if there is none, or if a program has closed it. Any thread.
+    /// The wake descriptor to add to a set. Creates it if there is none, or if a program has closed it. Any thread.
     func descriptor() throws(RunLoopError) -> Int32 {
         let present = wakeDescriptor.load(ordering: .acquiring)
         if present >= 0, run_loop_is_bell(present, mark) { return present }
@@ -80,17 +85,19 @@ final class WakeUp: Sendable {
 
     /// Any thread, and signal handlers: one atomic exchange, and a system call if the loop sleeps.
     ///
-    /// Acquiring and releasing: the exchange always writes, so what the caller did before is visible to the `consume` that reads
-    /// this write or a later one of the same kind. (A load that finds `pending` would not do: the loop may consume it without what the
-    /// caller has stored just before.)
+    /// Acquiring and releasing: the exchange always writes, so what the caller did before is visible to the `consume`
+    /// that reads
+    /// this write or a later write of `post`. (A load that finds `pending` would not be enough: the loop may consume
+    /// that wake-up without
+    /// seeing what the caller has just stored.)
     func post() {
         guard state.exchange(WakeUp.pending, ordering: .acquiringAndReleasing) == WakeUp.sleeping else { return }
-        // A forked child shares its parent's sets, and must not signal there.
+        // A forked child shares its parent's sets and must not signal in them.
         guard generation.load(ordering: .relaxed) == run_loop_generation() else { return }
         if !Place(word: place.load(ordering: .relaxed)).signal() { loseDescriptors() }
     }
 
-    /// False if a wake-up is pending: then do not sleep. The loop's thread; the set is open.
+    /// False if a wake-up is pending; the caller must not sleep then. The loop's thread; the set is open.
     func prepareToSleep(in place: Place) -> Bool {
         if self.place.load(ordering: .relaxed) != place.word { self.place.store(place.word, ordering: .relaxed) }
         if generation.load(ordering: .relaxed) != run_loop_generation() { moveIn() }
@@ -106,27 +113,29 @@ final class WakeUp: Sendable {
         generation.store(run_loop_generation(), ordering: .relaxed)
     }
 
-    /// Back to running; says whether there was a wake-up. The loop's thread.
+    /// Returns to `running`; the result says whether there was a wake-up. The loop's thread.
     func consume() -> Bool {
-        // Relaxed: nobody but this thread goes to `running`, and what a wake-up carries is acquired by the exchange.
+        // Relaxed: only this thread changes the state to `running`, and the data of a wake-up is acquired by the
+        // exchange.
         guard state.load(ordering: .relaxed) != WakeUp.running else { return false }
         guard state.exchange(WakeUp.running, ordering: .acquiringAndReleasing) == WakeUp.pending else { return false }
         wasConsumed.store(true, ordering: .relaxed)
         return true
     }
 
-    /// Whether the sleep that `prepareToSleep` announced is over because of a wake-up. The loop's thread.
+    /// Whether a wake-up has ended the sleep that `prepareToSleep` announced. The loop's thread.
     var isPending: Bool { state.load(ordering: .relaxed) == WakeUp.pending }
 }
 
 // MARK: - Losses
 
 extension WakeUp {
-    /// Changes when the loop should look whether its descriptors are still its own.
+    /// Changes when the loop must check whether its descriptors are still its own.
     var losses: UInt32 { lossCount.load(ordering: .relaxed) }
 
-    /// Says that a set, or the wake descriptor in it, is no longer the loop's. If the loop sleeps in it, no descriptor wakes it any more. Any
-    /// thread, and signal handlers.
+    /// Records that a set, or the wake descriptor in it, is no longer the loop's. If the loop sleeps in it, no
+    /// descriptor can wake it any
+    /// more, so its thread is interrupted. Any thread, and signal handlers.
     func loseDescriptors() {
         lossCount.add(1, ordering: .relaxed)
         place.store(Place.none.word, ordering: .relaxed)

@@ -2,52 +2,57 @@ import Locking
 internal import Synchronization
 
 extension EventRunLoop {
-    /// Adds a source to a mode, making the mode if need be (R4). Adding to ``Mode/common`` adds to each common mode, present and future
-    /// (R6). Adding twice does nothing.
+    /// Adds a source to a mode, creating the mode if necessary (R4). Adding to ``Mode/common`` adds to each common
+    /// mode, present and future
+    /// (R6). Adding twice has no effect.
     public func add(_ source: EventSource, to mode: Mode = .default) { attachOrComplain(source, to: mode) }
 
-    /// Takes a source out of a mode; out of ``Mode/common``: out of each common mode.
+    /// Removes a source from a mode; from ``Mode/common``: from each common mode.
     ///
-    /// A run whose mode is empty then finishes when its present turn ends. That is no reason to wake for it: a loop that sleeps, and loses
-    /// its last item to another thread, sleeps on, until its run's time is over or something wakes it. To end it, call ``stop()``, or
-    /// ``wakeUp()`` after the removal. The same goes for what is invalidated.
+    /// A run whose mode is then empty finishes when its current turn ends. The removal does not wake the loop: a loop
+    /// that sleeps, and loses
+    /// its last item to another thread, sleeps on until its run times out or something wakes it. To end it, call
+    /// ``stop()``, or
+    /// ``wakeUp()`` after the removal. The same holds for items that are invalidated.
     public func remove(_ source: EventSource, from mode: Mode = .default) { detach(source, from: mode) }
 
-    /// Whether the source is in a mode; for ``Mode/common``: whether it was added to that.
+    /// Whether the source is in a mode; for ``Mode/common``: whether it was added to the common modes.
     public func contains(_ source: EventSource, in mode: Mode = .default) -> Bool { hasAttached(source, in: mode) }
 
-    /// Adds a source to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop. Throws if the kernel refuses
-    /// the descriptor, and then has added nothing.
+    /// Adds a source to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop. Throws if the
+    /// kernel refuses
+    /// the descriptor; nothing is added then.
     public func add(_ source: DescriptorSource, to mode: Mode = .default) throws(RunLoopError) {
         try attach(source, to: mode)
     }
 
-    /// Takes a source out of a mode, as for an ``EventSource``.
+    /// Removes a source from a mode, as for an ``EventSource``.
     public func remove(_ source: DescriptorSource, from mode: Mode = .default) { detach(source, from: mode) }
 
     /// Whether the source is in a mode, as for an ``EventSource``.
     public func contains(_ source: DescriptorSource, in mode: Mode = .default) -> Bool { hasAttached(source, in: mode) }
 
-    /// Adds a timer to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop (R27). A timer that is on
-    /// another loop is left there.
+    /// Adds a timer to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop (R27). A timer
+    /// that is on
+    /// another loop is not added.
     public func add(_ timer: EventTimer, to mode: Mode = .default) { attachOrComplain(timer, to: mode) }
 
-    /// Takes a timer out of a mode, as for an ``EventSource``.
+    /// Removes a timer from a mode, as for an ``EventSource``.
     public func remove(_ timer: EventTimer, from mode: Mode = .default) { detach(timer, from: mode) }
 
     /// Whether the timer is in a mode, as for an ``EventSource``.
     public func contains(_ timer: EventTimer, in mode: Mode = .default) -> Bool { hasAttached(timer, in: mode) }
 
-    /// Adds an observer to a mode, as for an ``EventSource``. An observer that is on another loop is left there (R38).
+    /// Adds an observer to a mode, as for an ``EventSource``. An observer that is on another loop is not added (R38).
     public func add(_ observer: LoopObserver, to mode: Mode = .default) { attachOrComplain(observer, to: mode) }
 
-    /// Takes an observer out of a mode, as for an ``EventSource``.
+    /// Removes an observer from a mode, as for an ``EventSource``.
     public func remove(_ observer: LoopObserver, from mode: Mode = .default) { detach(observer, from: mode) }
 
     /// Whether the observer is in a mode, as for an ``EventSource``.
     public func contains(_ observer: LoopObserver, in mode: Mode = .default) -> Bool { hasAttached(observer, in: mode) }
 
-    /// Puts a mode into the common set, for good, and into the mode what was added to ``Mode/common`` (R5, R6).
+    /// Adds a mode to the common set permanently, and adds to the mode the items of ``Mode/common`` (R5, R6).
     public func addCommonMode(_ mode: Mode) {
         guard mode != .common else { return }
         let (target, entered): (LoopMode, [any LoopItem]) = table.withLock { table in
@@ -60,7 +65,7 @@ extension EventRunLoop {
         requests.modesChanged()
     }
 
-    /// The modes that the loop has, in the order of their making; the default mode is the first. Any thread.
+    /// The loop's modes in the order of their creation; the default mode is the first. Any thread.
     public var modes: [Mode] { table.withLock { $0.modes.map { Mode($0.name) } } }
 
     /// The modes in the common set.
@@ -70,10 +75,10 @@ extension EventRunLoop {
 // MARK: - For all kinds
 
 extension EventRunLoop {
-    /// Adds a source, and says why it cannot be.
+    /// Adds a source, and throws the reason if it cannot be added.
     package func attach(source: EventSource, to mode: Mode) throws(RunLoopError) { try attach(source, to: mode) }
 
-    /// Adds a timer, and says why it cannot be.
+    /// Adds a timer, and throws the reason if it cannot be added.
     package func attach(timer: EventTimer, to mode: Mode) throws(RunLoopError) { try attach(timer, to: mode) }
 
     func attach(_ item: some LoopItem, to mode: Mode) throws(RunLoopError) {
@@ -92,14 +97,15 @@ extension EventRunLoop {
             guard !table.hasEnded else { throw RunLoopError(.loopEnded) }
             item.willRecordAsCommon()
             let entered = try enter(item, table.commonModes)
-            // After the first that can fail, and under the lock that `forgetCommon` takes: an invalid item is never left recorded.
+            // After the last step that can fail, and under the lock that `forgetCommon` takes: an invalid item is never
+            // left recorded.
             table.record(item)
             return entered
         }
         for target in entered { item.didAttach(to: target, of: self) }
     }
 
-    /// All or none.
+    /// Adds to all targets or to none.
     private func enter(_ item: some LoopItem, _ targets: [LoopMode]) throws(RunLoopError) -> [LoopMode] {
         var entered: [LoopMode] = []
         do {
@@ -107,7 +113,8 @@ extension EventRunLoop {
             return entered
         } catch {
             for target in entered { _ = item.detach(from: target) }
-            // It was valid a moment ago: a one-shot that was due has fired in the first mode, and is over.
+            // It was valid a moment ago: it is a one-shot timer that was due, has fired in the first mode, and is
+            // finished.
             if error.code == .itemInvalid, !entered.isEmpty { return [] }
             throw error
         }
@@ -135,7 +142,7 @@ extension EventRunLoop {
         if item.detach(from: mode) { item.didDetach(from: mode, of: self) }
     }
 
-    /// No mode that becomes common later gets the item.
+    /// Removes the item from the common items, so that no mode that becomes common later gets it.
     func forgetCommon(_ item: some LoopItem) { table.withLock { _ = $0.forget(item) } }
 
     private func hasAttached(_ item: some LoopItem, in mode: Mode) -> Bool {

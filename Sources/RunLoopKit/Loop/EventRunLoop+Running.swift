@@ -1,7 +1,7 @@
 import Locking
 internal import Synchronization
 
-/// One call of `run`: what its turns need to know.
+/// The state of one call of `run` that its turns need.
 struct Activation {
     let mode: LoopMode
     /// When it times out; `distantFuture` for never.
@@ -11,12 +11,12 @@ struct Activation {
     let returnsAfterSource: Bool
     /// Ends the run, once set, after the turn that sees it.
     var completion: RunCompletion?
-    /// The first turn, and one after a drain, do not look at the main queue out of turn (R16).
+    /// True in the first turn and in the turn after a drain: these do not check the main queue early (R16).
     var skipsLook = true
 }
 
 extension EventRunLoop {
-    /// Runs the default mode until it is stopped or finished (R21). The loop's thread only; on another one it traps.
+    /// Runs the default mode until it is stopped or finished (R21). Traps if called on another thread than the loop's.
     public func run(file: StaticString = #fileID, line: UInt = #line) {
         while true {
             switch run(mode: .default, file: file, line: line) {
@@ -26,12 +26,13 @@ extension EventRunLoop {
         }
     }
 
-    /// Runs one mode. The loop's thread only, on another one it traps; may be called again from inside a callout (R23).
+    /// Runs one mode. Traps if called on another thread than the loop's. May be called again from inside a callout (R23).
     ///
     /// - Parameters:
-    ///   - timeout: Nil for ever; zero or less makes one polling pass (R18).
+    ///   - timeout: Nil for no limit; zero or less makes one polling pass (R18).
     ///   - returnAfterSourceHandled: Return after a turn that performed a source or drained the main queue (R19).
-    /// - Returns: Why it ended (R17). `finished` at once, unobserved, for an empty mode (R11) and for ``Mode/common`` (R8).
+    /// - Returns: Why the run ended (R17). `finished` at once, unobserved, for an empty mode (R11) and for ``Mode/common``
+    ///   (R8).
     @discardableResult
     public func run(
         mode: Mode = .default,
@@ -45,7 +46,7 @@ extension EventRunLoop {
         return run(mode: mode, for: timeout, returnAfterSourceHandled: returnAfterSourceHandled, until: nil)
     }
 
-    /// The same, on the loop's thread, and also returns, with `handledSource`, after the turn in which `completion` was set.
+    /// The same, on the loop's thread. It also returns `handledSource` after the turn in which `completion` was set.
     package func run(
         mode: Mode,
         for timeout: Duration?,
@@ -78,22 +79,24 @@ extension EventRunLoop {
         let anyOuterWaits = outerWaitsAhead.load(ordering: .relaxed)
         if outerWaits { outerWaitsAhead.store(true, ordering: .relaxed) }
         notify(.entry, in: activation.mode)
-        // From here on: what the entry observers do is not the run's time.
+        // The run's time begins here: the time that the entry observers take does not count.
         if let timeout { activation.deadline = .now.advanced(by: timeout) }
         let result = takeTurns(&activation)
         notify(.exit, in: activation.mode)
-        // A stop by another thread that this run has not answered, because it ended otherwise in that turn, is for the outer one: who
-        // made it knows nothing of nested runs. One by this thread was for this run (R22).
+        // A stop by another thread that this run has not answered, because it ended for another reason in that turn, applies to
+        // the outer
+        // run: the other thread does not know about nested runs. A stop by this thread was for this run (R22).
         let isLeft = stopRequested.exchange(outerStop, ordering: .acquiringAndReleasing) && result != .stopped
         let isFromElsewhere = stopIsFromElsewhere.exchange(outerIsFromElsewhere, ordering: .relaxed)
         let passesOn = isLeft && isFromElsewhere && outer.phase != .idle
         if passesOn { requestStop(fromElsewhere: true) }
         activation.mode.stopRequested.store(outerModeStop, ordering: .releasing)
-        // With a turn of its own, so that a watcher sees the return as a transition even if the phase is that of before.
+        // With a turn number of its own, so that a watcher sees the return as a transition even if the phase is the same as
+        // before.
         heartbeat.publish(outer.phase, modeIndex: outer.modeIndex, turn: heartbeat.pulse.turn &+ 1)
         waitsAhead.store(outerWaits, ordering: .relaxed)
         outerWaitsAhead.store(anyOuterWaits, ordering: .relaxed)
-        // A wake-up that the nested run has taken may have been meant for the outer one, which may be just about to sleep.
+        // A wake-up that the nested run has consumed may have been meant for the outer run, which may be about to sleep.
         let hasConsumed = wake.wasConsumed.exchange(outerConsumed, ordering: .relaxed)
         if outer.phase != .idle, hasConsumed || (outerWaits && (outerStop || passesOn)) { wake.post() }
         return result
@@ -133,7 +136,7 @@ extension EventRunLoop {
         return result(of: activation, handledSource: handled)
     }
 
-    /// First match wins (R17).
+    /// The first match wins (R17).
     private func result(of activation: Activation, handledSource: Bool) -> RunResult? {
         if handledSource && activation.returnsAfterSource { return .handledSource }
         if activation.completion?.isSet == true { return .handledSource }
@@ -150,13 +153,13 @@ extension EventRunLoop {
         activation.pollsOnly || activation.deadline.hasPassed
     }
 
-    /// Whether nothing could ever happen in the mode (R9, R10).
+    /// Whether nothing can ever happen in the mode (R9, R10).
     private func isEmpty(_ mode: LoopMode) -> Bool {
         if mode.population.load(ordering: .acquiring) > 0 || servesMainQueue(in: mode) { return false }
         return !blocks.hasBlocks(for: mode) && !requests.hasWaiting(for: mode) && !hasJobs(for: mode)
     }
 
-    /// On main, in common modes, outside its own callout (R58).
+    /// On main, in common modes, outside the queue's own callout (R58).
     func servesMainQueue(in mode: LoopMode) -> Bool {
         isMain && mode.isCommon.load(ordering: .acquiring) && !mainQueue.isDraining && mainQueue.isUsable
     }
@@ -165,7 +168,7 @@ extension EventRunLoop {
 // MARK: - Callouts
 
 extension EventRunLoop {
-    /// Publishes a transition and tells the observers. With none, that is two loads and a store.
+    /// Publishes a transition and calls the observers. Without observers this costs two loads and a store.
     @inline(__always)
     func notify(_ phase: LoopPhase, in mode: LoopMode) {
         let turn = heartbeat.pulse.turn &+ (phase == .beforeTimers ? 1 : 0)
@@ -176,7 +179,7 @@ extension EventRunLoop {
         callObservers(activity, in: mode)
     }
 
-    /// In order, on a snapshot (R38, R39).
+    /// Calls the observers in order, on a snapshot (R38, R39).
     @inline(never)
     private func callObservers(_ activity: Activity, in mode: LoopMode) {
         for observer in mode.observers where observer.activities.contains(activity) {
@@ -198,15 +201,17 @@ extension EventRunLoop {
         blocks.recycle(batch)
     }
 
-    /// Serves the perform requests (R52), and performs the signalled sources, or the first of them (R28–R32); says whether there was
-    /// any of either.
+    /// Serves the perform requests (R52), and performs the signalled sources, or the first of them (R28–R32). Returns whether
+    /// there was any
+    /// request or source.
     private func performSources(_ activation: Activation) -> Bool {
         let mode = activation.mode
         let served = serveRequests(in: mode)
         let isInsidePass = mode.openPasses.load(ordering: .relaxed) > 0
         guard isInsidePass || mode.hasSignalledSources.load(ordering: .acquiring) else { return served }
         let pass = isInsidePass ? mode.takeSignalledInsidePass() : mode.takeSignalled()
-        // A pass of one hides nothing from the runs inside it. (The pass itself must not be used after it was recycled: its buffer would be
+        // A pass with one source hides nothing from nested runs. (The pass itself must not be used after it was recycled: its
+        // buffer would be
         // copied.)
         let hides = pass.count > 1 ? 1 : 0
         mode.openPasses.add(hides, ordering: .relaxed)
@@ -224,7 +229,7 @@ extension EventRunLoop {
         return handled || served
     }
 
-    /// Says whether there was anything.
+    /// Delivers to the source; returns whether the handler found anything.
     private func deliver(_ delivery: DescriptorTable.Delivery, in mode: LoopMode) -> Bool {
         heartbeat.noteCallout()
         let finding = delivery.source.deliver(delivery.events)
@@ -232,7 +237,7 @@ extension EventRunLoop {
         return finding != .nothing
     }
 
-    /// Those that are due now, and no other (R43). A nested run takes over what is left of them.
+    /// Fires the timers that are due now, and no others (R43). A nested run takes over the remaining ones.
     private func fireTimers(in mode: LoopMode, at now: ClockReading) {
         mode.withTimers { $0.collectDue(at: now) }
         while let timer = mode.withTimers({ $0.takeDue() }) {

@@ -3,15 +3,15 @@ internal import Synchronization
 extension EventRunLoop {
     /// A name for a set of sources, timers and observers; a run serves those of one mode. Modes compare by name (R7).
     public struct Mode: Hashable, Sendable {
-        /// Any text. Nothing else tells modes apart (R7).
+        /// Any text. Modes differ by name only (R7).
         public let name: String
 
-        /// Makes only the name: a loop makes the mode when it first needs one of that name (R4).
+        /// Creates the name only: a loop creates the mode when it first needs one of that name (R4).
         public init(_ name: String) { self.name = name }
 
-        /// The mode of ordinary work; common from birth (R5).
+        /// The mode of ordinary work; common from the start (R5).
         public static var `default`: Mode { Mode("default") }
-        /// Stands for every mode in the loop's common set. Items and blocks can name it; a run cannot (R8).
+        /// Represents every mode in the loop's common set. Items and blocks can name it; a run cannot (R8).
         public static var common: Mode { Mode("common") }
     }
 
@@ -20,23 +20,23 @@ extension EventRunLoop {
         /// CFRunLoop's bits, so that traces and reports can be compared.
         public let rawValue: UInt32
 
-        /// Bits that name no activity are kept, and are never seen.
+        /// Bits that name no activity are kept but never observed.
         @inlinable
         public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-        /// A run begins. Not seen for an empty mode (R11).
+        /// A run begins. Not observed for an empty mode (R11).
         public static let entry = Activity(rawValue: 1)
-        /// A turn begins; nothing of it has run yet (R14 a).
+        /// A turn begins; none of its work has run yet (R14 a).
         public static let beforeTimers = Activity(rawValue: 2)
         /// Comes right after `beforeTimers`, and before blocks and signalled sources run (R14 b).
         public static let beforeSources = Activity(rawValue: 4)
-        /// The loop is about to sleep. Left out in a turn that only polls (R15).
+        /// The loop is about to sleep. Omitted in a turn that only polls (R15).
         public static let beforeWaiting = Activity(rawValue: 32)
-        /// The sleep is over, and what ended it has not been handled yet. Left out in a turn that only polls (R15).
+        /// The sleep has ended, and its cause has not been handled yet. Omitted in a turn that only polls (R15).
         public static let afterWaiting = Activity(rawValue: 64)
-        /// A run ends; also seen for one that was stopped before its first turn (R13).
+        /// A run ends; also observed for a run that was stopped before its first turn (R13).
         public static let exit = Activity(rawValue: 128)
-        /// All six. None is seen while the loop sleeps.
+        /// All six. None is observed while the loop sleeps.
         public static let all: Activity = [.entry, .beforeTimers, .beforeSources, .beforeWaiting, .afterWaiting, .exit]
 
         static let aroundWaiting: Activity = [.beforeWaiting, .afterWaiting]
@@ -44,11 +44,11 @@ extension EventRunLoop {
 
     /// Why a run ended (R17). The values are CFRunLoop's.
     public enum RunResult: Int32, Sendable {
-        /// The mode was empty, or is now.
+        /// The mode was or became empty.
         case finished = 1
         /// `stop()` or `stop(mode:)` was called.
         case stopped = 2
-        /// The time of the run was over.
+        /// The run's timeout passed.
         case timedOut = 3
         /// A source was handled and the run was to return after one.
         case handledSource = 4
@@ -56,14 +56,14 @@ extension EventRunLoop {
 }
 
 extension EventRunLoop.Mode: ExpressibleByStringLiteral, CustomStringConvertible {
-    /// Lets a mode be written as a string literal.
+    /// Allows a mode to be written as a string literal.
     public init(stringLiteral name: String) { self.init(name) }
-    /// The bare name.
+    /// The plain name.
     public var description: String { name }
 }
 
 extension LoopPhase {
-    /// The activity that observers of this phase see; nil for ``idle`` and ``waiting``, which nobody can observe from inside.
+    /// The activity that observers of this phase see; nil for ``idle`` and ``waiting``, in which no observer runs.
     public var activity: EventRunLoop.Activity? {
         switch self {
         case .idle, .waiting: nil
@@ -77,14 +77,15 @@ extension LoopPhase {
     }
 }
 
-/// What a run waits for besides its timeout. Set once, from any thread; who sets it from another thread than the loop's wakes the loop
-/// afterwards. The run notices at the end of the turn, also when a nested run was the one in which it was set.
+/// A condition that ends a run besides its timeout. It is set once, from any thread; a caller on another thread than the loop's
+/// wakes the
+/// loop afterwards. The run notices at the end of the turn, also if it was set during a nested run.
 package final class RunCompletion: Sendable {
     private let flag = Atomic<Bool>(false)
 
     package init() {}
 
-    /// Acquiring: what was written before ``set()`` is visible after a true.
+    /// Acquiring: if it is true, what was written before ``set()`` is visible.
     package var isSet: Bool { flag.load(ordering: .acquiring) }
 
     package func set() { flag.store(true, ordering: .releasing) }

@@ -1,7 +1,7 @@
 internal import Glibc
 internal import Synchronization
 
-/// What a turn handles: exactly one (R14 i).
+/// What a turn handles: exactly one of these (R14 i).
 enum Arrival {
     case nothing
     case wakeUp
@@ -11,7 +11,7 @@ enum Arrival {
 }
 
 extension EventRunLoop {
-    /// What the turn handles, found by a poll or a sleep (R14 f to i).
+    /// Returns what the turn handles, found by a poll or a sleep (R14 f to i).
     ///
     /// - Parameter hasHandled: The turn has performed a source, and therefore only polls (R15).
     func nextArrival(_ activation: Activation, hasHandled: Bool) -> Arrival {
@@ -19,7 +19,8 @@ extension EventRunLoop {
         let looks = !activation.skipsLook && servesMainQueue(in: mode)
         if looks && mainQueue.isReady { return mainQueueWithWakeUp() }
         if hasHandled || activation.pollsOnly { return poll(activation, mainQueueFirst: looks) }
-        // Only to be seen by observers, who are not told of a sleep if the queue is ready. Else the sleep finds it at once.
+        // Needed only if there are observers: they must not see a sleep if the queue is ready. Without observers the sleep
+        // finds it at once.
         if looks, mode.observedActivities.load(ordering: .acquiring) & Activity.aroundWaiting.rawValue != 0 {
             harvest(mode, for: .zero)
             if mainQueue.isReady { return mainQueueWithWakeUp() }
@@ -27,23 +28,23 @@ extension EventRunLoop {
         return sleep(activation, mainQueueFirst: looks)
     }
 
-    /// A wake-up that comes with work ends with it, here as in `choose`: the next turn looks at everything.
+    /// A wake-up that arrives together with work ends with that work, as in `choose`: the next turn checks everything.
     private func mainQueueWithWakeUp() -> Arrival {
         _ = wake.consume()
         return .mainQueue
     }
 
-    /// What has arrived, without waiting and without a word to observers (R15).
+    /// Returns what has arrived, without waiting and without calling observers (R15).
     private func poll(_ activation: Activation, mainQueueFirst: Bool) -> Arrival {
         let mode = activation.mode
-        // With nothing but the wake descriptor in the set there is no need to ask the kernel: `wake` knows.
+        // With only the wake descriptor in the set there is no need to poll the kernel: the state of `wake` is sufficient.
         let mayHaveEvents = servesMainQueue(in: mode) || mode.hasDescriptors.load(ordering: .acquiring)
         let asks = mayHaveEvents && (activation.pollsOnly || mode.poller.isOverdue())
         let isFresh = asks && ask(mode)
         return choose(in: mode, wokenUp: wake.consume(), mainQueueFirst: mainQueueFirst, isFresh: isFresh)
     }
 
-    /// Sleeps until something arrives or the run's time is over (R14 g, h). At rest is the loop only here.
+    /// Sleeps until something arrives or the run times out (R14 g, h). The loop is at rest only here.
     private func sleep(_ activation: Activation, mainQueueFirst: Bool) -> Arrival {
         let mode = activation.mode
         notify(.beforeWaiting, in: mode)
@@ -52,7 +53,7 @@ extension EventRunLoop {
         waitsAhead.store(false, ordering: .relaxed)
         let isObserved = mode.observedActivities.load(ordering: .relaxed) & Activity.afterWaiting.rawValue != 0
         notify(.afterWaiting, in: mode)
-        // What has become due while the observers ran is in the same snapshot (R43).
+        // Timers that became due while the observers ran belong to the same snapshot (R43).
         if isObserved, case .timers = arrival {
             return .timers(now: .now(withWall: mode.timerOutlook.hasWallClockTimers))
         }
@@ -62,7 +63,7 @@ extension EventRunLoop {
     private func waitForArrival(_ activation: Activation, mainQueueFirst: Bool) -> Arrival {
         let mode = activation.mode
         while prepareToWait(in: mode) {
-            // In this order: a change that comes with a wake-up after this line ends the wait below; one that came before it is seen.
+            // In this order: a change whose wake-up comes after this line ends the wait below; an earlier one is seen.
             let sleeps = wake.prepareToSleep(in: mode.poller.place)
             let isOverdue = (!sleeps || hasReady(mode)) && mode.poller.isOverdue()
             if isOverdue { mode.forgetExpected() }
@@ -84,10 +85,11 @@ extension EventRunLoop {
         return nap(activation)
     }
 
-    /// Chooses among what is ready (R36). The main queue goes before all else in a turn that looks at it, and after all else in one
-    /// that gives way to the others (R16). Timers and descriptors take turns.
+    /// Chooses among what is ready (R36). The main queue precedes everything else in a turn that checks it, and follows
+    /// everything else in
+    /// a turn that gives way to the others (R16). Timers and descriptors alternate.
     ///
-    /// - Parameter isFresh: The kernel has just been asked.
+    /// - Parameter isFresh: The kernel has just been polled.
     private func choose(in mode: LoopMode, wokenUp: Bool, mainQueueFirst: Bool, isFresh: Bool) -> Arrival {
         if mainQueueFirst && mainQueue.isReady { return .mainQueue }
         let timersFirst = timersGoFirst.load(ordering: .relaxed)
@@ -118,17 +120,18 @@ extension EventRunLoop {
             .map { .descriptor($0) }
     }
 
-    /// Whether something harvested earlier is still to be delivered.
+    /// Whether an event harvested earlier is still to be delivered.
     private func hasReady(_ mode: LoopMode) -> Bool {
         mode.hasReadyDescriptors.load(ordering: .acquiring) || (mainQueue.isReady && servesMainQueue(in: mode))
     }
 
-    /// Nil for ever.
+    /// Nil for no limit.
     private func timeToWait(_ activation: Activation) -> Duration? {
         let outlook = activation.mode.timerOutlook
         if outlook.isEmpty && activation.deadline == .distantFuture { return nil }
         let now = ClockReading.now(withWall: outlook.hasWallClockTimers)
-        // A timer whose date has come is fired before the loop sleeps again; one whose date comes in the sleep can wait for its deadline.
+        // A timer that is already due is fired before the loop sleeps again; one that becomes due in the sleep can wait for its
+        // deadline.
         if outlook.earliestFire(at: now) <= now.monotonic { return .zero }
         var deadline = min(activation.deadline.nanoseconds, outlook.earliestDeadline(at: now))
         if outlook.hasWallClockTimers, !activation.mode.poller.watchesClock.load(ordering: .relaxed) {
@@ -141,7 +144,8 @@ extension EventRunLoop {
 // MARK: - The kernel
 
 extension EventRunLoop {
-    /// Sees that the mode has its epoll set, on main with the main queue in it if that can be. False if the process has no descriptors
+    /// Ensures that the mode has its epoll set, on main with the main queue in it if possible. False if the process has no
+    /// descriptors
     /// left.
     private func prepareToWait(in mode: LoopMode) -> Bool {
         mode.poller.giveUpIfLost(wake)
@@ -160,10 +164,11 @@ extension EventRunLoop {
         return true
     }
 
-    /// Asks the kernel without waiting; says whether that was a harvest.
+    /// Polls the kernel without waiting; returns whether that was a harvest.
     ///
-    /// While harvested descriptors wait for their delivery there is no need of more: those that became ready since are taken when these
-    /// are through. The main queue does not wait for that.
+    /// While harvested descriptors wait for their delivery no more are needed: descriptors that became ready since then are
+    /// taken after
+    /// these. The main queue does not wait for that.
     private func ask(_ mode: LoopMode) -> Bool {
         mode.forgetExpected()
         guard mode.hasReadyDescriptors.load(ordering: .acquiring) else {
@@ -175,13 +180,13 @@ extension EventRunLoop {
         return false
     }
 
-    /// Whether the set should have the main queue in it and has not.
+    /// Whether the set should contain the main queue and does not.
     private func missesMainQueue(_ mode: LoopMode) -> Bool {
         isMain && mode.isCommon.load(ordering: .acquiring) && !mode.poller.watchesMainQueue.load(ordering: .relaxed)
             && mainQueue.isUsable
     }
 
-    /// Takes what the kernel has, or what comes within the timeout.
+    /// Takes the events that the kernel has, or those that arrive within the timeout.
     private func harvest(_ mode: LoopMode, for timeout: Duration?) {
         guard prepareToWait(in: mode) else { return }
         let isBlind = missesMainQueue(mode)
@@ -190,7 +195,7 @@ extension EventRunLoop {
             var ofDescriptors = 0
             for index in events.indices {
                 switch events[index].token {
-                case Poller.wakeToken: break  // `wake` knows
+                case Poller.wakeToken: break  // `wake` has the state
                 case Poller.mainQueueToken: mainQueue.noteEvent()
                 case Poller.clockToken: clockWatch.noteEvent()
                 default: ofDescriptors += 1
@@ -212,10 +217,11 @@ extension EventRunLoop {
         }
     }
 
-    /// How late the loop may come to what it cannot wait for, for want of descriptors.
+    /// How late the loop may serve what it cannot wait for because it has no descriptors.
     private static let makeshift = Duration.milliseconds(10)
 
-    /// Stands in for the wait while the process has no descriptor for an epoll set: everything but descriptors goes on, a little late.
+    /// Replaces the wait while the process has no descriptor for an epoll set: everything except descriptors continues,
+    /// slightly late.
     private func nap(_ activation: Activation) -> Arrival {
         while true {
             if !wake.isPending {

@@ -3,18 +3,24 @@ internal import Glibc
 import Locking
 internal import Synchronization
 
-/// A run loop of CFRunLoop's class, on epoll, eventfd and CLOCK_MONOTONIC. What it does, rule by rule, and the order of a turn: see
-/// the module's README.md.
+/// A run loop with CFRunLoop's features, on epoll, eventfd and CLOCK_MONOTONIC. The module's README.md gives the order of a
+/// turn and the
+/// rules.
 ///
-/// One per thread, made when first asked for (R1). Unless a member says otherwise, any thread may call it. A loop whose thread has
-/// ended takes nothing any more: what throws says so, all else does nothing and says so once on stderr (R3).
+/// There is one loop per thread, created when it is first requested (R1). Unless a member says otherwise, any thread may call
+/// it. A loop
+/// whose thread has ended accepts nothing more: a throwing call throws, every other call has no effect and prints one warning
+/// on stderr (R3).
 ///
-/// In a signal handler only ``wakeUp()`` may be called, of this class and of all others here. They take locks and allocate: a handler that
-/// strikes the same thread in the middle of such a call waits for itself. A lock of this module's notices that, says so on stderr and
-/// traps; malloc's hangs.
+/// In a signal handler only ``wakeUp()`` may be called, of this class and of all others here. The other calls take locks and
+/// allocate: a
+/// handler that interrupts such a call on the same thread waits for itself. A lock of this module detects that, prints a
+/// message on stderr
+/// and traps; malloc's lock hangs.
 ///
-/// Where a call traps on a mistake of the program's, its text and the caller's line are told on stderr, in an optimised build, too: that is
-/// what the parameters `file` and `line` are for.
+/// A call that traps on a programmer error prints its text and the caller's line on stderr, also in an optimised build: the
+/// parameters
+/// `file` and `line` serve that purpose.
 public final class EventRunLoop: Sendable {
     let isMain: Bool
     let table = ForkSafeMutex(ModeTable())
@@ -25,22 +31,23 @@ public final class EventRunLoop: Sendable {
     let wake = WakeUp()
     let mainQueue = MainQueue()
     let clockWatch = ClockWatch()
-    /// Of the innermost activation. A stop that finds none is undone by the next one's start (R22).
+    /// For the innermost activation. A stop while none runs is cleared by the start of the next one (R22).
     let stopRequested = Atomic<Bool>(false)
     /// Whether another thread has made that stop, or one of several. Written before `stopRequested`, which releases it.
     let stopIsFromElsewhere = Atomic<Bool>(false)
-    /// Whether the present turn of the innermost activation has its wait, or its poll, still to come; and whether that of an outer one
-    /// has. The loop's thread; relaxed.
+    /// Whether the current turn of the innermost activation has still to reach its wait or its poll; and whether an outer
+    /// activation has. The
+    /// loop's thread; relaxed.
     let waitsAhead = Atomic<Bool>(false)
     let outerWaitsAhead = Atomic<Bool>(false)
-    /// Whether due timers go before ready descriptors this time (R36). The loop's thread; relaxed.
+    /// Whether due timers precede ready descriptors this time (R36). The loop's thread; relaxed.
     let timersGoFirst = Atomic<Bool>(true)
-    /// What this loop publishes, and where a watcher leaves its wishes.
+    /// What this loop publishes, and where a watcher leaves its requests.
     public let heartbeat = LoopHeartbeat()
     let jobs: JobQueue
     let pinned: PinnedExecutor
     let owner: ForkSafeMutex<Owner>
-    /// The generation of forks that the loop's thread was last seen in.
+    /// The fork generation in which the loop's thread was last seen.
     let generation = Atomic<UInt32>(run_loop_generation())
     /// Nil for a main thread that was not seen when this library was loaded: see `LoopThread.main()`.
     let pthread: pthread_t?
@@ -60,19 +67,21 @@ public final class EventRunLoop: Sendable {
         pthread = main ? LoopThread.mainPthread : pthread_self()
     }
 
-    /// The main thread's loop. It is never destroyed. Does not touch the main dispatch queue before it runs.
+    /// The main thread's loop. It is never destroyed. It does not use the main dispatch queue before it runs.
     ///
-    /// Callbacks are for any loop, and so not isolated to an actor. Those of items made by `onMainActor` are the main actor's:
+    /// Callbacks are not isolated to an actor, because they can be on any loop. Callbacks of items made by `onMainActor` run on
+    /// the main actor:
     ///
     ///     EventRunLoop.main.add(.onMainActor(every: .seconds(1)) { _ in counter += 1 })
     public static var main: EventRunLoop { LoopRegistry.main }
 
     /// The calling thread's loop. It ends with its thread.
     ///
-    /// Never fails for want of descriptors: it needs none until it first sleeps, and then goes without if need be (see `Poller`).
+    /// Never fails for lack of descriptors: it needs none until it first sleeps, and then continues without them if necessary
+    /// (see `Poller`).
     public static var current: EventRunLoop { LoopRegistry.current }
 
-    /// `main`, or the thread's name as the kernel has it, or had it when the thread ended.
+    /// `main`, or the thread's name in the kernel, or the name that the thread had when it ended.
     public var label: String {
         owner.withLock { owner in
             if !isMain, let name = owner.thread?.name { owner.name = name }
@@ -80,7 +89,8 @@ public final class EventRunLoop: Sendable {
         }
     }
 
-    /// The loop's thread. Nil after it ended; on main also if this library was loaded by another thread and main has not run yet.
+    /// The loop's thread. Nil after it ended; on main also if this library was loaded by another thread and main has not run
+    /// yet.
     public var thread: LoopThread? { isOfParent ? nil : ownThread }
 
     /// Whether the caller is the loop's thread.
@@ -88,7 +98,8 @@ public final class EventRunLoop: Sendable {
         isMain ? run_loop_is_main_thread() : LoopRegistry.existing === self
     }
 
-    /// Makes the main thread known, if it was not from the start, and the thread's new number in a forked child. The loop's thread.
+    /// Records the main thread, if it was not known from the start, and the thread's new id in a forked child. The loop's
+    /// thread.
     func adoptMainThread() {
         if generation.load(ordering: .relaxed) != run_loop_generation() { adoptFork() }
         guard isMain else { return }
@@ -97,8 +108,9 @@ public final class EventRunLoop: Sendable {
         }
     }
 
-    /// Ends the loop with its thread: tasks' jobs are run (R61), sources are cancelled, the rest is dropped, pending blocks are released
-    /// without running (R2).
+    /// Ends the loop with its thread: tasks' jobs are run (R61), sources are cancelled, everything else is dropped, and pending
+    /// blocks are
+    /// released without running (R2).
     func end() {
         endJobs()
         let (modes, common) = table.withLock { table in
@@ -122,8 +134,9 @@ public final class EventRunLoop: Sendable {
 }
 
 extension EventRunLoop {
-    /// At the latest after how many turns a loop with work at hand asks the kernel for more (R16), for all loops of the process. One
-    /// makes them ask in each, as Foundation's do, so that the two can be compared.
+    /// Sets the number of turns after which a loop with work at hand polls the kernel at the latest (R16), for all loops of the
+    /// process. With
+    /// 1 they poll in each turn, as Foundation's loops do, so that the two can be compared.
     package static func askKernel(everyTurns turns: Int) { Poller.turnsWithoutAsking.store(turns, ordering: .relaxed) }
 }
 
@@ -132,14 +145,16 @@ extension EventRunLoop {
 extension EventRunLoop {
     /// Ends the innermost activation as soon as its turn is over, and wakes the loop for it (R22, R23). Ignored if none runs.
     ///
-    /// Made by another thread while a nested activation ends for another reason, it ends the one outside it: it is never lost.
+    /// If another thread calls it while a nested activation ends for another reason, it ends the enclosing one: it is never
+    /// lost.
     ///
     /// Not in a signal handler: see ``EventRunLoop/wakeUp()``.
     public func stop() {
         guard heartbeat.pulse.phase != .idle else { return }
         let isFromElsewhere = !isOnOwnThread
         requestStop(fromElsewhere: isFromElsewhere)
-        // By the loop itself, after its turn's wait: the turn's end sees it, and a wake-up would stay behind for the next run's first sleep.
+        // If the loop itself calls this after its turn's wait, the turn's end sees it; a wake-up would remain for the next
+        // run's first sleep.
         if isFromElsewhere || waitsAhead.load(ordering: .relaxed) { wake.post() }
     }
 
@@ -148,9 +163,11 @@ extension EventRunLoop {
         stopRequested.store(true, ordering: .releasing)
     }
 
-    /// Ends the innermost activation of this mode, at the latest when those nested in it are over, and wakes the loop for it (R17). If
-    /// the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``, which never runs. Not in a signal
-    /// handler.
+    /// Ends the innermost activation of this mode, at the latest when the activations nested in it have ended, and wakes the
+    /// loop for it
+    /// (R17). If the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``, which never
+    /// runs. Not in a
+    /// signal handler.
     public func stop(mode: Mode) {
         guard !isOfParent, heartbeat.pulse.phase != .idle else { return }
         guard let mode = table.withLock({ $0.existing(mode) }) else { return }
@@ -159,11 +176,14 @@ extension EventRunLoop {
         if !isOnOwnThread || mayWait { wake.post() }
     }
 
-    /// Ends the loop's present sleep, or, if it does not sleep, the next one at once. Lock-free, one system call if the loop sleeps, else
-    /// none (R25, R26).
+    /// Ends the loop's current sleep, or, if it does not sleep, ends the next one at once. Lock-free; one system call if the
+    /// loop sleeps,
+    /// otherwise none (R25, R26).
     ///
-    /// The one call that may be made in a signal handler. The handler must find the loop in a variable that was filled before: ``main`` and
-    /// ``current`` may have to make it. What is to be done is left in an atomic, and seen by an observer of `afterWaiting`. A signal that
+    /// The only call that may be made in a signal handler. The handler must find the loop in a variable that was set before:
+    /// ``main`` and
+    /// ``current`` may have to create it. The handler leaves the work in an atomic, where an observer of `afterWaiting` sees
+    /// it. A signal that
     /// needs no handler is more simply read from a descriptor: signalfd(2) in a ``DescriptorSource``.
     public func wakeUp() { wake.post() }
 
@@ -172,27 +192,28 @@ extension EventRunLoop {
         if !isOnOwnThread { wake.post() }
     }
 
-    /// The mode that runs now, that of the innermost activation; nil if none runs.
+    /// The running mode of the innermost activation; nil if none runs.
     public var currentMode: Mode? {
         let pulse = heartbeat.pulse
         return pulse.phase == .idle ? nil : modeName(at: pulse.modeIndex).map { Mode($0) }
     }
 
-    /// Whether the loop sleeps, or is just about to.
+    /// Whether the loop sleeps, or is about to.
     public var isWaiting: Bool { heartbeat.pulse.phase == .waiting }
 
-    /// The name of the mode with an index that the heartbeat gave; nil if there is none.
+    /// The name of the mode with an index read from the heartbeat; nil if there is none.
     public func modeName(at index: Int) -> String? {
         table.withLock { $0.modes.indices.contains(index) ? $0.modes[index].name : nil }
     }
 
-    /// The epoll set that the loop sleeps on in the mode with an index that the heartbeat gave; nil while there is none. Any thread.
+    /// The epoll set on which the loop sleeps in the mode with an index read from the heartbeat; nil while there is none. Any
+    /// thread.
     public func waitSet(inMode index: Int) -> Int32? {
         let poller = table.withLock { $0.modes.indices.contains(index) ? $0.modes[index].poller : nil }
         return poller.flatMap { $0.isOpen ? $0.place.set : nil }
     }
 
-    /// When the earliest timer of a mode fires, those in their callout left out; nil if there is none.
+    /// When the earliest timer of a mode fires, not counting timers in their callout; nil if there is none.
     public func nextTimerFireDate(in mode: Mode = .default) -> MonotonicInstant? {
         guard let outlook = table.withLock({ $0.existing(mode)?.timerOutlook }) else { return nil }
         let earliest = outlook.earliestFire(at: .now(withWall: outlook.hasWallClockTimers))

@@ -1,25 +1,26 @@
 import Locking
 internal import Synchronization
 
-/// One mode of one loop: its items, and what the loop's turn must know about them without taking a lock.
+/// One mode of one loop: its items, and the state that the loop's turn reads without taking a lock.
 ///
-/// The atomics are written under `contents`' lock and read by the loop's thread without it. Whoever changes the mode from another
-/// thread and wants a sleeping loop to see it wakes the loop, which orders the two; else the next turn is early enough.
+/// The atomics are written under `contents`' lock and read by the loop's thread without it. A thread that changes the mode and
+/// needs a
+/// sleeping loop to see the change wakes the loop, which orders the two; otherwise the next turn is early enough.
 final class LoopMode: Sendable {
     let name: String
     /// The mode's number in the loop's heartbeat.
     let index: Int
-    /// The first that a loop makes (R5).
+    /// Whether it is the first mode that a loop makes (R5).
     var isDefault: Bool { index == 0 }
     let isCommon = Atomic<Bool>(false)
     /// The union of the observers' activities.
     let observedActivities = Atomic<UInt32>(0)
-    /// How many sources and timers there are: what keeps a mode from being empty (R9).
+    /// The number of sources and timers: a mode with any of them is not empty (R9).
     let population = Atomic<Int>(0)
-    /// Of the innermost activation of this mode; see ``EventRunLoop/stop(mode:)``.
+    /// For the innermost activation of this mode; see ``EventRunLoop/stop(mode:)``.
     let stopRequested = Atomic<Bool>(false)
     let hasSignalledSources = Atomic<Bool>(false)
-    /// How many runs stand in a pass over several of the mode's signalled sources. The loop's thread; relaxed.
+    /// The number of runs that are inside a pass over several of the mode's signalled sources. The loop's thread; relaxed.
     let openPasses = Atomic<Int>(0)
     let hasDescriptors = Atomic<Bool>(false)
     let hasReadyDescriptors = Atomic<Bool>(false)
@@ -40,11 +41,11 @@ final class LoopMode: Sendable {
 
     struct Contents: Sendable {
         var sources: [ObjectIdentifier: EventSource] = [:]
-        /// Sources in the order of their signals. Each is here at most once: its place knows that it is queued.
+        /// Sources in the order of their signals. Each is here at most once: its place records that it is queued.
         var signalled: [EventSource] = []
-        /// How many of `signalled` may have left the mode since.
+        /// The number of entries of `signalled` that may have left the mode since they were queued.
         var goneSignalled = 0
-        /// A second buffer, to be swapped with `signalled`, so that turns do not allocate.
+        /// A second buffer, swapped with `signalled`, so that turns do not allocate.
         var spareSignalled: [EventSource] = []
         var descriptors = DescriptorTable()
         var timers = TimerQueue()
@@ -52,7 +53,7 @@ final class LoopMode: Sendable {
         var observers: [LoopObserver] = []
     }
 
-    /// Every item, for the end of the loop.
+    /// All items, for the end of the loop.
     var items: [any LoopItem] {
         contents.withLock { contents in
             let sources: [any LoopItem] = Array(contents.sources.values)
@@ -62,9 +63,13 @@ final class LoopMode: Sendable {
 }
 
 extension LoopMode.Contents {
-    /// Also out of the queue, where it may stand without its ticket: a pass may have performed what a nested run had put back.
+    /// Removes the source, also from the queue. It may be in the queue without its ticket: a pass may have performed what a
+    /// nested run had
+    /// put back.
     ///
-    /// - Parameter isValid: False if it will never be performed: then it can wait in the queue until half of that can go at once.
+    /// - Parameter isValid: False if it will never be performed again: then its entry can stay in the queue until half of the
+    ///   queue can be
+    ///   removed at once.
     mutating func remove(_ source: EventSource, isValid: Bool) {
         sources[ObjectIdentifier(source)] = nil
         guard !signalled.isEmpty else { return }
@@ -82,13 +87,14 @@ extension LoopMode {
     /// Queues a source whose signal has just been set.
     func enqueue(_ source: EventSource) {
         contents.withLock { $0.signalled.append(source) }
-        // Releasing: who sees the flag finds the source. Setting it outside the lock is fine, a pass too many costs nothing.
+        // Releasing: a thread that sees the flag finds the source. Setting it outside the lock is safe: an unneeded pass does
+        // no harm.
         hasSignalledSources.store(true, ordering: .releasing)
     }
 
     /// Takes the queued sources, sorted by order, ties by the time of their signal (R28).
     func takeSignalled() -> [EventSource] {
-        // Cleared first: a signal that comes after the swap sets it again.
+        // Cleared first: a signal after the swap sets it again.
         hasSignalledSources.store(false, ordering: .sequentiallyConsistent)
         var taken = contents.withLock { contents in
             swap(&contents.signalled, &contents.spareSignalled)
@@ -96,15 +102,17 @@ extension LoopMode {
             return contents.spareSignalled.isEmpty ? [] : contents.spareSignalled.take()
         }
         if taken.count > 1 {
-            // One that was performed through another mode meanwhile is not in this pass, even if a callout of it signals it again.
+            // A source that was performed through another mode since then is not in this pass, even if one of its callouts
+            // signals it again.
             taken.removeAll { !$0.staysTaken(from: self) }
             LoopMode.sort(&taken)
         }
         return taken
     }
 
-    /// For a run inside an outer run's pass: also the sources that this one has taken and not come to yet (R23). It passes over those
-    /// that have lost their signal by then.
+    /// For a run inside an outer run's pass: also takes the sources that the outer pass has taken and not reached yet (R23).
+    /// The outer pass
+    /// skips those that have lost their signal by then.
     func takeSignalledInsidePass() -> [EventSource] {
         var taken = takeSignalled()
         let present = contents.withLock { Array($0.sources.values) }
@@ -113,7 +121,7 @@ extension LoopMode {
         return taken
     }
 
-    /// By order, ties by the time of the signal. A source that nested runs have left in two queues comes once.
+    /// Sorts by order, ties by the time of the signal. A source that nested runs have left in two queues is kept once.
     private static func sort(_ sources: inout [EventSource]) {
         sources.sort { ($0.order, $0.signalSequence) < ($1.order, $1.signalSequence) }
         var kept = 1
@@ -124,7 +132,7 @@ extension LoopMode {
         if kept < sources.count { sources.removeSubrange(kept...) }
     }
 
-    /// Puts back what a pass did not come to, unless it has left the mode since, and keeps the buffer.
+    /// Puts back the sources that a pass did not reach, except those that have left the mode since, and keeps the buffer.
     func putBack(_ rest: ArraySlice<EventSource>) {
         contents.withLock { contents in
             let present = rest.filter { contents.sources[ObjectIdentifier($0)] != nil }
@@ -133,7 +141,7 @@ extension LoopMode {
         hasSignalledSources.store(true, ordering: .releasing)
     }
 
-    /// Gives a buffer back for the next pass.
+    /// Returns a buffer for the next pass.
     func recycle(_ buffer: consuming [EventSource]) {
         buffer.removeAll(keepingCapacity: true)
         contents.withLock { contents in
@@ -157,7 +165,7 @@ extension LoopMode {
         }
     }
 
-    /// Leaves only descriptors that are known to be ready. To be called when the kernel is to be asked.
+    /// Keeps only descriptors that are known to be ready. To be called when the kernel is about to be polled.
     func forgetExpected() {
         if hasReadyDescriptors.load(ordering: .acquiring) { withDescriptors { table, _ in table.forgetExpected() } }
     }
@@ -166,7 +174,9 @@ extension LoopMode {
 // MARK: - Timers
 
 extension LoopMode {
-    /// The earliest dates, of timers in their callout left out. The four are not of one moment: who changes one wakes the loop.
+    /// The earliest dates, not counting timers in their callout. The four values may be from different moments: a thread that
+    /// changes one wakes
+    /// the loop.
     var timerOutlook: TimerOutlook {
         TimerOutlook(
             fire: earliestFire.load(ordering: .acquiring),
@@ -194,7 +204,7 @@ extension LoopMode {
 // MARK: - Observers
 
 extension LoopMode {
-    /// The observers as they are now. Shares the storage: no copy is made unless somebody changes them meanwhile.
+    /// The current observers. Shares the storage: it is copied only if a thread changes the observers in the meantime.
     var observers: [LoopObserver] { contents.withLock { $0.observers } }
 
     func withObservers(_ change: (inout [LoopObserver]) -> Void) {

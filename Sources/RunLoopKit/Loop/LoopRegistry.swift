@@ -1,7 +1,7 @@
 internal import CRunLoopShims
 internal import Glibc
 
-/// Which thread has which loop (R1).
+/// Maps threads to their loops (R1).
 enum LoopRegistry {
     static let main = EventRunLoop(main: true)
 
@@ -16,7 +16,7 @@ enum LoopRegistry {
         return unsafe Unmanaged<EventRunLoop>.fromOpaque(stored).takeUnretainedValue()
     }
 
-    /// Ends the calling thread's loop now, not when the thread ends. Not for the main thread.
+    /// Ends the calling thread's loop now instead of at the thread's end. Not for the main thread.
     static func endExisting() {
         guard let loop = existing else { return }
         unsafe end(Unmanaged.passUnretained(loop))
@@ -33,7 +33,7 @@ enum LoopRegistry {
         require(failure == 0, "pthread_setspecific: errno \(failure); the process is out of memory")
     }
 
-    /// The threads' slots for their loops. The C library calls the destructor on each thread that ends with a loop.
+    /// The key of the threads' slots for their loops. The C library calls the destructor on each thread that ends with a loop.
     private static let key: pthread_key_t = {
         var key = pthread_key_t()
         let failure = unsafe pthread_key_create(&key) { stored in
@@ -45,7 +45,7 @@ enum LoopRegistry {
     }()
 
     private static func end(_ loop: Unmanaged<EventRunLoop>) {
-        // The slot is empty by now. Cancel callbacks that ask for the current loop shall get this one, not a new one.
+        // The slot is empty by now. Cancel callbacks that request the current loop must get this one, not a new one.
         unsafe store(loop.toOpaque())
         unsafe loop.takeUnretainedValue().end()
         unsafe store(nil)

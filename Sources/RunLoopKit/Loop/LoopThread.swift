@@ -1,16 +1,18 @@
 internal import CRunLoopShims
 internal import Glibc
 
-/// The thread that a loop belongs to, as the kernel and a reader of stacks know it.
+/// The thread of a loop, as the kernel and a reader of stacks identify it.
 public struct LoopThread: Sendable, Hashable {
     /// The kernel's thread id.
     public let id: Int32
-    /// The addresses of its stack, guard page excluded; `upperBound` is where it begins. On the main thread the lower part is
-    /// mapped only as the stack grows, and with an unlimited stack is very far away. Empty if the bounds cannot be had.
+    /// The addresses of its stack without the guard page; `upperBound` is where the stack begins. On the main thread the lower
+    /// part is
+    /// mapped only as the stack grows, and with an unlimited stack is very far away. Empty if the bounds cannot be determined.
     public let stack: Range<UInt>
 
-    /// A thread that is known from elsewhere. Nothing is checked: of one that does not exist, or with wrong bounds, no stack can be taken,
-    /// and nothing worse.
+    /// Describes a thread that is known from elsewhere. Nothing is checked: if the thread does not exist or the bounds are
+    /// wrong, no stack can
+    /// be captured, and nothing worse happens.
     public init(id: Int32, stack: Range<UInt>) { (self.id, self.stack) = (id, stack) }
 }
 
@@ -37,7 +39,7 @@ extension LoopThread {
         self.init(id: id, stack: error == 0 && low < high ? low..<high : 0..<0)
     }
 
-    /// The thread's present name in the kernel; nil after it ended.
+    /// The thread's current name in the kernel; nil after it ended.
     package var name: String? {
         unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 16) { buffer in
             guard let start = buffer.baseAddress, unsafe run_loop_thread_name(id, start) else { return nil }

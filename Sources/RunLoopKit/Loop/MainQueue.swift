@@ -1,22 +1,26 @@
 internal import CRunLoopShims
-// Has libdispatch linked, which the shims call.
+// Links libdispatch, which the shims call.
 private import Dispatch
 internal import Glibc
 internal import Synchronization
 
-/// The main loop's dealings with the main dispatch queue (R58), and through it with the main actor. The loop's thread only; the
-/// atomics are there for the compiler's proof, and relaxed.
+/// The main loop's integration with the main dispatch queue (R58), and through it with the main actor. The loop's thread only;
+/// the
+/// atomics only satisfy the compiler's concurrency checks, and are relaxed.
 ///
-/// libdispatch writes to an eventfd when work comes. The sets of common modes watch it edge-triggered, so that a drain costs no read.
+/// libdispatch writes to an eventfd when work is enqueued. The sets of common modes watch it edge-triggered, so that a drain
+/// costs no read.
 /// An edge seen while draining is not allowed (inside a drain) is remembered here.
 final class MainQueue: Sendable {
     private let isReadyFlag = Atomic<Bool>(false)
     private let isDrainingFlag = Atomic<Bool>(false)
-    /// How many epoll sets watch the eventfd. With one, each edge is one readiness. With more, each gets every edge, and an event only
-    /// counts if the eventfd has something to read. (A set that was made anew counts twice: that costs reads, nothing else.)
+    /// The number of epoll sets that watch the eventfd. With one, each edge is one readiness. With more, each gets every edge,
+    /// and an event
+    /// counts only if the eventfd has something to read. (A set that was recreated counts twice, which only costs additional
+    /// reads.)
     private let watchers = Atomic<Int>(0)
 
-    /// A look has found work whose edge no set has told of yet.
+    /// A check has found work whose edge no set has reported yet.
     private let hasLooked = Atomic<Bool>(false)
 
     /// There may be work that no drain has served.
@@ -24,14 +28,15 @@ final class MainQueue: Sendable {
     /// A drain is on the stack.
     var isDraining: Bool { isDrainingFlag.load(ordering: .relaxed) }
 
-    /// False in a child forked after the queue had been handed over: libdispatch does not work there.
+    /// False in a child forked after the queue had been taken over: libdispatch does not work there.
     var isUsable: Bool {
         if run_loop_main_queue_is_usable() { return true }
         LoopWarning.mainQueueForked.make()
         return false
     }
 
-    /// Watches the queue in a set; if that cannot be done now, the next call tries again. Tells again of work that is there already.
+    /// Watches the queue in a set; if that is not possible now, the next call tries again. Work that is already there is
+    /// reported again.
     func watch(in poller: Poller) {
         let eventfd = run_loop_main_queue_eventfd()
         let events = EPOLLIN.rawValue | EPOLLET.rawValue
@@ -48,14 +53,14 @@ final class MainQueue: Sendable {
         isReadyFlag.store(true, ordering: .relaxed)
     }
 
-    /// Asks for work without the help of a set. The edge of the same work may still come from one, and must not count twice.
+    /// Checks for work without a set. A set may still report the edge of the same work, which must not count twice.
     func look() {
         guard run_loop_main_queue_take() else { return }
         hasLooked.store(true, ordering: .relaxed)
         isReadyFlag.store(true, ordering: .relaxed)
     }
 
-    /// Stands in for watching. If the eventfd's number is another's now, there is no telling: there may be work at any time.
+    /// Replaces watching. If the eventfd's number now belongs to another file, nothing is known: there may be work at any time.
     func lookUnwatched() {
         if run_loop_main_queue_eventfd() >= 0 {
             look()
@@ -67,7 +72,8 @@ final class MainQueue: Sendable {
     /// Does the work that is on the queue now. Not inside a drain.
     func drain() {
         isReadyFlag.store(false, ordering: .relaxed)
-        // Work that has come since the event is done in this drain as well: its edges, which the sets have still to tell of, are void.
+        // Work that was enqueued since the event is also done in this drain, so its edges, which the sets have still to report,
+        // are void.
         if watchers.load(ordering: .relaxed) > 1 { _ = run_loop_main_queue_take() }
         isDrainingFlag.store(true, ordering: .relaxed)
         event_run_loop_is_servicing_the_main_dispatch_queue()
@@ -75,7 +81,7 @@ final class MainQueue: Sendable {
     }
 }
 
-/// What an async `main` drains the main queue with (R60): the main loop, for ever. The process ends with `exit`.
+/// Drains the main queue for an async `main` (R60): runs the main loop forever. The process ends with `exit`.
 @_cdecl("event_run_loop_run_main")
 func runMainForEver() {
     while true {

@@ -1,19 +1,19 @@
 internal import Synchronization
 
-/// The modes of one loop and what is recorded for all common ones. Guarded by the loop's lock.
+/// The modes of one loop and the items recorded for all common ones. Guarded by the loop's lock.
 struct ModeTable: Sendable {
-    /// A mode's index is its place here; modes are never destroyed (R4).
+    /// A mode's index is its position here; modes are never destroyed (R4).
     private(set) var modes: [LoopMode] = []
     private var byName: [String: LoopMode] = [:]
-    /// What is put into each mode that comes to be. Called under the loop's lock.
+    /// The actions applied to each mode that is created. Called under the loop's lock.
     var everywhere: [ObjectIdentifier: @Sendable (LoopMode) -> Void] = [:]
-    /// By identity, with the order of their coming.
+    /// Keyed by identity, numbered in the order in which they were added.
     private var common: [ObjectIdentifier: (number: Int, item: any LoopItem)] = [:]
     private var nextNumber = 0
-    /// The loop's thread has ended: nothing comes in any more.
+    /// The loop's thread has ended: nothing more is accepted.
     private(set) var hasEnded = false
 
-    /// With the default mode, which is common (R5).
+    /// Contains the default mode, which is common (R5).
     init() {
         let mode = make(EventRunLoop.Mode.default.name)
         mode.isCommon.store(true, ordering: .releasing)
@@ -22,11 +22,11 @@ struct ModeTable: Sendable {
     var commonModes: [LoopMode] { modes.filter { $0.isCommon.load(ordering: .acquiring) } }
 
     func existing(_ mode: EventRunLoop.Mode) -> LoopMode? {
-        // By far the most common, and a short name is compared faster than hashed.
+        // By far the most common case, and a short name is compared faster than hashed.
         mode == .default ? modes[0] : byName[mode.name]
     }
 
-    /// The mode of that name, made if need be (R4).
+    /// The mode of that name, created if necessary (R4).
     mutating func mode(_ mode: EventRunLoop.Mode) -> LoopMode { existing(mode) ?? make(mode.name) }
 
     private mutating func make(_ name: String) -> LoopMode {
@@ -38,7 +38,7 @@ struct ModeTable: Sendable {
         return mode
     }
 
-    /// What every mode gets that becomes common, in the order of its coming.
+    /// The items that every mode gets when it becomes common, in the order in which they were added.
     var commonItems: [any LoopItem] { common.values.sorted { $0.number < $1.number }.map(\.item) }
 
     func isCommonItem(_ item: some LoopItem) -> Bool { common[ObjectIdentifier(item)] != nil }

@@ -3,42 +3,48 @@ internal import Glibc
 import Locking
 internal import Synchronization
 
-/// Watches a file descriptor that the kernel can wait for: socket, pipe, eventfd, timerfd, signalfd, inotify, pidfd (R34, R35). The
-/// loop never reads or writes it and never closes it. Version 1 in CFRunLoop's terms.
+/// Watches a file descriptor that the kernel can wait for: socket, pipe, eventfd, timerfd, signalfd, inotify, pidfd (R34, R35).
+/// The
+/// loop never reads, writes or closes it. It corresponds to CFRunLoop's version 1 source.
 ///
-/// Level-triggered, unless asked otherwise: while an event lasts, each turn delivers it again. One source is delivered a turn (R36).
-/// Any thread may create, add and invalidate it; not in a signal handler. Invalidate the source before closing the descriptor. If the
-/// descriptor is closed first, the source delivers `closed` at the latest when events keep coming or its number is watched again, and is invalid then; it never keeps the loop busy (R37).
+/// Level-triggered by default: while an event lasts, each turn delivers it again. One source is delivered per turn (R36).
+/// Any thread may create, add and invalidate it; not in a signal handler. Invalidate the source before closing the descriptor.
+/// If the
+/// descriptor is closed first, the source delivers `closed`, at the latest when events keep arriving or its number is watched
+/// again, and is
+/// then invalid; it never keeps the loop busy (R37).
 public final class DescriptorSource: Sendable {
-    /// Called on a loop's thread, never on two at once, with what has happened to the descriptor (R36).
+    /// Called on a loop's thread, never on two at once, with the events of the descriptor (R36).
     public typealias Handler = @Sendable (DescriptorSource, Events) -> Void
 
-    /// What to wait for, and what has come.
+    /// The events to wait for, and the events that have arrived.
     public struct Events: OptionSet, Hashable, Sendable {
-        /// Bits of this library's own, not epoll's.
+        /// Bits defined by this library, not epoll's.
         public let rawValue: UInt32
 
-        /// Bits that name no event are kept and never delivered.
+        /// Bits that name no event are kept but never delivered.
         @inlinable
         public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-        /// A read, or an accept, will not wait; the end of the stream counts.
+        /// A read or an accept will not block; the end of the stream counts.
         public static let readable = Events(rawValue: 1)
-        /// A write will not wait; a connect(2) that has finished counts, also one that failed.
+        /// A write will not block; a connect(2) that has finished counts, also if it failed.
         public static let writable = Events(rawValue: 2)
-        /// The peer has closed, or shut down writing. Delivered in full closes also if not asked for.
+        /// The peer has closed, or shut down writing. A full close is delivered also if not requested.
         public static let hangUp = Events(rawValue: 4)
-        /// Delivered also if not asked for.
+        /// An error. Delivered also if not requested.
         public static let error = Events(rawValue: 8)
-        /// The descriptor was closed under the source, which is now invalid. Delivered also if not asked for.
+        /// The descriptor was closed before the source was invalidated; the source is now invalid. Delivered also if not
+        /// requested.
         public static let closed = Events(rawValue: 16)
     }
 
-    /// As given. The caller's to read, write and close; it is not checked before the source is added.
+    /// The descriptor as passed to the initialiser. The caller reads, writes and closes it; it is not checked before the source
+    /// is added.
     public let descriptor: Int32
-    /// What was asked for. Some events come unasked: see each.
+    /// The requested events. Some events are also delivered without a request: see each.
     public let interest: Events
-    /// Whether an event is delivered once when it begins, and not as long as it lasts.
+    /// Whether an event is delivered once when it begins, instead of as long as it lasts.
     public let isEdgeTriggered: Bool
     let readsItself: Bool
     private let state: ForkSafeMutex<State>
@@ -52,17 +58,17 @@ public final class DescriptorSource: Sendable {
         var handler: Callback?
     }
 
-    /// What a handler has found that reads the descriptor itself.
+    /// The result of a handler that reads the descriptor itself.
     package enum Finding: Sendable {
         case nothing
         case something
         case perhapsMore
     }
 
-    /// Not the bare closures: in an Optional they would be called through a thunk, allocated each time.
+    /// An enum instead of bare closures: a closure in an Optional would be called through a thunk that is allocated each time.
     enum Callback: Sendable {
         case handler(Handler)
-        /// Reads without waiting, and stands for it if there is nothing.
+        /// Reads without blocking, and returns `nothing` if there is nothing.
         case reader(@Sendable () -> Finding)
     }
 
@@ -80,7 +86,7 @@ public final class DescriptorSource: Sendable {
         state = ForkSafeMutex(State(handler: .handler(handler)))
     }
 
-    /// For handlers of this package's own.
+    /// For handlers of this package itself.
     package init(reading descriptor: Int32, reader: @escaping @Sendable () -> Finding) {
         self.descriptor = descriptor
         interest = .readable
@@ -92,7 +98,7 @@ public final class DescriptorSource: Sendable {
     /// Whether it can still be delivered. Any thread.
     public var isValid: Bool { state.withLock { $0.handler != nil } }
 
-    /// Takes it out of all loops and modes for good, and frees the handler. Any thread; what runs already runs to its end.
+    /// Removes it permanently from all loops and modes, and frees the handler. Any thread; a running handler runs to its end.
     public func invalidate() {
         let (places, handler) = state.withLock { state in (state.places, state.handler.take()) }
         guard handler != nil else { return }
@@ -110,7 +116,7 @@ public final class DescriptorSource: Sendable {
 }
 
 extension DescriptorSource.Events {
-    /// From the bits of epoll, which are those of poll.
+    /// Converts the bits of epoll, which are those of poll.
     fileprivate init(epoll events: UInt32) {
         self = []
         if events & EPOLLIN.rawValue != 0 { insert(.readable) }
@@ -124,10 +130,11 @@ extension DescriptorSource.Events {
 // MARK: - The loop's side
 
 extension DescriptorSource {
-    /// Calls the handler. While it is being called already, further up the stack or on another thread, the source is muted instead,
-    /// until that call ends (R23). The loop's thread.
+    /// Calls the handler. If it is already being called, further up the stack or on another thread, the source is instead muted
+    /// until that
+    /// call ends (R23). The loop's thread.
     ///
-    /// - Returns: what the handler found; nothing if it was not called.
+    /// - Returns: What the handler found; `nothing` if it was not called.
     func deliver(_ epollEvents: UInt32) -> Finding {
         guard let handler = begin() else { return .nothing }
         let events = Events(epoll: epollEvents)
@@ -185,7 +192,7 @@ extension DescriptorSource: LoopItem {
 
     func isAttached(to mode: LoopMode) -> Bool { state.withLock { $0.places.isIn(mode) } }
 
-    /// The kernel tells a sleeping loop of events by itself, but not of a source found closed because of this one.
+    /// The kernel wakes a sleeping loop for events, but not for a source that was found closed because of this one.
     func didAttach(to mode: LoopMode, of loop: EventRunLoop) {
         if mode.hasReadyDescriptors.load(ordering: .acquiring) { loop.wakeUpFromElsewhere() }
     }

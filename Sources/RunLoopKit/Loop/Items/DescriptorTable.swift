@@ -3,17 +3,21 @@ internal import Glibc
 
 /// The descriptor sources of one mode, and the queue of those that are ready. Guarded by the mode's lock.
 ///
-/// Events are harvested in bunches and delivered one a turn, in turn (R36): a source that was delivered goes to the end of the queue
-/// when the next harvest finds it ready again. One that was not harvested in the same turn is asked for its events once more, because
-/// a callout since may have taken them.
+/// Events are harvested in batches and delivered one per turn, in rotation (R36): a source that was delivered goes to the end
+/// of the
+/// queue when the next harvest finds it ready again. If a source was not harvested in the same turn, its events are polled once
+/// more,
+/// because a callout since then may have consumed them.
 ///
-/// A source that reads its descriptor itself needs no asking: its own read finds out. Where it has found something it may be called again
-/// before the kernel is asked, as expected to have more. What is expected comes after all that is known to be ready, and is forgotten
-/// whenever the kernel is asked, so that the loop's bound for asking (see `Poller`) is a bound for this, too.
+/// A source that reads its descriptor itself needs no such poll: its own read finds out. If it has found something it may be
+/// called again
+/// before the kernel is polled, because it is expected to have more. Expected sources come after all sources that are known to
+/// be ready.
+/// They are cleared whenever the kernel is polled, so that the loop's bound for polling (see `Poller`) applies here, too.
 struct DescriptorTable: Sendable {
     struct Delivery: Sendable {
         let source: DescriptorSource
-        /// As epoll gives them; POLLNVAL if the descriptor is no longer the one that was added.
+        /// In epoll's bits; POLLNVAL if the descriptor is no longer the one that was added.
         let events: UInt32
         fileprivate let token: UInt64
         fileprivate let isExpected: Bool
@@ -22,24 +26,24 @@ struct DescriptorTable: Sendable {
     private struct Slot: Sendable {
         let source: DescriptorSource
         let token: UInt64
-        /// What was under the number when the source came.
+        /// The file that had the number when the source was added.
         let file: run_loop_file
         var events: UInt32 = 0
-        /// The harvest that `events` are of.
+        /// The harvest to which `events` belong.
         var harvest: UInt64 = 0
         var isQueued = false
-        /// Out of the epoll set while the source is in its callout elsewhere, so that a nested run does not spin on it.
+        /// Removed from the epoll set while the source is in its callout elsewhere, so that a nested run does not spin on it.
         var isMuted = false
         /// Another file was opened under the descriptor's number.
         var isClosed = false
         var deliveries = 0
-        /// How often it is not to be expected to have more: it has disappointed.
+        /// How many more times it is not expected to have more, after an expectation failed.
         var doubts = 0
     }
 
-    /// How often a level-triggered source is delivered between two looks at whether its descriptor is still the same.
+    /// The number of deliveries of a level-triggered source between two checks whether its descriptor is still the same.
     private static let deliveriesPerCheck = 32
-    /// How often the kernel is asked for a source that was expected to have more and had not.
+    /// How often the kernel is polled for a source after it was expected to have more and had nothing.
     private static let doubtsOfDisappointment = 32
 
     private var slots: [Slot?] = []
@@ -48,9 +52,9 @@ struct DescriptorTable: Sendable {
     private var queue = TokenQueue()
     private var expected = TokenQueue()
     private var nextSerial: UInt64 = 0
-    /// A removed descriptor had been closed before: its registration lives on if the file was duplicated.
+    /// A removed descriptor had been closed before: its registration still exists if the file was duplicated.
     private var mayHaveOrphans = false
-    /// An event came from a registration that nobody can remove. Only a new epoll set gets rid of it.
+    /// An event came from a registration that cannot be removed. Only a new epoll set gets rid of it.
     private(set) var needsNewSet = false
 
     var isEmpty: Bool { ticketOfDescriptor.isEmpty }
@@ -79,7 +83,7 @@ extension DescriptorTable {
         nextSerial = (nextSerial + 1) & 0x7FFF_FFFF
         if freeTickets.popLast() == nil { slots.append(nil) }
         slots[ticket] = Slot(source: source, token: token, file: run_loop_identify(source.descriptor))
-        // The kernel knows the number as new, so the file that we had under it was closed behind our back.
+        // The kernel treats the number as new, so the file that this table had under it was closed without notice.
         if let former = ticketOfDescriptor.updateValue(ticket, forKey: source.descriptor) { markClosed(former) }
         return ticket
     }
@@ -94,7 +98,8 @@ extension DescriptorTable {
         freeTickets.append(ticket)
     }
 
-    /// Makes the mode's epoll set if there is none, and registers every source in it. Those whose descriptor is gone are marked as
+    /// Makes the mode's epoll set if there is none, and registers every source in it. Sources whose descriptor is gone are
+    /// marked as
     /// closed.
     mutating func openSet(of poller: Poller, for wakeUp: WakeUp) throws(RunLoopError) {
         guard !poller.isOpen else { return }
@@ -103,7 +108,7 @@ extension DescriptorTable {
         mayHaveOrphans = false
         for ticket in slots.indices {
             guard let slot = slots[ticket], !slot.isMuted, !slot.isClosed else { continue }
-            // The old set may have gone because everything was closed, and others may have got the numbers.
+            // The old set may be gone because all descriptors were closed, and other files may have been given their numbers.
             guard run_loop_identify(slot.source.descriptor) == slot.file else {
                 markClosed(ticket)
                 continue
@@ -114,7 +119,7 @@ extension DescriptorTable {
                 markClosed(ticket)
                 continue
             }
-            // A set that lacks sources is worse than none: without one, the loop tries again.
+            // A set without some of its sources is worse than none: without one, the loop tries again.
             poller.close()
             throw RunLoopError(.outOfResources, errno: failure)
         }
@@ -129,7 +134,7 @@ extension DescriptorTable {
     mutating func unmute(_ ticket: Int, in poller: Poller) {
         guard let slot = slots[ticket], slot.isMuted else { return }
         slots[ticket]?.isMuted = false
-        guard poller.isOpen else { return }  // a new set will have it
+        guard poller.isOpen else { return }  // a new set will contain it
         let failure = poller.add(slot.source.descriptor, events: slot.source.epollEvents, token: slot.token)
         if failure != nil { markClosed(ticket) }
     }
@@ -151,12 +156,13 @@ extension DescriptorTable {
 // MARK: - Events
 
 extension DescriptorTable {
-    /// Notes an event of a harvest.
+    /// Records an event of a harvest.
     mutating func note(_ token: UInt64, events: UInt32, harvest: UInt64) {
         guard token < Poller.clockToken else { return }
         let ticket = Int(token & 0xFFFF_FFFF)
         guard ticket < slots.count, slots[ticket]?.token == token else {
-            // Usually a source that was removed since the wait returned. A ticket that never was: the set is somebody else's.
+            // Usually a source that was removed since the wait returned. If the ticket never existed, the set belongs to
+            // another library.
             needsNewSet = needsNewSet || mayHaveOrphans || ticket >= slots.count
             return
         }
@@ -167,7 +173,7 @@ extension DescriptorTable {
 
     /// The next source to be delivered, with its events.
     ///
-    /// - Parameter freshHarvest: The number of the latest harvest, if nothing has been called since that could have taken its events.
+    /// - Parameter freshHarvest: The number of the latest harvest, if no callout since then could have consumed its events.
     mutating func takeReady(freshHarvest: UInt64?, poller: Poller) -> Delivery? {
         while let token = queue.popFirst() {
             let ticket = Int(token & 0xFFFF_FFFF)
@@ -186,7 +192,7 @@ extension DescriptorTable {
         return nil
     }
 
-    /// Notes what a source has found that reads its descriptor itself.
+    /// Records the result of a source that reads its descriptor itself.
     mutating func note(_ finding: DescriptorSource.Finding, of delivery: Delivery) {
         let ticket = Int(delivery.token & 0xFFFF_FFFF)
         guard ticket < slots.count, let doubts = slots[ticket]?.doubts, slots[ticket]?.token == delivery.token else {
@@ -204,7 +210,7 @@ extension DescriptorTable {
 
     private mutating func currentEvents(of slot: inout Slot, freshHarvest: UInt64?, poller: Poller) -> UInt32 {
         if slot.isClosed { return UInt32(POLLNVAL) }
-        // An edge is told once: it must not be dropped, whatever became of it.
+        // An edge is reported only once: it must not be dropped, whatever has happened to it since.
         if slot.source.isEdgeTriggered { return slot.events }
         slot.deliveries += 1
         if slot.deliveries.isMultiple(of: DescriptorTable.deliveriesPerCheck), isStale(slot, poller: poller) {
@@ -216,7 +222,7 @@ extension DescriptorTable {
         return run_loop_poll(slot.source.descriptor, slot.source.epollEvents)
     }
 
-    /// A closed descriptor goes on giving events if the file was duplicated, for ever (R37).
+    /// A closed descriptor delivers events forever if its file was duplicated (R37).
     private func isStale(_ slot: Slot, poller: Poller) -> Bool {
         poller.refresh(slot.source.descriptor, events: slot.source.epollEvents, token: slot.token) != nil
     }

@@ -1,45 +1,49 @@
 import Locking
 internal import Synchronization
 
-/// A source that is signalled by hand: version 0 in CFRunLoop's terms. Any thread may signal it; the loop performs it once for any
-/// number of signals before that (R28–R33). Not in a signal handler, in spite of the name: see ``EventRunLoop/wakeUp()``.
+/// A source that the program signals; it corresponds to CFRunLoop's version 0 source. Any thread may signal it; the loop
+/// performs it once
+/// for any number of preceding signals (R28–R33). In spite of the name, not in a signal handler: see ``EventRunLoop/wakeUp()``.
 public final class EventSource: Sendable {
-    /// Called on a loop's thread. A signal made inside it means the next turn (R29).
+    /// Called on a loop's thread. A signal made inside it is performed in the next turn (R29).
     public typealias Perform = @Sendable (EventSource) -> Void
-    /// Told the loop and the mode that the source came into or left: once for each, outside all locks (R33).
+    /// Called with the loop and the mode to which the source was added or from which it was removed: once for each, outside all
+    /// locks (R33).
     public typealias Notice = @Sendable (EventRunLoop, EventRunLoop.Mode) -> Void
 
-    /// Lower comes first.
+    /// Lower orders come first.
     public let order: Int
     private let onSchedule: Notice?
     private let onCancel: Notice?
     private let state: ForkSafeMutex<State>
-    /// When the present signal came, counted over all sources. Written under `state`'s lock; a pass that sorts by it may read one
-    /// of two signals, either of which it was.
+    /// The sequence number of the current signal, counted over all sources. Written under `state`'s lock. A pass that sorts by
+    /// it may read
+    /// either of two successive signals; both are valid.
     private let signalNumber = Atomic<UInt64>(0)
     private static let lastSignalNumber = Atomic<UInt64>(0)
-    /// Whether a signal stands in all queues already, so that another one has nothing to do. Written under `state`'s lock.
+    /// Whether a signal is already in all queues, so that another signal has nothing to do. Written under `state`'s lock.
     private let hasQueuedSignal = Atomic<Bool>(false)
 
     private struct State: Sendable {
-        /// The ticket says whether the source stands in the mode's queue of signalled ones.
+        /// The ticket says whether the source is in the mode's queue of signalled sources.
         var places: [ItemPlace<Bool>] = []
         var isSignalled = false
         var isPerforming = false
-        /// A pass came by while the source was performing, and left the signal to be queued again at the end.
+        /// A pass reached the source while it was performing, and left the signal to be queued again at the end.
         var wasPassedOver = false
         /// Nil once invalid.
         var perform: Boxed?
     }
 
-    /// Not the bare closure: in an Optional that would be called through a thunk, allocated each time.
+    /// A struct instead of the bare closure: a closure in an Optional would be called through a thunk that is allocated each
+    /// time.
     struct Boxed: Sendable {
         let call: Perform
     }
 
     /// - Parameters:
-    ///   - onSchedule: Called on the adding thread after the source came into a mode of a loop.
-    ///   - onCancel: Called after it left: by removal, invalidation, or the end of the loop's thread.
+    ///   - onSchedule: Called on the adding thread after the source was added to a mode of a loop.
+    ///   - onCancel: Called after it was removed: by removal, invalidation, or the end of the loop's thread.
     ///   - perform: Called on a loop's thread; never on two at once.
     public init(
         order: Int = 0,
@@ -56,16 +60,18 @@ public final class EventSource: Sendable {
     /// Whether it can still be performed. Any thread.
     public var isValid: Bool { state.withLock { $0.perform != nil } }
 
-    /// Whether a signal waits to be performed. Any thread.
+    /// Whether a signal is waiting to be performed. Any thread.
     public var isSignalled: Bool { state.withLock { $0.isSignalled } }
 
     var signalSequence: UInt64 { signalNumber.load(ordering: .relaxed) }
 
-    /// Asks to be performed in the next pass of each loop it is on, by whichever comes first. Does not wake a sleeping loop (R24):
+    /// Requests that the first loop to reach it, of those it is on, performs it in its next pass. Does not wake a sleeping loop
+    /// (R24):
     /// see ``signalAndWake()``. Any thread; not in a signal handler, which has ``EventRunLoop/wakeUp()``.
     public func signal() {
-        // Many threads may signal one source at once. A read-modify-write even if it changes nothing: the loop's exchange in `begin` comes
-        // after it, and acquires what the caller did before, or came before it, and then this finds false.
+        // Many threads may signal one source at once. This is a read-modify-write even if it changes nothing. If the loop's
+        // exchange in
+        // `begin` comes after it, that exchange acquires what the caller did before; if it came before it, this finds false.
         if hasQueuedSignal.compareExchange(expected: true, desired: true, ordering: .acquiringAndReleasing).exchanged {
             return
         }
@@ -81,14 +87,16 @@ public final class EventSource: Sendable {
         }
     }
 
-    /// Signals, and wakes the loops it is on. Any thread; not in a signal handler, which has ``EventRunLoop/wakeUp()``.
+    /// Signals, and wakes the loops that the source is on. Any thread; not in a signal handler, which has
+    /// ``EventRunLoop/wakeUp()``.
     public func signalAndWake() {
         signal()
         for place in state.withLock({ $0.places }) { place.loop.wakeUp() }
     }
 
-    /// Takes it out of all loops and modes for good, calls `onCancel` for each, and frees `perform`. Any thread; what runs already
-    /// runs to its end.
+    /// Removes it permanently from all loops and modes, calls `onCancel` for each, and frees `perform`. Any thread; a running
+    /// call runs to its
+    /// end.
     public func invalidate() {
         let (places, perform) = state.withLock { state in
             state.isSignalled = false
@@ -99,7 +107,7 @@ public final class EventSource: Sendable {
         for place in places { place.loop.forgetCommon(self) }
     }
 
-    /// Queues the source in every mode where it does not stand in the queue.
+    /// Queues the source in every mode in whose queue it is not.
     private func enqueue(_ state: inout State) {
         for index in state.places.indices where !state.places[index].ticket {
             state.places[index].ticket = true
@@ -111,7 +119,7 @@ public final class EventSource: Sendable {
 // MARK: - The loop's side
 
 extension EventSource {
-    /// Performs the source if it is valid and signalled; says whether it did. The loop's thread.
+    /// Performs the source if it is valid and signalled; returns whether it did. The loop's thread.
     func performIfSignalled(in mode: LoopMode) -> Bool {
         guard let perform = begin(in: mode) else { return false }
         callOut(perform, source: self)
@@ -120,7 +128,8 @@ extension EventSource {
         return true
     }
 
-    /// Whether the source, just taken from the mode's queue, is still signalled; if not, it may be queued again. The loop's thread.
+    /// Whether the source, just taken from the mode's queue, is still signalled; if not, it may be queued again. The loop's
+    /// thread.
     func staysTaken(from mode: LoopMode) -> Bool {
         state.withLock { state in
             if state.isSignalled { return true }
@@ -129,7 +138,7 @@ extension EventSource {
         }
     }
 
-    /// The source stands in the mode's queue no longer.
+    /// Records that the source is no longer in the mode's queue.
     private static func noteTaken(from mode: LoopMode, _ state: inout State) {
         if let index = state.places.firstIndex(where: { $0.mode === mode }) { state.places[index].ticket = false }
     }
@@ -142,7 +151,7 @@ extension EventSource {
                 state.wasPassedOver = true
                 return nil
             }
-            // Before the callout: a signal made inside it means the next turn (R29).
+            // Before the callout: a signal made inside it is performed in the next turn (R29).
             state.isSignalled = false
             _ = hasQueuedSignal.exchange(false, ordering: .acquiringAndReleasing)
             state.isPerforming = true
@@ -150,7 +159,7 @@ extension EventSource {
         }
     }
 
-    /// Returns the loops that may sleep on a signal that was passed over.
+    /// Returns the loops that may be asleep although a signal was skipped.
     private func end() -> [EventRunLoop] {
         state.withLock { state in
             state.isPerforming = false

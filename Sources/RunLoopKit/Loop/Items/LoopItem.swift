@@ -1,7 +1,8 @@
-/// What can be put into modes: the four kinds share how they come and go.
+/// An item that can be added to modes; the four kinds share how they are added and removed.
 ///
-/// Locks are taken in one order: a loop's mode table, an item's state, a mode's contents. No lock is held while foreign code runs, the
-/// deinit of what a closure holds included.
+/// Locks are taken in one order: a loop's mode table, an item's state, a mode's contents. No lock is held while foreign code
+/// runs,
+/// including the deinit of objects that a closure holds.
 protocol LoopItem: AnyObject, Sendable {
     /// Puts the item into a mode. False if it was there already.
     func attach(to mode: LoopMode, of loop: EventRunLoop) throws(RunLoopError) -> Bool
@@ -22,7 +23,7 @@ extension LoopItem {
     func didDetach(from mode: LoopMode, of loop: EventRunLoop) {}
 }
 
-/// Where an item is: one loop's mode, with what the item's kind needs to find itself there.
+/// The place of an item: one loop's mode, with the data by which the item's kind finds itself there.
 struct ItemPlace<Ticket: Sendable>: Sendable {
     let loop: EventRunLoop
     let mode: LoopMode
@@ -40,7 +41,7 @@ extension Array {
     }
 }
 
-/// First in, first out, without moving what is left at each step.
+/// A first-in, first-out queue that does not move the remaining tokens at each step.
 struct TokenQueue: Sendable {
     private var tokens: [UInt64] = []
     private var head = 0

@@ -1,13 +1,13 @@
 import Locking
 
-/// Sees the activities of one loop (R38). Any thread may create it, add it and invalidate it; it is called on the loop's thread.
+/// Observes the activities of one loop (R38). Any thread may create, add and invalidate it; it is called on the loop's thread.
 public final class LoopObserver: Sendable {
-    /// Called on the loop's thread, which goes on when it returns. Told one activity at a time.
+    /// Called on the loop's thread with one activity at a time; the loop continues when it returns.
     public typealias Callback = @Sendable (LoopObserver, EventRunLoop.Activity) -> Void
 
-    /// Those it is called for; the same for all its life.
+    /// The activities for which it is called; constant for its lifetime.
     public let activities: EventRunLoop.Activity
-    /// Lower comes first.
+    /// Lower orders come first.
     public let order: Int
     /// Whether it stays after its first callback (R40).
     public let repeats: Bool
@@ -20,12 +20,13 @@ public final class LoopObserver: Sendable {
         var callback: Boxed?
     }
 
-    /// Not the bare closure: in an Optional that would be called through a thunk, allocated each time.
+    /// A struct instead of the bare closure: a closure in an Optional would be called through a thunk that is allocated each
+    /// time.
     struct Boxed: Sendable {
         let call: Callback
     }
 
-    /// Repeating, of order 0 and for all activities unless said otherwise. Sees nothing before it is added to a loop.
+    /// By default repeating, of order 0 and for all activities. It is not called before it is added to a loop.
     public init(
         activities: EventRunLoop.Activity = .all,
         order: Int = 0,
@@ -41,7 +42,7 @@ public final class LoopObserver: Sendable {
     /// Whether it can still be called. Any thread.
     public var isValid: Bool { state.withLock { $0.callback != nil } }
 
-    /// Takes it out of all modes for good, and frees the callback. Any thread; what runs already runs to its end.
+    /// Removes it permanently from all modes, and frees the callback. Any thread; a running callback runs to its end.
     public func invalidate() {
         let (places, callback) = state.withLock { state in (state.places, state.callback.take()) }
         guard callback != nil else { return }
@@ -49,7 +50,7 @@ public final class LoopObserver: Sendable {
         places.first?.loop.forgetCommon(self)
     }
 
-    /// Calls it, unless it is invalid or in a callout of its own further up the stack (R23, R39). The loop's thread.
+    /// Calls it, unless it is invalid or in its own callout further up the stack (R23, R39). The loop's thread.
     func observe(_ activity: EventRunLoop.Activity) {
         let callback: Boxed? = state.withLock { state in
             guard !state.isCalled, let callback = state.callback else { return nil }

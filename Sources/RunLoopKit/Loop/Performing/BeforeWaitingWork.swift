@@ -1,6 +1,6 @@
 import Locking
 
-/// The work that a loop does once before it waits. One observer of the loop does all that has the same lane.
+/// The work that a loop does once before it waits. One observer of the loop does all work of one lane.
 final class BeforeWaitingWork: Sendable {
     struct Lane: Hashable, Sendable {
         let order: Int
@@ -25,7 +25,7 @@ final class BeforeWaitingWork: Sendable {
 
     private struct Work: Sendable {
         let lane: Lane
-        /// Its place; one that stands in a queue with another number is gone.
+        /// Its number in the queue; a queue entry with another number is obsolete.
         let number: UInt64
         var body: @Sendable () -> Void
     }
@@ -33,7 +33,7 @@ final class BeforeWaitingWork: Sendable {
     private struct Queue: Sendable {
         var keys: [(key: Key, number: UInt64)] = []
         var begin = 0
-        /// The earliest of those that came since the lane was last worked through.
+        /// The earliest deadline of the work that was added since the lane was last processed.
         var deadline = MonotonicInstant.distantFuture
 
         mutating func append(_ key: Key, number: UInt64, deadline: MonotonicInstant) {
@@ -72,7 +72,7 @@ final class BeforeWaitingWork: Sendable {
             state.nextNumber += 1
             return (isNew ? .addedToNewLane : .added, former)
         }
-        // What was replaced is released out here.
+        // The replaced body is released outside the lock.
         _ = consume former
         return reception
     }
@@ -93,7 +93,7 @@ final class BeforeWaitingWork: Sendable {
         state.withLock { $0.queues[lane]?.deadline.hasPassed ?? false }
     }
 
-    /// What comes meanwhile is for the next turn.
+    /// Work that is added during the processing is left for the next turn.
     private func doAll(of lane: Lane) {
         let end = state.withLock { state in
             state.queues[lane]?.deadline = .distantFuture
@@ -118,7 +118,7 @@ final class BeforeWaitingWork: Sendable {
         }
     }
 
-    /// The loop has ended: frees what is there, and takes no more.
+    /// The loop has ended: frees the queued work, and accepts no more.
     func close() {
         let works = state.withLock { state in
             defer { state = State(isClosed: true) }

@@ -1,14 +1,15 @@
 import Locking
 internal import Synchronization
 
-/// The blocks that wait for a loop, in the order of their coming (R51). Any thread enqueues; the loop's thread takes.
+/// The blocks that wait for a loop, in the order in which they were enqueued (R51). Any thread enqueues; the loop's thread
+/// takes.
 final class BlockQueue: Sendable {
     struct Block: Sendable {
         let modes: Modes
         let body: @Sendable () -> Void
     }
 
-    /// Copied for each block: the two that nearly all blocks name hold no reference.
+    /// Copied for each block: the two cases that nearly all blocks use hold no reference.
     enum Modes: Sendable {
         case `default`
         case common
@@ -33,28 +34,28 @@ final class BlockQueue: Sendable {
         }
     }
 
-    /// What became of a block that was to be enqueued.
+    /// The result of enqueuing a block.
     enum Acceptance {
         /// The loop has ended; the block is not kept.
         case refused
-        /// The loop is to be woken, if it is to be woken for the block.
+        /// The loop has to be woken, if the block asks for it.
         case needsWakeUp
-        /// A wake-up has been asked for since the loop last looked.
+        /// A wake-up has been requested since the loop last checked.
         case isAnnounced
     }
 
     private struct State: ~Copyable {
         var blocks = BlockBuffer()
-        /// A second buffer, to be swapped with `blocks`, so that turns do not allocate.
+        /// A second buffer, swapped with `blocks`, so that turns do not allocate.
         var spare = BlockBuffer()
-        /// Whether the default mode, which is common for ever, matches all blocks.
+        /// Whether the default mode, which is always common, matches all blocks.
         var areAllForDefault = true
         var passedOver = PassedOver()
-        /// Whether somebody who has enqueued a block since the loop last looked wakes it.
+        /// Whether a caller that enqueued a block since the loop last checked wakes the loop.
         var isAnnounced = false
         var isClosed = false
 
-        /// The place of the oldest block for a mode.
+        /// The index of the oldest block for a mode.
         mutating func firstIndex(for mode: LoopMode) -> Int? {
             let first = blocks.firstIndex(for: mode, from: passedOver.count(for: mode))
             passedOver.note(first ?? blocks.count, for: mode)
@@ -74,35 +75,37 @@ final class BlockQueue: Sendable {
     }
 
     private let state = ForkSafeMutex(State())
-    /// Written under the lock; read without it by the loop's thread, for which a block that comes in that moment is one for the
-    /// next drain point.
+    /// Written under the lock and read without it by the loop's thread: a block that is enqueued at that moment is left for the
+    /// next drain
+    /// point.
     private let count = Atomic<Int>(0)
 
-    /// How many wait, for any mode.
+    /// The number of blocks that wait, for any mode.
     var queuedCount: Int { count.load(ordering: .relaxed) }
 
-    /// - Parameter wakes: Whether the caller is to wake the loop for it, unless that has been announced.
+    /// - Parameter wakes: Whether the caller wakes the loop for the block, unless a wake-up is already announced.
     func append(_ block: consuming Block, wakes: Bool) -> Acceptance {
-        // To be moved out of, into the queue: a copy is a retain under the lock.
+        // Moved out of this variable into the queue: a copy would be a retain under the lock.
         var block = Optional(block)
         return state.withLock { state in
             guard !state.isClosed, let block = block.take() else { return .refused }
             if case .named = block.modes { state.areAllForDefault = false }
             state.blocks.append(block)
             count.store(state.blocks.count, ordering: .releasing)
-            // One wake-up is enough for all blocks up to the loop's next look: whoever has announced it wakes the loop after this, or has
-            // done so, and the loop does not sleep between a wake-up and its next look.
+            // One wake-up is enough for all blocks up to the loop's next check: the caller that announced it wakes the loop
+            // after this, or has
+            // done so, and the loop does not sleep between a wake-up and its next check.
             if state.isAnnounced { return .isAnnounced }
             state.isAnnounced = wakes
             return .needsWakeUp
         }
     }
 
-    /// Takes out the blocks for a mode; the others keep their places. The loop's thread, after each wake-up.
+    /// Takes the blocks for a mode; the others keep their positions. The loop's thread, after each wake-up.
     func take(for mode: LoopMode) -> BlockBuffer {
         guard count.load(ordering: .acquiring) > 0 else { return BlockBuffer() }
         return state.withLock { state in
-            // Also if there is none for the mode: the wake-up was used up.
+            // Also if there is no block for the mode: the wake-up was consumed.
             state.isAnnounced = false
             var taken = BlockBuffer()
             guard let first = state.firstIndex(for: mode) else { return taken }
@@ -113,7 +116,7 @@ final class BlockQueue: Sendable {
         }
     }
 
-    /// Gives an empty buffer back for the next drain.
+    /// Returns an empty buffer for the next drain.
     func recycle(_ buffer: consuming BlockBuffer) {
         state.withLock { state in
             if state.spare.capacity < buffer.capacity { swap(&state.spare, &buffer) }
@@ -125,10 +128,10 @@ final class BlockQueue: Sendable {
         return state.withLock { $0.firstIndex(for: mode) != nil }
     }
 
-    /// To be called when a mode became common: it may have become the mode of blocks that were passed over.
+    /// To be called when a mode became common: it may now match blocks that were skipped.
     func modesChanged() { state.withLock { $0.passedOver.forget() } }
 
-    /// Releases the blocks without running them, and takes no more (R2).
+    /// Releases the blocks without running them, and accepts no more (R2).
     func close() {
         var blocks = BlockBuffer()
         state.withLock { state in
@@ -141,12 +144,13 @@ final class BlockQueue: Sendable {
     }
 }
 
-/// Blocks in the order of their coming, each moved in and moved out again.
+/// Blocks in the order in which they were enqueued; each is moved in and moved out again.
 ///
-/// Not an array: to run a block out of one, it is retained and released once more. That is felt by threads that enqueue one closure
-/// over and over, because they all count its references.
+/// Not an array: running a block out of an array retains and releases it once more. That is noticeable for threads that enqueue
+/// one
+/// closure repeatedly, because they share its reference count.
 ///
-/// Sendable: it alone owns its memory, and blocks are.
+/// Sendable: it is the only owner of its memory, and blocks are Sendable.
 @safe
 struct BlockBuffer: ~Copyable, @unchecked Sendable {
     private var memory = unsafe UnsafeMutableBufferPointer<BlockQueue.Block>(start: nil, count: 0)
@@ -173,13 +177,14 @@ struct BlockBuffer: ~Copyable, @unchecked Sendable {
         unsafe memory = larger
     }
 
-    /// The place of the first block for a mode, from a place on.
+    /// The index of the first block for a mode, from an index on.
     func firstIndex(for mode: LoopMode, from start: Int) -> Int? {
         (start..<count).first { unsafe memory[$0].modes.match(mode) }
     }
 
-    /// Moves the blocks for a mode, the oldest of which is at `first`, to the end of another buffer; the others keep their order. Asks
-    /// each block once: the mode may become common in the middle of it.
+    /// Moves the blocks for a mode, the oldest of which is at `first`, to the end of another buffer; the others keep their
+    /// order. Each block
+    /// is tested once: the mode may become common during the loop.
     mutating func move(to taken: inout BlockBuffer, for mode: LoopMode, from first: Int) {
         var kept = first
         for index in first..<count {
@@ -194,9 +199,9 @@ struct BlockBuffer: ~Copyable, @unchecked Sendable {
         count = kept
     }
 
-    /// Runs each block, and releases it then.
+    /// Runs each block, and releases it afterwards.
     ///
-    /// - Parameter willRun: Called before each.
+    /// - Parameter willRun: Called before each block.
     @inline(__always)
     mutating func runAll(_ willRun: () -> Void) {
         let all = count

@@ -1,6 +1,6 @@
 import Locking
 
-/// One perform after a delay (R53), to be cancelled by.
+/// One perform after a delay (R53), which it can cancel.
 public struct DelayedPerform: Sendable {
     private let timer: EventTimer
     private let performs: DelayedPerforms
@@ -10,22 +10,22 @@ public struct DelayedPerform: Sendable {
         self.performs = performs
     }
 
-    /// Whether it is still to come, or runs just now. Any thread.
+    /// Whether it has not run yet or is running now. Any thread.
     public var isPending: Bool { timer.isValid }
 
-    /// Sees that it does not run, and frees its body, if it has not begun. Any thread; a second time does nothing.
+    /// Prevents it from running, and frees its body, if it has not begun. Any thread; a second call has no effect.
     public func cancel() {
         performs.forget(timer)
         timer.invalidate()
     }
 }
 
-/// A loop's performs after a delay, by their targets.
+/// A loop's performs after a delay, grouped by target.
 final class DelayedPerforms: Sendable {
     private typealias Timers = [ObjectIdentifier: EventTimer]
 
     private struct State: Sendable {
-        /// Nil is the target of those that have none.
+        /// The key nil is for timers without a target.
         var targets: [ObjectIdentifier?: Timers] = [:]
         var targetsOfTimers: [ObjectIdentifier: ObjectIdentifier?] = [:]
         var isClosed = false
@@ -33,7 +33,7 @@ final class DelayedPerforms: Sendable {
 
     private let state = ForkSafeMutex(State())
 
-    /// False if the loop has ended; then the timer is not kept.
+    /// False if the loop has ended; the timer is then not kept.
     func record(_ timer: EventTimer, target: ObjectIdentifier?) -> Bool {
         state.withLock { state in
             guard !state.isClosed else { return false }
@@ -44,7 +44,7 @@ final class DelayedPerforms: Sendable {
         }
     }
 
-    /// The timer fires, or was cancelled. Released by the caller.
+    /// Removes a timer that fires or was cancelled. The caller releases it.
     func forget(_ timer: EventTimer) {
         state.withLock { state in
             let id = ObjectIdentifier(timer)

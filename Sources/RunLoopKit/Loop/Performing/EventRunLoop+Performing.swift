@@ -1,15 +1,21 @@
 import Locking
 
-// Perform requests, the run loop's way to have work done on its thread and to know of it (R52). A block of `perform` is lighter, runs
-// earlier in the turn, and keeps no count; a request is handled like a signalled source, and can be waited for.
+// Perform requests: the run loop's way to run work on its thread and report its completion (R52). A block of `perform` is
+// lighter and
+// runs earlier in the turn, and its completion is not tracked. A request is handled like a signalled source, and can be waited
+// for.
 extension EventRunLoop {
-    /// Asks the loop to run `body` once, in whichever of the modes it runs first, and wakes it (R52). Any thread; not in a
+    /// Requests that the loop run `body` once, in whichever of the modes it runs first, and wakes it (R52). Any thread; not in
+    /// a
     /// signal handler.
     ///
-    /// Requests are served first in, first out, all that a mode has in one turn, before that turn's signalled sources; what a request
-    /// asks for comes in the next turn. They count as a source handled (R19). If the loop ends first, `body` is released unrun.
+    /// Requests are served first in, first out. All requests of a mode are served in one turn, before that turn's signalled
+    /// sources; a
+    /// request made by a request is served in the next turn. They count as a source handled (R19). If the loop ends first,
+    /// `body` is released
+    /// without running.
     ///
-    /// - Parameter modes: At least one; none traps. By default all common modes.
+    /// - Parameter modes: At least one; an empty array traps. By default all common modes.
     public func performRequest(
         inModes modes: [Mode] = [.common],
         file: StaticString = #fileID,
@@ -20,17 +26,18 @@ extension EventRunLoop {
         if !post(PerformRequest(inModes: modes, body: body)) { LoopWarning.loopEnded.make() }
     }
 
-    /// Has the loop run `body`, and waits until it is done (R52). Any thread, not in a signal handler; on the loop's own,
-    /// `body` runs at once. In an async function the other overload is taken, which holds up no thread.
+    /// Runs `body` on the loop, and waits until it is done (R52). Any thread, not in a signal handler; on the loop's own thread
+    /// `body` runs at once. In an async function the other overload is used, which blocks no thread.
     ///
-    /// Two loops that wait for each other wait for ever: give a timeout where that can be.
+    /// Two loops that wait for each other wait forever: pass a timeout where that is possible.
     ///
     /// - Parameters:
-    ///   - modes: At least one; none traps. By default all common modes.
-    ///   - timeout: How long the request may wait to be begun; nil for ever. Once begun, it is waited for to its end.
+    ///   - modes: At least one; an empty array traps. By default all common modes.
+    ///   - timeout: How long the request may wait to begin; nil for no limit. Once begun, it is waited for to its end.
     /// - Returns: What `body` returns.
-    /// - Throws: What `body` throws; ``RunLoopError`` `requestTimedOut` if it was withdrawn, never to run; `loopEnded` if the loop's
-    ///   thread has ended, before `body` began or in its middle.
+    /// - Throws: What `body` throws; ``RunLoopError`` `requestTimedOut` if the request was withdrawn and will never run;
+    ///   `loopEnded` if the
+    ///   loop's thread has ended, before `body` began or while it ran.
     @available(*, noasync, message: "In an async function, await the call.")
     @discardableResult
     public func performAndWait<Value: Sendable>(
@@ -52,10 +59,11 @@ extension EventRunLoop {
         return try reply.value()
     }
 
-    /// Has the loop run `body`, and suspends until it is done (R52). If the task is cancelled before `body` has begun, the request is
+    /// Runs `body` on the loop, and suspends until it is done (R52). If the task is cancelled before `body` has begun, the
+    /// request is
     /// withdrawn.
     ///
-    /// - Parameter modes: At least one; none traps. By default all common modes.
+    /// - Parameter modes: At least one; an empty array traps. By default all common modes.
     /// - Returns: What `body` returns.
     /// - Throws: What `body` throws; ``RunLoopError`` `loopEnded` as in the overload that blocks; `CancellationError`.
     @discardableResult
@@ -102,12 +110,12 @@ extension EventRunLoop {
         return true
     }
 
-    /// Serves the requests that wait for a mode; says whether there was one. The loop's thread.
+    /// Serves the requests that wait for a mode; returns whether there was one. The loop's thread.
     func serveRequests(in mode: LoopMode) -> Bool {
         let batch = requests.waiting(for: mode)
         guard !batch.isEmpty else { return false }
         var served = 0
-        // A nested run may have served some of them meanwhile, and a caller withdrawn one.
+        // Since then a nested run may have served some of them, and a caller may have withdrawn one.
         for request in batch {
             heartbeat.noteCallout()
             if request.serve() { served += 1 }
@@ -117,7 +125,8 @@ extension EventRunLoop {
     }
 }
 
-/// Where a caller waits for what its request comes to. The loop's thread puts and opens, the caller takes.
+/// The place where a caller waits for the result of its request. The loop's thread stores the result and opens; the caller
+/// takes it.
 private final class Reply<Value: Sendable>: Sendable {
     private struct State: Sendable {
         var outcome: Result<Value, any Error>?
@@ -128,17 +137,17 @@ private final class Reply<Value: Sendable>: Sendable {
     private let state = ForkSafeMutex(State())
     private let latch: Latch
 
-    /// - Parameter loop: by whose thread it will come.
+    /// - Parameter loop: The loop whose thread provides the result.
     init(from loop: EventRunLoop) { latch = Latch(.loopRequest, openedBy: loop.thread?.id) }
 
-    /// The first one counts.
+    /// Stores the outcome; only the first one counts.
     func put(_ outcome: Result<Value, any Error>) {
         state.withLock { state in
             if state.outcome == nil { state.outcome = outcome }
         }
     }
 
-    /// Lets the caller go. There is an outcome by now.
+    /// Releases the caller. The outcome is stored by now.
     func open() {
         let continuation = state.withLock { state in
             state.isOpen = true

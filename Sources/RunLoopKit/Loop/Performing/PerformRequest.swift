@@ -1,7 +1,7 @@
 import Locking
 internal import Synchronization
 
-/// Something that a loop was asked to do (R52). Runs once, or not at all: withdrawn, or lost with the loop.
+/// Work that a loop was requested to do (R52). It runs once, or not at all: if it is withdrawn, or lost with the loop.
 ///
 ///     waiting ── begin ──▶ running ── finish ──▶ over
 ///        │                    │                   ▲
@@ -21,7 +21,7 @@ final class PerformRequest: Sendable {
     private let state: ForkSafeMutex<State>
 
     private struct State: Sendable {
-        /// Nil once begun, or over.
+        /// Nil once begun or over.
         var body: Boxed?
         /// Nil once called.
         var completion: (@Sendable (Ending) -> Void)?
@@ -44,10 +44,10 @@ final class PerformRequest: Sendable {
     func isWaiting(for mode: LoopMode) -> Bool { isWaiting && modes.match(mode) }
     var isOver: Bool { state.withLock { $0.isOver } }
 
-    /// Runs it, if it still waits; says whether it did. The loop's thread.
+    /// Runs it if it still waits; returns whether it ran. The loop's thread.
     func serve() -> Bool {
         guard run() else { return false }
-        // The body is freed by now: who waits for the end finds nothing held.
+        // The body is freed by now: a caller that waits for the end finds nothing retained.
         complete(.done)
         return true
     }
@@ -58,19 +58,19 @@ final class PerformRequest: Sendable {
         return true
     }
 
-    /// True if it had not begun, and now never will. Any thread.
+    /// True if it had not begun and now never will. Any thread.
     func withdraw() -> Bool {
         let (body, completion) = state.withLock { state -> (Boxed?, (@Sendable (Ending) -> Void)?) in
             guard state.body != nil else { return (nil, nil) }
             state.isOver = true
             return (state.body.take(), state.completion.take())
         }
-        // Both are released out here, at the end.
+        // Both are released outside the lock, at the end.
         _ = consume completion
         return body != nil
     }
 
-    /// The loop has ended: it will not begin, or not come to its end.
+    /// The loop has ended: the request will not begin, or not reach its end.
     func abandon() {
         let body = state.withLock { $0.body.take() }
         _ = consume body
@@ -86,24 +86,27 @@ final class PerformRequest: Sendable {
     }
 }
 
-/// A loop's perform requests in the order of their coming (R52). Any thread appends and withdraws; the loop's thread serves.
+/// A loop's perform requests in the order in which they were made (R52). Any thread appends and withdraws; the loop's thread
+/// serves.
 ///
-/// A request keeps its place until it is over. So a nested run finds those that the outer one has not come to, and the end of the
-/// thread finds the one that it has cut short. One that is over holds nothing any more, and is forgotten with others, in sweeps.
+/// A request keeps its place until it is over. So a nested run finds the requests that the outer run has not reached, and the
+/// end of the
+/// thread finds the request that it has cut short. A request that is over holds no memory, and is removed together with others
+/// in sweeps.
 final class PerformQueue: Sendable {
     private struct State: Sendable {
         var requests: [PerformRequest] = []
-        /// How many of them are over. A batch is counted at its end: if a sweep comes before that, it is too low until then.
+        /// The number of requests that are over. A batch is counted at its end, so during a batch the number is too low.
         var overCount = 0
         var passedOver = PassedOver()
         var isClosed = false
 
-        /// Sweeps look at all: they come when they halve the queue, or empty it.
+        /// A sweep visits all requests, so it runs only when it halves the queue or empties it.
         var needsSweep: Bool {
             overCount >= requests.count || (overCount > 32 && overCount > requests.count / 2)
         }
 
-        /// The place of the oldest that waits for a mode.
+        /// The index of the oldest request that waits for a mode.
         mutating func firstIndex(for mode: LoopMode) -> Int? {
             let first = requests[passedOver.count(for: mode)...].firstIndex { $0.isWaiting(for: mode) }
             passedOver.note(first ?? requests.count, for: mode)
@@ -119,14 +122,15 @@ final class PerformQueue: Sendable {
     }
 
     private let state = ForkSafeMutex(State())
-    /// Written under the lock. Read without it by the loop's thread: a request that comes in that moment brings a wake-up, and is
+    /// Written under the lock and read without it by the loop's thread: a request that is added at that moment causes a
+    /// wake-up, and is
     /// found in the next turn.
     private let count = Atomic<Int>(0)
 
-    /// How many wait.
+    /// The number of waiting requests.
     var waitingCount: Int { state.withLock { state in state.requests.count { $0.isWaiting } } }
 
-    /// False if the loop has ended; then the request is not kept.
+    /// False if the loop has ended; the request is then not kept.
     func append(_ request: PerformRequest) -> Bool {
         state.withLock { state in
             guard !state.isClosed else { return false }
@@ -136,14 +140,14 @@ final class PerformQueue: Sendable {
         }
     }
 
-    /// True if it had not begun, and now never will.
+    /// True if it had not begun and now never will.
     func withdraw(_ request: PerformRequest) -> Bool {
         guard request.withdraw() else { return false }
         forget(1)
         return true
     }
 
-    /// Those that wait for a mode, oldest first.
+    /// The requests that wait for a mode, oldest first.
     func waiting(for mode: LoopMode) -> [PerformRequest] {
         guard count.load(ordering: .acquiring) > 0 else { return [] }
         return state.withLock { state in
@@ -152,7 +156,7 @@ final class PerformQueue: Sendable {
         }
     }
 
-    /// To be told how many are over, served or withdrawn, once of each.
+    /// To be called with the number of requests that are over, served or withdrawn, once for each.
     func forget(_ overCount: Int) {
         state.withLock { state in
             state.overCount += overCount
@@ -167,10 +171,10 @@ final class PerformQueue: Sendable {
         return state.withLock { $0.firstIndex(for: mode) != nil }
     }
 
-    /// To be called when a mode became common: it may have become the mode of requests that were passed over.
+    /// To be called when a mode became common: it may now match requests that were skipped.
     func modesChanged() { state.withLock { $0.passedOver.forget() } }
 
-    /// Gives up what is there, and takes no more (R2, R3).
+    /// Abandons the requests, and accepts no more (R2, R3).
     func close() {
         let requests = state.withLock { state in
             state.isClosed = true
@@ -182,16 +186,17 @@ final class PerformQueue: Sendable {
     }
 }
 
-/// How much of a queue, from its head, has been looked through in vain for one mode. Only what came since must be looked at, so that
-/// what is parked for a mode that does not run costs nothing in the turns of another.
+/// The length of the part of a queue, from its head, that was searched without success for one mode. Only entries added since
+/// then must be
+/// searched, so that entries parked for a mode that does not run cost the turns of another mode nothing.
 ///
-/// Good as long as nothing is taken out of that part, and no mode becomes common.
+/// Valid as long as nothing is removed from that part, and no mode becomes common.
 struct PassedOver: Sendable {
     /// -1 if none.
     private var modeIndex = -1
     private var count = 0
 
-    /// How many need not be looked at for a mode.
+    /// The number of entries that need not be searched for a mode.
     func count(for mode: LoopMode) -> Int { modeIndex == mode.index ? count : 0 }
 
     mutating func note(_ count: Int, for mode: LoopMode) {

@@ -3,28 +3,34 @@ internal import Glibc
 import Locking
 internal import Synchronization
 
-/// A thread that lives by its loop: it runs the loop's default mode from its start until it is stopped, also while there is nothing
-/// to do. Give it work by its ``loop``. Any thread may do anything here, the worker itself included, if nothing else is said.
+/// A thread that runs its loop's default mode from its start until it is stopped, also while there is nothing to do. Give it
+/// work through
+/// its ``loop``. Any thread, including the worker itself, may call any member unless it says otherwise.
 ///
-/// It takes none of the signals sent to the process, so that they reach the threads that are there for them; those that a thread
-/// brings upon itself, and SIGPROF, stay as they were for the thread that started it. Stack size and scheduling are the process's
-/// defaults; the stack is no smaller than 1 MiB.
+/// It blocks signals sent to the process, so that they reach the threads that handle them. Signals that a thread causes itself,
+/// and
+/// SIGPROF, keep the mask of the thread that started it. Stack size and scheduling are the process's defaults; the stack is no
+/// smaller
+/// than 1 MiB.
 ///
-/// When the last reference goes, the worker is stopped, without a drain and without anybody waiting. It is not held by its own thread.
+/// When the last reference is released, the worker is stopped without a drain, and no thread waits for it. Its own thread does
+/// not hold a
+/// reference.
 public final class WorkerThread: Sendable {
     /// The loop. It ends with the thread.
     public let loop: EventRunLoop
-    /// As the kernel, `ps -L` and captured stacks have it: up to 15 bytes of the name that was asked for.
+    /// The name in the kernel, `ps -L` and captured stacks: up to 15 bytes of the requested name.
     public let name: String
     private let life: WorkerLife
     /// Nil once joined.
     private let handle: ForkSafeMutex<pthread_t?>
 
-    /// Starts a thread, and returns when its loop is there.
+    /// Starts a thread, and returns when its loop exists.
     ///
-    /// - Parameter name: Of any length. The kernel keeps 15 bytes of it, so that what tells workers apart belongs to the front; a
-    ///   character that does not fit is left out whole.
-    /// - Throws: `threadNotStarted` if the system has no thread to give.
+    /// - Parameter name: Of any length. The kernel keeps 15 bytes of it, so put the distinguishing part first. A character that
+    ///   does not fit
+    ///   is left out whole.
+    /// - Throws: `threadNotStarted` if the system cannot start a thread.
     public init(name: String) throws(RunLoopError) {
         let name = WorkerThread.kernelName(name)
         let life = WorkerLife()
@@ -39,33 +45,37 @@ public final class WorkerThread: Sendable {
         if let thread = handle.withLock({ $0.take() }) { pthread_detach(thread) }
     }
 
-    /// Ends the thread as soon as the loop's present turn is over, with every run of a common mode that is nested in it. Does not
-    /// wait. Not in a signal handler. What it has not come to is released; who waits for a request gets `loopEnded`. Stopping again does nothing.
+    /// Ends the thread as soon as the loop's current turn is over, together with every run of a common mode that is nested in
+    /// it. Does not
+    /// wait. Not in a signal handler. Work that it has not reached is released; a caller that waits for a request gets
+    /// `loopEnded`. Stopping
+    /// again has no effect.
     ///
-    /// - Parameter draining: One more pass is made then, which does what is queued for the default mode by now: blocks, requests,
-    ///   signalled sources. Counts also if the worker was told to stop before, and is still at it.
+    /// - Parameter draining: Makes one more pass, which does what is queued for the default mode by then: blocks, requests,
+    ///   signalled sources. It also takes effect if the worker was stopped before and is still running.
     public func stop(draining: Bool = false) { life.stop(draining: draining) }
 
-    /// Waits until the thread is over. Not from the worker itself, which traps. Does not stop it.
+    /// Waits until the thread has ended. Traps if called from the worker itself. Does not stop it.
     ///
-    /// - Parameter timeout: Nil for ever. The time that destructors of thread-specific data take is not counted.
-    /// - Returns: Whether it is over.
+    /// - Parameter timeout: Nil for no limit. The time that destructors of thread-specific data take is not counted.
+    /// - Returns: Whether it has ended.
     @available(*, noasync, message: "It blocks the thread.")
     @discardableResult
     public func join(timeout: Duration? = nil, file: StaticString = #fileID, line: UInt = #line) -> Bool {
         require(!loop.isOnOwnThread, "A worker cannot wait for its own end.", file: file, line: line)
         guard life.ended.wait(until: .after(timeout)) else { return false }
-        // The loop has ended, and the thread is about to. Under the lock, so that all who join come back after that.
+        // The loop has ended, and the thread is about to. Under the lock, so that all joining threads return after that.
         handle.withLock { thread in
             if let ended = thread.take() { pthread_join(ended, nil) }
         }
         return true
     }
 
-    /// Whether the loop has ended, and the thread with it.
+    /// Whether the loop and its thread have ended.
     public var hasEnded: Bool { life.ended.isOpen }
 
-    /// The kernel would refuse more (pthread_setname_np(3)). Cut between Unicode scalars: what shows it reads UTF-8.
+    /// The kernel refuses longer names (pthread_setname_np(3)). Cut between Unicode scalars, because programs that show it read
+    /// UTF-8.
     private static func kernelName(_ name: String) -> String {
         var kept = name
         while kept.utf8.count > 15 { kept.unicodeScalars.removeLast() }
@@ -89,7 +99,7 @@ public final class WorkerThread: Sendable {
     }
 }
 
-/// What a worker and its thread share. The thread holds it until it is over.
+/// The state shared by a worker and its thread. The thread retains it until it ends.
 private final class WorkerLife: Sendable {
     private enum Wish {
         static let stop: UInt8 = 1
@@ -120,7 +130,7 @@ private final class WorkerLife: Sendable {
 
     private func isWished(_ wish: UInt8) -> Bool { wishes.load(ordering: .acquiring) & wish != 0 }
 
-    /// The thread's life.
+    /// The body of the thread.
     func live() {
         let loop = EventRunLoop.current
         ended.adopt()
@@ -130,13 +140,13 @@ private final class WorkerLife: Sendable {
         started.open()
         while !isWished(Wish.stop) { loop.run() }
         if isWished(Wish.drain) { loop.run(for: .zero) }
-        // Now, not with the thread's other data, so that `ended` tells of it.
+        // Now, instead of with the thread's other data, so that `ended` includes it.
         LoopRegistry.endExisting()
         self.loop.withLock { $0 = nil }
         ended.open()
     }
 
-    /// A nested run may have taken the signal that was meant for the outer ones too.
+    /// A nested run may have consumed the signal that was also meant for the outer runs.
     private func passOn(_ stopper: EventSource) -> LoopObserver {
         LoopObserver(activities: .exit) { [weak self] _, _ in
             if self?.isWished(Wish.stop) == true { stopper.signal() }

@@ -1,15 +1,17 @@
 extension EventRunLoop {
-    /// What the loop does in a mode from now on, as an asynchronous sequence for one consumer (R38).
+    /// The loop's activities in a mode from now on, as an asynchronous sequence for one consumer (R38).
     ///
-    /// Never holds up the loop: a consumer that falls behind by more than `limit` misses the oldest. The observer leaves the loop when
-    /// the consumer is cancelled or lets go of the sequence; the sequence ends when the loop's thread does. Any thread.
+    /// It never delays the loop: a consumer that falls behind by more than `limit` misses the oldest activities. The observer
+    /// is removed from
+    /// the loop when the consumer is cancelled or releases the sequence; the sequence ends when the loop's thread does. Any
+    /// thread.
     ///
-    /// Consume it elsewhere: on the loop itself, each element would be work that makes for a turn, and so for more elements.
+    /// Consume it on another thread: on the loop itself, each element would be work that causes a turn, and so more elements.
     ///
     /// - Parameters:
-    ///   - activities: Those to be told.
+    ///   - activities: The activities to deliver.
     ///   - mode: ``Mode/common`` for all common modes.
-    ///   - limit: How many activities wait for the consumer, at the most; at least 1, less traps.
+    ///   - limit: The greatest number of activities that wait for the consumer; a number below 1 traps.
     public func activities(
         _ activities: Activity = .all,
         in mode: Mode = .default,
@@ -27,7 +29,8 @@ extension EventRunLoop {
     }
 }
 
-/// The loop's end of a sequence. The observer's closure alone holds it: when the loop lets go of the observer, the sequence ends.
+/// The loop's end of a sequence. Only the observer's closure retains it: when the loop releases the observer, the sequence
+/// ends.
 private final class Outlet: Sendable {
     private let continuation: AsyncStream<EventRunLoop.Activity>.Continuation
 

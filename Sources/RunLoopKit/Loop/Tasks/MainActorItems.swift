@@ -1,15 +1,16 @@
 internal import CRunLoopShims
 
-// Items whose callbacks are the main actor's, for the main loop: they come to its state without a hop, and without assuming anything.
+// Items whose callbacks are isolated to the main actor, for the main loop: they use its state without a hop and without
+// assumptions.
 //
-// On another loop, too, nothing but the main actor's thread runs them: that loop hands each call over to the main loop, and goes on.
+// On another loop, too, they run only on the main actor's thread: that loop passes each call to the main loop, and continues.
 
 extension EventTimer {
-    /// Fires on the main actor, first after one interval (R48):
+    /// Fires on the main actor, for the first time after one interval (R48):
     ///
     ///     EventRunLoop.main.add(.onMainActor(every: .seconds(1)) { _ in counter += 1 })
     ///
-    /// Any thread may make it.
+    /// Any thread may create it.
     public static func onMainActor(
         every interval: Duration,
         order: Int = 0,
@@ -18,7 +19,7 @@ extension EventTimer {
         EventTimer(every: interval, order: order) { callOnMainActor(callback, $0) }
     }
 
-    /// Fires on the main actor, once, after a delay from now. Any thread may make it.
+    /// Fires on the main actor once, after a delay from now. Any thread may create it.
     public static func onMainActor(
         after delay: Duration,
         order: Int = 0,
@@ -27,7 +28,7 @@ extension EventTimer {
         EventTimer(after: delay, order: order) { callOnMainActor(callback, $0) }
     }
 
-    /// Fires on the main actor at a date, and then at each interval, unless that is zero (R42). Any thread may make it.
+    /// Fires on the main actor at a date, and then at each interval unless that is zero (R42). Any thread may create it.
     public static func onMainActor(
         at date: MonotonicInstant,
         every interval: Duration = .zero,
@@ -37,7 +38,8 @@ extension EventTimer {
         EventTimer(at: date, every: interval, order: order) { callOnMainActor(callback, $0) }
     }
 
-    /// Fires on the main actor at a date of the wall clock, and then at each interval, unless that is zero (R49). Any thread may make it.
+    /// Fires on the main actor at a date of the wall clock, and then at each interval unless that is zero (R49). Any thread may
+    /// create it.
     public static func onMainActor(
         atWallClock date: WallClockInstant,
         every interval: Duration = .zero,
@@ -49,7 +51,7 @@ extension EventTimer {
 }
 
 extension EventSource {
-    /// Performs on the main actor. Any thread may make and signal it.
+    /// Performs on the main actor. Any thread may create and signal it.
     public static func onMainActor(
         order: Int = 0,
         perform: @escaping @MainActor (EventSource) -> Void
@@ -59,7 +61,7 @@ extension EventSource {
 }
 
 extension LoopObserver {
-    /// Is called on the main actor. On a loop that is not the main loop the activity is over by then. Any thread may make it.
+    /// Is called on the main actor. On a loop other than the main loop the activity is over by then. Any thread may create it.
     public static func onMainActor(
         activities: EventRunLoop.Activity = .all,
         order: Int = 0,
@@ -72,8 +74,9 @@ extension LoopObserver {
 }
 
 extension DescriptorSource {
-    /// Is called on the main actor. For the main loop: another one is told of what is ready again and again until the main actor has read it.
-    /// Any thread may make it.
+    /// Calls its handler on the main actor. Intended for the main loop: on another loop the same readiness is delivered
+    /// repeatedly until the
+    /// main actor has read the descriptor. Any thread may create it.
     public static func onMainActor(
         descriptor: Int32,
         events: Events = .readable,
@@ -87,7 +90,8 @@ extension DescriptorSource {
     }
 }
 
-/// At once on the main thread, which holds the main actor's isolation in its loop's callouts (R59); else by the main loop.
+/// Calls at once on the main thread, where the loop's callouts have the main actor's isolation (R59); otherwise through the
+/// main loop.
 private func callOnMainActor<Argument: Sendable>(
     _ callback: @escaping @MainActor (Argument) -> Void,
     _ argument: Argument

@@ -2,20 +2,24 @@ internal import Glibc
 import Locking
 internal import Synchronization
 
-/// Calls back at a time, once or again and again on a fixed grid (R41–R50). On one loop, in any number of its modes. Any thread may
+/// Calls back at a date, once or repeatedly on a fixed grid (R41–R50). It is on one loop, in any number of its modes. Any
+/// thread may
 /// create, add, move and invalidate it, not in a signal handler; it is called on the loop's thread.
 ///
-/// Time is CLOCK_MONOTONIC, which nobody sets. A timer that is made for a ``WallClockInstant`` goes by the wall clock instead, all its
-/// life: it fires when that clock says its date, or later, also if the clock is set meanwhile. Set forward over its date it fires at
-/// once, over several dates of its grid once for all of them; set back it waits for its next date, and dates that were served are not
-/// served again.
+/// Time is CLOCK_MONOTONIC, which cannot be set. A timer created for a ``WallClockInstant`` uses the wall clock instead, for
+/// its whole
+/// lifetime: it fires when that clock reaches its date, or later, also if the clock is set in the meantime. If the clock is set
+/// forward
+/// over the date, the timer fires at once; over several dates of its grid, once for all of them. If the clock is set back, the
+/// timer waits
+/// for its next date, and dates that were served are not served again.
 public final class EventTimer: Sendable {
     /// Called on the loop's thread with the timer itself, which it may move or invalidate (R45).
     public typealias Callback = @Sendable (EventTimer) -> Void
 
-    /// Breaks ties between equal fire dates: lower comes first. Beyond ±2³¹ all are equal.
+    /// Breaks ties between equal fire dates: lower orders come first. Values beyond ±2³¹ are equal.
     public let order: Int
-    /// Zero for a one-shot.
+    /// Zero for a one-shot timer.
     private let intervalNanoseconds: UInt64
     private let state: ForkSafeMutex<State>
 
@@ -25,25 +29,26 @@ public final class EventTimer: Sendable {
         var isFiring = false
         /// Whether the loop may have recorded it for all common modes.
         var isCommon = false
-        /// Where the callout in progress has moved the timer to.
+        /// The date to which the callout in progress has moved the timer.
         var movedTo: UInt64?
         /// Nil once invalid.
         var callback: Boxed?
     }
 
-    /// Not the bare closure: in an Optional that would be called through a thunk, allocated each time.
+    /// A struct instead of the bare closure: a closure in an Optional would be called through a thunk that is allocated each
+    /// time.
     struct Boxed: Sendable {
         let call: Callback
     }
 
     private init(_ date: TimerDate, every interval: Duration, order: Int, _ callback: @escaping Callback) {
         self.order = order
-        // A part of a nanosecond makes one.
+        // A fraction of a nanosecond counts as one.
         intervalNanoseconds = interval > .zero ? UInt64(max(1, interval.nanoseconds)) : 0
         state = ForkSafeMutex(State(date: date, callback: Boxed(call: callback)))
     }
 
-    /// - Parameter interval: Zero or less makes a one-shot (R42).
+    /// - Parameter interval: Zero or less makes a one-shot timer (R42).
     public convenience init(
         at date: MonotonicInstant,
         every interval: Duration = .zero,
@@ -53,11 +58,12 @@ public final class EventTimer: Sendable {
         self.init(TimerDate(clock: .monotonic, nanoseconds: date.nanoseconds), every: interval, order: order, callback)
     }
 
-    /// Goes by the wall clock (R49).
+    /// Uses the wall clock (R49).
     ///
-    /// A sleeping loop hears of a clock that is set from the kernel. If the process has no descriptor left for that, the loop looks each
-    /// second.
-    /// - Parameter interval: Between fires, by the wall clock. Zero or less makes a one-shot (R42).
+    /// The kernel wakes a sleeping loop when the clock is set. If the process has no descriptor left for that, the loop checks
+    /// the clock once
+    /// a second.
+    /// - Parameter interval: Between fires, on the wall clock. Zero or less makes a one-shot timer (R42).
     public convenience init(
         atWallClock date: WallClockInstant,
         every interval: Duration = .zero,
@@ -67,24 +73,24 @@ public final class EventTimer: Sendable {
         self.init(TimerDate(clock: .wall, nanoseconds: date.nanoseconds), every: interval, order: order, callback)
     }
 
-    /// First fires after one interval (R48).
+    /// Fires for the first time after one interval (R48).
     public convenience init(every interval: Duration, order: Int = 0, _ callback: @escaping Callback) {
         self.init(at: .now.advanced(by: interval), every: interval, order: order, callback)
     }
 
-    /// A one-shot that fires after `delay` from now.
+    /// A one-shot timer that fires after `delay` from now.
     public convenience init(after delay: Duration, order: Int = 0, _ callback: @escaping Callback) {
         self.init(at: .now.advanced(by: delay), order: order, callback)
     }
 
-    /// First fires after one interval, given in seconds. Throws `invalidInterval` if it is no number or infinite (R42).
+    /// Fires for the first time after one interval, given in seconds. Throws `invalidInterval` if it is NaN or infinite (R42).
     public convenience init(
         everySeconds interval: Double,
         order: Int = 0,
         _ callback: @escaping Callback
     ) throws(RunLoopError) {
         guard interval.isFinite else { throw RunLoopError(.invalidInterval) }
-        // Within ±292 years, where a Duration of nanoseconds ends; no Double beyond it can be converted.
+        // Within ±292 years, the range of a Duration in nanoseconds; a Double beyond it cannot be converted.
         let clamped = min(max(interval, -9e9), 9e9)
         self.init(every: .nanoseconds(Int64(clamped * 1e9)), order: order, callback)
     }
@@ -96,36 +102,42 @@ extension EventTimer {
     /// Whether it can still fire. Any thread.
     public var isValid: Bool { state.withLock { $0.callback != nil } }
 
-    /// Whether it fires again and again.
+    /// Whether it fires repeatedly.
     public var repeats: Bool { intervalNanoseconds > 0 }
 
-    /// Time between fires, in whole nanoseconds; zero for a one-shot.
+    /// The time between fires, in whole nanoseconds; zero for a one-shot timer.
     public var interval: Duration { .nanoseconds(Int64(clamping: intervalNanoseconds)) }
 
-    /// Whether it goes by the wall clock.
+    /// Whether it uses the wall clock.
     public var followsWallClock: Bool { state.withLock { $0.date.clock == .wall } }
 
-    /// When it fires next. During its callout: the date being served, or where the callout has moved it. Of a timer that goes by the
-    /// wall clock: when that clock will say its date, as it stands now.
+    /// When it fires next. During its callout: the date being served, or the date to which the callout has moved it. For a
+    /// timer on the wall
+    /// clock: when that clock will reach its date, according to the current difference between the clocks.
     ///
-    /// Setting it takes effect at once, also on a sleeping loop (R27), and moves the grid. Set inside the callout, it counts if it is
-    /// later than the date being served, and not for a one-shot (R45). Any thread.
+    /// Setting it takes effect at once, also on a sleeping loop (R27), and moves the grid. Set inside the callout, it is used
+    /// if it is
+    /// later than the date being served, and ignored for a one-shot timer (R45). Any thread.
     public var nextFireDate: MonotonicInstant {
         get { MonotonicInstant(nanoseconds: date(on: .monotonic)) }
         set { move(to: newValue.nanoseconds, on: .monotonic) }
     }
 
-    /// The same by the wall clock, as the clocks stand now. Setting it does not change by which clock the timer goes. Any thread.
+    /// The same on the wall clock, according to the current difference between the clocks. Setting it does not change the
+    /// timer's clock. Any
+    /// thread.
     public var nextWallClockFireDate: WallClockInstant {
         get { WallClockInstant(nanoseconds: date(on: .wall)) }
         set { move(to: newValue.nanoseconds, on: .wall) }
     }
 
-    /// How much later than its date it may fire, so that the loop can serve several timers with one wake-up: it wakes when the first of
-    /// them can wait no longer, and then fires all whose date has come. A loop that is awake fires it at its date (R46).
+    /// How much later than its date it may fire, so that the loop can serve several timers with one wake-up: it wakes when the
+    /// first of
+    /// them can wait no longer, and then fires all timers that are due. A loop that is awake fires it at its date (R46).
     ///
-    /// Zero at first; less than zero is zero, and a repeating timer has at most half its interval. Setting it takes effect at once, also
-    /// on a sleeping loop. The grid stays what it is. Any thread.
+    /// Initially zero. Less than zero becomes zero, and a repeating timer has at most half its interval. Setting it takes
+    /// effect at once, also
+    /// on a sleeping loop. The grid does not change. Any thread.
     public var tolerance: Duration {
         get { .nanoseconds(Int64(clamping: state.withLock { $0.date.tolerance })) }
         set {
@@ -152,7 +164,7 @@ extension EventTimer {
         return other == .wall ? now.wall(ofMonotonic: date) : now.monotonic(ofWall: date)
     }
 
-    /// Changes the date and sees that the loop minds it at once (R27).
+    /// Changes the date and makes the loop use it at once (R27).
     private func change(_ change: (inout State) -> Void) {
         let loop: EventRunLoop? = state.withLock { state in
             change(&state)
@@ -174,18 +186,20 @@ extension EventTimer {
 // MARK: - Firing and ending
 
 extension EventTimer {
-    /// Takes it out of its loop for good, and frees the callback. Any thread; what runs already runs to its end.
+    /// Removes it permanently from its loop, and frees the callback. Any thread; a running callback runs to its end.
     public func invalidate() { release(state.withLock { Remains(taking: &$0) }) }
 
-    /// Calls back now, due or not. Ends a one-shot; leaves a repeating timer's grid as it is (R47). Call it on the timer's loop.
+    /// Calls back now, due or not. Ends a one-shot timer; leaves a repeating timer's grid unchanged (R47). Call it on the
+    /// timer's loop.
     public func fire() {
         guard let callback = begin(dueAt: nil, in: nil, of: nil) else { return }
         callOut(callback, timer: self)
         end(in: nil)
     }
 
-    /// Fires if the timer is still as the snapshot of due timers found it: valid, due, not in its callout, on the loop (R43). The
-    /// loop's thread.
+    /// Fires if the timer is still in the state in which the snapshot of due timers found it: valid, due, not in its callout,
+    /// on the loop
+    /// (R43). The loop's thread.
     func fireIfDue(at now: ClockReading, in mode: LoopMode, of loop: EventRunLoop) {
         guard let callback = begin(dueAt: now, in: mode, of: loop) else { return }
         callOut(callback, timer: self)
@@ -193,16 +207,16 @@ extension EventTimer {
     }
 
     /// - Parameters:
-    ///   - now: Nil for a fire by hand.
-    ///   - mode: The mode whose queue has just given the timer out.
+    ///   - now: Nil for a call of `fire()`.
+    ///   - mode: The mode whose queue has just returned the timer.
     private func begin(dueAt now: ClockReading?, in mode: LoopMode?, of loop: EventRunLoop?) -> Boxed? {
         state.withLock { state in
             guard !state.isFiring, let callback = state.callback else { return nil }
             if let loop, state.places.loop !== loop { return nil }
-            // Another timer's callout may have moved it to a date that has come meanwhile.
+            // Another timer's callout may have moved it to a date that has been reached since then.
             if let now, state.date.nanoseconds > now.time(on: state.date.clock), !state.date.hasPassed { return nil }
             state.isFiring = true
-            // Out of the other queues too: a nested run neither fires it nor waits for it.
+            // Removed from the other queues too, so that a nested run neither fires it nor waits for it.
             state.places.forEach { other, ticket in
                 if other !== mode { other.withTimers { $0.withdraw(ticket) } }
             }
@@ -210,7 +224,7 @@ extension EventTimer {
         }
     }
 
-    /// - Parameter mode: Nil for a fire by hand, which leaves the grid alone.
+    /// - Parameter mode: Nil for a call of `fire()`, which leaves the grid unchanged.
     private func end(in mode: LoopMode?) {
         var elsewhere: EventRunLoop?
         let remains: Remains? = state.withLock { state in
@@ -223,7 +237,7 @@ extension EventTimer {
                 state.date.nanoseconds = nextOnGrid(after: state.date.nanoseconds, now: state.date.clock.now)
             }
             schedule(state)
-            // The callout may have taken it to another loop, and a fire by hand may be on another thread.
+            // The callout may have moved it to another loop, and `fire()` may be on another thread.
             if let mode, state.places.isIn(mode) { return nil }
             elsewhere = state.places.loop
             return nil
@@ -232,14 +246,15 @@ extension EventTimer {
         elsewhere?.wakeUpFromElsewhere()
     }
 
-    /// The first date of the grid through `served` that is later than it and than now: what was missed is one fire (R44, R50).
+    /// The first date of the grid through `served` that is later than it and than now: missed fires collapse into one (R44,
+    /// R50).
     private func nextOnGrid(after served: UInt64, now: UInt64) -> UInt64 {
         let missed = now.subtractingSaturated(served) / intervalNanoseconds
         let (distance, overflows) = intervalNanoseconds.multipliedReportingOverflow(by: missed + 1)
         return overflows ? .max : served.addingSaturated(distance)
     }
 
-    /// What an ended timer leaves, to be freed outside the locks.
+    /// What an ended timer leaves to be freed outside the locks.
     private struct Remains {
         let callback: Boxed?
         let places: TimerPlaces
@@ -291,9 +306,9 @@ extension EventTimer: LoopItem {
 
     func isAttached(to mode: LoopMode) -> Bool { state.withLock { $0.places.isIn(mode) } }
 
-    /// Before the first `attach` for all common modes: who ends the timer after that knows that it is recorded.
+    /// Before the first `attach` for all common modes: a caller that ends the timer after that knows that it is recorded.
     func willRecordAsCommon() { state.withLock { $0.isCommon = true } }
 
-    /// A sleeping loop does not know of the new date yet (R27).
+    /// A sleeping loop does not know the new date yet (R27).
     func didAttach(to mode: LoopMode, of loop: EventRunLoop) { loop.wakeUpFromElsewhere() }
 }

@@ -1,12 +1,12 @@
 internal import Synchronization
 
-/// What timers are sorted by: fire date, then order, then insertion (R41).
+/// The sort key of timers: fire date, then order, then insertion (R41).
 struct TimerKey: Sendable {
-    /// Nanoseconds on the clock that the timer goes by.
+    /// Nanoseconds on the timer's clock.
     var date: UInt64
     var sequence: UInt64
     var order: Int32
-    /// Names the timer within its mode.
+    /// Identifies the timer within its mode.
     var ticket: UInt32
 
     static func < (left: TimerKey, right: TimerKey) -> Bool {
@@ -16,23 +16,26 @@ struct TimerKey: Sendable {
     }
 }
 
-/// Timers by their keys, earliest first. Its members know their places: adding and removing take O(log n), finding the earliest O(1).
+/// A heap of timer keys, earliest first. Positions are indexed by ticket: adding and removing take O(log n), finding the
+/// earliest O(1).
 ///
-/// A node has four children: next to each other in memory, and at half the depth of a binary heap. Comparing follows no reference.
-/// When the earliest is taken, its node stays vacant until the next change, because mostly that is the same timer's next date, which
-/// belongs there or not far below: a fire among a million idle timers costs as much as one alone.
+/// A node has four children, which are adjacent in memory; the depth is half that of a binary heap. Comparing follows no
+/// reference.
+/// When the earliest is taken, its node stays vacant until the next change, because that is usually the same timer's next date,
+/// which
+/// belongs there or not far below: a fire among a million idle timers costs as much as the fire of a single timer.
 struct TimerHeap: Sendable {
     private var keys: [TimerKey] = []
     /// By ticket: the index into `keys`, or `absent`.
     private var positions: [Int32] = []
-    /// The root has been taken. Its key stays, as one that none is less than.
+    /// The root has been taken. Its key is kept, as one that no key is less than.
     private var isRootVacant = false
 
     private static let absent: Int32 = -1
 
     var isEmpty: Bool { keys.count == (isRootVacant ? 1 : 0) }
 
-    /// The date of the earliest; the greatest number if there is none.
+    /// The date of the earliest key; the greatest number if there is none.
     @inline(__always)
     var earliest: UInt64 { first?.date ?? .max }
 
@@ -42,7 +45,7 @@ struct TimerHeap: Sendable {
         return root < keys.count ? keys[root] : nil
     }
 
-    /// Adds a timer that is not here.
+    /// Adds a timer that is not in the heap.
     mutating func insert(_ key: TimerKey) {
         while positions.count <= Int(key.ticket) { positions.append(TimerHeap.absent) }
         if isRootVacant {
@@ -59,7 +62,7 @@ struct TimerHeap: Sendable {
         ticket < positions.count && positions[Int(ticket)] != TimerHeap.absent
     }
 
-    /// Takes a timer out; false if it is not here.
+    /// Removes a timer; false if it is not in the heap.
     mutating func remove(_ ticket: UInt32) -> Bool {
         guard contains(ticket) else { return false }
         fillVacancy()
@@ -70,7 +73,7 @@ struct TimerHeap: Sendable {
         return true
     }
 
-    /// Takes out the earliest, if its date is not later than `date`.
+    /// Removes and returns the earliest, if its date is not later than `date`.
     mutating func popFirst(upTo date: UInt64) -> TimerKey? {
         guard let first, first.date <= date else { return nil }
         fillVacancy()
@@ -94,7 +97,7 @@ struct TimerHeap: Sendable {
         }
     }
 
-    /// Puts the key where it belongs on the way from a position, whose own key is lost, to the root.
+    /// Places the key on the path from a position, whose own key is overwritten, to the root.
     private static func siftUp(
         _ key: TimerKey,
         from start: Int,
@@ -115,7 +118,7 @@ struct TimerHeap: Sendable {
         positions[Int(key.ticket)] = Int32(truncatingIfNeeded: position)
     }
 
-    /// Puts the key where it belongs below a position, whose own key is lost.
+    /// Places the key below a position, whose own key is overwritten.
     private static func siftDown(
         _ key: TimerKey,
         from start: Int,
@@ -151,7 +154,9 @@ struct TimerHeap: Sendable {
     }
 }
 
-/// Where a timer is: in modes of one loop, with a ticket in the queue of each. The first needs no array, because most timers are in one.
+/// Where a timer is: the modes of one loop, with its ticket in the queue of each. The first needs no array, because most timers
+/// are in
+/// one mode.
 struct TimerPlaces: Sendable {
     private(set) var loop: EventRunLoop?
     private var mode: LoopMode?
@@ -160,7 +165,7 @@ struct TimerPlaces: Sendable {
 
     func isIn(_ mode: LoopMode) -> Bool { self.mode === mode || others.contains { $0.mode === mode } }
 
-    /// The mode must be of the loop that the others are of.
+    /// The mode must belong to the loop of the other modes.
     mutating func append(_ mode: LoopMode, of loop: EventRunLoop, ticket: UInt32) {
         guard self.mode != nil else {
             (self.loop, self.mode, self.ticket) = (loop, mode, ticket)
@@ -169,7 +174,7 @@ struct TimerPlaces: Sendable {
         others.append((mode, ticket))
     }
 
-    /// Forgets the place in a mode, and returns its ticket.
+    /// Removes the place in a mode, and returns its ticket.
     mutating func leave(_ mode: LoopMode) -> UInt32? {
         guard self.mode === mode else {
             return others.firstIndex { $0.mode === mode }.map { others.remove(at: $0).ticket }
@@ -183,7 +188,7 @@ struct TimerPlaces: Sendable {
         return left
     }
 
-    /// Takes the timer out of all its modes' queues.
+    /// Removes the timer from the queues of all its modes.
     func leaveQueues() {
         forEach { mode, ticket in
             mode.withTimers { $0.remove(ticket) }

@@ -1,7 +1,7 @@
 /// The timers of one mode. Guarded by the mode's lock.
 ///
-/// A member has a ticket for as long as it is in the mode. It waits in a schedule, then among the due ones of a pass for its turn, and
-/// is in neither while it is called, or while another of its modes calls it.
+/// A member has a ticket for as long as it is in the mode. It is in a schedule, then among the due timers of a pass. It is in
+/// neither during its callout, also if another of its modes calls it.
 struct TimerQueue: Sendable {
     private struct Member: Sendable {
         /// Nil if the ticket is free.
@@ -9,7 +9,7 @@ struct TimerQueue: Sendable {
         var sequence: UInt64
         /// Index into `due`, or -1.
         var dueIndex: Int32 = -1
-        /// The timer has left the mode, but not the loop, and still has its turn in the pass.
+        /// The timer has left the mode, but not the loop, and keeps its turn in the pass.
         var hasLeft = false
     }
 
@@ -18,18 +18,19 @@ struct TimerQueue: Sendable {
     private var nextSequence: UInt64 = 0
     private var monotonic = TimerSchedule()
     private var wall = TimerSchedule()
-    /// What a pass found due and has not come to yet, from `nextDue` on; sorted, with the dates in monotonic time. What was taken out
-    /// has no ticket.
+    /// The timers that a pass found due and has not reached yet, from `nextDue` on; sorted, with the dates in monotonic time.
+    /// An entry that
+    /// was removed has no ticket.
     private var due: [TimerKey] = []
     private var nextDue = 0
 
     private static let noTicket = UInt32.max
-    /// A pass over more gives its buffer back.
+    /// A pass with more entries frees its buffer.
     private static let keptDue = 1024
 
     var timers: [EventTimer] { members.compactMap(\.timer) }
 
-    /// What the loop must know to sleep.
+    /// The dates that the loop needs for its sleep.
     var outlook: TimerOutlook {
         let waiting = nextDue < due.count ? due[nextDue].date : .max
         return TimerOutlook(
@@ -44,7 +45,7 @@ struct TimerQueue: Sendable {
 // MARK: - Coming and going
 
 extension TimerQueue {
-    /// Takes the timer in, and returns its ticket. It is not in a schedule yet.
+    /// Adds the timer, and returns its ticket. It is not in a schedule yet.
     mutating func insert(_ timer: EventTimer) -> UInt32 {
         let member = Member(timer: timer, sequence: nextSequence)
         nextSequence += 1
@@ -57,13 +58,14 @@ extension TimerQueue {
         return UInt32(members.count - 1)
     }
 
-    /// Gives the ticket back.
+    /// Frees the ticket.
     mutating func remove(_ ticket: UInt32) {
         withdraw(ticket)
         free(Int(ticket))
     }
 
-    /// Gives the ticket back of a timer that stays on the loop in another mode. In a pass that has found it due it keeps its turn (R43).
+    /// Frees the ticket of a timer that stays on the loop in another mode. In a pass that has found it due it keeps its turn
+    /// (R43).
     mutating func leave(_ ticket: UInt32) {
         guard members[Int(ticket)].dueIndex >= 0 else { return remove(ticket) }
         members[Int(ticket)].hasLeft = true
@@ -74,7 +76,7 @@ extension TimerQueue {
         freeTickets.append(UInt32(ticket))
     }
 
-    /// Takes the member out of the order, as for the length of its callout.
+    /// Removes the member from the order, for example for the duration of its callout.
     mutating func withdraw(_ ticket: UInt32) {
         if monotonic.remove(ticket) || wall.remove(ticket) { return }
         let index = Int(members[Int(ticket)].dueIndex)
@@ -86,7 +88,7 @@ extension TimerQueue {
 
     /// Gives the member a fire date, whether it has one or was withdrawn.
     ///
-    /// - Parameter isDue: Whether that date has come: then a member that a pass has found due keeps its turn (R43).
+    /// - Parameter isDue: Whether that date has been reached: then a member that a pass has found due keeps its turn (R43).
     mutating func place(_ ticket: UInt32, at date: TimerDate, order: Int32, isDue: @autoclosure () -> Bool = false) {
         if members[Int(ticket)].dueIndex >= 0, isDue() { return }
         withdraw(ticket)
@@ -102,8 +104,9 @@ extension TimerQueue {
 // MARK: - A pass
 
 extension TimerQueue {
-    /// Collects the timers due now: a snapshot, which later changes only take from (R43). What the pass of an outer run has not come to
-    /// is taken over (R23), but for the timers that have left the mode since: those have lost their turn.
+    /// Collects the timers due now: a snapshot, which later changes only reduce (R43). What the pass of an outer run has not
+    /// reached
+    /// is taken over (R23), except the timers that have left the mode since then: those have lost their turn.
     mutating func collectDue(at now: ClockReading) {
         for key in due[nextDue...] where key.ticket != TimerQueue.noTicket && members[Int(key.ticket)].hasLeft {
             remove(key.ticket)
@@ -116,7 +119,7 @@ extension TimerQueue {
         if takenOver > 0 { sortDue() }
     }
 
-    /// The next of the due ones, which is in no order from then on.
+    /// The next due timer, which is not in the order from then on.
     mutating func takeDue() -> EventTimer? {
         guard nextDue < due.count else { return nil }
         let ticket = Int(due[nextDue].ticket)
@@ -141,7 +144,7 @@ extension TimerQueue {
         }
     }
 
-    /// Keeps a timer with a ticket at the front of the due ones, and the buffer for the next pass.
+    /// Skips removed entries so that the front of the due timers has a ticket, and keeps the buffer for the next pass.
     private mutating func skipTaken() {
         while nextDue < due.count, due[nextDue].ticket == TimerQueue.noTicket { nextDue += 1 }
         guard nextDue == due.count else { return }
@@ -150,21 +153,21 @@ extension TimerQueue {
     }
 }
 
-/// The timers of one mode that go by one clock.
+/// The timers of one mode that use one clock.
 struct TimerSchedule: Sendable {
-    /// Those without tolerance.
+    /// The timers without tolerance.
     private var exact = TimerHeap()
-    /// Those with tolerance by fire date, and the same by the latest date that their tolerance allows (R46).
+    /// The timers with tolerance by fire date, and the same timers by the latest date that their tolerance allows (R46).
     private var lenient = TimerHeap()
     private var deadlines = TimerHeap()
 
     var isEmpty: Bool { exact.isEmpty && lenient.isEmpty }
 
-    /// From when on there is a timer that may fire.
+    /// The earliest date at which a timer may fire.
     @inline(__always)
     var earliestFire: UInt64 { lenient.isEmpty ? exact.earliest : min(exact.earliest, lenient.earliest) }
 
-    /// From when on there is a timer that must not wait any longer: when to wake up.
+    /// The earliest date at which a timer must not wait any longer: when to wake up.
     @inline(__always)
     var earliestDeadline: UInt64 { lenient.isEmpty ? exact.earliest : min(exact.earliest, deadlines.earliest) }
 
@@ -176,21 +179,21 @@ struct TimerSchedule: Sendable {
         deadlines.insert(deadline)
     }
 
-    /// False if it is not here.
+    /// False if it is not in the schedule.
     mutating func remove(_ ticket: UInt32) -> Bool {
         if exact.remove(ticket) { return true }
         guard lenient.remove(ticket) else { return false }
         return deadlines.remove(ticket)
     }
 
-    /// The first of those that may fire.
+    /// The first of the timers that may fire.
     var first: TimerKey? {
         guard let other = lenient.first else { return exact.first }
         guard let one = exact.first else { return other }
         return other < one ? other : one
     }
 
-    /// Takes out the first, if its fire date is not later than `date`.
+    /// Removes and returns the first, if its fire date is not later than `date`.
     mutating func popFirst(upTo date: UInt64) -> TimerKey? {
         guard let other = lenient.first else { return exact.popFirst(upTo: date) }
         if let one = exact.first, one < other { return exact.popFirst(upTo: date) }

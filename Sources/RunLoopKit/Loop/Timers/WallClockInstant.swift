@@ -2,34 +2,35 @@ internal import CRunLoopShims
 internal import Glibc
 internal import Synchronization
 
-/// A point in time on CLOCK_REALTIME, the clock that people and NTP set: nanoseconds since 1970 (UTC, without leap seconds). For timers
-/// that are to fire at a time of day; it jumps when the clock is set, so durations are measured with ``MonotonicInstant`` (R49).
+/// A point in time on CLOCK_REALTIME, the clock that people and NTP set: nanoseconds since 1970 (UTC, without leap seconds).
+/// For timers
+/// that fire at a time of day. It jumps when the clock is set, so measure durations with ``MonotonicInstant`` (R49).
 public struct WallClockInstant: Hashable, Sendable {
-    /// Nanoseconds since 1970, as the kernel counts them. Nothing is earlier.
+    /// Nanoseconds since 1970, as the kernel counts them. Earlier times cannot be represented.
     public let nanoseconds: UInt64
 
-    /// Takes any number; the greatest is ``distantFuture``.
+    /// Accepts any number; the greatest is ``distantFuture``.
     @inlinable
     public init(nanoseconds: UInt64) { self.nanoseconds = nanoseconds }
 
-    /// What the clock says now. Any thread; also from a signal handler.
+    /// The clock's current time. Any thread; also from a signal handler.
     public static var now: WallClockInstant { WallClockInstant(nanoseconds: readClock(CLOCK_REALTIME)) }
 
-    /// Later than anything that is waited for: the year 2554.
+    /// Later than any deadline: the year 2554.
     public static let distantFuture = WallClockInstant(nanoseconds: .max)
 }
 
 extension WallClockInstant: InstantProtocol {
-    /// The earlier one is less.
+    /// The earlier instant is less.
     @inlinable
     public static func < (left: Self, right: Self) -> Bool { left.nanoseconds < right.nanoseconds }
 
-    /// The instant so much later (earlier, if negative), stopping at 1970 and at ``distantFuture``.
+    /// The instant later by `duration` (earlier if negative), clamped to 1970 and to ``distantFuture``.
     public func advanced(by duration: Duration) -> WallClockInstant {
         WallClockInstant(nanoseconds: nanoseconds.advancedSaturated(by: duration))
     }
 
-    /// Negative if `other` is earlier. Held at ±292 years.
+    /// Negative if `other` is earlier. Clamped to ±292 years.
     public func duration(to other: WallClockInstant) -> Duration {
         nanoseconds.duration(to: other.nanoseconds)
     }
@@ -37,13 +38,13 @@ extension WallClockInstant: InstantProtocol {
 
 // MARK: - Between the clocks
 
-/// What both clocks said at one moment.
+/// The time on both clocks at one moment.
 struct ClockReading: Sendable {
     var monotonic: UInt64
-    /// Zero if nobody asked: then no wall-clock date is due.
+    /// Zero if it was not requested: then no wall-clock date is due.
     var wall: UInt64 = 0
 
-    /// - Parameter withWall: Whether there is anything that goes by the wall clock.
+    /// - Parameter withWall: Whether any item uses the wall clock.
     static func now(withWall: Bool) -> ClockReading {
         ClockReading(
             monotonic: readClock(CLOCK_MONOTONIC),
@@ -51,13 +52,13 @@ struct ClockReading: Sendable {
         )
     }
 
-    /// What time it is on a timer's clock.
+    /// The time on a timer's clock.
     func time(on clock: TimerDate.Clock) -> UInt64 { clock == .wall ? wall : monotonic }
 
-    /// When the wall clock will say `date`, if nobody sets it before.
+    /// When the wall clock will reach `date`, if it is not set before.
     func monotonic(ofWall date: UInt64) -> UInt64 { ClockReading.translate(date, from: wall, to: monotonic) }
 
-    /// What the wall clock will say at `date`, if nobody sets it before.
+    /// The wall clock's time at `date`, if it is not set before.
     func wall(ofMonotonic date: UInt64) -> UInt64 { ClockReading.translate(date, from: monotonic, to: wall) }
 
     func monotonic(ofWall key: TimerKey) -> TimerKey {
@@ -66,7 +67,7 @@ struct ClockReading: Sendable {
         return key
     }
 
-    /// The dates of the far ends stay there.
+    /// The extreme dates stay unchanged.
     private static func translate(_ date: UInt64, from now: UInt64, to other: UInt64) -> UInt64 {
         if date == .max { return .max }
         return date < now ? other.subtractingSaturated(now - date) : other.addingSaturated(date - now)
@@ -84,15 +85,15 @@ struct TimerDate: Sendable {
 
     let clock: Clock
     var nanoseconds: UInt64
-    /// How much later is still good, in nanoseconds.
+    /// How much later it may fire, in nanoseconds.
     var tolerance: UInt64 = 0
 
     /// Whether it is not later than now.
     var hasPassed: Bool { nanoseconds <= clock.now }
 }
 
-/// What is ahead in a mode: its earliest dates on each clock; the greatest number if there are none. Fire: from when on a timer may fire.
-/// Deadline: from when on one must not wait any longer (R46).
+/// A mode's earliest dates on each clock; the greatest number if there are none. Fire: the date from which a timer may fire.
+/// Deadline: the date from which one must not wait any longer (R46).
 struct TimerOutlook: Sendable {
     var fire: UInt64
     var deadline: UInt64
@@ -110,30 +111,33 @@ struct TimerOutlook: Sendable {
     func earliestDeadline(at now: ClockReading) -> UInt64 { min(deadline, now.monotonic(ofWall: wallDeadline)) }
 }
 
-/// Ends a loop's sleep when somebody sets the wall clock, so that the dates that go by it are looked at anew (R49).
+/// Ends a loop's sleep when the wall clock is set, so that wall-clock dates are evaluated again (R49).
 ///
-/// One descriptor a loop, in the epoll set of each mode that has slept with such a date. It is armed once, not for each date: the dates
-/// are translated to monotonic time before each sleep, and slewing moves both clocks alike, so only a step makes the sleep wrong. If
-/// there are no descriptors left, the loop looks at the clock at intervals.
+/// One descriptor per loop, in the epoll set of each mode that has slept with such a date. It is armed once, not for each date:
+/// the dates
+/// are translated to monotonic time before each sleep, and slewing moves both clocks alike, so only a step makes the sleep
+/// wrong. If
+/// there are no descriptors left, the loop checks the clock at intervals.
 final class ClockWatch: Sendable {
-    /// Nanoseconds between two looks at the clock while its steps cannot be heard of.
+    /// Nanoseconds between two checks of the clock while its steps cannot be observed.
     static let substituteInterval: UInt64 = 1_000_000_000
 
-    /// -1 until the first use. Made, used and closed by the loop's thread.
+    /// -1 until the first use. Created, used and closed by the loop's thread.
     private let timerfd = Atomic<Int32>(-1)
-    /// The generation of forks that made it, and the loop's losses by then, below: after a loss its number may be another's, and after a
-    /// fork it is the parent's. The loop's thread.
+    /// The fork generation that created it in the upper 32 bits, and the loop's losses by then in the lower. After a loss its
+    /// number may belong
+    /// to another file, and after a fork the descriptor is the parent's. The loop's thread.
     private let origin = Atomic<UInt64>(0)
 
     private static func origin(losses: UInt32) -> UInt64 { UInt64(run_loop_generation()) << 32 | UInt64(losses) }
 
-    /// With the loop's end. The loop's thread.
+    /// Closes the descriptor at the loop's end. The loop's thread.
     func close(losses: UInt32) {
         let fd = timerfd.exchange(-1, ordering: .relaxed)
         if fd >= 0, origin.load(ordering: .relaxed) == ClockWatch.origin(losses: losses) { Glibc.close(fd) }
     }
 
-    /// Puts the descriptor into an epoll set, unless it is there; if that fails, the next call tries again. The loop's thread.
+    /// Adds the descriptor to an epoll set unless it is in it; if that fails, the next call tries again. The loop's thread.
     func watch(in poller: Poller, losses: UInt32) {
         guard !poller.watchesClock.load(ordering: .relaxed) else { return }
         let origin = ClockWatch.origin(losses: losses)
@@ -148,6 +152,6 @@ final class ClockWatch: Sendable {
         LoopWarning.cannotWatchClock.make()
     }
 
-    /// The clock was set. Who slept sleeps anew, with the dates as they are now. The loop's thread.
+    /// The clock was set. A sleeping loop sleeps again, with the dates as they are now. The loop's thread.
     func noteEvent() { run_loop_rearm_clock_fd(timerfd.load(ordering: .relaxed)) }
 }
