@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// Runs a system call until no signal interrupts it, and leaves its result, or -errno, in `result`; errno is as before.
+// Repeats a system call until no signal interrupts it, and stores its result, or -errno, in `result`; errno is not changed.
 #define RETRYING(result, call)                                                            \
     do {                                                                                  \
         int saved_errno = errno;                                                          \
@@ -21,7 +21,7 @@
         errno = saved_errno;                                                              \
     } while (0)
 
-// What is asked of the kernel for messages on their way; it gives what its limits allow.
+// The requested size of the send buffer; the kernel grants what its limits allow.
 enum { SEND_BUFFER = 512 * 1024 };
 
 static void prepare(int fd) {
@@ -69,7 +69,7 @@ int run_loop_message_listen(int fd, const char *path) {
     struct sockaddr_un address;
     int result = fill(&address, path);
     if (result < 0) { return result; }
-    // Only the listener: a connection may have gone again when it is accepted. Sends and receives say by themselves not to wait.
+    // Only the listener: a connection may be gone again when it is accepted. Sends and receives pass MSG_DONTWAIT themselves.
     int on = 1;
     RETRYING(result, ioctl(fd, FIONBIO, &on));
     if (result < 0) { return result; }
@@ -83,7 +83,7 @@ int run_loop_message_connect(int fd, const char *path, int64_t timeout_ns) {
     struct sockaddr_un address;
     int result = fill(&address, path);
     if (result < 0) { return result; }
-    // A send timeout of zero means none, so the least there is stands for it.
+    // A send timeout of zero means no timeout, so the smallest one replaces it.
     int64_t microseconds = timeout_ns / 1000 > 0 ? timeout_ns / 1000 : 1;
     struct timeval timeout = {.tv_sec = microseconds / 1000000, .tv_usec = microseconds % 1000000};
     RETRYING(result, setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout));
@@ -114,7 +114,7 @@ int run_loop_message_accept(int fd, struct run_loop_peer *peer) {
 int run_loop_message_send(int fd, const struct iovec *parts, int part_count, const int *descriptors, int descriptor_count) {
     int result;
     if (part_count == 1 && descriptor_count == 0) {
-        // The same, and the kernel has less to copy.
+        // The same effect, and the kernel has less to copy.
         RETRYING(result, send(fd, parts->iov_base, parts->iov_len, MSG_DONTWAIT | MSG_NOSIGNAL));
         return result < 0 ? result : 0;
     }
@@ -153,7 +153,7 @@ static void take_control(struct msghdr *message, int *descriptors, int *descript
 
 int run_loop_message_receive(
     int fd, const struct iovec *parts, int part_count, int *descriptors, int *descriptor_count, struct run_loop_peer *peer) {
-    // The control buffer's size bounds what the kernel installs, so `descriptors` cannot overflow.
+    // The control buffer's size bounds the number of descriptors that the kernel installs, so `descriptors` cannot overflow.
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * RUN_LOOP_MESSAGE_DESCRIPTORS) + CMSG_SPACE(sizeof(struct ucred))];
     struct msghdr message = {
         .msg_iov = (struct iovec *)parts,

@@ -3,21 +3,22 @@ import Glibc
 import Locking
 import RunLoopKit
 
-/// A name that is held, and the socket that listens under it. The name is given back when the listener goes.
+/// A claimed name, and the socket that listens under it. The name is released when the listener is.
 final class Listener: Sendable {
     enum Arrival {
         case connection(MessageSocket)
-        /// There was one, and no descriptor for it: it was hung up on.
+        /// There was a connection and no descriptor for it: it was closed.
         case refused
-        /// There may be one, and not even a descriptor to refuse it with: it waits, and the socket stays ready.
+        /// There may be a connection, and not even a descriptor to refuse it with: it waits, and the socket stays ready.
         case starved
         case nothing
     }
 
     let socket: MessageSocket
     private let claim: NameClaim
-    /// Given up for a moment when there are no descriptors left, so that who connects is refused, not left waiting. -1 while another
-    /// thread has taken its place.
+    /// Closed for a moment when there are no descriptors left, so that a connecting client is refused instead of left waiting.
+    /// -1 while
+    /// another thread has taken its number.
     private let reserve: ForkSafeMutex<Int32>
 
     init(_ name: PortName, in directory: PortDirectory) throws(RunLoopError) {
@@ -33,7 +34,7 @@ final class Listener: Sendable {
 
     deinit {
         reserve.withLock { if $0 >= 0 { close($0) } }
-        // Whoever has connected and was not accepted is told, also if another process has a copy of the socket.
+        // Notifies clients that have connected but were not accepted, also if another process has a copy of the socket.
         socket.hangUp()
     }
 
@@ -63,7 +64,7 @@ final class Listener: Sendable {
 }
 
 extension PortReceiver {
-    /// Hands one message of a connection to the handler, or drops the connection if it has sent something else.
+    /// Delivers one message of a connection to the handler, or drops the connection if it has sent something else.
     func deliver(from connection: Connection) -> DescriptorSource.Finding {
         guard begin(connection) else { return .nothing }
         defer { end() }
@@ -74,7 +75,7 @@ extension PortReceiver {
         case .message: drop(connection, .notAMessage)
         case .closed: forget(connection)
         case .refused(let reason): drop(connection, reason)
-        // Reset: the peer went without reading our replies. What it sent is still there, and after it the end.
+        // Reset: the peer closed without reading our replies. Its messages are still there, followed by the end of the stream.
         case .nothing: return .nothing
         case .failed(ECONNRESET): break
         case .failed: drop(connection, .transportError)
@@ -88,7 +89,7 @@ extension PortReceiver {
         options.onDrop?(PortPeer(connection.peer), reason)
     }
 
-    /// Accepts one connection; the kernel tells again if there are more.
+    /// Accepts one connection; the kernel reports readiness again if there are more.
     func accept(from listener: Listener) {
         var peer = run_loop_peer()
         switch listener.accept(&peer) {

@@ -2,32 +2,35 @@ import CRunLoopShims
 import Glibc
 public import RunLoopKit
 
-/// Receives messages from other threads and processes, and hands them to its handler on a loop: a source of version 1 (R54).
+/// Receives messages from other threads and processes and delivers them to its handler on a loop, as a version 1 source (R54).
 ///
-/// With a name, processes of the same user find it by ``RemotePort/init(_:in:timeout:onInvalidation:)``. Without one it is reached
-/// inside its process by ``RemotePort/init(to:onInvalidation:)``, and from elsewhere as the reply port of a message.
+/// Processes of the same user find a named port with ``RemotePort/init(_:in:timeout:onInvalidation:)``. A port without a name
+/// is reached
+/// inside its process with ``RemotePort/init(to:onInvalidation:)``, and from elsewhere as the reply port of a message.
 ///
-/// One message is delivered a turn, connections taking turns. Each connection has a queue of its own in the kernel; when that is full
-/// its sender waits or gets `sendTimeout`. Messages wait there also while the port is on no loop.
+/// One message is delivered per turn, and connections alternate. Each connection has a queue of its own in the kernel; when
+/// that is full
+/// its sender waits or gets `sendTimeout`. Messages also wait there while the port is on no loop.
 ///
-/// A port lives until it is invalidated, or until neither a holder nor a loop has it any more. A loop that ends lets go of it, and it
-/// can be added to another (R2). Any thread may call its members; not in a signal handler.
+/// A port lives until it is invalidated, or until no holder and no loop has it any more. A loop that ends releases it, and it
+/// can be added to another loop (R2). Any thread may call its members; not in a signal handler.
 public final class LocalPort: Sendable {
     /// Called on a loop's thread, never on two at once.
     public typealias Handler = @Sendable (ReceivedMessage) -> Void
 
-    /// Why a connection was dropped. More may come; switch with a default.
+    /// Why a connection was dropped. More may be added; switch with a default.
     public enum DropReason: String, Error, Sendable {
-        /// `accepts` said no.
+        /// `accepts` returned false.
         case peerNotAllowed
-        /// It does not begin as a message does, or is none that a local port takes.
+        /// It does not begin as a message does, or is not of a kind that a local port accepts.
         case notAMessage
         case wrongLengths
         case tooManyComponents
-        /// Other descriptors came than the message says.
+        /// The descriptors that arrived do not match what the message says.
         case wrongDescriptors
         case tooLarge
-        /// The process ran out of descriptors while it received some: the message was refused, and those that came were closed.
+        /// The process ran out of descriptors while it received some: the message was refused, and the received descriptors
+        /// were closed.
         case descriptorsLost
         /// The process has no descriptor left for one more connection.
         case outOfDescriptors
@@ -35,21 +38,24 @@ public final class LocalPort: Sendable {
         case transportError
     }
 
-    /// What a port may be told besides its messages. Each is called without locks held.
+    /// Callbacks of a port besides its handler. Each is called without locks held.
     public struct Options: Sendable {
-        /// Whether a process may connect to the name. By default those of the same effective user may. Called on the loop's thread.
+        /// Whether a process may connect to the name. By default processes of the same effective user may. Called on the loop's
+        /// thread.
         public var accepts: @Sendable (PortPeer) -> Bool = { $0.userID == LocalPort.ownUser }
-        /// A connection was dropped for a fault of the peer's, or a shortage here. The peer sees its port become invalid. Called on the
-        /// loop's thread.
+        /// A connection was dropped because of an error of the peer or a shortage in this process. The peer sees its port
+        /// become invalid. Called
+        /// on the loop's thread.
         public var onDrop: (@Sendable (PortPeer, DropReason) -> Void)?
-        /// The port was invalidated: told once (R55), on the thread that did it.
+        /// The port was invalidated. Called once (R55), on the thread that invalidated it.
         public var onInvalidation: (@Sendable () -> Void)?
 
         /// The defaults.
         public init() {}
     }
 
-    /// Not the bare closure: in an Optional that would be called through a thunk, allocated each time.
+    /// A struct instead of the bare closure: a closure in an Optional would be called through a thunk that is allocated each
+    /// time.
     struct Boxed: Sendable {
         let call: Handler
     }
@@ -59,16 +65,16 @@ public final class LocalPort: Sendable {
     let receiver: PortReceiver
     private let anchor: EventSource
 
-    /// A port without a name. Takes no descriptor before it has a connection.
+    /// A port without a name. It uses no descriptor before it has a connection.
     public init(options: Options = Options(), handler: @escaping Handler) {
         name = nil
         receiver = PortReceiver(options: options, handler: handler)
         anchor = receiver.makeAnchor()
     }
 
-    /// A port that other processes can find by its name. What a dead process has left under the name is taken away.
+    /// A port that other processes can find by its name. What a dead process has left under the name is removed.
     ///
-    /// - Throws: `portNameInUse` if a live process, this one included, has it; `portDirectoryUnsafe`, `outOfResources`.
+    /// - Throws: `portNameInUse` if a live process, this one included, has the name; `portDirectoryUnsafe`, `outOfResources`.
     public init(
         _ name: PortName,
         in directory: PortDirectory = .default,
@@ -81,22 +87,23 @@ public final class LocalPort: Sendable {
         try receiver.listen(as: name, in: directory)
     }
 
-    /// Whether it takes messages.
+    /// Whether it accepts messages.
     public var isValid: Bool { anchor.isValid }
 
-    /// Ends it for good: takes it off all loops, gives the name back, hangs up on everyone. Messages not yet delivered are dropped, a
-    /// handler that runs already runs to its end.
+    /// Ends it permanently: removes it from all loops, releases the name, and closes all connections. Undelivered messages are
+    /// dropped; a
+    /// running handler runs to its end.
     public func invalidate() {
         anchor.invalidate()
         receiver.close()
     }
 
-    /// How many are connected.
+    /// The number of connections.
     public var connectionCount: Int { receiver.connectionCount }
 }
 
 extension LocalPort {
-    /// The user whose processes are let in.
+    /// The user whose processes are accepted.
     static var ownUser: UInt32 { geteuid() }
 
     fileprivate func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
@@ -114,20 +121,21 @@ extension LocalPort {
 }
 
 extension EventRunLoop {
-    /// Adds a port to a mode: its messages are delivered in runs of that mode. As for an `EventSource`; several loops and modes are
-    /// fine.
+    /// Adds a port to a mode: its messages are delivered in runs of that mode. As for an `EventSource`, it may be on several
+    /// loops and in
+    /// several modes.
     ///
     /// - Throws: `portInvalid`, `loopEnded`, `outOfResources`; nothing is added then.
     public func add(_ port: LocalPort, to mode: Mode = .default) throws(RunLoopError) { try port.enter(self, mode) }
 
-    /// Takes a port out of a mode; messages wait until it is in one again.
+    /// Removes a port from a mode; messages wait until it is in a mode again.
     public func remove(_ port: LocalPort, from mode: Mode = .default) { port.leave(self, mode) }
 
     /// Whether the port is in a mode.
     public func contains(_ port: LocalPort, in mode: Mode = .default) -> Bool { port.isIn(self, mode) }
 }
 
-/// By the frame that readers of captured stacks know a port's handler by (R64).
+/// Calls through the frame by which readers of captured stacks recognise a port's handler (R64).
 func callOut(_ handler: LocalPort.Boxed, message: ReceivedMessage) {
     var call = (handler, message)
     unsafe withUnsafeMutablePointer(to: &call) { context in

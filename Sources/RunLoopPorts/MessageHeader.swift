@@ -1,6 +1,6 @@
 import RunLoopKit
 
-/// How a message looks on its way, in the byte order of the machine that both ends are on:
+/// The wire format of a message, in the byte order of the machine that both ends run on:
 ///
 ///     offset  0  magic          UInt32
 ///             4  version        UInt8     1
@@ -19,7 +19,7 @@ struct MessageHeader: Sendable, Hashable {
     static let magic: UInt32 = 0x524C_4B50
     static let version: UInt8 = 1
     static let fixedSize = 20
-    /// What precedes the components' bytes at most.
+    /// The greatest number of bytes before the components' bytes.
     static let maximumSize = fixedSize + 4 * PortMessage.maximumComponents
 
     var kind: Kind
@@ -29,7 +29,7 @@ struct MessageHeader: Sendable, Hashable {
     var componentCount = 0
     var descriptorCount = 0
 
-    /// Up to where the components' bytes begin.
+    /// The offset of the components' bytes.
     var size: Int { MessageHeader.fixedSize + 4 * componentCount }
 }
 
@@ -57,7 +57,9 @@ extension MessageHeader {
 // MARK: - Reading
 
 extension MessageHeader {
-    /// Reads a whole message with so many descriptors. What the peer wrote is not trusted: after this, every length is within `bytes`.
+    /// Reads a whole message that arrived with `descriptors` descriptors. The peer's data is not trusted: after this, every
+    /// length is within
+    /// `bytes`.
     static func read(_ bytes: RawSpan, descriptors: Int) throws(LocalPort.DropReason) -> MessageHeader {
         guard bytes.byteCount >= fixedSize, unsafe bytes.unsafeLoadUnaligned(as: UInt32.self) == magic,
             unsafe bytes.unsafeLoadUnaligned(fromByteOffset: 4, as: UInt8.self) == version,
@@ -84,12 +86,12 @@ extension MessageHeader {
         guard total == bytes.byteCount else { throw .wrongLengths }
     }
 
-    /// The length of a component, which exists.
+    /// The length of a component; the component must exist.
     func length(of index: Int, in bytes: RawSpan) -> Int {
         Int(unsafe bytes.unsafeLoadUnaligned(fromByteOffset: MessageHeader.fixedSize + 4 * index, as: UInt32.self))
     }
 
-    /// Where a component's bytes are.
+    /// The range of a component's bytes.
     func range(of index: Int, in bytes: RawSpan) -> Range<Int> {
         let start = (0..<index).reduce(size) { $0 + length(of: $1, in: bytes) }
         return start..<start + length(of: index, in: bytes)

@@ -3,18 +3,19 @@ import CRunLoopShims
 import Glibc
 import RunLoopKit
 
-/// One end of a connection. Closed when nobody refers to it any more, so that its number cannot come to mean another file in the
+/// One end of a connection. It is closed when the last reference is released, so that its number cannot be reused for another
+/// file in the
 /// middle of a call.
 final class MessageSocket: Sendable {
     let descriptor: Int32
     private let generation = run_loop_generation()
 
-    /// Takes over an open socket.
+    /// Takes ownership of an open socket.
     init(owning descriptor: Int32) { self.descriptor = descriptor }
 
     deinit { close(descriptor) }
 
-    /// Two ends, connected.
+    /// Two connected ends.
     static func pair() throws(RunLoopError) -> (MessageSocket, MessageSocket) {
         var first: Int32 = -1
         var second: Int32 = -1
@@ -28,14 +29,15 @@ final class MessageSocket: Sendable {
         return (MessageSocket(owning: first), MessageSocket(owning: second))
     }
 
-    /// Ends the connection for both sides, also if another process has a copy of this end. Does nothing in a forked child that has
-    /// it from its parent: the connection is the parent's, and the close is enough for the child.
+    /// Ends the connection for both sides, also if another process has a copy of this end. Does nothing in a forked child that
+    /// inherited
+    /// it: the connection is the parent's, and closing is enough for the child.
     func hangUp() {
         guard generation == run_loop_generation() else { return }
         shutdown(descriptor, Int32(SHUT_RDWR))
     }
 
-    /// Who connected, or listened, at the other end.
+    /// The process that connected, or listened, at the other end.
     var peer: run_loop_peer {
         var peer = run_loop_peer()
         _ = unsafe run_loop_message_peer(descriptor, &peer)
@@ -46,7 +48,8 @@ final class MessageSocket: Sendable {
 // MARK: - Sending
 
 extension MessageSocket {
-    /// Sends a message whole or not at all, waiting so long, or for ever, for room in the receiver's queue (R56, R57).
+    /// Sends a message whole or not at all, waiting up to `timeout` (nil: without limit) for room in the receiver's queue (R56,
+    /// R57).
     ///
     /// One system call if there is room; the components are not copied here.
     func send(
@@ -60,9 +63,10 @@ extension MessageSocket {
             return try send(message, kind, number, message.descriptors, timeout)
         }
         let (ours, theirs) = try MessageSocket.pair()
-        // Both ends were made here: only the messages can say who has got the other.
+        // Both ends were made here: only the messages can identify the process that got the other end.
         run_loop_message_tell_senders(ours.descriptor)
-        // The receiver may answer at once, so our end is there before the message goes. If it does not go, our end sees the other
+        // The receiver may answer at once, so our end exists before the message is sent. If sending fails, our end sees the
+        // other end
         // close, and is dropped.
         try port.receiver.adopt(ours)
         try send(message, kind, number, message.descriptors + [theirs.descriptor], timeout)
@@ -89,10 +93,10 @@ extension MessageSocket {
         if failure != 0 { throw MessageSocket.error(sending: failure) }
     }
 
-    /// Returns the errno, or 0; ETIMEDOUT if there was no room in time.
+    /// Returns 0 or the errno; ETIMEDOUT if there was no room in time.
     private func send(_ parts: UnsafeBufferPointer<iovec>, _ descriptors: [Int32], _ timeout: Duration?) -> Int32 {
         guard let start = parts.baseAddress else { return EINVAL }
-        // Not before there is something to wait for: a look at the clock for each message is felt.
+        // Not before there is something to wait for: a clock read for each message is noticeable.
         var deadline: MonotonicInstant?
         while true {
             let failure = unsafe run_loop_message_send(
@@ -123,7 +127,7 @@ extension MessageSocket {
         switch errno {
         case ETIMEDOUT: RunLoopError(.sendTimeout)
         case EPIPE, ECONNRESET, ENOTCONN: RunLoopError(.portBecameInvalid, errno: errno)
-        // The kernel's limit can be set below ours.
+        // The kernel's limit can be lower than ours.
         case EMSGSIZE: RunLoopError(.messageTooLarge, errno: errno)
         default: RunLoopError(.transportError, errno: errno)
         }
@@ -133,10 +137,11 @@ extension MessageSocket {
 // MARK: - Parts
 
 extension MessageSocket {
-    /// Up to this size a message is put together: the kernel takes one part faster than several. (On the stack up to 1,024 bytes.)
+    /// Up to this size a message is copied into one buffer: the kernel takes one part faster than several. (On the stack up to
+    /// 1,024 bytes.)
     private static let smallMessage = 4608
 
-    /// Calls `body` with the header and the components, those of a larger message where they lie.
+    /// Calls `body` with the header and the components; the components of a larger message are not copied.
     private static func withParts(
         _ header: MessageHeader,
         _ components: [[UInt8]],
@@ -167,7 +172,7 @@ extension MessageSocket {
         }
     }
 
-    /// Pins one component after the other: as deep as there are components, 64 at most.
+    /// Pins one component after the other, one stack level per component, 64 at most.
     private static func gather(
         _ rest: ArraySlice<[UInt8]>,
         _ parts: UnsafeMutableBufferPointer<iovec>,
@@ -175,7 +180,7 @@ extension MessageSocket {
     ) -> Int32 {
         guard let next = rest.first else { return unsafe body(UnsafeBufferPointer(parts)) }
         return unsafe next.withUnsafeBytes { bytes in
-            // The kernel only reads.
+            // The kernel only reads the memory.
             let base = unsafe UnsafeMutableRawPointer(mutating: bytes.baseAddress)
             unsafe parts.initializeElement(at: rest.startIndex + 1, to: iovec(iov_base: base, iov_len: bytes.count))
             return unsafe gather(rest.dropFirst(), parts, body)

@@ -3,17 +3,18 @@ import Glibc
 import Locking
 import RunLoopKit
 
-/// The bytes and descriptors of one message that has come in.
+/// The bytes and descriptors of one received message.
 ///
-/// Sendable: all but the descriptors is written only by `ReceiveSpace.receive`, while nobody else has a reference (a new object, or one
-/// found uniquely referenced), and read-only afterwards; the descriptors are behind a lock.
+/// Sendable: everything except the descriptors is written only by `ReceiveSpace.receive`, while no one else has a reference (a
+/// new object,
+/// or one found uniquely referenced), and is read-only afterwards; the descriptors are behind a lock.
 @safe
 final class MessageStorage: @unchecked Sendable {
     private let memory: UnsafeMutableRawBufferPointer
     fileprivate(set) var header = MessageHeader(kind: .message)
     fileprivate(set) var length = 0
     fileprivate(set) var peer = run_loop_peer()
-    /// -1 where one was taken. Those left are closed with the message.
+    /// -1 where a descriptor was taken. The remaining ones are closed with the message.
     private let descriptors = ForkSafeMutex<[Int32]>([])
 
     fileprivate init(capacity: Int) {
@@ -34,7 +35,7 @@ final class MessageStorage: @unchecked Sendable {
         descriptors.withLock { unsafe $0 = Array(received) }
     }
 
-    /// Moves a descriptor out, for the caller to close; nil if it was taken before.
+    /// Transfers a descriptor to the caller, who closes it; nil if it was taken before.
     func takeDescriptor(at index: Int) -> Int32? {
         descriptors.withLock { descriptors in
             guard descriptors.indices.contains(index), descriptors[index] >= 0 else { return nil }
@@ -49,17 +50,19 @@ final class MessageStorage: @unchecked Sendable {
     }
 }
 
-/// Where messages of one receiver arrive. Guarded by the receiver's lock; receiving never waits.
+/// The buffers into which messages of one receiver are read. Guarded by the receiver's lock; receiving never blocks.
 ///
-/// Most messages are small, and may be kept by who gets them, so they come into small storage. What does not fit runs over into a
-/// spare area of the greatest size, and is put together once; from then on large storage is used until messages are small again.
+/// Most messages are small, and the recipient may keep them, so they are read into small storage. What does not fit overflows
+/// into a
+/// spare area of the greatest size and is then copied together; from then on large storage is used until messages are small
+/// again.
 @safe
 struct ReceiveSpace: ~Copyable {
-    /// What came of a look at a socket.
+    /// The result of reading from a socket.
     enum Reception {
         case message(MessageStorage)
         case nothing
-        /// The peer has gone, and everything it had sent was received.
+        /// The peer has closed, and everything it had sent was received.
         case closed
         case refused(LocalPort.DropReason)
         case failed(errno: Int32)
@@ -67,15 +70,16 @@ struct ReceiveSpace: ~Copyable {
 
     private static let smallCapacity = 4096
     private static let largestMessage = MessageHeader.maximumSize + PortMessage.maximumSize
-    // One more, to see that a message is too long.
+    // One byte more, to detect a message that is too long.
     private let overflow = UnsafeMutableRawBufferPointer.allocate(byteCount: largestMessage + 1, alignment: 16)
     private var expectsLarge = false
-    /// The latest message's storage, if it held no descriptors; used again when nobody else has it any more.
+    /// The latest message's storage, if it held no descriptors; reused when there is no other reference to it.
     private var spare: MessageStorage?
 
     deinit { unsafe overflow.deallocate() }
 
-    /// Takes the next message from a socket, whole or not at all (R57). `peer` is who sent it if the kernel does not say.
+    /// Receives the next message from a socket, whole or not at all (R57). `peer` is the sender if the kernel does not report
+    /// one.
     mutating func receive(from socket: MessageSocket, sentBy peer: run_loop_peer) -> Reception {
         let storage = takeStorage()
         return unsafe withUnsafeTemporaryAllocation(of: Int32.self, capacity: Int(RUN_LOOP_MESSAGE_DESCRIPTORS)) {
@@ -115,7 +119,7 @@ struct ReceiveSpace: ~Copyable {
             let area = unsafe storage.writable
             unsafe parts.initializeElement(at: 0, to: iovec(iov_base: area.baseAddress, iov_len: area.count))
             unsafe parts.initializeElement(at: 1, to: iovec(iov_base: overflow.baseAddress, iov_len: overflow.count))
-            // A variable of its own: a long access to the object's would be tracked while the kernel is asked.
+            // A separate variable: a long access to the object's property would be tracked during the system call.
             var sender = peer
             defer { storage.peer = sender }
             return unsafe run_loop_message_receive(socket.descriptor, start, 2, descriptors, &count, &sender)
@@ -151,7 +155,7 @@ struct ReceiveSpace: ~Copyable {
         return .message(whole)
     }
 
-    /// Puts a message together that ran over.
+    /// Copies a message that overflowed into one storage.
     private func join(_ storage: MessageStorage, _ length: Int) -> MessageStorage {
         let whole = MessageStorage(capacity: max(length, Self.largestMessage))
         whole.peer = storage.peer

@@ -2,22 +2,22 @@ import Glibc
 public import RunLoopKit
 
 extension RunLoopError.Code {
-    /// A port's name is empty, longer than 64 bytes, `.` or `..`, or has a `/` or a NUL in it.
+    /// A port's name is empty, longer than 64 bytes, `.` or `..`, or contains a `/` or a NUL.
     public static let portNameInvalid = Self(
         "portNameInvalid",
         "A port's name has 1 to 64 bytes, and no slash or NUL; choose another."
     )
-    /// A live process, perhaps this one, has a port of this name (R55).
+    /// A live process, possibly this one, has a port of this name (R55).
     public static let portNameInUse = Self(
         "portNameInUse",
         "A live process has a port of this name; choose another name, or end that process."
     )
-    /// The directory of the names is not the user's own, is open to others, or cannot be used. See `errno`.
+    /// The directory of the names does not belong to the user, is open to others, or cannot be used. See `errno`.
     public static let portDirectoryUnsafe = Self(
         "portDirectoryUnsafe",
         "The directory for port names must be the user's own with mode 0700; mend it or name another."
     )
-    /// Nobody listens under the name.
+    /// No process listens under the name.
     public static let noSuchPort = Self(
         "noSuchPort",
         "No process listens under this port name; start it first."
@@ -27,17 +27,17 @@ extension RunLoopError.Code {
         "portInvalid",
         "The port is invalid; connect again."
     )
-    /// The port became invalid during the call: the other side is gone, or it was invalidated (R56).
+    /// The port became invalid during the call: the other side has closed, or the port was invalidated (R56).
     public static let portBecameInvalid = Self(
         "portBecameInvalid",
         "The port became invalid: the other side has gone, or it was invalidated here."
     )
-    /// The other side did not take the message in time: its queue is full (R56). Nothing was sent.
+    /// The other side did not accept the message in time: its queue is full (R56). Nothing was sent.
     public static let sendTimeout = Self(
         "sendTimeout",
         "The receiver did not take the message in time; its queue is full."
     )
-    /// The message was sent, and no reply came in time (R56). One that comes later is dropped.
+    /// The message was sent, and no reply arrived in time (R56). A later reply is dropped.
     public static let receiveTimeout = Self(
         "receiveTimeout",
         "The message was sent, but no reply came in time."
@@ -60,7 +60,7 @@ extension RunLoopError.Code {
 }
 
 extension RunLoopError {
-    /// What a failed system call of a port's means, apart from what the call itself knows better.
+    /// The meaning of a failed system call of a port, unless the caller knows a more specific one.
     static func port(_ errno: Int32) -> RunLoopError {
         switch errno {
         case EMFILE, ENFILE, ENOMEM, ENOBUFS, ENOSPC: RunLoopError(.outOfResources, errno: errno)

@@ -2,7 +2,7 @@ import CRunLoopPorts
 import Glibc
 public import RunLoopKit
 
-/// A message to be sent: an id of the sender's choice, and what goes with it.
+/// A message to be sent: an id of the sender's choice, and its content.
 public struct PortMessage: Sendable {
     /// The greatest sum of the components' bytes: 128 KiB (R57). For more, pass a descriptor of shared memory.
     public static let maximumSize = 131_072
@@ -11,16 +11,17 @@ public struct PortMessage: Sendable {
     /// The most descriptors a message can have, the reply port's included.
     public static let maximumDescriptors = 253
 
-    /// Any number; the receiver sees it as it is.
+    /// Any number; the receiver gets it unchanged.
     public var id: Int32
     /// The content. Components may be empty.
     public var components: [[UInt8]]
-    /// Open descriptors that the receiver gets duplicates of. They stay the caller's, who may close them once the message is sent.
+    /// Open descriptors of which the receiver gets duplicates. They stay the caller's, who may close them once the message is
+    /// sent.
     public var descriptors: [Int32]
-    /// Where the receiver can send messages of its own. Sending it makes one new connection to this port.
+    /// The port to which the receiver can send messages of its own. Sending it makes one new connection to this port.
     public var replyPort: LocalPort?
 
-    /// Makes the message; it is checked when sent.
+    /// Creates the message; it is checked when sent.
     public init(
         id: Int32 = 0,
         components: [[UInt8]] = [],
@@ -33,10 +34,10 @@ public struct PortMessage: Sendable {
         self.replyPort = replyPort
     }
 
-    /// A message with one component, a text's UTF-8.
+    /// A message with one component, the UTF-8 of a text.
     public init(id: Int32 = 0, text: String) { self.init(id: id, components: [Array(text.utf8)]) }
 
-    /// Throws what R57 asks for, before anything is sent.
+    /// Throws the errors that R57 requires, before anything is sent.
     func check() throws(RunLoopError) {
         guard components.count <= PortMessage.maximumComponents,
             components.reduce(0, { $0 + $1.count }) <= PortMessage.maximumSize
@@ -47,8 +48,10 @@ public struct PortMessage: Sendable {
     }
 }
 
-/// Who is at the other end, by the kernel's word: who made the connection or listened for it (`SO_PEERCRED`), and for what comes in at
-/// a reply port, who sent it (`SCM_CREDENTIALS`). A fork makes no difference to the former: its child goes by its parent's name.
+/// The process at the other end, as reported by the kernel: the one that made the connection or listened for it
+/// (`SO_PEERCRED`), and for
+/// what arrives at a reply port, the sender (`SCM_CREDENTIALS`). A fork does not change the former: a child is reported as its
+/// parent.
 public struct PortPeer: Hashable, Sendable {
     /// 0 if the process is not in this one's pid namespace.
     public let processID: Int32
@@ -57,7 +60,7 @@ public struct PortPeer: Hashable, Sendable {
     /// The group id, likewise.
     public let groupID: UInt32
 
-    /// For who wants to try what an ``LocalPort/Options/accepts`` says.
+    /// For testing an ``LocalPort/Options/accepts`` closure.
     public init(processID: Int32, userID: UInt32, groupID: UInt32) {
         self.processID = processID
         self.userID = userID
@@ -65,12 +68,12 @@ public struct PortPeer: Hashable, Sendable {
     }
 }
 
-/// A message that came in, whole (R57), or a reply. May be kept, and handed to other threads: any thread may call its members.
+/// A received message, whole (R57), or a reply. It may be kept and passed to other threads: any thread may call its members.
 ///
-/// It owns the descriptors that came with it: those not taken are closed when the last copy of the message goes.
+/// It owns the descriptors that arrived with it: those not taken are closed when the last copy of the message is released.
 public struct ReceivedMessage: Sendable {
     private let storage: MessageStorage
-    /// Where replies go; nil in a reply.
+    /// The connection for replies; nil in a reply.
     private let socket: MessageSocket?
 
     init(_ storage: MessageStorage, from socket: MessageSocket?) {
@@ -78,14 +81,14 @@ public struct ReceivedMessage: Sendable {
         self.socket = socket
     }
 
-    /// The sender's number.
+    /// The id that the sender chose.
     public var id: Int32 { storage.header.id }
-    /// Who sent it, by the kernel's word; see ``PortPeer``.
+    /// The sender, as reported by the kernel; see ``PortPeer``.
     public var peer: PortPeer { PortPeer(storage.peer) }
     /// Whether the sender waits for a reply.
     public var expectsReply: Bool { storage.header.kind == .request }
 
-    /// How many components there are, 0 to ``PortMessage/maximumComponents``.
+    /// The number of components, 0 to ``PortMessage/maximumComponents``.
     public var componentCount: Int { storage.header.componentCount }
 
     /// Copies of all components.
@@ -96,10 +99,10 @@ public struct ReceivedMessage: Sendable {
         withBytes(of: index, file: file, line: line) { bytes in unsafe bytes.withUnsafeBytes { unsafe Array($0) } }
     }
 
-    /// The first component as text, malformed UTF-8 mended; empty if there is none.
+    /// The first component as text, with malformed UTF-8 replaced; empty if there is no component.
     public var text: String { componentCount == 0 ? "" : String(decoding: component(0), as: UTF8.self) }
 
-    /// One component's bytes where they came in, not copied. Traps on an index out of range.
+    /// One component's bytes in place, without a copy. Traps on an index out of range.
     public func withBytes<Result: ~Copyable, Failure: Error>(
         of index: Int,
         file: StaticString = #fileID,
@@ -113,24 +116,25 @@ public struct ReceivedMessage: Sendable {
         return try unsafe body(UnsafeRawBufferPointer(rebasing: all[range]).bytes)
     }
 
-    /// How many descriptors came, taken ones included, the reply port's not.
+    /// The number of descriptors that arrived, including taken ones, without the reply port's.
     public var descriptorCount: Int { storage.header.descriptorCount - (storage.header.hasReplyPort ? 1 : 0) }
 
-    /// Hands a descriptor over to the caller, who must close it; nil if it was taken before or there is none at the index. Closed on exec.
+    /// Transfers a descriptor to the caller, who must close it; nil if it was taken before or there is none at the index.
+    /// Closed on exec.
     public func takeDescriptor(at index: Int) -> Int32? {
         index < descriptorCount ? storage.takeDescriptor(at: index) : nil
     }
 
-    /// The port that the sender wants messages at; nil if there is none, or it was taken before.
+    /// The port at which the sender accepts messages; nil if there is none, or it was taken before.
     public func takeReplyPort(onInvalidation: (@Sendable (RemotePort) -> Void)? = nil) -> RemotePort? {
         guard storage.header.hasReplyPort, let taken = storage.takeDescriptor(at: descriptorCount) else { return nil }
         return RemotePort(MessageSocket(owning: taken), onInvalidation: onInvalidation)
     }
 
-    /// Answers a request, now or later. Answering anything else, or once more, does nothing: nobody waits for it.
+    /// Replies to a request, now or later. A reply to anything else, or a second reply, has no effect: no client waits for it.
     ///
-    /// - Parameter timeout: How long the caller blocks if the requester's queue is full; nil for ever.
-    /// - Throws: `sendTimeout`, `portBecameInvalid` if the requester has gone, `transportError`, `messageTooLarge`,
+    /// - Parameter timeout: How long the caller blocks if the requester's queue is full; nil for no limit.
+    /// - Throws: `sendTimeout`, `portBecameInvalid` if the requester has closed, `transportError`, `messageTooLarge`,
     ///   `tooManyDescriptors`.
     public func reply(_ message: PortMessage, timeout: Duration? = .seconds(1)) throws(RunLoopError) {
         guard expectsReply, let socket else { return }

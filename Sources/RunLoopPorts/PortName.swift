@@ -5,13 +5,14 @@ public import RunLoopKit
 
 /// The name under which processes of one user find a port. Compares byte by byte.
 ///
-/// It becomes a file name in a ``PortDirectory`` and cannot leave that: 1 to 64 bytes of UTF-8, neither `.` nor `..`, without `/` and
-/// NUL (R55).
+/// It becomes a file name in a ``PortDirectory`` and cannot leave that directory: 1 to 64 bytes of UTF-8, neither `.` nor `..`,
+/// without
+/// `/` and NUL (R55).
 public struct PortName: Hashable, Sendable {
     /// The longest name, in bytes: with it an address still fits into the kernel's 108.
     public static let maximumLength = 64
 
-    /// As given.
+    /// The name as passed to the initialiser.
     public let text: String
 
     /// Throws `portNameInvalid`.
@@ -23,38 +24,40 @@ public struct PortName: Hashable, Sendable {
         self.text = text
     }
 
-    /// The same bytes. (Strings compare by Unicode's canonical equivalence, file names do not.)
+    /// Compares the bytes. (Strings compare by Unicode's canonical equivalence, file names do not.)
     public static func == (left: Self, right: Self) -> Bool { left.text.utf8.elementsEqual(right.text.utf8) }
 
-    /// Of the bytes.
+    /// Hashes the bytes.
     public func hash(into hasher: inout Hasher) {
         for byte in text.utf8 { hasher.combine(byte) }
     }
 
-    /// Where the socket is. The suffixes keep a port named `a.lock` apart from the lock of `a`.
+    /// The socket's file name. The suffixes distinguish a port named `a.lock` from the lock of `a`.
     var socketFile: String { text + ".port" }
     /// Locked as long as a process holds the name.
     var lockFile: String { text + ".lock" }
 }
 
 extension PortName: CustomStringConvertible {
-    /// The bare name.
+    /// The plain name.
     public var description: String { text }
 }
 
-/// Where the names of ports live: a directory of the user's own, with mode 0700 (R55).
+/// The directory of port names: it belongs to the user and has mode 0700 (R55).
 ///
-/// It is made when first needed, and looked at each time: it must be a directory and no link, belong to the process's effective user
-/// and be closed to all others, else `portDirectoryUnsafe` is thrown. Needs /proc, by which its sockets are reached however long the
-/// path is. Do not let a cleaner of old files into it while a port is alive.
+/// It is created when first needed, and checked each time: it must be a directory and not a link, belong to the process's
+/// effective user
+/// and be closed to all others; otherwise `portDirectoryUnsafe` is thrown. Needs /proc, through which its sockets are reached
+/// however long
+/// the path is. Do not let a cleaner of old files delete in it while a port is alive.
 public struct PortDirectory: Hashable, Sendable {
-    /// As given.
+    /// The path as passed to the initialiser.
     public let path: String
 
     /// - Parameter path: Its parent must exist.
     public init(_ path: String) { self.path = path }
 
-    /// `run-loop-ports` in `$XDG_RUNTIME_DIR`, or in /run/user/UID if there is one, else /tmp/run-loop-ports-UID. Reads the
+    /// `run-loop-ports` in `$XDG_RUNTIME_DIR`, or in /run/user/UID if that exists, otherwise /tmp/run-loop-ports-UID. Reads the
     /// environment: no other thread should change that at the same time.
     public static var `default`: PortDirectory {
         let user = geteuid()
@@ -65,9 +68,10 @@ public struct PortDirectory: Hashable, Sendable {
         return PortDirectory("/tmp/run-loop-ports-\(user)")
     }
 
-    /// Opens the directory after a look at whose it is. What was looked at is what is used from then on, whatever the path leads to.
+    /// Opens the directory after checking its owner. The directory that was checked is the one used from then on, whatever the
+    /// path refers to.
     func open() throws(RunLoopError) -> OwnedDescriptor {
-        // What is wrong with it shows below.
+        // An error shows below.
         _ = unsafe mkdir(path, 0o700)
         let fd = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard fd >= 0 else { throw PortDirectory.error(errno) }
@@ -89,14 +93,17 @@ extension OwnedDescriptor {
     func path(of file: String) -> String { "/proc/self/fd/\(number)/\(file)" }
 }
 
-/// A process's hold on a name, for as long as it lives: a lock on a file beside the socket (R55).
+/// A process's claim on a name, for as long as the process lives: a lock on a file beside the socket (R55).
 ///
-/// The kernel lets go of the lock when the holder dies, however it dies, so whoever gets the lock may take away what a dead holder has
-/// left. Of two that try at the same time one gets it. A holder that gives the name back removes the lock's file while it has the
-/// lock; who was waiting for that file finds that it is no longer the one of the name, and starts again.
+/// The kernel releases the lock when the holder dies, however it dies, so the process that gets the lock may remove what a dead
+/// holder has
+/// left. Of two that try at the same time one gets it. A holder that releases the name removes the lock's file while it holds
+/// the
+/// lock; a process that was waiting for that file finds that it is no longer the file of the name, and starts again.
 ///
-/// (A child that was forked and has not exec'd shares its parent's lock until it closes its copy or ends. It never gives the name back:
-/// that is the parent's.)
+/// (A forked child that has not called exec shares its parent's lock until it closes its copy or ends. It never releases the
+/// name, which
+/// is the parent's.)
 final class NameClaim: Sendable {
     private let name: PortName
     private let directory: OwnedDescriptor
@@ -116,7 +123,7 @@ final class NameClaim: Sendable {
         guard generation == run_loop_generation() else { return }
         _ = unsafe unlinkat(directory.number, name.socketFile, 0)
         _ = unsafe unlinkat(directory.number, name.lockFile, 0)
-        // Not left to the close: another process may be between fork and exec, and hold a copy.
+        // Unlocked explicitly instead of by the close: another process may be between fork and exec and hold a copy.
         _ = flock(lock.number, LOCK_UN)
     }
 
@@ -151,7 +158,7 @@ final class NameClaim: Sendable {
         }
     }
 
-    /// Whether the locked file is still the one under the name.
+    /// Whether the locked file is still the file under the name.
     private static func isCurrent(
         _ file: borrowing OwnedDescriptor,
         _ name: PortName,
@@ -166,11 +173,11 @@ final class NameClaim: Sendable {
     }
 }
 
-/// A descriptor that is closed when its owner goes.
+/// A descriptor that is closed when its owner is released.
 struct OwnedDescriptor: ~Copyable, Sendable {
     let number: Int32
 
-    /// Takes over an open descriptor.
+    /// Takes ownership of an open descriptor.
     init(_ number: Int32) { self.number = number }
 
     deinit { close(number) }

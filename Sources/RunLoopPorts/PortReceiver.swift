@@ -3,12 +3,17 @@ import Glibc
 import Locking
 import RunLoopKit
 
-/// What a local port does: it watches its listener and its connections wherever the port is, and hands their messages on, one at a
-/// time.
+/// The implementation of a local port: it watches its listener and its connections in all modes of the port, and delivers their
+/// messages,
+/// one at a time.
 ///
-/// In a mode, a port is an anchor, a source that is never signalled and keeps the mode from being empty (R9), and one descriptor source
-/// for each connection, so that connections take turns among all that is ready (R36). The anchor says when the port comes into a mode
-/// or leaves one, by whatever way. It holds this object, which thus lives as long as a loop or a holder has the port.
+/// In a mode, a port consists of an anchor, a source that is never signalled and keeps the mode from being empty (R9), and one
+/// descriptor
+/// source per connection, so that connections are served in rotation with all ready descriptors (R36). The anchor reports when
+/// the port is
+/// added to a mode or removed from one, in whatever way. It retains this object, which thus lives as long as a loop or a holder
+/// has the
+/// port.
 ///
 /// The lock is taken before those of loops and items: none of these calls back into a receiver while it holds one.
 final class PortReceiver: Sendable {
@@ -20,7 +25,7 @@ final class PortReceiver: Sendable {
     fileprivate struct Presence: Sendable {
         let loop: EventRunLoop
         let mode: EventRunLoop.Mode
-        /// Puts the listening source back into the mode, while it is out of it.
+        /// Adds the listening source to the mode again while it is out of it.
         var retry: EventTimer?
     }
 
@@ -34,19 +39,19 @@ final class PortReceiver: Sendable {
         fileprivate var presences: [Presence] = []
         fileprivate var listener: Listener?
         fileprivate var listening: DescriptorSource?
-        /// By descriptor. Each keeps its socket open, so that the number stays its own.
+        /// Keyed by descriptor. Each keeps its socket open, so that the number is not reused.
         fileprivate var watched: [Int32: Watched] = [:]
-        /// Why the port could not be added, for who asked.
+        /// Why the port could not be added, for the caller.
         fileprivate var failure: RunLoopError?
         var isDelivering = false
-        /// Connections that had a message while the handler was busy: out of all modes until it is done.
+        /// Connections that had a message while the handler was busy: removed from all modes until it is done.
         fileprivate var passedOver: [Int32] = []
     }
 
     let options: LocalPort.Options
     let handler: LocalPort.Boxed
     let state = ForkSafeMutex(State())
-    /// Held while a message is received, which never waits.
+    /// Held while a message is received, which never blocks.
     let space = ForkSafeMutex(ReceiveSpace())
 
     init(options: LocalPort.Options, handler: @escaping LocalPort.Handler) {
@@ -64,7 +69,7 @@ final class PortReceiver: Sendable {
         )
     }
 
-    /// Hangs up on everyone and gives the name back; tells the holder, the first time (R55).
+    /// Closes all connections and releases the name; notifies the holder, the first time only (R55).
     func close() {
         if shutDown() { options.onInvalidation?() }
     }
@@ -114,7 +119,7 @@ extension PortReceiver {
         }
     }
 
-    /// Why the latest addition to a mode has failed.
+    /// Why the latest addition to a mode failed.
     func takeFailure() -> RunLoopError? { state.withLock { $0.failure.take() } }
 }
 
@@ -123,7 +128,7 @@ extension PortReceiver {
 extension PortReceiver {
     var connectionCount: Int { state.withLock { $0.watched.count } }
 
-    /// Takes a name, and whoever connects to it.
+    /// Claims a name, and accepts connections to it.
     func listen(as name: PortName, in directory: PortDirectory) throws(RunLoopError) {
         let listener = try Listener(name, in: directory)
         let source = DescriptorSource(descriptor: listener.socket.descriptor) { [weak self] _, _ in
@@ -135,7 +140,7 @@ extension PortReceiver {
         }
     }
 
-    /// Takes a connection over. Throws `portInvalid` or `outOfResources`.
+    /// Takes ownership of a connection. Throws `portInvalid` or `outOfResources`.
     func adopt(_ socket: MessageSocket) throws(RunLoopError) {
         try insert(Connection(socket: socket, peer: socket.peer))
     }
@@ -164,7 +169,7 @@ extension PortReceiver {
 // MARK: - Out of descriptors
 
 extension PortReceiver {
-    /// Takes the listening source out of all modes for a while: it stays ready, and would make the loop spin.
+    /// Removes the listening source from all modes for a while: it stays ready, and would make the loop spin.
     func pauseListening() {
         state.withLock { state in
             guard let listening = state.listening else { return }
@@ -176,12 +181,12 @@ extension PortReceiver {
         }
     }
 
-    /// Each mode has a timer of its own: another of the port's modes may not be run for long.
+    /// Each mode has its own timer: another of the port's modes may not run for a long time.
     private func makeRetry(for presence: Presence) -> EventTimer {
         let timer = EventTimer(after: .milliseconds(10)) { [weak self, mode = presence.mode] _ in
             self?.resumeListening(on: .current, mode)
         }
-        // An ended loop is about to leave by itself.
+        // A loop that has ended will be removed without this.
         try? presence.loop.attach(timer: timer, to: presence.mode)
         return timer
     }
@@ -204,8 +209,9 @@ extension PortReceiver.State {
 // MARK: - One at a time
 
 extension PortReceiver {
-    /// Whether the connection may deliver now. If the handler is busy, on another thread or further up the stack, the connection keeps
-    /// its messages until that is over (R23).
+    /// Whether the connection may deliver now. If the handler is busy, on another thread or further up the stack, the
+    /// connection keeps
+    /// its messages until that call is over (R23).
     func begin(_ connection: Connection) -> Bool {
         state.withLock { state in
             guard state.isDelivering else {
@@ -234,7 +240,7 @@ extension PortReceiver {
             try presence.loop.add(source, to: presence.mode)
             return true
         } catch {
-            // An ended loop is about to leave by itself.
+            // A loop that has ended will be removed without this.
             return error.code == .loopEnded
         }
     }

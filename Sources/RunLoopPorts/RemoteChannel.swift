@@ -5,17 +5,17 @@ import RunLoopKit
 
 /// A remote port's connection, and the requests on it that wait for replies.
 ///
-/// Whichever thread reads the connection hands each reply to who waits for it.
+/// Any thread that reads the connection passes each reply to the request that waits for it.
 final class RemoteChannel: Sendable {
     typealias Outcome = Result<ReceivedMessage, RunLoopError>
 
-    /// Who waits for a reply. Told once, without locks held.
+    /// A request that waits for a reply. Called once, without locks held.
     protocol Waiter: AnyObject, Sendable {
         func finish(_ outcome: Outcome)
     }
 
     let socket: MessageSocket
-    /// Who listened, or made the other end: who replies.
+    /// The process that listened, or made the other end: the one that replies.
     let peer: run_loop_peer
     private let state = ForkSafeMutex(State())
     private let space = ForkSafeMutex(ReceiveSpace())
@@ -51,28 +51,28 @@ final class RemoteChannel: Sendable {
         }
     }
 
-    /// Registers who waits, and returns the request's number. Throws `portInvalid`.
+    /// Registers a waiter, and returns the request's number. Throws `portInvalid`.
     func enter(_ waiter: some Waiter) throws(RunLoopError) -> UInt32 {
         try state.withLock { state throws(RunLoopError) in
             guard state.isOpen else { throw RunLoopError(.portInvalid) }
-            // 0 stands for none.
+            // 0 means no request.
             repeat { state.lastNumber &+= 1 } while state.lastNumber == 0 || state.waiters[state.lastNumber] != nil
             state.waiters[state.lastNumber] = waiter
             return state.lastNumber
         }
     }
 
-    /// Who waits no longer; nil if it has been told, or is being told.
+    /// Removes a waiter; nil if it has been called or is being called.
     @discardableResult
     func leave(_ number: UInt32) -> (any Waiter)? { state.withLock { $0.waiters.removeValue(forKey: number) } }
 
-    /// Takes one reply from the connection and hands it on. Never waits.
+    /// Reads one reply from the connection and passes it on. Never blocks.
     func deliver() -> DescriptorSource.Finding {
         switch space.withLock({ $0.receive(from: socket, sentBy: peer) }) {
         case .message(let storage) where storage.header.kind == .reply:
-            // Nobody there: it came too late, and is dropped with its descriptors.
+            // If there is no waiter, the reply was too late, and is dropped with its descriptors.
             leave(storage.header.number)?.finish(.success(ReceivedMessage(storage, from: nil)))
-        // The peer has gone without reading all we sent; what it sent is still there, and after it the end.
+        // The peer has closed without reading all messages; what it sent is still there, followed by the end of the stream.
         case .nothing: return .nothing
         case .failed(ECONNRESET): break
         case .closed: close(RunLoopError(.portBecameInvalid))
@@ -83,7 +83,7 @@ final class RemoteChannel: Sendable {
         return .something
     }
 
-    /// Hangs up, ends all requests with `error`, and tells the holder, the first time.
+    /// Closes the connection, ends all requests with `error`, and notifies the holder, the first time only.
     func close(_ error: RunLoopError) {
         let (waiters, onClose) = state.withLock { state in
             let former = (state.waiters.values.map { $0 }, state.onClose.take())

@@ -3,17 +3,20 @@ import Locking
 public import RunLoopKit
 
 extension RemotePort {
-    /// Sends a request and waits for the reply, while the calling thread's loop runs a mode: its timers, sources and observers go on
+    /// Sends a request and waits for the reply, while the calling thread's loop runs a mode: its timers, sources and observers
+    /// continue
     /// (R56).
     ///
-    /// There is exactly one outcome: the reply, or one of the errors. A stop of the loop does not end the wait; it is passed on to the
+    /// There is exactly one outcome: the reply, or one of the errors. A stop of the loop does not end the wait; it is passed on
+    /// to the
     /// outer run afterwards. Requests may be nested, and be made by several threads at once.
     ///
     /// - Parameters:
-    ///   - sendTimeout: How long the caller blocks, its loop standing still, if the receiver's queue is full; nil waits for ever.
-    ///   - receiveTimeout: How long the loop runs until the reply is there, counted from the sending; nil for ever.
-    ///   - mode: Which mode to run; not `EventRunLoop/Mode/common`, which traps.
-    /// - Throws: `sendTimeout`, `receiveTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56); `messageTooLarge`,
+    ///   - sendTimeout: How long the caller and its loop block if the receiver's queue is full; nil for no limit.
+    ///   - receiveTimeout: How long the loop runs until the reply arrives, counted from the sending; nil for no limit.
+    ///   - mode: The mode to run; `EventRunLoop/Mode/common` traps.
+    /// - Throws: `sendTimeout`, `receiveTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56);
+    ///   `messageTooLarge`,
     ///   `tooManyDescriptors` (R57); `outOfResources` if the loop cannot watch for the reply: then nothing was sent.
     public func request(
         _ message: PortMessage,
@@ -59,10 +62,10 @@ extension RemotePort {
             if let outcome = waiter.outcome { return outcome }
             switch loop.run(mode: mode, for: left, returnAfterSourceHandled: false, until: waiter.completion) {
             case .stopped: wasStopped = true
-            // The source has left the mode: the port is being closed, or somebody has taken it away.
+            // The source has left the mode: the port is being closed, or another caller has removed it.
             case .finished, .timedOut:
                 if channel.leave(number) != nil { return .failure(RunLoopError(.receiveTimeout)) }
-                // Another thread has the outcome and is about to tell it.
+                // Another thread has the outcome and is about to deliver it.
                 waiter.spinUntilFinished()
             case .handledSource: break
             }
@@ -74,32 +77,32 @@ extension RemotePort {
 // MARK: - Where the port is for the time of a request
 
 extension RemotePort {
-    /// A mode that the port was put into for a request only.
+    /// A mode to which the port was added for the duration of a request only.
     struct Borrowed: Hashable, Sendable {
         let loop: ObjectIdentifier
         let mode: EventRunLoop.Mode
     }
 
-    /// Puts the port into a mode to stay.
+    /// Adds the port to a mode permanently.
     func enter(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) {
         try loop.add(source, to: mode)
         borrowed.withLock { _ = $0.remove(Borrowed(loop: ObjectIdentifier(loop), mode: mode)) }
     }
 
-    /// Puts the port into a mode, if it is not there. Says whether it was not.
+    /// Adds the port to a mode if it is not there; returns whether it was added.
     private func borrow(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) throws(RunLoopError) -> Bool {
         guard !loop.contains(source, in: mode) else { return false }
         do {
             try loop.add(source, to: mode)
         } catch {
-            // Closed since the request was entered, by another thread.
+            // Closed by another thread since the request was entered.
             throw error.code == .itemInvalid ? RunLoopError(.portBecameInvalid) : error
         }
         borrowed.withLock { _ = $0.insert(Borrowed(loop: ObjectIdentifier(loop), mode: mode)) }
         return true
     }
 
-    /// Takes the port out of the mode, unless somebody has put it there to stay meanwhile.
+    /// Removes the port from the mode, unless it was added permanently since then.
     private func giveBack(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode) {
         let key = Borrowed(loop: ObjectIdentifier(loop), mode: mode)
         if borrowed.withLock({ $0.remove(key) }) != nil { loop.remove(source, from: mode) }
@@ -122,23 +125,25 @@ private final class LoopWaiter: RemoteChannel.Waiter {
         loop.wakeUpFromElsewhere()
     }
 
-    /// A few instructions of another thread long.
+    /// Spins for the few instructions that another thread needs.
     func spinUntilFinished() {
         while !completion.isSet { sched_yield() }
     }
 }
 
 extension RemotePort {
-    /// Sends a request from a loop and suspends until the reply is there, which that loop receives. Blocks no thread, except as long as
-    /// `sendTimeout` allows the loop's.
+    /// Sends a request from a loop and suspends until that loop receives the reply. Blocks no thread, except the loop's for as
+    /// long as
+    /// `sendTimeout` allows.
     ///
-    /// The port is added to the mode, and stays there. The wait is bounded by `receiveTimeout`, counted from the sending; cancelling the
+    /// The port is added to the mode, and stays there. The wait is bounded by `receiveTimeout`, counted from the sending;
+    /// cancelling the
     /// task does not end it. The message is sent when the loop next runs the mode.
     ///
     /// - Parameters:
     ///   - loop: A loop that runs the mode: on another thread than the caller's, or, for the main actor, the main loop.
     ///   - mode: Not `EventRunLoop/Mode/common`, which traps.
-    /// - Throws: What the overload that blocks throws, and `loopEnded` if the loop ends before there is an outcome.
+    /// - Throws: What the blocking overload throws, and `loopEnded` if the loop ends before there is an outcome.
     public func request(
         _ message: PortMessage,
         on loop: EventRunLoop,
@@ -179,7 +184,9 @@ extension RemotePort {
             channel.leave(number)
             throw error
         }
-        // The timer is the promise's only holder from here on: if the loop ends, both go, and the promise says so. It holds the port, too.
+        // From here on only the timer retains the promise: if the loop ends, both are released, and the promise reports that.
+        // The timer also
+        // retains the port.
         let timer = EventTimer(after: receiveTimeout) { _ in
             self.channel.leave(number)
             promise.finish(.failure(RunLoopError(.receiveTimeout)))
@@ -189,7 +196,7 @@ extension RemotePort {
     }
 }
 
-/// The one end of an asynchronous request, whichever comes first; at the latest when nobody can bring one any more.
+/// The single outcome of an asynchronous request, whichever comes first; at the latest when nothing can produce one any more.
 private final class ReplyPromise: Sendable {
     typealias Continuation = CheckedContinuation<RemoteChannel.Outcome, Never>
 
@@ -204,7 +211,7 @@ private final class ReplyPromise: Sendable {
 
     deinit { finish(.failure(RunLoopError(.loopEnded))) }
 
-    /// Ended with the promise. Held by its loop.
+    /// Ended with the promise. Retained by its loop.
     var timer: EventTimer? {
         get { state.withLock { $0.timer } }
         set { state.withLock { $0.timer = newValue } }
@@ -217,7 +224,7 @@ private final class ReplyPromise: Sendable {
     }
 }
 
-/// What the channel knows of a promise, without keeping it.
+/// The channel's weak reference to a promise.
 private final class PromiseWaiter: RemoteChannel.Waiter {
     private weak let promise: ReplyPromise?
 

@@ -5,8 +5,9 @@ public import RunLoopKit
 
 /// The sending side of a port: sends messages, and requests that are replied to (R54, R56).
 ///
-/// Any thread may call its members; messages of one thread arrive in their order. On a loop, the port notices when the other side goes:
-/// `EventRunLoop/add(_:to:)-(RemotePort,_)`. Else it notices at the next message.
+/// Any thread may call its members; messages of one thread arrive in order. On a loop, the port notices when the other side
+/// closes:
+/// `EventRunLoop/add(_:to:)-(RemotePort,_)`. Otherwise it notices at the next message.
 public final class RemotePort: Sendable {
     let channel: RemoteChannel
     let source: DescriptorSource
@@ -15,8 +16,9 @@ public final class RemotePort: Sendable {
     /// Connects to the port with a name.
     ///
     /// - Parameters:
-    ///   - timeout: How long the caller blocks if more connect than the receiver can accept.
-    ///   - onInvalidation: Called once, on the thread that finds that the other side is gone, or that invalidates the port; without
+    ///   - timeout: How long the caller blocks if more clients connect than the receiver can accept.
+    ///   - onInvalidation: Called once, on the thread that finds that the other side has closed, or that invalidates the port;
+    ///     without
     ///     locks held.
     /// - Throws: `noSuchPort`, `sendTimeout`, `portDirectoryUnsafe`, `outOfResources`, `transportError`.
     public convenience init(
@@ -51,7 +53,7 @@ public final class RemotePort: Sendable {
         let channel = RemoteChannel(socket)
         self.channel = channel
         source = DescriptorSource(reading: socket.descriptor) { channel.deliver() }
-        // Weak: who has let go of the port does not want to hear of it.
+        // Weak: a holder that has released the port needs no notification.
         channel.onClose { [weak self] in
             guard let self else { return }
             source.invalidate()
@@ -60,24 +62,27 @@ public final class RemotePort: Sendable {
     }
 
     deinit {
-        // The loop's copy of the source would keep the connection.
+        // The loop's reference to the source would keep the connection alive.
         source.invalidate()
         channel.close(RunLoopError(.portBecameInvalid))
     }
 
-    /// Whether the other side was there when last looked at.
+    /// Whether the other side was there at the last check.
     public var isValid: Bool { channel.isOpen }
 
-    /// Who listened at the other end when the connection was made, by the kernel's word. For the reply port of a message: who made it.
+    /// The process that listened at the other end when the connection was made, as reported by the kernel. For the reply port
+    /// of a message:
+    /// the process that made it.
     public var peer: PortPeer { PortPeer(channel.peer) }
 
-    /// Hangs up. Requests under way end with `portBecameInvalid`.
+    /// Closes the connection. Requests in progress end with `portBecameInvalid`.
     public func invalidate() { channel.close(RunLoopError(.portBecameInvalid)) }
 
     /// Sends a message that expects no reply. It is sent whole or not at all (R57).
     ///
-    /// - Parameter timeout: How long the caller blocks if the receiver's queue is full; zero tries once; nil waits for ever.
-    /// - Throws: `sendTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56); `messageTooLarge`, `tooManyDescriptors`
+    /// - Parameter timeout: How long the caller blocks if the receiver's queue is full; zero tries once; nil for no limit.
+    /// - Throws: `sendTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56); `messageTooLarge`,
+    ///   `tooManyDescriptors`
     ///   (R57); with a reply port, `outOfResources`.
     public func send(_ message: PortMessage, timeout: Duration? = .seconds(1)) throws(RunLoopError) {
         try channel.send(message, kind: .message, timeout: timeout)
@@ -93,13 +98,14 @@ public final class RemotePort: Sendable {
 }
 
 extension EventRunLoop {
-    /// Adds a port to a mode: in runs of that mode it notices when the other side goes. Requests that wait in that mode are cheaper
-    /// for it, too. The loop does not keep the port alive.
+    /// Adds a port to a mode: in runs of that mode it notices when the other side closes. Requests that wait in that mode also
+    /// become
+    /// cheaper. The loop does not retain the port.
     public func add(_ port: RemotePort, to mode: Mode = .default) throws(RunLoopError) {
         try port.enter(self, mode)
     }
 
-    /// Takes a port out of a mode.
+    /// Removes a port from a mode.
     public func remove(_ port: RemotePort, from mode: Mode = .default) { remove(port.source, from: mode) }
 
     /// Whether the port is in a mode.
