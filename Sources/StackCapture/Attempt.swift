@@ -1,40 +1,41 @@
 import CStackCapture
 import Glibc
 
-/// The way to a consistent copy of one thread's stack: look what it does, copy it accordingly, and look again if it moved.
+/// Obtains a consistent copy of one thread's stack: samples the thread's state, copies accordingly, and samples again if it
+/// moved.
 @unsafe struct Attempt {
-    /// A session of which the caller has exclusive use.
+    /// A session to which the caller has exclusive access.
     let handle: OpaquePointer
     let signal: Int32
     let target: Target
-    /// Knows the bounds of the stacks of all threads. Nil where the target knows its own.
+    /// Holds the bounds of the stacks of all threads. Nil if the target knows its own bounds.
     var arena: UnsafeMutablePointer<stackcap_arena>?
-    /// On `stackcap_now_ns`'s clock, as all times here.
+    /// On the clock of `stackcap_now_ns`, like all times here.
     let deadline: UInt64
     /// Whether a running thread's request stays open beyond the deadline.
     var staysOpen = false
 
-    /// What the copy in the session's buffer shows.
+    /// Describes the copy in the session's buffer.
     struct Copied {
         var method: CapturedStack.Method
-        /// Of the thread's last look at rest. Unset for a running one.
+        /// The last sample of a sleeping thread. Nil for a running one.
         var look: stackcap_look?
     }
 
-    /// What is known of the thread from earlier looks.
+    /// What earlier samples have shown about the thread.
     struct Sight {
         var look = stackcap_look()
-        /// When it was first seen running.
+        /// Its progress when it was first seen running.
         var before: stackcap_progress?
-        /// Whether it runs, and may be about to sleep: it has to be given time.
+        /// Whether it runs and may be about to sleep: it needs more time.
         var isUndecided = false
-        /// Whether it has the signal blocked, as it may for a moment only.
+        /// Whether it has the signal blocked, possibly only for a moment.
         var isSignalBlocked = false
     }
 
-    /// Copies and unwinds; does it again where the awaiting functions were not seen in time.
+    /// Copies and unwinds; repeats this if the awaiting functions were not seen in time.
     ///
-    /// - Parameter sight: as for ``copy(_:)``.
+    /// - Parameter sight: As for ``copy(_:)``.
     func take(_ sight: inout Sight) -> Result<CapturedStack, CaptureError> {
         unsafe takeOnce(&sight).completed(before: deadline) {
             var again = unsafe self
@@ -49,10 +50,12 @@ import Glibc
         }
     }
 
-    /// Looks and copies until a copy holds or the time is up. Allocates nothing.
+    /// Samples and copies until a copy is consistent or the deadline has passed. Allocates nothing.
     ///
-    /// - Parameter sight: what is known of this thread from an earlier attempt. It saves a computing thread the second look, and is
-    ///   all that tells one that is kept from the processors from one that does not compute: within one attempt neither moves.
+    /// - Parameter sight: What an earlier attempt has shown about this thread. It saves a computing thread the second sample.
+    ///   It is also the
+    ///   only way to distinguish a thread that gets no processor from one that does not compute: within one attempt neither
+    ///   moves.
     func copy(_ sight: inout Sight) -> Result<Copied, CaptureError> {
         repeat {
             if let result = unsafe copyOnce(&sight) { return result }
@@ -61,14 +64,14 @@ import Glibc
         return unsafe .failure(failure(afterDeadlineOf: sight))
     }
 
-    /// Why there is no copy when the time is up.
+    /// Why there is no copy when the deadline has passed.
     func failure(afterDeadlineOf sight: Sight) -> CaptureError {
-        // To run the handler it would have needed a processor, and it has not had one.
+        // To run the handler it needs a processor, and it has not had one.
         guard sight.look.state == STACKCAP_STATE_RUNNING else { return CaptureError(.threadKeptMoving) }
         return CaptureError(sight.isSignalBlocked ? .signalBlocked : .notDelivered)
     }
 
-    /// - Returns: nil if it has to be tried again.
+    /// - Returns: Nil if it has to be tried again.
     func copyOnce(_ sight: inout Sight) -> Result<Copied, CaptureError>? {
         let outcome = unsafe stackcap_look_at(target.threadID, &sight.look)
         sight.isUndecided = false
@@ -77,7 +80,7 @@ import Glibc
         return unsafe copyRunning(&sight)
     }
 
-    /// - Returns: nil if the thread ran meanwhile.
+    /// - Returns: Nil if the thread has run in the meantime.
     private func copyBlocked(_ look: stackcap_look) -> Result<Copied, CaptureError>? {
         guard let bounds = unsafe bounds(at: look.stack_pointer) else {
             return .failure(CaptureError(.stackOutOfBounds))
@@ -89,11 +92,14 @@ import Glibc
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .quiet, look: look))
     }
 
-    /// Signals the thread only if it is computing. One that comes by between two sleeps would too often be in the next one when the
-    /// signal arrives, and be cut short; one that has been woken and waits for a processor is still in its call. One that has the
-    /// signal blocked would keep ours, for the application's sigwaitinfo(2) or signalfd(2) to wonder about.
+    /// Signals the thread only if it is computing. A thread that runs briefly between two sleeps would often be in the next
+    /// sleep when the
+    /// signal arrives, and the sleep would be cut short; a thread that was woken and waits for a processor is still in its
+    /// system call. If the
+    /// thread has the signal blocked, the signal would stay pending until the application's sigwaitinfo(2) or signalfd(2)
+    /// receives it.
     ///
-    /// - Returns: nil if the thread sleeps, or may be about to, or cannot take the signal just now.
+    /// - Returns: Nil if the thread sleeps, or may be about to, or cannot receive the signal just now.
     private func copyRunning(_ sight: inout Sight) -> Result<Copied, CaptureError>? {
         var now = stackcap_progress()
         let read = unsafe stackcap_read_progress(target.threadID, &now)
@@ -113,7 +119,7 @@ import Glibc
         return outcome.status == STACKCAP_MOVED ? nil : .success(Copied(method: .signal))
     }
 
-    /// Nanoseconds on a processor without a sleep. A thread that has just been woken needs less to get back into its wait.
+    /// Nanoseconds on a processor without a sleep. A thread that has just been woken needs less to return to its wait.
     private static var leastWork: UInt64 { 50_000 }
 
     private func isComputing(_ now: stackcap_progress, since before: stackcap_progress?) -> Bool {
@@ -128,7 +134,7 @@ import Glibc
         return unsafe stackcap_arena_bounds(arena, stackPointer, &low, &high) ? (low, high) : nil
     }
 
-    /// Long enough for a thread on its way to sleep to get there.
+    /// Long enough for a thread that is about to sleep to do so.
     static func pause() {
         var time = timespec(tv_sec: 0, tv_nsec: 30_000)
         unsafe nanosleep(&time, nil)

@@ -1,22 +1,22 @@
-// What can be in the way of another process's stacks.
+// The reasons why another process's stacks cannot be captured.
 
 extension CaptureError.Code {
-    /// There is no process with this number, or it ended in the middle.
+    /// There is no process with this number, or it ended during the capture.
     public static let noSuchProcess = Self(
         name: "no_such_process",
         advice: "there is no such process, or it has ended: look the number up again"
     )
-    /// The number is a thread's.
+    /// The number is that of a thread.
     public static let notAProcess = Self(
         name: "not_a_process",
         advice: "this is the number of a thread, not of a process: give its process's, Tgid in /proc/NUMBER/status"
     )
-    /// The process has ended and only waits for its parent to take notice.
+    /// The process has ended and waits for its parent to collect its exit status.
     public static let zombie = Self(
         name: "zombie",
         advice: "the process has ended already and has no stacks: it waits for its parent to collect its exit code"
     )
-    /// It is one of the kernel's own.
+    /// It is one of the kernel's own processes.
     public static let kernelProcess = Self(
         name: "kernel_process",
         advice: "this is a thread of the kernel and has no stack of a program: read /proc/PID/stack as root instead"
@@ -26,13 +26,13 @@ extension CaptureError.Code {
         name: "own_process",
         advice: "this is the calling process itself: within a process use StackCapturer"
     )
-    /// 32 bits, or another processor's program.
+    /// A 32-bit program, or a program for another processor.
     public static let otherArchitecture = Self(
         name: "other_architecture",
         advice:
             "the process runs a program for another architecture, such as a 32-bit one: only this machine's own can be read"
     )
-    /// A debugger, strace or another sampler has the thread.
+    /// A debugger, strace or another sampler traces the thread.
     public static let alreadyTraced = Self(
         name: "already_traced",
         advice:
@@ -45,7 +45,7 @@ extension CaptureError.Code {
         advice:
             "/proc/sys/kernel/yama/ptrace_scope forbids it: run as root or with CAP_SYS_PTRACE, or set it to 0 until the next start"
     )
-    /// The process is another user's.
+    /// The process belongs to another user.
     public static let otherUser = Self(
         name: "other_user",
         advice: "the process belongs to another user: run as that user, as root, or with CAP_SYS_PTRACE"
@@ -57,18 +57,18 @@ extension CaptureError.Code {
             "the process has or had privileges (set-user-ID, capabilities, PR_SET_DUMPABLE), so the kernel protects it: run as root, "
             + "with CAP_SYS_PTRACE"
     )
-    /// Something else forbids it.
+    /// Another security mechanism forbids it.
     public static let accessRefused = Self(
         name: "access_refused",
         advice:
             "the kernel refuses access to the process: in a container allow CAP_SYS_PTRACE, and look for a seccomp or security policy"
     )
-    /// The running thread did not stop in time. It runs on.
+    /// The running thread did not stop in time. It continues to run.
     public static let notStopped = Self(
         name: "not_stopped",
         advice: "the thread did not stop within the deadline: allow more time, or look at the machine's load"
     )
-    /// The process replaced its program by another one while it was being looked at.
+    /// The process replaced its program during the capture.
     public static let processReplaced = Self(
         name: "process_replaced",
         advice: "the process was just replacing its program (execve): try again"

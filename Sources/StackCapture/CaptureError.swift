@@ -1,11 +1,11 @@
-/// Why there is no stack. A failed capture leaves target and capturer as they were; the next one may succeed.
+/// Why there is no stack. A failed capture leaves target and capturer unchanged; the next one may succeed.
 public struct CaptureError: Error, Sendable, Hashable {
     /// What went wrong.
     public var code: Code
-    /// The error number of the system call that failed, if one did.
+    /// The errno of the system call that failed, if one did.
     public var underlying: Int32?
 
-    /// Without an error number unless one is given.
+    /// Without an errno by default.
     public init(_ code: Code, underlying: Int32? = nil) {
         self.code = code
         self.underlying = underlying
@@ -20,12 +20,12 @@ public struct CaptureError: Error, Sendable, Hashable {
 }
 
 extension CaptureError.Code {
-    /// The thread has exited, or was never one of this process.
+    /// The thread has exited, or never belonged to this process.
     public static let threadGone = Self(
         name: "thread_gone",
         advice: "the thread has exited: watch a thread that is alive"
     )
-    /// The thread never leaves the kernel: io_uring's workers and pollers are threads of the process, and have no stack in it.
+    /// The thread never leaves the kernel: io_uring's workers and pollers are threads of the process, but have no stack in it.
     public static let kernelThread = Self(
         name: "kernel_thread",
         advice: "the thread is the kernel's own, for io_uring, and has no stack in this process: leave it out"
@@ -35,12 +35,12 @@ extension CaptureError.Code {
         name: "not_delivered",
         advice: "the thread was not scheduled within the deadline: allow more time, or look at the machine's load"
     )
-    /// The signal cannot reach the running thread: it has it blocked.
+    /// The signal cannot reach the running thread, because the thread blocks it.
     public static let signalBlocked = Self(
         name: "signal_blocked",
         advice: "the thread has the capture signal blocked: unblock it, or choose another signal"
     )
-    /// The signal's handler began and did not finish within the deadline, now or in an earlier capture.
+    /// The signal handler began and did not finish within the deadline, in this or in an earlier capture.
     public static let handlerStuck = Self(
         name: "handler_stuck",
         advice: "the thread was interrupted while it copied its stack: it needs the processor or memory to go on"
@@ -56,12 +56,12 @@ extension CaptureError.Code {
         name: "memory_unreadable",
         advice: "the stack could not be read: take its bounds anew, and allow process_vm_readv or /proc/self/mem"
     )
-    /// What the thread does cannot be told from `/proc`, so it can be neither copied nor signalled safely.
+    /// The state of the thread cannot be read from `/proc`, so it can be neither copied nor signalled safely.
     public static let stateUnreadable = Self(
         name: "state_unreadable",
         advice: "/proc/self/task/TID/syscall or schedstat could not be read: mount /proc, on a kernel that has both"
     )
-    /// libunwind does not accept even the first frame.
+    /// libunwind rejects even the first frame.
     public static let unwinderFailed = Self(
         name: "unwinder_failed",
         advice: "the unwinder found no first frame: the thread's program counter is damaged"
@@ -72,22 +72,22 @@ extension CaptureError.Code {
         advice:
             "the thread sleeps and wakes too often for a quiet copy: it is not stalled; if you need its stack, allow more time"
     )
-    /// The signal belongs to another capturer, or another handler was installed over ours and passes nothing on.
+    /// The signal belongs to another capturer, or another handler was installed over ours and does not forward signals.
     public static let signalInUse = Self(
         name: "signal_in_use",
         advice: "something else handles the capture signal: choose another signal"
     )
-    /// The process is a fork of the one that made the capturer.
+    /// The process is a fork of the process that made the capturer.
     public static let forked = Self(
         name: "forked",
         advice: "the capturer belongs to the process that was forked: make a new one in this process"
     )
-    /// The time for all threads was up before this one's turn.
+    /// The time limit for all threads passed before this one's turn.
     public static let notReached = Self(
         name: "not_reached",
         advice: "the time was up before this thread's turn: allow more time, or look at the machine's load"
     )
-    /// The stacks of other threads have filled the memory set aside.
+    /// The stacks of other threads have filled the reserved memory.
     public static let tooMuch = Self(
         name: "too_much",
         advice: "there are too many frames on too many threads for one capture of all: leave threads out"
@@ -107,7 +107,7 @@ extension CaptureError.Code {
         name: "unusable_signal",
         advice: "the signal cannot be handled: choose another, SIGPROF by default"
     )
-    /// A system call failed that is not expected to.
+    /// A system call failed that is not expected to fail.
     public static let systemCallFailed = Self(
         name: "system_call_failed",
         advice: "a system call failed: see the error number"
@@ -115,7 +115,7 @@ extension CaptureError.Code {
 }
 
 extension CaptureError: CustomStringConvertible {
-    /// What it means and what to do, without any of the host's data.
+    /// The meaning and the remedy, without any data of the host.
     public var description: String {
         guard let underlying else { return "\(code.name): \(code.advice)" }
         return "\(code.name): \(code.advice) (errno \(underlying))"

@@ -1,7 +1,7 @@
 import CStackCapture
 import Glibc
 
-/// Another process as C has opened it. Safe: the pointer never leaves it but to calls, and is freed once.
+/// Another process, opened by the C part. Safe: the pointer is passed only to C calls, and freed once.
 @safe struct OpenProcess: ~Copyable {
     private let handle: OpaquePointer
     private let processID: Int32
@@ -23,7 +23,7 @@ import Glibc
     }
 
     func threads() throws(CaptureError) -> [ProcessThread] {
-        // By the open directory: the process's number may be another's by now.
+        // Through the open directory: the process's number may belong to another process by now.
         let directory = unsafe "/proc/self/fd/\(stackcap_process_directory(handle))"
         guard let numbers = ProcessThread.numbers(in: directory) else { throw CaptureError(.noSuchProcess) }
         return numbers.map { ProcessThread(threadID: $0, in: directory) }
@@ -32,7 +32,7 @@ import Glibc
     func capture(_ threadID: Int32, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
         let end = stackcap_now_ns() &+ deadline.nanoseconds
         var result = attempt(threadID, until: end)
-        // It runs another program now, which has been taken note of.
+        // The process runs another program now, and the handle has recorded that.
         if case .failure(let error) = result, error.code == .processReplaced {
             result = attempt(threadID, until: end)
         }
@@ -73,7 +73,7 @@ import Glibc
 }
 
 extension CaptureError {
-    /// With the reason in the place of "not permitted", and of a process that has ended.
+    /// Replaces "not permitted" by the actual reason, and likewise for a process that has ended.
     fileprivate func explained(by obstacle: ProcessObstacle) -> CaptureError {
         switch code {
         case .accessRefused: CaptureError(obstacle.behindRefusal(), underlying: underlying)

@@ -1,15 +1,16 @@
 import CStackCapture
 import Glibc
 
-/// The way to a consistent copy of a stack in another process: look what the thread does, copy it accordingly, look again if it moved.
+/// Obtains a consistent copy of a stack in another process: samples the thread's state, copies accordingly, and samples again
+/// if it moved.
 @unsafe struct ProcessAttempt {
-    /// A process of which the caller has exclusive use.
+    /// A process to which the caller has exclusive access.
     let handle: OpaquePointer
     let threadID: Int32
-    /// On `stackcap_now_ns`'s clock.
+    /// On the clock of `stackcap_now_ns`.
     let deadline: UInt64
 
-    /// Looks and copies until a copy holds or the time is up.
+    /// Samples and copies until a copy is consistent or the deadline has passed.
     func copy() -> Result<Attempt.Copied, CaptureError> {
         var look = stackcap_look()
         var sleeps: UInt64?
@@ -23,13 +24,15 @@ import Glibc
                 return result
             }
         } while unsafe stackcap_now_ns() < deadline
-        // Too few looks in the time there was to say that it computes: this machine had no processor for us.
+        // Too few samples in the available time to say that it computes: this machine had no processor for us.
         return .failure(CaptureError(look.state == STACKCAP_STATE_RUNNING ? .notStopped : .threadKeptMoving))
     }
 
-    /// One that a signal has stopped outside of a call shows its registers, if we may see them, and stays stopped. A call would not.
+    /// A thread that a signal has stopped outside of a system call shows its registers, if we may read them, and stays stopped.
+    /// One stopped
+    /// inside a call would not.
     ///
-    /// - Returns: nil if the thread ran meanwhile.
+    /// - Returns: Nil if the thread has run in the meantime.
     private func copyBlocked(_ look: stackcap_look) -> Result<Attempt.Copied, CaptureError>? {
         if look.state == STACKCAP_STATE_HALTED,
             unsafe stackcap_process_copy_halted(handle, threadID, deadline).status == STACKCAP_OK
@@ -43,11 +46,12 @@ import Glibc
         return outcome.status == STACKCAP_MOVED ? nil : .success(Attempt.Copied(method: .quiet, look: look))
     }
 
-    /// Stops the thread only if it has been running for a while: one that comes by between two sleeps might be in the next one when
-    /// the stop comes, and a stop ends some calls.
+    /// Stops the thread only if it has been running for a while: a thread that runs briefly between two sleeps might be in the
+    /// next sleep when
+    /// the stop arrives, and a stop ends some system calls.
     ///
-    /// - Parameter sleeps: times it had gone to sleep when it was first seen like this.
-    /// - Returns: nil if the thread sleeps, or may be about to.
+    /// - Parameter sleeps: How often it had gone to sleep when it was first seen running.
+    /// - Returns: Nil if the thread sleeps, or may be about to.
     private func copyRunning(since sleeps: inout UInt64?) -> Result<Attempt.Copied, CaptureError>? {
         var now: UInt64 = 0
         let read = unsafe stackcap_process_count_sleeps(handle, threadID, &now)

@@ -1,26 +1,26 @@
 import CStackCapture
 import Glibc
 
-/// Why a process's stacks cannot be had: from its files in `/proc`, which say it better than an error number.
+/// Determines why a process's stacks cannot be captured from its files in `/proc`, which are more specific than an errno.
 struct ProcessObstacle {
     let processID: Int32
 
-    /// What is known before anything is tried. Nil if there is nothing in the way so far.
+    /// The reason that is known before a capture is tried. Nil if nothing prevents it so far.
     func beforehand() -> CaptureError.Code? {
         if processID == getpid() { return .ownProcess }
         guard processID > 0, let status = ProcessFile("/proc/\(processID)/status") else { return withoutFiles() }
         if status.number(of: "Tgid") != Int(processID) { return .notAProcess }
-        // A first thread that has ended is one, too, while others of the process live.
+        // A first thread that has ended is in state Z too, while other threads of the process live.
         let isAlone = status.number(of: "Threads").map { $0 <= 1 } ?? true
         if let state = status.words(of: "State").first, state == "Z" || state == "X", isAlone { return .zombie }
         return isKernelThread ? .kernelProcess : nil
     }
 
-    /// What an error number that means "not permitted" comes from.
+    /// The cause of an errno that means "not permitted".
     func behindRefusal() -> CaptureError.Code {
         guard let status = ProcessFile("/proc/\(processID)/status") else { return withoutFiles() }
         if let tracer = status.number(of: "TracerPid"), tracer != 0, mayReadMemory { return .alreadyTraced }
-        // Real, effective and saved ids: ptrace(2) wants all of them to be the caller's.
+        // Real, effective and saved ids: ptrace(2) requires all of them to be the caller's.
         let users = status.words(of: "Uid").prefix(3).allSatisfy { $0 == String(getuid()) }
         let groups = status.words(of: "Gid").prefix(3).allSatisfy { $0 == String(getgid()) }
         if !users || !groups { return .otherUser }
@@ -28,7 +28,7 @@ struct ProcessObstacle {
         return isProtected ? .protectedProcess : .accessRefused
     }
 
-    /// A process may be there without its files: `/proc` can be mounted so that others' are hidden.
+    /// A process may exist without visible files: `/proc` can be mounted so that other users' processes are hidden.
     private func withoutFiles() -> CaptureError.Code {
         if processID > 0, kill(processID, 0) != 0, errno == EPERM { return .otherUser }
         return .noSuchProcess
@@ -48,23 +48,23 @@ struct ProcessObstacle {
         return file >= 0
     }
 
-    /// 0 where the kernel has no Yama.
+    /// 0 if the kernel has no Yama.
     private var scope: Int {
         ProcessFile("/proc/sys/kernel/yama/ptrace_scope").flatMap { Int($0.text.prefix { $0 != "\n" }) } ?? 0
     }
 
-    /// The files of a process that may not be dumped are root's.
+    /// The files of a process that may not be dumped belong to root.
     private var isProtected: Bool {
         var status = stat()
         return unsafe stat("/proc/\(processID)/mem", &status) == 0 && status.st_uid != getuid()
     }
 }
 
-/// A short file in `/proc`, whole.
+/// A short file in `/proc`, read completely.
 struct ProcessFile {
     let text: String
 
-    /// Nil if it cannot be read. What is no UTF-8 is replaced.
+    /// Nil if it cannot be read. Invalid UTF-8 is replaced.
     init?(_ path: String) {
         let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
         guard file >= 0 else { return nil }
@@ -75,7 +75,7 @@ struct ProcessFile {
         text = String(decoding: bytes[..<count], as: UTF8.self)
     }
 
-    /// What stands behind "name:" on a line of its own.
+    /// The words after "name:" on a line of its own.
     func words(of name: String) -> [Substring] {
         let line = text.split(separator: "\n").first { $0.hasPrefix(name + ":") }
         return line?.dropFirst(name.count + 1).split(whereSeparator: \.isWhitespace) ?? []

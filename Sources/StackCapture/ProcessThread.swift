@@ -3,11 +3,11 @@ import Glibc
 
 /// A thread of a process, as `/proc/PID/task` shows it at one moment.
 public struct ProcessThread: Sendable, Hashable {
-    /// The kernel's number.
+    /// The kernel's thread id.
     public var threadID: Int32
-    /// Up to 15 bytes that the program has chosen: pthread_setname_np(3). Nil if it could not be read.
+    /// Up to 15 bytes set by the program: pthread_setname_np(3). Nil if it could not be read.
     public var name: String?
-    /// The kernel's letter: `R` running, `S` asleep, `D` asleep and not to be disturbed, `T` stopped, `t` stopped by a tracer, `Z`
+    /// The kernel's letter: `R` running, `S` asleep, `D` in uninterruptible sleep, `T` stopped, `t` stopped by a tracer, `Z`
     /// ended. Nil if it could not be read.
     public var state: Character?
 
@@ -20,15 +20,15 @@ public struct ProcessThread: Sendable, Hashable {
 }
 
 extension ProcessThread {
-    /// As it is now. Name and state stay nil if there is no such thread.
+    /// The thread's current name and state. Both are nil if there is no such thread.
     public init(threadID: Int32, ofProcess processID: Int32) {
         self.init(threadID: threadID, in: "/proc/\(processID)")
     }
 
-    /// - Parameter directory: a `/proc/PID`.
+    /// - Parameter directory: A `/proc/PID` path.
     init(threadID: Int32, in directory: String) {
         let stat = ProcessFile("\(directory)/task/\(threadID)/stat")?.text ?? ""
-        // The name stands in brackets, and may hold some itself.
+        // The name is in parentheses, and may contain some itself.
         let name = stat.firstIndex(of: "(").flatMap { start in
             stat[start...].lastIndex(of: ")").map { String(stat[stat.index(after: start)..<$0]) }
         }
@@ -36,8 +36,8 @@ extension ProcessThread {
         self.init(threadID: threadID, name: name, state: state)
     }
 
-    /// - Parameter directory: a `/proc/PID`.
-    /// - Returns: the numbers of its threads, the first one's first, or nil if there is no such process any more.
+    /// - Parameter directory: A `/proc/PID` path.
+    /// - Returns: The ids of its threads, the first thread's first, or nil if the process no longer exists.
     static func numbers(in directory: String) -> [Int32]? {
         guard let list = unsafe opendir("\(directory)/task") else { return nil }
         defer { unsafe _ = closedir(list) }
@@ -52,11 +52,11 @@ extension ProcessThread {
     }
 }
 
-/// What a capture needs to know of its target: to be taken on the thread itself.
+/// The data about a target that a capture needs; to be taken on the target thread itself.
 public struct ThreadIdentity: Sendable, Hashable {
-    /// The kernel's number, as `gettid` gives it.
+    /// The kernel's thread id, as returned by `gettid`.
     public var threadID: Int32
-    /// Lowest address to one behind the highest.
+    /// From the lowest address to one past the highest.
     public var stack: Range<UInt>
 
     /// For bounds known from elsewhere; they are not checked. See ``current()`` for the calling thread's.
@@ -65,9 +65,10 @@ public struct ThreadIdentity: Sendable, Hashable {
         self.stack = stack
     }
 
-    /// The calling thread's. Take it where the heartbeat is taken, not once at the start: the main actor, for one, may move to
+    /// The calling thread's identity. Take it where the heartbeat is taken, not once at the start: the main actor, for example,
+    /// may move to
     /// another thread. On the process's first thread this reads `/proc/self/maps`, which is slow.
-    /// Nil where the C library does not know (pthread_getattr_np(3)): out of memory, or no `/proc` on the first thread.
+    /// Nil if the C library cannot determine it (pthread_getattr_np(3)): out of memory, or no `/proc` on the first thread.
     public static func current() -> ThreadIdentity? {
         var low: UInt64 = 0
         var high: UInt64 = 0
@@ -76,44 +77,45 @@ public struct ThreadIdentity: Sendable, Hashable {
     }
 }
 
-/// The stacks of all threads of this process, taken one after another: each is one thread's at one moment, but not all at the same.
+/// The stacks of all threads of this process, captured one after another: each stack is consistent, but they show different
+/// moments.
 public struct ThreadStacks: Sendable {
-    /// A thread whose stack was taken.
+    /// A thread whose stack was captured.
     public struct Thread: Sendable, Hashable {
-        /// The kernel's number.
+        /// The kernel's thread id.
         public var threadID: Int32
-        /// As the kernel has it, at most 15 bytes. Empty if it could not be read.
+        /// The name in the kernel, at most 15 bytes. Empty if it could not be read.
         public var name: String
-        /// `quiet` for one that slept, `signal` for one that ran.
+        /// `quiet` if it slept, `signal` if it ran.
         public var method: CapturedStack.Method
-        /// The system call that it sleeps in.
+        /// The system call in which it sleeps.
         public var systemCall: SystemCall?
-        /// Of this thread alone.
+        /// The cost for this thread alone.
         public var cost: CapturedStack.Cost
     }
 
-    /// Threads that have the same frames. Their system calls may differ in what they are given.
+    /// Threads that have the same frames. Their system calls may have different arguments.
     public struct Group: Sendable {
-        /// In the order that they were started in. Never empty.
+        /// In the order in which they were started. Never empty.
         public var threads: [Thread]
-        /// The first thread's, with its call and its cost; frames, truncation and `leftOut` are those of all.
+        /// The first thread's stack, with its system call and cost; frames, truncation and `leftOut` are the same for all.
         public var stack: CapturedStack
     }
 
     /// A thread without a stack.
     public struct Missing: Sendable, Hashable {
-        /// The kernel's number.
+        /// The kernel's thread id.
         public var threadID: Int32
-        /// As the kernel has it. Empty if it could not be read: it is gone.
+        /// The name in the kernel. Empty if it could not be read, because the thread has exited.
         public var name: String
-        /// Why: `notReached` if the time was up before its turn.
+        /// The reason: `notReached` if the time limit passed before its turn.
         public var error: CaptureError
     }
 
-    /// Of most threads first.
+    /// Sorted by number of threads, largest first.
     public var groups: [Group]
-    /// In the order that they were started in.
+    /// In the order in which they were started.
     public var missing: [Missing]
-    /// What all of it took.
+    /// The total duration.
     public var duration: Duration
 }

@@ -1,10 +1,12 @@
 import CStackCapture
 import Glibc
 
-/// All threads' stacks, one after another. Until the last one is safe nothing is allocated but what `mmap` gives: each thread that is
-/// still to come may hold malloc's lock. (Without optimisation Swift makes some types' metadata on first use; that allocates, once.)
+/// Captures all threads' stacks, one after another. Until the last stack is copied, nothing is allocated except with `mmap`:
+/// each thread
+/// still to be captured may hold malloc's lock. (Without optimisation Swift creates some types' metadata on first use; that
+/// allocates, once.)
 @unsafe struct Roundup: ~Copyable {
-    /// What is known of one thread. Lies in the arena; what it refers to is static.
+    /// The state of one thread's capture. Stored in the arena; what it refers to is static.
     struct Entry {
         var outcome: Outcome
         var sight: Attempt.Sight
@@ -27,7 +29,8 @@ import Glibc
     private var arena: UnsafeMutablePointer<stackcap_arena>
     private var entries: UnsafeMutableBufferPointer<Entry>
 
-    /// - Parameter arena: open, with room for an entry for each thread; closed by the caller, when nothing of this is used any more.
+    /// - Parameter arena: Open, with room for an entry for each thread. The caller closes it when nothing of this is used any
+    ///   more.
     init(handle: OpaquePointer, signal: Int32, deadline: UInt64, arena: UnsafeMutablePointer<stackcap_arena>) {
         unsafe (self.handle, self.signal, self.deadline, self.arena) = (handle, signal, deadline, arena)
         let count = unsafe arena.pointee.thread_count
@@ -43,7 +46,7 @@ import Glibc
         unsafe entries.initialize(repeating: empty)
     }
 
-    /// Goes round, first to all, then again and again to those that moved or have to be given time.
+    /// Visits all threads once, and then repeatedly those that moved or need more time.
     func run(except excluded: Set<Int32>) {
         unsafe exclude(excluded)
         var pending = unsafe visit(entries.count)
@@ -62,7 +65,7 @@ import Glibc
         }
     }
 
-    /// - Returns: how many threads are still to be taken.
+    /// - Returns: The number of threads still to be captured.
     private func visit(_ expected: Int) -> Int {
         var pending = 0
         for index in unsafe entries.indices {
@@ -74,8 +77,8 @@ import Glibc
         return pending
     }
 
-    /// How long one running thread may take to run the handler: its share of the time that is left, but at least 10 ms, which is what
-    /// a thread may have to wait for a processor.
+    /// How long one running thread may take to run the handler: its share of the remaining time, but at least 10 ms, because
+    /// a thread may have to wait that long for a processor.
     private func patience(at now: UInt64, for threads: Int) -> UInt64 {
         unsafe max(10_000_000, (deadline - now) / UInt64(max(threads, 1)))
     }
@@ -126,7 +129,7 @@ import Glibc
         }
     }
 
-    /// Makes arrays of what is kept. Allocates: all threads run again.
+    /// Builds arrays from what was kept. Allocates: all threads run again.
     consuming func result() -> ThreadStacks {
         var threads = unsafe [[ThreadStacks.Thread]](repeating: [], count: arena.pointee.stack_count)
         var missing: [ThreadStacks.Missing] = []

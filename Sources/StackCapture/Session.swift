@@ -13,14 +13,14 @@ struct Target {
     var stack: Range<UInt>
 }
 
-/// One use of a signal for captures: look, copy, unwind, in that order, by one thread at a time.
-/// Safe: the pointer never leaves it but to calls, and C never frees what it points to.
+/// The use of one signal for captures: sample, copy, unwind, in that order, by one thread at a time.
+/// Safe: the pointer is passed only to C calls, and C never frees what it points to.
 @safe struct Session: ~Copyable {
-    /// Owned by C and never freed, so the pointer stays good. Nil once closed.
+    /// Owned by C and never freed, so the pointer stays valid. Nil once closed.
     private var handle: OpaquePointer?
     private let signal: Int32
     private var lastCounters = CaptureCounters.zero
-    /// The thread of the latest capture, and when it was seen running.
+    /// The thread of the latest capture, and its progress when it was seen running.
     private var latest: (threadID: Int32, seen: stackcap_progress)?
 
     init(signal: Int32, readsThroughFile: Bool) throws(CaptureError) {
@@ -48,8 +48,9 @@ struct Target {
         )
     }
 
-    /// - Parameter since: where the thread gets no processor, a copy that an earlier capture has asked for will do if it is not older. Nil:
-    ///   none will, and none is asked for beyond the deadline.
+    /// - Parameter since: If the thread gets no processor, a copy requested by an earlier capture is used if it is not older
+    ///   than this. Nil:
+    ///   no such copy is used, and none is requested beyond the deadline.
     mutating func capture(
         _ target: Target,
         within deadline: Duration,
@@ -57,7 +58,7 @@ struct Target {
     ) -> Result<CapturedStack, CaptureError> {
         guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
         if target.threadID == stackcap_own_thread() { return .failure(CaptureError(.ownThread)) }
-        // What the thread does now is worth more, if it can be had.
+        // The thread's current stack is preferred, if it can be captured.
         let late = since.flatMap { lateCapture(of: target.threadID, since: $0) }
         unsafe stackcap_settle(handle)
         let end = stackcap_now_ns() &+ deadline.nanoseconds
@@ -76,7 +77,7 @@ struct Target {
         return result
     }
 
-    /// What the thread has copied after the deadline of its latest capture.
+    /// The copy that the thread has made after the deadline of its latest capture.
     func lateCapture(of threadID: Int32, since: UInt64) -> CapturedStack? {
         guard let handle = unsafe handle else { return nil }
         var copiedAt: UInt64 = 0
@@ -100,7 +101,7 @@ struct Target {
         return isRead ? bytes : nil
     }
 
-    /// Finds the bounds of the thread's stack in `/proc/self/maps`.
+    /// Determines the bounds of the thread's stack from `/proc/self/maps`.
     func capture(threadID: Int32, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
         guard let handle = unsafe handle else { return .failure(CaptureError(.invalidated)) }
         if threadID == stackcap_own_thread() { return .failure(CaptureError(.ownThread)) }
@@ -121,7 +122,7 @@ struct Target {
         return unsafe attempt.take(&sight)
     }
 
-    /// Nil when not all of it can be read.
+    /// Nil if not all of it can be read.
     func words(at address: UInt, count: Int) -> [UInt32]? {
         guard let handle = unsafe handle, count > 0 else { return nil }
         unsafe stackcap_settle(handle)
@@ -149,7 +150,7 @@ struct Target {
 }
 
 extension Duration {
-    /// Whole nanoseconds, 0 for a negative duration, and never more than a century.
+    /// Whole nanoseconds: 0 for a negative duration, and never more than a century.
     var nanoseconds: UInt64 {
         let (seconds, attoseconds) = components
         guard seconds >= 0, attoseconds >= 0 else { return 0 }
@@ -158,7 +159,7 @@ extension Duration {
 }
 
 extension CaptureError {
-    /// Nil for an outcome that is no error.
+    /// Nil for an outcome that is not an error.
     init?(_ outcome: stackcap_outcome) {
         let code: Code
         switch outcome.status {

@@ -2,41 +2,51 @@ import CStackCapture
 public import Glibc
 import Synchronization
 
-/// Takes the stack of any other thread of this process, blocked or running, without help from that thread and without harm to it.
+/// Captures the stack of any other thread of this process, blocked or running, without help from that thread and without harm
+/// to it.
 ///
-/// A thread that sleeps in the kernel is copied from outside and gets no signal, so no sleep or timed wait is cut short. A thread
-/// that runs gets a signal and copies its own stack in the handler. Either way the thread is let go before the copy is unwound.
+/// A thread that sleeps in the kernel is copied from outside and gets no signal, so no sleep or timed wait is cut short. A
+/// thread
+/// that runs gets a signal and copies its own stack in the handler. In both cases the thread continues before the copy is
+/// unwound.
 ///
-/// One capturer per process is the usual thing, made before the first stall: it takes about 1.7 MiB and a signal number.
+/// Normally there is one capturer per process, made before the first stall: it takes about 1.7 MiB and a signal number.
 public final class StackCapturer: Sendable {
-    /// Serialises captures: buffers and the signal's request are one of each.
+    /// Serialises captures: there is one set of buffers and one signal request.
     let session: Mutex<Session>
     let deadline: Duration
-    /// A fork's child inherits the lock as it was, with nobody there to release it.
+    /// A forked child inherits the lock in its state at the fork, and no thread there would release it.
     let process = getpid()
 
-    /// Allocates everything and installs the handler. A handler that the application installed before goes on getting the signals
-    /// that are not the capturer's, as before. One that it installs later replaces the capturer's, and captures of running threads
-    /// then fail, until it passes a signal on or is removed. Where the application ignores the signal, the handler is installed for the
-    /// time of a capture only, so that others' signals go on interrupting nothing.
+    /// Allocates everything and installs the handler. A handler that the application installed before still gets the signals
+    /// that are not the
+    /// capturer's. A handler that it installs later replaces the capturer's; captures of running threads then fail until that
+    /// handler forwards
+    /// a signal or is removed. If the application ignores the signal, the handler is installed only during a capture, so that
+    /// other senders'
+    /// signals still interrupt nothing.
     ///
-    /// The application must not give the signal its default action while a capturer is in use: a capture's signal that is on its way
-    /// would end the process. `invalidate()` sees to that.
+    /// The application must not set the signal's default action while a capturer is in use: a capture's pending signal would
+    /// then end the
+    /// process. `invalidate()` prevents that.
     ///
-    /// A fork's child makes a capturer of its own; this one does nothing there.
+    /// A forked child makes its own capturer; this one does nothing there.
     ///
     /// - Parameters:
-    ///   - signal: Swift's and libdispatch's threads block the real-time signals, but not SIGPROF. Like any pending signal below the
-    ///     real-time ones, the capturer's swallows another one of its number that is sent to the same thread before it has arrived: do
-    ///     not choose one whose every arrival counts.
-    ///   - deadline: the longest that one capture waits for its target. The capture of a healthy one takes under a millisecond.
-    /// - Throws: `signalInUse` while another capturer has the signal, `unusableSignal`, `memoryUnreadable` where neither
+    ///   - signal: Swift's and libdispatch's threads block the real-time signals, but not SIGPROF. Like any pending signal
+    ///     below the
+    ///     real-time ones, the capturer's signal absorbs another one of its number that is sent to the same thread before it
+    ///     has arrived: do
+    ///     not choose a signal whose every arrival counts.
+    ///   - deadline: The longest time that one capture waits for its target. Capturing a healthy thread takes under a
+    ///     millisecond.
+    /// - Throws: `signalInUse` while another capturer has the signal, `unusableSignal`, `memoryUnreadable` if neither
     ///   `process_vm_readv` nor `/proc/self/mem` is allowed, `systemCallFailed` without memory.
     public convenience init(signal: Int32 = SIGPROF, deadline: Duration = .milliseconds(20)) throws(CaptureError) {
         try self.init(signal: signal, deadline: deadline, readsThroughFile: false)
     }
 
-    /// - Parameter readsThroughFile: as where a sandbox refuses `process_vm_readv`.
+    /// - Parameter readsThroughFile: Reads memory as if a sandbox refused `process_vm_readv`.
     init(signal: Int32, deadline: Duration, readsThroughFile: Bool) throws(CaptureError) {
         self.deadline = deadline
         session = Mutex(try Session(signal: signal, readsThroughFile: readsThroughFile))
@@ -46,18 +56,25 @@ public final class StackCapturer: Sendable {
         invalidate()
     }
 
-    /// Takes the stack of a thread of this process. Callable from any thread but the target; one caller at a time, others wait.
+    /// Captures the stack of a thread of this process. Callable from any thread but the target; callers are served one at a
+    /// time, the others
+    /// wait.
     ///
-    /// Never faults, never takes a lock that the target may hold, allocates nothing until the target has been let go, and does not
+    /// Never faults, never takes a lock that the target may hold, allocates nothing until the target has been released, and
+    /// does not
     /// wait for the target beyond the deadline.
     ///
     /// - Parameters:
-    ///   - threadID: the kernel's number, as `gettid` gives it.
-    ///   - stack: the thread's stack, lowest address to one behind the highest. Stale bounds make the capture fail, nothing worse.
-    ///   - since: for a thread that may be kept from the processors for longer than the deadline: the earliest moment, of CLOCK_MONOTONIC in
-    ///     nanoseconds, from which a late copy will do. Where the signal does not arrive in time (`notDelivered`) the thread then copies its
-    ///     stack all the same when it comes to run. If its next capture fails so again, it gives that copy, with `copiedAt`, unless
-    ///     something else was done with the capturer meanwhile.
+    ///   - threadID: The kernel's thread id, as returned by `gettid`.
+    ///   - stack: The thread's stack, from the lowest address to one past the highest. With stale bounds the capture fails, and
+    ///     nothing worse
+    ///     happens.
+    ///   - since: For a thread that may get no processor for longer than the deadline: the earliest time, on CLOCK_MONOTONIC in
+    ///     nanoseconds, from which a late copy is accepted. If the signal does not arrive in time (`notDelivered`), the thread
+    ///     still copies its
+    ///     stack when it runs. If its next capture fails in the same way, that capture returns this copy, with `copiedAt`,
+    ///     unless the capturer
+    ///     was used for something else in between.
     public func capture(
         threadID: Int32,
         stack: Range<UInt>,
@@ -69,21 +86,26 @@ public final class StackCapturer: Sendable {
         }
     }
 
-    /// What the thread has copied since its latest ``capture(threadID:stack:since:)`` failed; nil if nothing. From now on it is not asked to.
+    /// The copy that the thread has made since its latest ``capture(threadID:stack:since:)`` failed; nil if there is none. This
+    /// ends the
+    /// request for a copy.
     public func lateCapture(threadID: Int32, since: UInt64) -> CapturedStack? {
         guard getpid() == process else { return nil }
         return session.withLock { $0.lateCapture(of: threadID, since: since) }
     }
 
-    /// Takes the stacks of all threads of this process but the calling one, one after another, and merges equal ones. Their bounds are
-    /// found in `/proc/self/maps`, so no thread has to be known beforehand. 500 sleeping threads take a few hundredths of a second.
+    /// Captures the stacks of all threads of this process except the calling one, one after another, and merges equal ones.
+    /// Their bounds are
+    /// read from `/proc/self/maps`, so no thread has to be known beforehand. 500 sleeping threads take a few hundredths of a
+    /// second.
     ///
-    /// Nothing is allocated until all stacks are safe: any of the threads may hold malloc's lock. Sleeping threads come first and
-    /// notice nothing; running ones get a signal each, and have 10 ms to answer.
+    /// Nothing is allocated until all stacks are copied: any of the threads may hold malloc's lock. Sleeping threads come first
+    /// and
+    /// are not affected; running ones get a signal each, and have 10 ms to answer.
     ///
     /// - Parameters:
-    ///   - excluded: threads to leave out, the caller's own kind for example.
-    ///   - time: for all of it. What is not taken by then is among the missing, with a reason.
+    ///   - excluded: Threads to leave out, for example the caller's own kind.
+    ///   - time: The limit for the whole call. A thread not captured by then is among the missing, with a reason.
     public func captureAll(
         except excluded: Set<Int32> = [],
         within time: Duration = .milliseconds(200)
@@ -92,21 +114,24 @@ public final class StackCapturer: Sendable {
         return session.withLock { $0.captureAll(except: excluded, within: time) }
     }
 
-    /// Reads so many bytes of this process's memory, be it mapped or not: what a captured thread's registers point at. Nil if not all of
-    /// them can be read. Never faults. Any thread; one caller at a time, others wait. Allocates: not while a thread is held.
+    /// Reads `count` bytes of this process's memory, whether mapped or not, for example what a captured thread's registers
+    /// point at. Nil if not
+    /// all of them can be read. Never faults. Any thread; callers are served one at a time. Allocates: do not call it while a
+    /// thread is held.
     public func readMemory(at address: UInt, count: Int) -> [UInt8]? {
         guard getpid() == process else { return nil }
         return session.withLock { $0.readMemory(at: address, count: count) }
     }
 
-    /// Puts the previous signal handler back, if the capturer's is still the one installed. Captures then fail with `invalidated`.
-    /// What a late signal could touch stays allocated, and is used again by the next capturer with this signal.
+    /// Restores the previous signal handler, if the capturer's is still the one installed. Captures then fail with
+    /// `invalidated`.
+    /// Memory that a late signal could access stays allocated, and is reused by the next capturer with this signal.
     public func invalidate() {
         guard getpid() == process else { return }
         session.withLock { $0.close() }
     }
 
-    /// What happened since a capturer with this signal was first made. All zero in a fork's child.
+    /// Counts since a capturer with this signal was first made. All zero in a forked child.
     public var counters: CaptureCounters {
         guard getpid() == process else { return .zero }
         return session.withLock { $0.counters }
@@ -119,7 +144,7 @@ public struct CaptureCounters: Sendable, Hashable {
     public var signalsSent: UInt64
     /// Signals that arrived after their capture had given up, and were ignored.
     public var lateSignals: UInt64
-    /// Signals that were not the capturer's, passed on to the handler installed before.
+    /// Signals that were not the capturer's, forwarded to the handler installed before.
     public var signalsPassedOn: UInt64
     /// System calls that returned EINTR because their thread entered them just before the signal arrived.
     public var callsCutShort: UInt64
@@ -128,29 +153,31 @@ public struct CaptureCounters: Sendable, Hashable {
 }
 
 extension StackCapturer {
-    /// Takes the stack of a thread of which only the number is known: its bounds are found in `/proc/self/maps`. Otherwise like
-    /// ``capture(threadID:stack:)``. A tenth of a millisecond more, in a process with many mappings a few.
+    /// Captures the stack of a thread of which only the id is known: its bounds are read from `/proc/self/maps`. Otherwise like
+    /// ``capture(threadID:stack:)``. Takes 0.1 ms longer, and a few milliseconds in a process with many mappings.
     public func capture(threadID: Int32) -> Result<CapturedStack, CaptureError> {
         guard getpid() == process else { return .failure(CaptureError(.forked)) }
         return session.withLock { $0.capture(threadID: threadID, within: deadline) }
     }
 
-    /// Copies memory of this process that may change, or be unmapped, at any time: a lock that other threads use. By a system call,
-    /// so it never faults. Any thread.
+    /// Copies memory of this process that may change, or be unmapped, at any time, such as a lock that other threads use. It
+    /// uses a system
+    /// call, so it never faults. Any thread.
     ///
-    /// - Parameter count: of 32-bit words. Each is whole; those that other threads write meanwhile may not fit each other.
-    /// - Returns: nil when not all of it can be read, or captures have ended.
+    /// - Parameter count: The number of 32-bit words. Each word is consistent; words that other threads write in the meantime
+    ///   may not match.
+    /// - Returns: Nil if not all of it can be read, or the capturer was invalidated.
     public func words(at address: UInt, count: Int) -> [UInt32]? {
         guard getpid() == process else { return nil }
         return session.withLock { $0.words(at: address, count: count) }
     }
 
-    /// The calling thread's number, as `gettid` gives it.
+    /// The calling thread's id, as returned by `gettid`.
     public static var callingThread: Int32 { stackcap_own_thread() }
 
-    /// Looks where a thread of this process is, from `/proc/self/task/TID`. Any thread; four to six system calls, no signal.
+    /// Samples where a thread of this process is, from `/proc/self/task/TID`. Any thread; four to six system calls, no signal.
     ///
-    /// - Returns: nil when there is no such thread, or /proc does not say.
+    /// - Returns: Nil if there is no such thread, or it cannot be read from /proc.
     public static func sighting(ofThread threadID: Int32) -> ThreadSighting? {
         var look = stackcap_look()
         guard unsafe stackcap_look_at(threadID, &look).status == STACKCAP_OK else { return nil }
@@ -158,10 +185,11 @@ extension StackCapturer {
     }
 }
 
-/// Where a thread is at one moment: proc(5), `/proc/PID/task/TID/syscall` and `schedstat`. Two that are equal show a thread that slept
-/// on in between.
+/// Where a thread is at one moment: proc(5), `/proc/PID/task/TID/syscall` and `schedstat`. If two sightings are equal, the
+/// thread slept
+/// throughout the time between them.
 public struct ThreadSighting: Sendable, Hashable {
-    /// The system call that it sleeps in. Nil for one that runs, and for one that sleeps in a page fault.
+    /// The system call in which it sleeps. Nil for a running thread, and for one that sleeps in a page fault.
     public var systemCall: SystemCall?
     private let place: [UInt64]
     private let schedule: [UInt64]
@@ -172,7 +200,8 @@ public struct ThreadSighting: Sendable, Hashable {
         schedule = [look.schedule.0, look.schedule.1, look.schedule.2]
     }
 
-    /// Whether the thread has slept in the same call ever since an earlier sighting. False when the kernel does not count time slices.
+    /// Whether the thread has slept in the same call ever since an earlier sighting. False if the kernel does not count time
+    /// slices.
     public func sleepsOn(since earlier: ThreadSighting) -> Bool {
         systemCall != nil && schedule.last != 0 && self == earlier
     }

@@ -1,11 +1,12 @@
-/// The system call that a thread sleeps in, from `/proc/self/task/TID/syscall`: proc(5).
+/// The system call in which a thread sleeps, from `/proc/self/task/TID/syscall`: proc(5).
 public struct SystemCall: Sendable, Hashable {
     /// The kernel's number on this architecture.
     public var number: Int
-    /// Always six, whatever the call takes; the rest is what the registers held. A descriptor is its call's first argument.
+    /// Always six, however many the call takes; the others are what the registers held. A descriptor is its call's first
+    /// argument.
     public var arguments: [UInt]
 
-    /// Nothing is defaulted or checked: six arguments are the caller's to give.
+    /// Nothing is defaulted or checked: the caller passes six arguments.
     public init(number: Int, arguments: [UInt]) {
         self.number = number
         self.arguments = arguments
@@ -16,16 +17,16 @@ public struct SystemCall: Sendable, Hashable {
 }
 
 extension SystemCall: CustomStringConvertible {
-    /// The name, or `syscall_` and the number where the name is not known.
+    /// The name, or `syscall_` and the number if the name is not known.
     public var description: String { name ?? "syscall_\(number)" }
 }
 
-/// Whose numbers: every architecture has its own up to 423, all have the same ones from there on.
+/// The numbering of system calls: every architecture has its own up to 423; from there on all have the same numbers.
 enum SystemCallNumbering: Sendable {
     case x86
     case aarch64
 
-    /// Of the architecture we are built for.
+    /// The numbering of the architecture that this is built for.
     static var own: SystemCallNumbering? {
         #if arch(x86_64)
             .x86
@@ -57,14 +58,14 @@ extension SystemCall {
         let first: Int
         let names: [String]
 
-        /// - Parameter names: separated by white space, in the order of their numbers.
+        /// - Parameter names: Separated by white space, in the order of their numbers.
         init(first: Int, _ names: StaticString) {
             self.first = first
             self.names = names.description.split(whereSeparator: \.isWhitespace).map(String.init)
         }
     }
 
-    /// The kernel's `arch/x86/entry/syscalls/syscall_64.tbl`, as of Linux 6.10. Numbers are never given out twice.
+    /// The kernel's `arch/x86/entry/syscalls/syscall_64.tbl`, as of Linux 6.10. Numbers are never reused.
     private static let x86Blocks: [Block] = [
         Block(
             first: 0,
@@ -110,7 +111,7 @@ extension SystemCall {
         commonBlock,
     ]
 
-    /// The kernel's `include/uapi/asm-generic/unistd.h`, as of Linux 6.1, with the names that it has on 64-bit machines.
+    /// The kernel's `include/uapi/asm-generic/unistd.h`, as of Linux 6.1, with the names used on 64-bit machines.
     private static let aarch64Blocks: [Block] = [
         Block(
             first: 0,

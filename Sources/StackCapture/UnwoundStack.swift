@@ -1,17 +1,18 @@
 import CStackCapture
 
-/// What came of one copy of a stack.
+/// The result of unwinding one copy of a stack.
 struct UnwoundStack {
     var stack: CapturedStack
-    /// Whether the awaiting functions are unknown, and another capture has better prospects: this one has shown where on the stack they
-    /// begin, so that they can be read right after it.
+    /// Whether the awaiting functions are unknown and another capture is more likely to find them: this one has shown where on
+    /// the stack they
+    /// begin, so that they can be read immediately after the next copy.
     var missesCallers: Bool
-    /// Whether modules came or went meanwhile that the stack leads through: it was followed without them.
+    /// Whether modules on the stack were loaded or unloaded in the meantime: the stack was unwound without them.
     var isUnsettled: Bool
 
-    /// Unwinds the copy in the session's buffer. The target runs on meanwhile, so from here on memory may be allocated.
+    /// Unwinds the copy in the session's buffer. The target is running again, so memory may be allocated from here on.
     ///
-    /// - Parameter unwind: unwinds the copy.
+    /// - Parameter unwind: Unwinds the copy.
     @unsafe static func unwinding(
         _ copied: Attempt.Copied,
         by unwind: (UnsafeMutablePointer<stackcap_unwound>) -> stackcap_outcome
@@ -42,9 +43,9 @@ struct UnwoundStack {
 }
 
 extension Result where Success == UnwoundStack, Failure == CaptureError {
-    /// The stack; or that of a later capture, where only it is whole and there is time for it.
+    /// The stack; or that of a later capture, if only that one is complete and there is time for it.
     ///
-    /// - Parameter deadline: on `stackcap_now_ns`'s clock.
+    /// - Parameter deadline: On the clock of `stackcap_now_ns`.
     func completed(
         before deadline: UInt64,
         by again: () -> Result<UnwoundStack, CaptureError>
@@ -52,10 +53,10 @@ extension Result where Success == UnwoundStack, Failure == CaptureError {
         settled(before: deadline, by: again).withCallers(before: deadline, by: again)
     }
 
-    /// Beside a thread that loads modules all the time none may be whole: each capture can cost the thread a signal.
+    /// While a thread loads modules all the time, no capture may be complete, and each capture can cost the thread a signal.
     private static var mostTries: Int { 8 }
 
-    /// As it is when no module comes or goes meanwhile.
+    /// Repeats the capture until no module is loaded or unloaded during it.
     private func settled(before deadline: UInt64, by again: () -> Self) -> Self {
         guard case .success(var latest) = self else { return self }
         var tries = 1
@@ -69,7 +70,7 @@ extension Result where Success == UnwoundStack, Failure == CaptureError {
         return .success(latest)
     }
 
-    /// With the awaiting functions, if a second capture has them.
+    /// Adds the awaiting functions, if a second capture has them.
     private func withCallers(before deadline: UInt64, by again: () -> Self) -> Result<CapturedStack, CaptureError> {
         guard case .success(let first) = self, first.missesCallers, stackcap_now_ns() < deadline,
             case .success(let second) = again()
@@ -92,7 +93,7 @@ extension CapturedStack.Cost {
 }
 
 extension CapturedStack.LeftOut {
-    /// Nil if nothing is.
+    /// Nil if no frames are left out.
     init?(_ unwound: stackcap_unwound) {
         guard unsafe unwound.left_out > 0 else { return nil }
         self = unsafe Self(after: unwound.left_out_after, count: unwound.left_out)
