@@ -1,5 +1,6 @@
-/// The stacks of many threads, kept in memory that is not malloc's until the last of them is safe: any thread, also one whose stack is
-/// taken later, may hold malloc's lock.
+/// The stacks of many threads, kept in memory that is not malloc's until the last of them is copied: any thread, also one whose
+/// stack is
+/// captured later, may hold malloc's lock.
 #include "internal.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@ enum {
     TEXT_BYTES = 64 * 1024,
 };
 
-/// The directory as the kernel lists it: getdents64(2).
+/// A directory entry as the kernel returns it: getdents64(2).
 struct entry {
     uint64_t inode;
     int64_t next;
@@ -54,7 +55,7 @@ static int list_threads(stackcap_arena *arena, int directory) {
 
 // Memory that may be a stack.
 
-/// "7f00-8f00 rw-p …" \returns false for a line that is no mapping one can write to.
+/// "7f00-8f00 rw-p …" \returns false for a line that is not a writable mapping.
 static bool parse_mapping(const char *line, struct stackcap_range *range) {
     char *end;
     range->low = strtoull(line, &end, 16);
@@ -64,7 +65,7 @@ static bool parse_mapping(const char *line, struct stackcap_range *range) {
     return end[0] == ' ' && end[1] == 'r' && end[2] == 'w';
 }
 
-/// Takes the whole lines. \returns how many bytes they were.
+/// Consumes the complete lines. \returns the number of bytes consumed.
 static size_t take_lines(stackcap_arena *arena, size_t size) {
     size_t taken = 0;
     for (char *end; (end = memchr(arena->text + taken, '\n', size - taken)); taken = (size_t)(end + 1 - arena->text)) {
@@ -93,7 +94,7 @@ static int read_maps(stackcap_arena *arena) {
     return error;
 }
 
-/// The kernel lists them in order.
+/// The kernel lists the mappings in ascending order.
 static const struct stackcap_range *_Nullable range_around(const stackcap_arena *arena, uint64_t address) {
     size_t from = 0, to = arena->range_count;
     while (from < to) {
@@ -110,7 +111,7 @@ static const struct stackcap_range *_Nullable range_around(const stackcap_arena 
 
 bool stackcap_arena_bounds(stackcap_arena *arena, uint64_t stack_pointer, uint64_t *low, uint64_t *high) {
     const struct stackcap_range *range = range_around(arena, stack_pointer);
-    // A thread that was started since, or a first thread's stack that has grown.
+    // The thread was started since then, or the first thread's stack has grown.
     if (!range && arena->reads_of_maps < MOST_READS_OF_MAPS && read_maps(arena) == 0)
         range = range_around(arena, stack_pointer);
     if (range)
@@ -126,7 +127,7 @@ void stackcap_arena_bound_copy(stackcap_arena *arena, stackcap_session *session)
 
 // Opening and closing.
 
-/// Places a part of the arena's memory; without a base, only its size counts.
+/// Allocates a part of the arena's memory; without a base, only its size is counted.
 static void *place(uint8_t *_Nullable base, size_t *at, size_t size) {
     size_t start = *at;
     *at += aligned(size);
@@ -150,7 +151,7 @@ static int reserve(stackcap_arena **out, int directory, size_t entry_size) {
     struct stat status;
     if (fstat(directory, &status) != 0)
         return errno;
-    stackcap_arena arena = {.thread_capacity = (size_t)status.st_nlink + SPARE_THREADS};  // one for each thread, and two
+    stackcap_arena arena = {.thread_capacity = (size_t)status.st_nlink + SPARE_THREADS};  // one for each thread, plus two
     arena.range_capacity = 4 * arena.thread_capacity + 16384;
     for (arena.index_capacity = 64; arena.index_capacity < 2 * arena.thread_capacity;)
         arena.index_capacity *= 2;
@@ -205,7 +206,7 @@ static uint64_t hash_of(const stackcap_unwound *unwound) {
     return hash;
 }
 
-/// Where the frames lie does not count: it differs between threads.
+/// The frames' stack pointers are not compared: they differ between threads.
 static bool is_same(const stackcap_arena *arena, const stackcap_kept *kept, const stackcap_unwound *unwound) {
     if (kept->count != unwound->count || kept->left_out != unwound->left_out || kept->end != unwound->end)
         return false;

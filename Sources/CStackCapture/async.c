@@ -1,27 +1,32 @@
-/// Who awaits the asynchronous function that stands on the stack. Such functions return by a jump, so their callers are not on the
+/// Finds the functions that await the asynchronous function on the stack. Such functions return by a jump, so their callers are
+/// not on the
 /// stack, but in a chain of contexts on the heap: {caller's context, function that resumes it}.
 ///
-/// Names are not known here. What tells an asynchronous frame is the call that it was started by (job_call.c); what tells a chain from
-/// old memory is that every resume function is a function's start, and that the last context is the first one of a running task.
+/// Names are not known here. An asynchronous frame is recognised by the call that started it (job_call.c). A chain is
+/// distinguished from
+/// old memory by two conditions: every resume function is a function's start, and the last context is the first one of a
+/// running task.
 ///
-/// A context does not change, and lives until its function returns. Of a thread that has not moved the whole chain can be read after its
-/// stack has been unwound. Of one that may have, the chain's beginning is read right after the stack (a glimpse): that needs to know where
-/// on the stack a job's call is, which the first capture shows to the next.
+/// A context does not change, and lives until its function returns. For a thread that has not moved, the whole chain can be
+/// read after its
+/// stack has been unwound. For a thread that may have moved, the chain's beginning is read immediately after the stack (a
+/// glimpse). This
+/// requires knowing where on the stack a job's call is, which the first capture learns for the next.
 #include "internal.h"
 
 #include <string.h>
 
 enum {
-    MAX_CONTEXTS = 16 * 1024,      ///< Followed to the end, that is; STACKCAP_MAX_AWAITING are kept.
-    MAX_CONTEXTS_TRIED = 4 * MAX_CONTEXTS,  ///< In all of one capture's tries: old memory may go round in circles.
-    MAX_TASK_BYTES = 64 * 1024,    ///< From a task to its first context: the result lies between them.
+    MAX_CONTEXTS = 16 * 1024,      ///< Followed to the end; STACKCAP_MAX_AWAITING are kept.
+    MAX_CONTEXTS_TRIED = 4 * MAX_CONTEXTS,  ///< In all attempts of one capture: old memory may form a cycle.
+    MAX_TASK_BYTES = 64 * 1024,    ///< From a task to its first context: the result is between them.
     SEARCH_BYTES = 4096,           ///< … if the task has to be searched for.
-    STACK_SEARCH_BYTES = 1024,     ///< How far beyond the call of a job the runtime keeps its address.
+    STACK_SEARCH_BYTES = 1024,     ///< The distance beyond the call of a job in which the runtime keeps its address.
     MAX_ALLOCATIONS = 16,
     MAX_TASKS_TRIED = 8,
     FRAME_RECORD_REACH = 512,
     GLIMPSE_STACK_BYTES = 32 * 1024,  ///< How much of the stack is searched while the thread is held.
-    BYTES_BEFORE_CALL = 16,           ///< Of the asynchronous frame: its context, and its caller's frame pointer.
+    BYTES_BEFORE_CALL = 16,           ///< In the asynchronous frame: its context, and its caller's frame pointer.
 };
 
 /// Layouts: swift/ABI/Task.h, known to the compiler, up to `context`; swift/stdlib/public/Concurrency/TaskPrivate.h from there on.
@@ -48,22 +53,22 @@ struct context {
     uint64_t parent, resume;
 };
 
-/// A chain that has been followed to its end.
+/// A chain that was followed to its end.
 struct chain {
     uint64_t first, root, task;
     size_t length;
-    bool is_cut;   ///< It goes on beyond MAX_CONTEXTS.
+    bool is_cut;   ///< It continues beyond MAX_CONTEXTS.
     bool is_exact;  ///< All of it is as it was when the stack was copied.
 };
 
-// What is read at once
+// Reading immediately after the copy
 
 static void glimpse_at(stackcap_unwinder *unwinder, uint64_t context, struct stackcap_glimpse *glimpse) {
     uint64_t end = context + sizeof(struct context);
     glimpse->length = 0;
     if (context % 8 != 0 || context < STACKCAP_GLIMPSE_BYTES)
         return;
-    // A task's contexts lie one behind the other. The first of them may lie at the start of a mapping.
+    // A task's contexts are adjacent. The first of them may be at the start of a mapping.
     static const uint16_t sizes[] = {STACKCAP_GLIMPSE_BYTES, 64, sizeof(struct context)};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && glimpse->length == 0; i++) {
         glimpse->start = end - sizes[i];
@@ -72,15 +77,16 @@ static void glimpse_at(stackcap_unwinder *unwinder, uint64_t context, struct sta
     }
 }
 
-/// The copy from this address on, with the words of an asynchronous frame before it; or an empty part.
+/// The part of the copy from this address on, preceded by the words of an asynchronous frame; or an empty part.
 static struct stackcap_part copy_from(const struct stackcap_part *part, uint64_t address) {
     uint64_t at = address - part->start;
     bool is_inside = at >= BYTES_BEFORE_CALL && part->length >= 8 && at <= part->length - 8;
     return is_inside ? (struct stackcap_part){part->bytes + at, address, part->length - at} : (struct stackcap_part){0};
 }
 
-/// The copy from the return address of the job's call on, if that is where it was last, at any depth, or not far from the stack's inner
-/// end; or an empty part.
+/// The part of the copy from the return address of the job's call on, if the call is where it was last time at any depth, or
+/// not far from the
+/// stack's inner end; or an empty part.
 static struct stackcap_part find_job_call(const stackcap_unwinder *unwinder) {
     const struct stackcap_copy *copy = &unwinder->copy;
     const struct stackcap_async *async = &unwinder->async;
@@ -122,12 +128,12 @@ void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_regist
     uint64_t context, frame_pointer;
     async->glimpsed_at = call.start;
     if (call.length == 0)
-        return;  // a thread without an asynchronous function pays for no more than the search
+        return;  // a thread without an asynchronous function only pays for the search
     memcpy(&context, call.bytes - BYTES_BEFORE_CALL, sizeof context);  // of a function with a frame pointer
     memcpy(&frame_pointer, call.bytes - 8, sizeof frame_pointer);
     glimpse_at(unwinder, context, &async->glimpses[0]);
     async->glimpses[1].length = async->glimpses[2].length = 0;
-    // The runtime keeps a frame pointer. Where its value is saved above its call, that is a frame record.
+    // The runtime keeps a frame pointer. If its value is saved above its call, that is a frame record.
     if (stackcap_plain_frame_pointer(frame_pointer) - call.start < FRAME_RECORD_REACH && async->glimpses[0].length > 0)
         return;
     glimpse_at(unwinder, context_register, &async->glimpses[1]);
@@ -145,7 +151,7 @@ void stackcap_async_recheck_glimpses(stackcap_unwinder *unwinder) {
     }
 }
 
-/// The context as it was when the stack was copied. \returns false where that was not read.
+/// The context as it was when the stack was copied. \returns false if it was not read then.
 static bool from_glimpse(const struct stackcap_async *async, uint64_t at, struct context *context) {
     for (int i = 0; async->glimpsed_at != 0 && i < STACKCAP_GLIMPSES; i++) {
         const struct stackcap_glimpse *glimpse = &async->glimpses[i];
@@ -157,7 +163,7 @@ static bool from_glimpse(const struct stackcap_async *async, uint64_t at, struct
     return false;
 }
 
-// What the walk sees
+// Observations during the walk
 
 void stackcap_async_begin(stackcap_unwinder *unwinder) {
     unwinder->async.site_count = 0;
@@ -172,7 +178,7 @@ void stackcap_async_notice(stackcap_unwinder *unwinder, const struct stackcap_as
     uint64_t *other = &async->other_calls[address / 2 % STACKCAP_OTHER_CALLS];
     uint8_t before[STACKCAP_JOB_CALL_BYTES];
     if (*other == address)
-        return;  // a recursion, most likely
+        return;  // most likely a recursion
     if (async->site_count == STACKCAP_ASYNC_SITES || address < sizeof before ||
         !stackcap_peek(unwinder, address - sizeof before, before, sizeof before))
         return;
@@ -205,7 +211,7 @@ static bool is_running(stackcap_unwinder *unwinder, uint64_t address) {
     return read_task(unwinder, address, &task) && (task.status & STATUS_RUNNING);
 }
 
-/// A task's first context lies behind it, in the same allocation. \returns the running task, or 0.
+/// A task's first context follows it in the same allocation. \returns the running task, or 0.
 static uint64_t task_before(stackcap_unwinder *unwinder, uint64_t context) {
     uint64_t start = context & ~UINT64_C(15);
     for (uint64_t at = start - 16; start - at <= SEARCH_BYTES && at > SEARCH_BYTES; at -= 16)
@@ -242,7 +248,7 @@ static void keep(struct stackcap_async *async, size_t index, uint64_t context, u
     }
 }
 
-/// Follows the contexts outwards. \returns whether all of them are contexts, as far as can be told from here.
+/// Follows the contexts outwards. \returns whether all of them are contexts, as far as this can be checked here.
 static bool follow(stackcap_unwinder *unwinder, uint64_t first, struct chain *chain) {
     *chain = (struct chain){.first = first, .is_exact = true};
     struct context context;
@@ -261,7 +267,7 @@ static bool follow(stackcap_unwinder *unwinder, uint64_t first, struct chain *ch
     return true;
 }
 
-/// Whether the chain is one of a running task: of the one given, unless that is 0.
+/// Whether the chain belongs to a running task: to the given one, unless that is 0.
 static bool belongs(stackcap_unwinder *unwinder, struct chain *chain, uint64_t task) {
     if (chain->is_cut)
         chain->task = task;
@@ -276,14 +282,14 @@ static bool try_context(stackcap_unwinder *unwinder, uint64_t context, uint64_t 
     return context != 0 && follow(unwinder, context, chain) && belongs(unwinder, chain, task);
 }
 
-/// The word that functions with a frame pointer keep their context in.
+/// The word in which functions with a frame pointer keep their context.
 static bool try_frame(stackcap_unwinder *unwinder, const struct stackcap_async_site *site, uint64_t task, struct chain *chain) {
     uint64_t slot = site->registers.frame_pointer - 8, context;
     bool is_inside = slot >= site->low && slot < site->high;
     return is_inside && stackcap_peek(unwinder, slot, &context, sizeof context) && try_context(unwinder, context, task, chain);
 }
 
-/// The context is in no register that is known and in no fixed place, but it is the task's last allocation, or near it.
+/// The context is in no known register and in no fixed place, but it is the task's last allocation, or near it.
 static bool try_allocations(stackcap_unwinder *unwinder, uint64_t address, struct chain *chain) {
     struct job task;
     if (!read_task(unwinder, address, &task))
@@ -323,7 +329,8 @@ static stackcap_async_end end_of(const struct chain *chain, uint32_t flags) {
                                       : STACKCAP_ASYNC_TASK;
 }
 
-/// Where the next capture will look. The return address lies behind the asynchronous frame's record, and on x86-64 always last.
+/// Records where the next capture will look. The return address follows the asynchronous frame's record, and on x86-64 is
+/// always last.
 static void learn_job_call(stackcap_unwinder *unwinder, const struct stackcap_async_site *site) {
     struct stackcap_async *async = &unwinder->async;
     uint64_t places[] = {site->high - 8, site->registers.frame_pointer + 8}, word;
@@ -367,8 +374,9 @@ void stackcap_async_read(stackcap_unwinder *unwinder) {
         }
 }
 
-/// The outer end of a frame, where the return address, the caller's frame pointer and the context are: as long as the function runs,
-/// these stay.
+/// Checks the outer end of a frame, which holds the return address, the caller's frame pointer and the context: they do not
+/// change while the
+/// function runs.
 static bool frame_holds(const stackcap_unwinder *unwinder, uint64_t low, uint64_t high) {
     enum { FIXED_BYTES = 24 };
     uint8_t now[FIXED_BYTES];
@@ -385,8 +393,9 @@ bool stackcap_async_holds(const stackcap_unwinder *unwinder) {
     struct context glimpsed;
     if (async->is_exact)
         return true;
-    // A task's memory is used again for its next contexts, at the same addresses, by functions called from the same place: what shows that
-    // a chain is still the same must have been seen right after the stack.
+    // A task's memory is reused for its next contexts, at the same addresses, by functions called from the same place: what
+    // shows that
+    // a chain is still the same must have been read immediately after the stack.
     if (!from_glimpse(async, async->first, &glimpsed))
         return false;
     for (size_t i = 0; i < async->callers.count; i++) {

@@ -20,7 +20,8 @@ static uint64_t page_of(uint64_t address, uint32_t code) {
     return (address & ~UINT64_C(0xfff)) + (uint64_t)pages * 4096;
 }
 
-/// What x16 or x17 leads to behind `adrp x16, page`: `ldr x17, [x16, #slot]` in a linkage table, `add x16, x16, #offset` in a thunk.
+/// The target in x16 or x17 after `adrp x16, page`: `ldr x17, [x16, #slot]` in a linkage table, `add x16, x16, #offset` in a
+/// thunk.
 static bool follow(stackcap_unwinder *unwinder, uint64_t page, uint32_t code, uint64_t *target) {
     uint64_t immediate = code >> 10 & 0xfff;
     if ((code & 0xffc00000) == 0xf9400000)
@@ -97,7 +98,7 @@ bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t funct
             is_set = true;
         } else if (is_set && lowered > 0)
             *distance += lowered;
-        else if (is_set && i > 0 && (code[i] & 0x7c000000) == 0x14000000)  // a branch: the prologue is over
+        else if (is_set && i > 0 && (code[i] & 0x7c000000) == 0x14000000)  // a branch: the prologue has ended
             break;
     }
     return is_set;

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/// What follows an opcode, for each of them: Intel's manual, volume 2, appendix A. `-` invalid; `.` nothing; m ModRM; b, w, z an immediate
+/// The operands that follow each opcode: Intel's manual, volume 2, appendix A. `-` invalid; `.` none; m ModRM; b, w, z an
+/// immediate
 /// of 1, 2, or 2 or 4 bytes; M, Z both; r a distance of 4 bytes; o an address; v up to 8 bytes; t as its ModRM says; e 3 bytes.
 static const char one_byte[256 + 1] =
     "mmmmbz--mmmmbz--" "mmmmbz--mmmmbz--" "mmmmbz--mmmmbz--" "mmmmbz--mmmmbz--"
@@ -25,12 +26,12 @@ struct parts {
     size_t at;
     bool is_short, is_wide;  ///< Operands of 2 or 8 bytes.
     uint8_t extension;       ///< REX, without its 0x40.
-    int map;                 ///< 1 for one-byte opcodes, 2 behind 0x0f, 3 and 4 behind 0x0f38 and 0x0f3a.
+    int map;                 ///< 1 for one-byte opcodes, 2 after 0x0f, 3 and 4 after 0x0f38 and 0x0f3a.
     bool is_vector;          ///< With a VEX or EVEX prefix.
     uint8_t opcode;
     bool has_operand;
     uint8_t mode, reg, rm;   ///< ModRM, with REX.
-    int base;                ///< Of a memory operand without an index: the register's number, else −1.
+    int base;                ///< Of a memory operand without an index: the register's number; otherwise −1.
     int64_t displacement, immediate;
 };
 
@@ -63,7 +64,7 @@ static void take_prefixes(struct parts *parts) {
     parts->is_wide = parts->extension & 8;
 }
 
-/// VEX, EVEX: registers' upper bits are left out, since none of these touch what we follow.
+/// VEX, EVEX: registers' upper bits are left out, since none of these instructions affects what we follow.
 static void take_vector_opcode(struct parts *parts, uint8_t first) {
     uint8_t payload = take_byte(parts);
     int map = first == 0xc5 ? 1 : payload & (first == 0xc4 ? 0x1f : 7);
@@ -124,7 +125,7 @@ static void take_operand(struct parts *parts) {
     parts->displacement = take(parts, is_bare || parts->mode == 2 ? 4 : parts->mode == 1 ? 1 : 0);
 }
 
-/// \returns false for what is no instruction.
+/// \returns false if it is not an instruction.
 static bool take_operands(struct parts *parts) {
     char form = form_of(parts);
     size_t size = parts->is_short && !parts->is_wide ? 2 : 4;
@@ -147,9 +148,9 @@ static bool take_operands(struct parts *parts) {
     return parts->at <= LONGEST_INSTRUCTION;
 }
 
-// What it does.
+// The effect of an instruction.
 
-/// From the machine's numbers.
+/// From the machine's register numbers to DWARF's.
 static int name_of(int number) {
     static const int8_t names[16] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
     return number < 0 ? -1 : names[number];
@@ -164,7 +165,7 @@ static void set_to(struct stackcap_instruction *found, int kind, int to, int fro
     found->amount = amount;
 }
 
-/// 0xff and its second opcode.
+/// Opcode 0xff with its extension.
 static int kind_of_group(const struct parts *parts) {
     switch (parts->reg & 7) {
     case 2:
@@ -178,7 +179,7 @@ static int kind_of_group(const struct parts *parts) {
     }
 }
 
-/// Arithmetic on the stack pointer: but for an addition of what is known, it loses it.
+/// Arithmetic on the stack pointer: except for the addition of a constant, the stack pointer is unknown afterwards.
 static void read_arithmetic(const struct parts *parts, struct stackcap_instruction *found) {
     int operation = parts->reg & 7;
     if (!is_stack_register(parts) || operation == 7)  // cmp

@@ -1,12 +1,12 @@
-/// The copy of a stack: taken in the signal handler or from outside, then read by the unwinder as if it were memory.
+/// The copy of a stack: made in the signal handler or from outside, then read by the unwinder as if it were memory.
 #include "internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-/// What is copied of a stack that is larger than the buffer: its two ends.
+/// The two ends that are copied of a stack that is larger than the buffer.
 enum { OUTER_BYTES = 64 * 1024, INNER_BYTES = STACKCAP_MAX_COPY - OUTER_BYTES };
-/// What is copied of each of two stacks.
+/// The amount that is copied of each of two stacks.
 enum { HALF = STACKCAP_MAX_COPY / 2, STEP = 32 * 1024 };
 
 static bool read_part(stackcap_unwinder *unwinder, uint8_t *bytes, uint64_t start, uint64_t length, struct stackcap_part *part) {
@@ -18,7 +18,7 @@ static bool read_part(stackcap_unwinder *unwinder, uint8_t *bytes, uint64_t star
 
 int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high) {
     struct stackcap_copy *copy = &unwinder->copy;
-    // The compiler may still count on "frame pointer saved at CFA − 16" behind the pop that took it: that is in the red zone.
+    // The compiler may still assume "frame pointer saved at CFA − 16" after the pop that restored it: that is in the red zone.
     uint64_t start = stack_pointer - low < RED_ZONE ? low : stack_pointer - RED_ZONE;
     bool is_large = high - start > STACKCAP_MAX_COPY;
     copy->high = high;
@@ -33,8 +33,9 @@ int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uin
     return start + copy->inner.length > stack_pointer ? 0 : EFAULT;
 }
 
-/// The outer part of the thread's own stack. The first thread's is mapped only as far as it has been used: if the whole cannot be
-/// read, take what can from its outer end.
+/// Copies the outer part of the thread's own stack. The first thread's stack is mapped only as far as it has been used: if the
+/// whole cannot
+/// be read, this copies what is readable from its outer end.
 static void copy_home(stackcap_unwinder *unwinder, uint64_t low, uint64_t high) {
     struct stackcap_copy *copy = &unwinder->copy;
     uint8_t *end = copy->bytes + STACKCAP_MAX_COPY;
@@ -54,7 +55,7 @@ int stackcap_copy_foreign_stack(stackcap_unwinder *unwinder, uint64_t stack_poin
     struct stackcap_copy *copy = &unwinder->copy;
     copy->is_foreign = true;
     copy_home(unwinder, low, high);
-    // Below the stack pointer there may be no page.
+    // There may be no page below the stack pointer.
     for (uint64_t red_zone = RED_ZONE;; red_zone = 0) {
         uint64_t start = stack_pointer - red_zone;
         ssize_t count = stackcap_read_live(&unwinder->reader, start, copy->bytes, HALF);
@@ -74,7 +75,7 @@ void stackcap_bound_copy(stackcap_unwinder *unwinder, uint64_t high) {
     copy->inner.length = copy->inner.length < length ? copy->inner.length : length;
 }
 
-// Whether it still is what it was.
+// Whether memory is still as it was copied.
 
 static bool holds(const stackcap_unwinder *unwinder, const struct stackcap_part *part) {
     uint8_t live[PAGE_SIZE];
@@ -98,17 +99,18 @@ bool stackcap_middle_holds(const stackcap_unwinder *unwinder) {
     uint64_t length = inner->length < OUTER_BYTES ? inner->length : OUTER_BYTES, skipped = inner->length - length;
     struct stackcap_part edge = {inner->bytes + skipped, inner->start + skipped, length};
     struct stackcap_part outer = copy->outer;
-    // Beyond the outermost frame lie the thread's variables, which may take up all that was copied of this end. The kernel writes there, too,
-    // whenever the thread gets another processor: rseq(2).
+    // Beyond the outermost frame are the thread's variables, which may fill all that was copied of this end. The kernel also
+    // writes there
+    // whenever the thread moves to another processor: rseq(2).
     uint64_t outermost = unwinder->frame_count ? stackcap_frame_at(unwinder, unwinder->frame_count - 1)->stack_pointer : UINT64_MAX;
     if (outermost < outer.start + outer.length)
         outer.length = outermost > outer.start ? outermost - outer.start : 0;
     return holds(unwinder, &edge) && holds(unwinder, &outer);
 }
 
-// What lies where.
+// Which addresses are where.
 
-/// Whether the whole of [address, address + length) lies in the range, without overflow.
+/// Whether the whole of [address, address + length) is in the range, without overflow.
 static bool contains(uint64_t start, uint64_t size, uint64_t address, size_t length) {
     return length <= size && address - start <= size - length;
 }

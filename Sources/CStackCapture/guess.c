@@ -1,12 +1,13 @@
-/// A thread asleep in the kernel shows its program counter and stack pointer, not the registers that its callers still hold
-/// there. Most unwind rows do not need them. Where one needs the frame pointer, the function's frame record {caller's frame
-/// pointer, return address} lies somewhere above: the record is recognised by the call in front of its return address.
+/// For a thread asleep in the kernel, the program counter and stack pointer are known, but not the registers that its callers
+/// still hold
+/// there. Most unwind rows do not need them. If one needs the frame pointer, the function's frame record {caller's frame
+/// pointer, return address} is somewhere above: the record is recognised by the call before its return address.
 #include "internal.h"
 
 #include <string.h>
 
 enum {
-    SEARCH_BYTES = 16 * 1024,  ///< No frame that sleeps is larger in practice.
+    SEARCH_BYTES = 16 * 1024,  ///< No sleeping frame is larger in practice.
     MAX_CANDIDATES = 12,
 };
 
@@ -15,16 +16,18 @@ struct candidates {
     size_t count;
 };
 
-/// Whether a search for the record of code in a module, or of code that was made at run time, may take this one. The caller of made code is
-/// likely to be made as well; what it keeps in its record must then lead to another one.
+/// Whether a search for the record of code in a module, or of code generated at run time, may use this one. The caller of
+/// generated code is
+/// likely to be generated as well; the frame pointer in its record must then lead to another record.
 static bool may_be_found(stackcap_unwinder *unwinder, uint64_t at, const uint64_t record[2], bool is_made) {
     return stackcap_in_module(unwinder, stackcap_plain_return_address(record[1])) ||
            (is_made && record[0] > at && stackcap_in_copy(unwinder, record[0], 2 * sizeof *record) &&
             !stackcap_in_copy(unwinder, record[1], 1));
 }
 
-/// What the call in front of a frame record's return address says, if there may be a record here. Where a search did not find it,
-/// but a function's own code leads to it, the caller need not lie in a module: it may have been generated.
+/// The class of the call before a frame record's return address, if there may be a record here. If the record was not found by
+/// a search, but
+/// by a function's own code, the caller need not be in a module: it may have been generated.
 static int class_of_record(stackcap_unwinder *unwinder, uint64_t at, uint64_t function, bool is_searched, bool is_made) {
     uint64_t record[2];
     if (at % 16 != 0 || !stackcap_in_copy(unwinder, at, sizeof record))
@@ -33,7 +36,7 @@ static int class_of_record(stackcap_unwinder *unwinder, uint64_t at, uint64_t fu
     uint64_t return_address = stackcap_plain_return_address(record[1]);
     if (is_searched && !may_be_found(unwinder, at, record, is_made))
         return CALL_NONE;
-    // No call leads to a signal's handler; it may be any function.
+    // No call leads to a signal handler; it may be any function.
     if (stackcap_is_signal_return(unwinder, return_address))
         return CALL_INDIRECT;
     return stackcap_call_before(unwinder, return_address, function);
@@ -44,7 +47,7 @@ static void add(struct candidates *found, uint64_t frame_pointer) {
         found->frame_pointer[found->count++] = frame_pointer;
 }
 
-/// Where made code starts, nobody says: by what it was called tells nothing, so that the innermost record is the best.
+/// The start of generated code is unknown: the call's target is no evidence, so the innermost record is the best.
 static bool is_wanted(int class, int wanted, bool is_made) {
     return is_made ? class != CALL_NONE && wanted == CALL_INDIRECT : class == wanted;
 }
@@ -59,11 +62,13 @@ static void collect(stackcap_unwinder *unwinder, const stackcap_frame *stuck, ui
             add(found, at);
 }
 
-/// The frame pointer that the function's own first instructions lead to, before all that a search finds.
+/// The frame pointer computed from the function's own first instructions; it is tried before all search results.
 enum { BY_PROLOGUE = CALL_MATCHES + 1 };
 
-/// Adds plausible frame pointers for the frame the unwinder is stuck in: first the one by the function's prologue. Below it, calls that
-/// have returned left their records behind, and these look alive. Then those whose return address follows a call of this very
+/// Adds plausible frame pointers for the frame at which the unwinder is stuck. First the one computed from the function's
+/// prologue: below
+/// it, calls that have returned left their records, which look valid. Then those whose return address follows a call of this
+/// very
 /// function, then of an unknown one, then of another one, which may have jumped here. Most threads need none of these searches.
 static void add_candidates(stackcap_unwinder *unwinder, const stackcap_frame *stuck, uint64_t function, int class,
                            struct candidates *found) {
@@ -79,7 +84,7 @@ static bool is_settled(const stackcap_unwinder *unwinder) {
     return !unwinder->met_unknown || unwinder->end == STACKCAP_END_COMPLETE || unwinder->end == STACKCAP_END_TIME_LIMIT;
 }
 
-/// Tries candidates until one leads to the thread's first frame; failing that, takes the one that leads furthest.
+/// Tries candidates until one leads to the thread's first frame; if none does, uses the one that leads furthest.
 /// \returns whether any candidate leads beyond the stuck frame.
 static bool settle(stackcap_unwinder *unwinder, size_t stuck_count) {
     stackcap_frame stuck = *stackcap_frame_at(unwinder, stuck_count - 1);
@@ -88,7 +93,7 @@ static bool settle(stackcap_unwinder *unwinder, size_t stuck_count) {
     uint64_t *frame_pointer = &unwinder->registers.value[REGISTER_FRAME_POINTER];
     uint64_t unknown = *frame_pointer, best = unknown;
     size_t best_count = stuck_count, tried = 0;
-    unwinder->scanned[unwinder->scanned_count++] = stuck_count;  // what comes behind the stuck frame
+    unwinder->scanned[unwinder->scanned_count++] = stuck_count;  // the frame after the stuck one
     for (int class = BY_PROLOGUE; class > CALL_NONE; class--) {
         add_candidates(unwinder, &stuck, function, class, &found);
         for (; tried < found.count; tried++) {

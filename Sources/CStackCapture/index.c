@@ -1,39 +1,41 @@
-/// Indexes of another process's unwind rows, where the linker has left none: GNU ld gives no .eh_frame_hdr to static programs, Go's
-/// linker only a .debug_frame. Made from the file, once for each module, by a process that only looks at others: they allocate.
+/// Indexes of another process's unwind rows, for modules without a search table: GNU ld gives no .eh_frame_hdr to static
+/// programs, and Go's
+/// linker only writes a .debug_frame. Made from the file, once per module, and only for other processes, because they allocate.
 ///
-/// libunwind looks a row up in a table that lies in the target's memory. Ours lies in addresses that no program has: there it finds one
-/// entry that fits everything, and behind it the row that we have looked up.
+/// libunwind looks a row up in a table in the target's memory. Ours has addresses that no program uses: there libunwind finds
+/// one
+/// entry that fits every address, followed by the row that we have looked up.
 #include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/// The description of one function, and where it lies.
+/// The description of one function, and its range.
 struct entry {
     uint64_t start, end;
     uint64_t description;
 };
 
-/// A CIE, what several descriptions have in common.
+/// A CIE: the common part of several descriptions.
 struct common {
     size_t at;
-    size_t shown;  ///< Where it begins once it has been made one that libunwind reads.
+    size_t shown;  ///< Its offset after conversion to a form that libunwind reads.
     uint8_t encoding;
 };
 
 struct stackcap_index {
     struct stackcap_index *_Nullable next;
     struct stackcap_origin origin;
-    struct entry *_Nullable entries;  ///< By start.
+    struct entry *_Nullable entries;  ///< Sorted by start.
     size_t count, capacity;
-    uint8_t *_Nullable bytes;  ///< A .debug_frame in the form of an .eh_frame,
+    uint8_t *_Nullable bytes;  ///< A .debug_frame converted to an .eh_frame,
     size_t length;
-    uint64_t shown_at;  ///< … and the address that libunwind sees it at.
+    uint64_t shown_at;  ///< … and the address at which libunwind sees it.
 };
 
 enum { MAX_ENTRIES = 1 << 20, MAX_INDEXES = 512 };
 
-/// In the kernel's half, where no program has anything.
+/// In the kernel's half of the address space, which no program uses.
 static const uint64_t shown_base = 0xffff910000000000, shown_stride = 0x100000000;
 
 // Reading a section.
@@ -41,8 +43,8 @@ static const uint64_t shown_base = 0xffff910000000000, shown_stride = 0x10000000
 struct section {
     uint8_t *bytes;
     size_t length;
-    uint64_t address;  ///< Where bytes lie for the target, or for libunwind.
-    uint64_t bias;     ///< To be added to addresses that are absolute.
+    uint64_t address;  ///< The address of the bytes in the target, or as shown to libunwind.
+    uint64_t bias;     ///< To be added to absolute addresses.
     bool is_debug;
     struct common *_Nullable commons;
     size_t common_count, common_capacity;
@@ -76,7 +78,7 @@ static uint64_t take_leb(struct place *place) {
     return value;
 }
 
-/// DW_EH_PE_*: Linux Standard Base, Core, 10.5. What compilers emit for code.
+/// DW_EH_PE_*: Linux Standard Base, Core, 10.5. Only the encodings that compilers emit for code.
 static uint64_t take_pointer(struct place *place, uint8_t encoding) {
     enum { FORMAT = 0x0f, FOUR = 0x03, FOUR_SIGNED = 0x0b, RELATIVE = 0x70, TO_PLACE = 0x10 };
     uint64_t here = place->section->address + place->at, value = 0;
@@ -97,7 +99,7 @@ static uint64_t take_pointer(struct place *place, uint8_t encoding) {
     return value + ((encoding & RELATIVE) == TO_PLACE ? here : place->section->bias);
 }
 
-/// Makes room for one more. \returns whether there is.
+/// Makes room for one more element. \returns whether there is room.
 static bool make_room(void *_Nullable *_Nonnull array, size_t *capacity, size_t count, size_t size) {
     if (count < *capacity)
         return true;
@@ -110,7 +112,7 @@ static bool make_room(void *_Nullable *_Nonnull array, size_t *capacity, size_t 
     return true;
 }
 
-/// Of an .eh_frame: what the augmentation says of the code's addresses. \returns false for one that is not understood.
+/// For an .eh_frame: reads the encoding of code addresses from the augmentation. \returns false if it is not understood.
 static bool take_augmentation(struct place *place, const char *letters, uint8_t *encoding) {
     *encoding = 0;
     if (letters[0] == 0)
@@ -131,8 +133,8 @@ static bool take_augmentation(struct place *place, const char *letters, uint8_t 
     return true;
 }
 
-/// A .debug_frame's gets the number of an .eh_frame's, 0, and a version without the sizes of addresses, which are left out.
-/// \param header the bytes in front of these sizes.
+/// Gives a .debug_frame's CIE the id of an .eh_frame's, 0, and a version without the sizes of addresses, which are removed.
+/// \param header the number of bytes before these sizes.
 static void convert(const struct section *section, struct common *common, size_t end, size_t header, bool has_sizes) {
     uint32_t length = (uint32_t)(end - common->at - 4);
     memset(section->bytes + common->at + 4, 0, 4);
@@ -145,7 +147,7 @@ static void convert(const struct section *section, struct common *common, size_t
     memcpy(section->bytes + common->shown, &length, sizeof length);
 }
 
-/// \returns how long the name of the augmentation is, of which `letters` holds the beginning.
+/// \returns the length of the augmentation's name, of which `letters` holds the beginning.
 static size_t take_letters(struct place *place, char letters[_Nonnull 8]) {
     size_t count = 0;
     memset(letters, 0, 8);
@@ -162,7 +164,7 @@ static void add_common(struct section *section, struct place place, size_t at) {
     bool is_short = take_letters(&place, letters) < sizeof letters, has_sizes = section->is_debug && version == 4;
     size_t header = place.at - at;
     uint64_t address_size = has_sizes ? take(&place, 1) : 8, selector_size = has_sizes ? take(&place, 1) : 0;
-    take_leb(&place), take_leb(&place);  // what addresses and offsets are multiples of
+    take_leb(&place), take_leb(&place);  // the alignment factors of code and data
     version == 1 ? take(&place, 1) : take_leb(&place);  // the return address's register
     bool is_known = (version == 1 || version == 3 || has_sizes) && address_size == 8 && selector_size == 0 && is_short;
     bool fits = section->is_debug ? letters[0] == 0 : take_augmentation(&place, letters, &common.encoding);
@@ -174,7 +176,7 @@ static void add_common(struct section *section, struct place place, size_t at) {
     section->commons[section->common_count++] = common;
 }
 
-/// Finds out what begins where. The longer form of lengths, for sections of more than 4 GiB, is passed over.
+/// Finds the CIEs and descriptions. Entries with the longer form of lengths, for sections of more than 4 GiB, are skipped.
 static void survey(struct section *section) {
     for (size_t at = 0; section->length - at >= 8;) {
         struct place place = {section, at, section->length, false};
@@ -210,7 +212,7 @@ static const struct common *_Nullable common_at(const struct section *section, u
     return low < section->common_count && section->commons[low].at == at ? &section->commons[low] : NULL;
 }
 
-/// Where the description's code is. \returns false if that is not understood, or not in the module.
+/// Reads the range of the description's code. \returns false if it is not understood, or not in the module.
 static bool take_range(const struct stackcap_index *index, struct place *place, uint8_t encoding, struct entry *entry) {
     entry->start = take_pointer(place, encoding);
     entry->end = entry->start + take_pointer(place, encoding & 0x0f) - place->section->bias;  // a length has no base
@@ -249,7 +251,7 @@ static int by_start(const void *one, const void *other) {
     return (a->start > b->start) - (a->start < b->start);
 }
 
-/// An .eh_frame is read where the target has it, so that what is relative to its place is right.
+/// An .eh_frame is decoded with the address it has in the target, so that position-relative values are right.
 static void fill(stackcap_unwinder *unwinder, struct stackcap_index *index, bool has_table) {
     struct stackcap_sections sections;
     stackcap_sections_read(unwinder, &index->origin, &sections);
@@ -272,7 +274,7 @@ static void fill(stackcap_unwinder *unwinder, struct stackcap_index *index, bool
         qsort(index->entries, index->count, sizeof *index->entries, by_start);
 }
 
-// Keeping and finding them.
+// Storing and finding them.
 
 /// \returns the module's index, which may be empty, or NULL if there are too many.
 static const struct stackcap_index *_Nullable index_of(stackcap_unwinder *unwinder, const struct stackcap_origin *origin,
@@ -287,7 +289,7 @@ static const struct stackcap_index *_Nullable index_of(stackcap_unwinder *unwind
     index->origin = *origin;
     index->shown_at = shown_base + shown_stride * (count + 1);
     fill(unwinder, index, has_table);
-    index->origin.path = "";  // goes with the maps
+    index->origin.path = "";  // freed with the maps
     index->next = unwinder->modules->indexes;
     unwinder->modules->indexes = index;
     return index;
@@ -303,7 +305,7 @@ void stackcap_indexes_free(struct stackcap_modules *modules) {
     }
 }
 
-/// \returns the last entry that starts at the address or before it.
+/// \returns the last entry that starts at or before the address.
 static const struct entry *_Nullable entry_before(const struct stackcap_index *index, uint64_t address) {
     size_t low = 0, high = index->count;
     while (low < high) {
@@ -349,7 +351,7 @@ bool stackcap_index_read(const struct stackcap_modules *modules, uint64_t addres
         uint64_t offset = address - index->shown_at;
         if (offset >= index->length)
             continue;
-        // libunwind reads whole words, the last of which may not be all there.
+        // libunwind reads whole words, and the last one may be incomplete.
         size_t there = index->length - offset < length ? index->length - offset : length;
         memset(to, 0, length);
         memcpy(to, index->bytes + offset, there);

@@ -1,13 +1,13 @@
 /// The call by which the Swift concurrency runtime starts a job: `job->resume(job->context)`. Asynchronous functions call each
-/// other by jumps, so one of them stands directly above this call, and its job is in the register that the call goes through.
+/// other by jumps, so one of them is directly above this call on the stack, and its job is in the register used by the call.
 /// Pure functions of instruction bytes, for each architecture: all of them are compiled, and tested, everywhere.
 #include "internal.h"
 
 #include <string.h>
 
-enum { RESUME_OFFSET = 56 };  ///< Of a job's function. The compiler knows it, so it stays: swift/ABI/Task.h, Job.
+enum { RESUME_OFFSET = 56 };  ///< The offset of a job's function, known to compiled code and so stable: swift/ABI/Task.h, Job.
 
-/// x86-64's numbers in instructions → in DWARF, for the registers that a callee preserves; −1 for the others.
+/// Maps x86-64's instruction encoding of a register to DWARF's number, for callee-saved registers; −1 for the others.
 static const int preserved[16] = {-1, -1, -1, 3, -1, 6, -1, -1, -1, -1, -1, -1, 12, 13, 14, 15};
 
 /// `call *56(%register)`: [REX.B] 0xff, mod 1 /2, [SIB for %r12], 56.
@@ -36,7 +36,7 @@ static int base_of_load(uint32_t instruction, uint32_t to) {
     return (int)(instruction >> 5 & 31);
 }
 
-/// `blr xN`, and in the few instructions before it the load of xN.
+/// `blr xN`, with the load of xN in the few instructions before it.
 int stackcap_job_register_aarch64(const uint8_t before[STACKCAP_JOB_CALL_BYTES]) {
     uint32_t call = word_at(before + STACKCAP_JOB_CALL_BYTES - 4);
     if ((call & 0xfffffc1f) != 0xd63f0000)

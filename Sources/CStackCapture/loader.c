@@ -1,12 +1,18 @@
-/// Whether modules have come or gone between two moments, without the loader's lock: the captured thread may hold it.
+/// Determines whether modules were loaded or unloaded between two moments, without the loader's lock: the captured thread may
+/// hold it.
 ///
-/// dl_iterate_phdr tells it by two counts, dlpi_adds and dlpi_subs, and takes the lock for that. What it makes them from lies in the
-/// loader's own data (`_rtld_global`), which begins with the first list of modules: where it starts, and how many there are. The count
-/// of all that were ever added follows at a place that only the loader knows, and is found by its value: before main, all words there
-/// that have it are taken. One that has it by chance makes the loader seem busy when it changes; none makes it seem idle.
+/// dl_iterate_phdr reports this by two counts, dlpi_adds and dlpi_subs, but takes the lock. It computes them from the
+/// loader's own data (`_rtld_global`), which begins with the first list of modules: its start, and the number of modules. The
+/// count
+/// of all modules ever added follows at a place that only the loader knows, and is found by its value: before main, all words
+/// there
+/// that have this value are recorded. A word that has it by chance makes the loader seem busy when the word changes; no word
+/// can make it
+/// seem idle.
 ///
-/// A module is mapped before it is counted, and its place may have been another one's, which was counted out. So the loader's own word
-/// for what it is at (r_state) is a part of it.
+/// A module is mapped before it is counted, and its address may have belonged to another module, which was removed from the
+/// count. So the
+/// loader's own state (r_state) is recorded too.
 #include "internal.h"
 
 #include <dlfcn.h>
@@ -40,7 +46,7 @@ static unsigned length_of(const struct link_map *_Nullable first) {
     return length;
 }
 
-/// \returns how many words have the value: more than LOADER_ADDS for too many.
+/// \returns the number of words that have the value: more than LOADER_ADDS if there are too many.
 static size_t find_adds(const uint64_t *global, size_t size, uint64_t value) {
     size_t count = 0;
     for (size_t i = MODULE_LIST_BYTES / sizeof *global; i < size / sizeof *global && count <= LOADER_ADDS; i++)
@@ -49,7 +55,7 @@ static size_t find_adds(const uint64_t *global, size_t size, uint64_t value) {
     return count;
 }
 
-/// Runs before main. Where the loader's data are not as they are known, nothing is told of it: as in a static program.
+/// Runs before main. If the loader's data does not have the known layout, nothing is recorded, as in a static program.
 __attribute__((constructor)) static void find_counts(void) {
     uint64_t added = 0;
     const uint64_t *global = dlsym(RTLD_DEFAULT, "_rtld_global");
@@ -81,7 +87,7 @@ void stackcap_loader_read(struct stackcap_loader *loader) {
 
 bool stackcap_loader_has_moved(const struct stackcap_loader *since) {
     struct stackcap_loader now;
-    atomic_thread_fence(memory_order_acquire);  // what was read before, was read before
+    atomic_thread_fence(memory_order_acquire);  // orders the earlier reads before this one
     stackcap_loader_read(&now);
     bool has_moved = now.modules != since->modules || now.at_work != since->at_work;
     for (size_t i = 0; i < adds_count; i++)

@@ -10,7 +10,7 @@
 
 enum { LOOKS_AT_REST = 16 };
 
-/// Reads a file of a thread into `text`, ended by a zero. \returns 0 or an error number.
+/// Reads a file of a thread into `text`, NUL-terminated. \returns 0 or an errno.
 static int read_file(int tasks, pid_t thread, const char *name, char *text, size_t size) {
     char path[64];
     const char *own = tasks == AT_FDCWD ? "/proc/self/task/" : "";
@@ -25,12 +25,12 @@ static int read_file(int tasks, pid_t thread, const char *name, char *text, size
     return error;
 }
 
-/// Takes up to `most` numbers, decimal or 0x…, from a line. \returns how many there were.
+/// Parses up to `most` numbers, decimal or 0x…, from a line. \returns the number parsed.
 static size_t take_numbers(const char *text, uint64_t *numbers, size_t most) {
     size_t count = 0;
     while (count < most) {
         char *end;
-        numbers[count] = strtoull(text, &end, 0);  // "-1" comes back as UINT64_MAX
+        numbers[count] = strtoull(text, &end, 0);  // "-1" is returned as UINT64_MAX
         if (end == text)
             break;
         text = end;
@@ -82,16 +82,17 @@ stackcap_outcome stackcap_look_in(int tasks, pid_t thread, stackcap_look *look) 
         return outcome_of(error);
     if (!parse_syscall(text, look))
         return (stackcap_outcome){STACKCAP_STATE_UNREADABLE, ENOTSUP};
-    // io_uring's threads have the registers of the call that made them, but these two.
+    // io_uring's threads have the registers of the call that created them, except these two.
     if (look->state == STACKCAP_STATE_CALLING && look->stack_pointer == 0 && look->program_counter == 0)
         return (stackcap_outcome){STACKCAP_KERNEL_ONLY, 0};
-    // A thread that has given up its kernel stack is asleep nowhere: it is dead.
+    // A thread that has given up its kernel stack does not sleep: it is dead.
     if (look->state == STACKCAP_STATE_HALTED && look->stack_pointer == 0)
         return (stackcap_outcome){STACKCAP_GONE, ESRCH};
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
-/// A thread's status. The counts that we want stand at its end, behind the list of the process's groups, of which there can be many.
+/// A thread's status. The counts that we need are at its end, after the list of the process's groups, of which there can be
+/// many.
 struct status {
     char text[16384];
 };
@@ -100,7 +101,7 @@ static int read_status(int tasks, pid_t thread, struct status *status) {
     return read_file(tasks, thread, "status", status->text, sizeof status->text);
 }
 
-/// Finds the number behind "name:". \returns whether it is there.
+/// Finds the number after "name:". \returns whether it is there.
 static bool number_in(const struct status *status, const char *name, int base, uint64_t *value) {
     const char *line = strstr(status->text, name);
     if (line)
@@ -136,7 +137,7 @@ void stackcap_thread_name(pid_t thread, char name[16]) {
     name[15] = 0;
 }
 
-/// The clock of any thread of this process, by number: what pthread_getcpuclockid gives for a pthread_t, which we do not have.
+/// The CPU clock of any thread of this process, by thread id: the result of pthread_getcpuclockid, without a pthread_t.
 static clockid_t cpu_clock(pid_t thread) {
     enum { PER_THREAD = 4, SCHEDULER = 2 };
     return (clockid_t)(~(unsigned)thread << 3 | PER_THREAD | SCHEDULER);
@@ -175,12 +176,12 @@ static bool is_same_place(const stackcap_look *a, const stackcap_look *b) {
            a->program_counter == b->program_counter && memcmp(a->arguments, b->arguments, sizeof a->arguments) == 0;
 }
 
-/// A kernel that does not count time slices cannot tell: then it may have.
+/// If the kernel does not count time slices, this is unknown, and it may have run.
 static bool has_run(const stackcap_look *since, const stackcap_look *now) {
     return since->schedule[2] == 0 || memcmp(since->schedule, now->schedule, sizeof now->schedule) != 0;
 }
 
-/// Looks until the thread is asleep again, but not for long.
+/// Samples until the thread is asleep again, but not for long.
 static stackcap_outcome look_at_rest(int tasks, pid_t thread, stackcap_look *look) {
     stackcap_outcome outcome;
     int looks = 0;
@@ -190,7 +191,7 @@ static stackcap_outcome look_at_rest(int tasks, pid_t thread, stackcap_look *loo
     return outcome;
 }
 
-/// The quick answer for most: who has not run since is where it was.
+/// The fast check that usually suffices: a thread that has not run since is in the same place.
 static bool has_not_run(int tasks, pid_t thread, const stackcap_look *since) {
     char text[256];
     uint64_t schedule[3];
@@ -198,8 +199,9 @@ static bool has_not_run(int tasks, pid_t thread, const stackcap_look *since) {
            take_numbers(text, schedule, 3) == 3 && memcmp(since->schedule, schedule, sizeof schedule) == 0;
 }
 
-/// Whether the thread stood still, or only ran inside the kernel, as fsync and large reads do while they sleep and wake. The second
-/// is believed if the whole stack, read again, is what it was, and the thread is in the same call before and after that.
+/// Whether the thread did not move, or ran only inside the kernel, as fsync and large reads do while they sleep and wake. The
+/// latter
+/// is accepted if the whole stack, read again, is unchanged, and the thread is in the same call before and after that.
 static stackcap_outcome confirm_copy(stackcap_unwinder *unwinder, int tasks, pid_t thread, const stackcap_look *seen) {
     if (has_not_run(tasks, thread, seen))
         return (stackcap_outcome){STACKCAP_OK, 0};
@@ -243,7 +245,7 @@ stackcap_outcome stackcap_copy_asleep(stackcap_unwinder *unwinder, int tasks, pi
 stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                        const stackcap_look *seen) {
     if (stackcap_handler_is_busy(session))
-        return (stackcap_outcome){STACKCAP_STUCK, 0};  // the copy is its, not ours
+        return (stackcap_outcome){STACKCAP_STUCK, 0};  // the copy belongs to the handler
     int error = stackcap_reader_refresh(&session->unwinder.reader, false);
     if (error)
         return (stackcap_outcome){STACKCAP_UNREADABLE, error};

@@ -7,7 +7,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-// Live memory. A load may fault: the stack may be gone, a module unloaded, the bounds stale. A system call reports that instead.
+// Live memory. A load may fault: the stack may be gone, a module unloaded, the bounds stale. A system call returns an error
+// instead.
 
 static ssize_t read_by_call(const struct stackcap_reader *reader, uint64_t address, void *to, size_t length) {
     struct iovec local = {to, length};
@@ -26,7 +27,7 @@ static bool is_file(int file, const uint64_t identity[2]) {
     return fstat(file, &found) == 0 && found.st_dev == identity[0] && found.st_ino == identity[1];
 }
 
-/// \param file −1 with errno if it could not be opened.
+/// \param file −1 with errno set if it could not be opened.
 static int take_file(struct stackcap_reader *reader, int file) {
     struct stat opened;
     if (file < 0 || fstat(file, &opened) != 0)
@@ -73,7 +74,7 @@ void stackcap_reader_finish(struct stackcap_reader *reader) {
     reader->process = 0;
 }
 
-// The page cache: the unwinder asks for a table byte by byte.
+// The page cache: the unwinder reads a table byte by byte.
 
 void stackcap_pages_forget(struct stackcap_page_cache *pages) {
     pages->generation++;
@@ -121,7 +122,7 @@ bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size
     case PLACE_ELSEWHERE:
         return peek_live(unwinder, address, to, length);
     case PLACE_MIDDLE:
-        // It lies further out than all that was copied of the inner end, and if that has not changed, nothing has:
+        // This address is further out than all that was copied of the inner end, and if that is unchanged, so is this:
         // stackcap_middle_holds.
         unwinder->read_middle |= unwinder->reads_middle;
         if (unwinder->reads_middle)
@@ -130,7 +131,7 @@ bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size
     case PLACE_NOT_COPIED:
         break;
     }
-    unwinder->left_copy = true;  // The live stack is no answer: it may have moved on since.
+    unwinder->left_copy = true;  // The live stack must not be used: it may have changed since.
     return false;
 }
 

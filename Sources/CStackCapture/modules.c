@@ -1,4 +1,4 @@
-/// The modules of another process: from /proc/PID/maps, and the ELF headers as they stand in its memory.
+/// The modules of another process: from /proc/PID/maps, and the ELF headers in its memory.
 #include "internal.h"
 
 #include <elf.h>
@@ -14,14 +14,14 @@ struct stackcap_mapping {
     uint64_t start, end, offset, device, inode;
     const char *path;
     bool is_module, is_code;
-    /// Of the mapping with the ELF header: what that says, once it has been asked for.
+    /// For the mapping with the ELF header: the header's contents, once they were read.
     bool is_known;
     struct stackcap_module module;
 };
 
 // Reading the maps.
 
-/// Makes room for at least one more element. \returns 0 or an error number.
+/// Makes room for at least one more element. \returns 0 or an errno.
 static int grow(void *_Nullable *_Nonnull array, size_t *capacity, size_t needed, size_t size) {
     if (needed <= *capacity)
         return 0;
@@ -146,7 +146,7 @@ bool stackcap_modules_bounds(const struct stackcap_modules *modules, uint64_t ad
     return true;
 }
 
-/// The mapping with the start of the same file, that lies closest below: there is one for each time that it is loaded.
+/// The closest mapping below with the start of the same file: there is one for each time that the file is loaded.
 static struct stackcap_mapping *_Nullable header_of(const struct stackcap_modules *modules, struct stackcap_mapping *mapping) {
     if (!mapping->is_module)
         return NULL;
@@ -156,7 +156,7 @@ static struct stackcap_mapping *_Nullable header_of(const struct stackcap_module
     return NULL;
 }
 
-/// Reads where the module lies. Without ELF headers its end stays 0.
+/// Reads the module's range. Without ELF headers its end stays 0.
 static void read_headers(stackcap_unwinder *unwinder, uint64_t at, struct stackcap_module *module) {
     Elf64_Ehdr header;
     Elf64_Phdr parts[MAX_PROGRAM_HEADERS];
@@ -181,7 +181,7 @@ static void read_headers(stackcap_unwinder *unwinder, uint64_t at, struct stackc
         *module = (struct stackcap_module){base + low, base + high, table ? base + table : 0, base};
 }
 
-/// What the header's mapping says of its module, read on first need. \returns NULL where there is none.
+/// The header's mapping with its module, read on first use. \returns NULL if there is none.
 static struct stackcap_mapping *_Nullable find_header(stackcap_unwinder *unwinder, uint64_t address) {
     struct stackcap_mapping *mapping = mapping_around(unwinder->modules, address);
     struct stackcap_mapping *header = mapping ? header_of(unwinder->modules, mapping) : NULL;

@@ -1,4 +1,5 @@
-/// The application's own use of the signal: the handler that was there before ours gets what is not ours, as if we were not there.
+/// The application's own use of the signal: the handler installed before ours gets all signals that are not ours, as if we were
+/// not there.
 #include "internal.h"
 
 #include <errno.h>
@@ -7,15 +8,16 @@
 #include <unistd.h>
 
 static bool is_same(const struct sigaction *a, const struct sigaction *b) {
-    // Handlers share their place; masks are compared as the kernel has them.
+    // The two kinds of handlers share a field; masks are compared in the kernel's format.
     return a->sa_flags == b->sa_flags && a->sa_sigaction == b->sa_sigaction &&
            memcmp(&a->sa_mask, &b->sa_mask, sizeof(uint64_t)) == 0;
 }
 
 void stackcap_previous_keep(struct stackcap_previous *previous, const struct sigaction *action) {
     const struct sigaction *current = atomic_load_explicit(&previous->action, memory_order_relaxed);
-    // A handler that is still running may be looking at the one kept last: that is written neither when nothing changes, nor when
-    // something does.
+    // A handler that is still running may be reading the action kept last. That one is not written, whether the action has
+    // changed or
+    // not.
     if (!current || !is_same(current, action)) {
         struct sigaction *other = current == &previous->kept[0] ? &previous->kept[1] : &previous->kept[0];
         *other = *action;
@@ -38,7 +40,7 @@ int stackcap_flags_over(const struct sigaction *action) {
                        : (SA_RESTART | SA_ONSTACK) | (action->sa_flags & (SA_NOCLDSTOP | SA_NOCLDWAIT));
 }
 
-/// signal(7). Those that stop the process are not among them.
+/// signal(7). Signals that stop the process are not among them.
 static bool default_is_nothing(int signal) {
     return signal == SIGCHLD || signal == SIGURG || signal == SIGWINCH || signal == SIGCONT;
 }
@@ -50,11 +52,11 @@ static void act_by_default(int number) {
     syscall(SYS_tgkill, getpid(), stackcap_own_thread(), number);  // delivered when our handler returns
 }
 
-/// The mask that the kernel would have set for it: that of the code it interrupts, what it asked for, and its own signal.
+/// The mask that the kernel would have set for it: the interrupted code's, the handler's own sa_mask, and its own signal.
 static sigset_t mask_for(const struct sigaction *action, int signal, const ucontext_t *context) {
     sigset_t mask;
     sigemptyset(&mask);
-    memcpy(&mask, &context->uc_sigmask, sizeof(uint64_t));  // the kernel's has one word, whatever the C library's
+    memcpy(&mask, &context->uc_sigmask, sizeof(uint64_t));  // the kernel's mask has one word, whatever the C library's size
     sigorset(&mask, &mask, &action->sa_mask);
     if (!(action->sa_flags & SA_NODEFER))
         sigaddset(&mask, signal);

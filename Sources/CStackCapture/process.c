@@ -1,4 +1,4 @@
-/// Another process, seen through its files in /proc.
+/// Another process, accessed through its files in /proc.
 #include "internal.h"
 
 #include <dirent.h>
@@ -28,15 +28,16 @@ static stackcap_outcome outcome_of(int error) {
     }
 }
 
-// Opening. What is open by then is closed by the caller if a step fails.
+// Opening. If a step fails, the caller closes what is open by then.
 
-/// \returns 0 or an error number.
+/// \returns 0 or an errno.
 static int open_in(int directory, const char *name, int flags, int *file) {
     *file = openat(directory, name, flags | O_CLOEXEC);
     return *file < 0 ? errno : 0;
 }
 
-// A process's first thread may end before the others. Its files then show a process without memory; those of the others still have it.
+// A process's first thread may end before the others. Its files then show a process without memory; the other threads' files
+// still have it.
 
 static bool has_memory(int thread) {
     char byte;
@@ -48,7 +49,7 @@ static bool has_memory(int thread) {
     return count == 1;
 }
 
-/// Opens the files of any other thread that lives. \returns −1 for none.
+/// Opens the files of any other living thread. \returns −1 if there is none.
 static int open_living(const stackcap_process *process) {
     int file, thread = -1;
     if (open_in(process->directory, "task", O_RDONLY | O_DIRECTORY, &file) != 0)
@@ -68,7 +69,8 @@ static int open_living(const stackcap_process *process) {
     return thread;
 }
 
-/// Makes the process's memory be read by the files of its first thread, or, where that one has ended, of another. \returns 0 or ESRCH.
+/// Selects the files through which the process's memory is read: its first thread's, or another's if that has ended. \returns 0
+/// or ESRCH.
 static int choose_thread(stackcap_process *process) {
     if (process->living >= 0)
         close(process->living);
@@ -84,7 +86,7 @@ static int read_modules(stackcap_process *process, int (*read)(struct stackcap_m
     return may_live && choose_thread(process) == 0 ? read(&process->modules) : error;
 }
 
-/// Whether the program is one for this processor, in our word length.
+/// Whether the program is for this processor, with our word length.
 static stackcap_outcome check_program(const stackcap_process *process) {
     Elf64_Ehdr header;
     int file;
@@ -97,18 +99,18 @@ static stackcap_outcome check_program(const stackcap_process *process) {
     return fits ? ok() : (stackcap_outcome){STACKCAP_OTHER_ARCHITECTURE, 0};
 }
 
-/// By the process's number while its first thread lives, or else by the open file.
+/// By the process's number while its first thread lives, otherwise through the open file.
 static int prepare_reader(stackcap_process *process) {
     return stackcap_reader_prepare_other(&process->unwinder.reader, process->process, process->memory, process->read_through_file,
                                          stackcap_modules_start(&process->modules));
 }
 
-/// Opens the memory of the program that runs now, and reads what is mapped in it.
+/// Opens the memory of the program that runs now, and reads its mappings.
 static stackcap_outcome take_program(stackcap_process *process) {
     if (process->memory >= 0)
         close(process->memory);
     process->memory = -1;
-    choose_thread(process);  // if there is none, what follows says it
+    choose_thread(process);  // if there is none, the next steps report it
     int error = open_in(process->modules.directory, "mem", O_RDONLY, &process->memory);
     if (!error)
         error = read_modules(process, stackcap_modules_read);
@@ -143,7 +145,7 @@ stackcap_outcome stackcap_process_open(pid_t pid, bool read_through_file, stackc
     stackcap_tracer_prepare(&process->tracer);
     stackcap_outcome outcome = outcome_of(stackcap_unwinder_prepare(&process->unwinder));
     process->unwinder.modules = &process->modules;
-    stackcap_pages_forget_all(&process->unwinder.pages);  // the unwinder has tried itself on our own modules
+    stackcap_pages_forget_all(&process->unwinder.pages);  // the unwinder has initialised itself with our own modules
     if (outcome.status == STACKCAP_OK)
         outcome = open_files(process);
     if (outcome.status == STACKCAP_OK)
@@ -168,16 +170,17 @@ int stackcap_process_directory(const stackcap_process *process) {
     return process->directory;
 }
 
-// Keeping up with it.
+// Following the process's changes.
 
-/// Whether the memory opened is still in use. A read from memory that is no longer any process's gives nothing, whereas an
-/// address that is not mapped is an error.
+/// Whether the opened memory is still in use. A read from memory that belongs to no process any more returns 0 bytes, whereas
+/// an
+/// unmapped address is an error.
 static bool is_same_program(const stackcap_process *process) {
     char byte;
     return process->memory >= 0 && pread(process->memory, &byte, 1, 0) != 0;
 }
 
-/// Whether memory can still be read by the process's number: not when its first thread has ended.
+/// Whether memory can still be read by the process's number: not if its first thread has ended.
 static bool reads(const stackcap_process *process) {
     char byte;
     const struct stackcap_reader *reader = &process->unwinder.reader;
@@ -201,7 +204,7 @@ stackcap_outcome stackcap_process_count_sleeps(stackcap_process *process, pid_t 
     return stackcap_count_sleeps(process->tasks, thread, sleeps);
 }
 
-/// The stack around the stack pointer, with another look at the maps where it is not there: a stack may be new, or have grown.
+/// The stack around the stack pointer. Reads the maps again if it is not there: a stack may be new, or have grown.
 static bool find_stack(stackcap_process *process, uint64_t stack_pointer, uint64_t *low, uint64_t *high) {
     if (stackcap_modules_bounds(&process->modules, stack_pointer, low, high))
         return true;
@@ -219,7 +222,7 @@ stackcap_outcome stackcap_process_copy_blocked(stackcap_process *process, pid_t 
 static stackcap_outcome copy_by_tracer(stackcap_process *process, pid_t thread, bool is_halted, uint64_t deadline_ns) {
     stackcap_outcome outcome = stackcap_tracer_copy(process, thread, is_halted, deadline_ns);
     if (outcome.status != STACKCAP_OUT_OF_BOUNDS || read_modules(process, stackcap_modules_read) != 0)
-        return outcome;  // else: a stack may be new, or have grown
+        return outcome;  // otherwise: a stack may be new, or have grown
     return stackcap_tracer_copy(process, thread, is_halted, deadline_ns);
 }
 

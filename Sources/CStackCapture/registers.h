@@ -1,4 +1,4 @@
-/// The register file of the architecture we are built for, and everything else that differs between architectures.
+/// The registers of the architecture that this is built for, and everything else that differs between architectures.
 /// One implementation per architecture: the files *_x86_64.c and *_aarch64.c.
 #pragma once
 
@@ -51,33 +51,34 @@ struct stackcap_registers {
     uint64_t value[REGISTER_COUNT];
 };
 
-/// Takes the registers out of a signal handler's context. Async-signal-safe.
+/// Reads the registers from a signal handler's context. Async-signal-safe.
 void stackcap_registers_from_context(struct stackcap_registers *registers, const ucontext_t *context);
 
-/// Takes the registers out of what ptrace(2) says of a stopped thread.
+/// Reads the registers from ptrace(2)'s data about a stopped thread.
 void stackcap_registers_from_user(struct stackcap_registers *registers, const stackcap_user_registers *user);
 
-/// Some system calls return EINTR for a stop, although no signal is to be handled: epoll_wait and others of signal(7). Changes the
-/// result to the one by which the kernel starts the call again, unless a handler runs: as all others do by themselves.
-/// \returns whether the registers are to be written back.
+/// Some system calls return EINTR for a stop, although no signal has to be handled: epoll_wait and others of signal(7). Changes
+/// the
+/// result to the code by which the kernel restarts the call, unless a handler runs; all other calls restart automatically.
+/// \returns whether the registers have to be written back.
 bool stackcap_mend_cut_call(stackcap_user_registers *user);
 
-/// Registers of which only two are known. The others hold recognisable nonsense.
+/// Registers of which only two are known. The others hold recognisable invalid values.
 void stackcap_registers_unknown(struct stackcap_registers *registers, uint64_t program_counter, uint64_t stack_pointer);
 
-/// Those that hold a system call's arguments. vfork(3), for one, keeps its return address there.
+/// The registers that hold a system call's arguments. vfork(3), for example, keeps its return address there.
 void stackcap_registers_add_arguments(struct stackcap_registers *registers, const uint64_t arguments[_Nonnull 6]);
 
-/// Registers of which none is known, stack pointer included.
+/// Registers of which none is known, including the stack pointer.
 void stackcap_registers_all_unknown(struct stackcap_registers *registers, uint64_t program_counter);
 
-/// Which unknown register an address was computed from, and what was added to it.
+/// The unknown register from which an address was computed, and the constant that was added.
 int stackcap_unknown_origin(uint64_t address, int64_t *offset);
 
-/// The registers that a function hands back as it got them.
+/// The callee-saved registers.
 extern const int stackcap_kept_registers[KEPT_REGISTERS];
 
-/// Of these, those that also Swift's functions hand back: not where they leave an error.
+/// Those of them that Swift's functions also preserve: not the register in which they return an error.
 extern const int stackcap_steady_registers[STEADY_REGISTERS];
 
 /// Whether an address was computed from one of the unknown registers.
@@ -89,7 +90,7 @@ uint64_t stackcap_plain_frame_pointer(uint64_t value);
 /// A saved return address without the signature that the code may have put into its upper bits (Armv8.3 pointer authentication).
 uint64_t stackcap_plain_return_address(uint64_t value);
 
-/// The system call's result if the context was taken directly behind one. `before` is what stands before the program counter.
+/// The system call's result if the context was taken directly after one. `before` is the code before the program counter.
 bool stackcap_returned_from_call(const struct stackcap_registers *registers,
                                  const uint8_t before[_Nonnull SYSTEM_CALL_LENGTH], int64_t *result);
 

@@ -25,14 +25,14 @@ void stackcap_registers_from_user(struct stackcap_registers *registers, const st
     registers->value[REGISTER_PROGRAM_COUNTER] = user->pc;
 }
 
-/// Here the kernel has decided before the stop, and does not look at the result again.
+/// Here the kernel decides before the stop, and does not check the result again.
 bool stackcap_mend_cut_call(stackcap_user_registers *user) {
     (void)user;
     return false;
 }
 
-/// Nothing can be mapped there, even where the kernel ignores the top byte: what is left, with bit 55 set, is no user address.
-/// Far enough apart that offsets do not mix the registers up.
+/// Nothing can be mapped there, even if the kernel ignores the top byte: the rest, with bit 55 set, is not a user address.
+/// The distance is large enough that offsets do not lead from one register to another.
 static const uint64_t unknown_base = 0x5afe000000000000;
 static const uint64_t unknown_stride = 0x10000000;
 
@@ -56,7 +56,7 @@ uint64_t stackcap_plain_frame_pointer(uint64_t value) {
     return value & ~(UINT64_C(1) << 60);
 }
 
-/// By the processor, which knows how many bits an address has here: xpaclri, one of the hints, which does nothing on a processor
+/// Done by the processor, which knows how many bits an address has here: xpaclri is a hint, which has no effect on a processor
 /// without signatures.
 uint64_t stackcap_plain_return_address(uint64_t value) {
     if (value >> 39 == 0)
@@ -75,7 +75,7 @@ bool stackcap_returned_from_call(const struct stackcap_registers *registers, con
     return true;
 }
 
-// For rows that are learnt, which they are not yet on aarch64.
+// For learnt rows, which do not exist on aarch64 yet.
 
 const int stackcap_kept_registers[KEPT_REGISTERS] = {REGISTER_FRAME_POINTER};
 const int stackcap_steady_registers[STEADY_REGISTERS] = {19, 23, 24, 25, 26, 27, 28};
@@ -97,7 +97,7 @@ bool stackcap_is_signal_return(stackcap_unwinder *unwinder, uint64_t address) {
 }
 
 void stackcap_restart_looking_call(const struct stackcap_reader *reader, ucontext_t *context) {
-    (void)reader, (void)context;  // The call's first argument, which its result has replaced, is not in the context.
+    (void)reader, (void)context;  // The call's first argument, overwritten by its result, is not in the context.
 }
 
 #endif

@@ -11,7 +11,7 @@ _Static_assert(REGISTER_FRAME_POINTER == UNW_X86_64_RBP && REGISTER_STACK_POINTE
                    REGISTER_PROGRAM_COUNTER == UNW_X86_64_RIP,
                "our order of registers is libunwind's");
 
-/// libunwind's number → place in the kernel's context.
+/// Maps libunwind's number to the index in the kernel's context.
 static const int context_index[REGISTER_COUNT] = {
     [UNW_X86_64_RAX] = REG_RAX, [UNW_X86_64_RDX] = REG_RDX, [UNW_X86_64_RCX] = REG_RCX, [UNW_X86_64_RBX] = REG_RBX,
     [UNW_X86_64_RSI] = REG_RSI, [UNW_X86_64_RDI] = REG_RDI, [UNW_X86_64_RBP] = REG_RBP, [UNW_X86_64_RSP] = REG_RSP,
@@ -35,8 +35,9 @@ void stackcap_registers_from_user(struct stackcap_registers *registers, const st
     value[UNW_X86_64_R15] = user->r15, value[UNW_X86_64_RIP] = user->rip;
 }
 
-/// Calls that return EINTR for a stop, measured, and by it say that nothing has happened yet: they can be made again as they were.
-/// Sockets do so if they have a timeout. Not among them: connect and close, which have begun; a write that is cut in half.
+/// Calls that were measured to return EINTR for a stop, which means that nothing has happened yet: they can be repeated
+/// unchanged. Sockets
+/// do so if they have a timeout. Not included: connect and close, which have begun; a write that is partly done.
 static const uint16_t repeatable[] = {
     SYS_epoll_wait, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_semop,        SYS_semtimedop,    SYS_rt_sigtimedwait, SYS_recvfrom,
     SYS_recvmsg,    SYS_accept,      SYS_accept4,      SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter,
@@ -57,7 +58,8 @@ bool stackcap_mend_cut_call(stackcap_user_registers *user) {
     return true;
 }
 
-/// Not a canonical address, so nothing can be mapped there, and far enough apart that offsets do not mix the registers up.
+/// Not a canonical address, so nothing can be mapped there. The distance is large enough that offsets do not lead from one
+/// register to another.
 static const uint64_t unknown_base = 0x5afe000000000000;
 static const uint64_t unknown_stride = 0x10000000;
 
@@ -111,14 +113,14 @@ bool stackcap_returned_from_call(const struct stackcap_registers *registers, con
 }
 
 bool stackcap_is_signal_return(stackcap_unwinder *unwinder, uint64_t address) {
-    static const uint8_t trampoline[9] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05};  // rt_sigreturn, as glibc calls it
+    static const uint8_t trampoline[9] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05};  // rt_sigreturn in glibc
     uint8_t code[sizeof trampoline];
     return stackcap_peek(unwinder, address, code, sizeof code) && memcmp(code, trampoline, sizeof code) == 0;
 }
 
 static const uint8_t landing_pad[4] = {0xf3, 0x0f, 0x1e, 0xfa};  // endbr64
 
-/// Follows `jmp *slot(%rip)`, what a PLT entry consists of, with or without endbr64 and a bnd prefix.
+/// Follows `jmp *slot(%rip)`, which makes up a PLT entry, with or without endbr64 and a bnd prefix.
 static uint64_t resolve_stub(stackcap_unwinder *unwinder, uint64_t address) {
     uint8_t code[11];
     stackcap_peek_code(unwinder, address, code, sizeof code);
@@ -164,7 +166,7 @@ int stackcap_call_before(stackcap_unwinder *unwinder, uint64_t return_address, u
     return CALL_NONE;
 }
 
-/// The length of a register-to-register mov or xor, which schedulers put between the pushes, or 0.
+/// The length of a register-to-register mov or xor, which compilers schedule between the pushes, or 0.
 static size_t skippable(const uint8_t *code) {
     size_t prefix = (code[0] & 0xf0) == 0x40 ? 1 : 0;
     uint8_t operation = code[prefix];
@@ -178,7 +180,7 @@ static size_t push_length(const uint8_t *code) {
     return code[prefix] >= 0x50 && code[prefix] <= 0x57 ? prefix + 1 : 0;
 }
 
-/// Reads on from `push %rbp; mov %rsp, %rbp`: pushes, then at most one subtraction from the stack pointer.
+/// Continues after `push %rbp; mov %rsp, %rbp`: pushes, then at most one subtraction from the stack pointer.
 static uint64_t sum_frame(const uint8_t *code, const uint8_t *end) {
     static const uint8_t subtract_byte[3] = {0x48, 0x83, 0xec}, subtract_word[3] = {0x48, 0x81, 0xec};
     uint64_t sum = 0;
@@ -211,10 +213,10 @@ bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t funct
 }
 
 void stackcap_guess_return_address(stackcap_unwinder *unwinder) {
-    (void)unwinder;  // it is never in a register alone
+    (void)unwinder;  // it is always on the stack
 }
 
-/// Whether the call is one that looks whether something is ready, and has no time to wait for it.
+/// Whether the call only checks whether something is ready, with a timeout of zero.
 static bool only_looks(const struct stackcap_reader *reader, uint32_t number, const greg_t *registers) {
     greg_t place = number == SYS_ppoll ? registers[REG_RDX] : registers[REG_R8];
     uint64_t time[2];  // a timespec or a timeval

@@ -1,16 +1,18 @@
-/// A running thread copies its own stack when it is asked to: the request, the signal handler, and the wait.
+/// A running thread copies its own stack on request: the request, the signal handler, and the wait.
 ///
-/// The word of a request holds its number and whose turn it is. Only compare-and-swap changes REQUESTED, so a request is either
+/// The word of a request holds its number and whose turn it is. REQUESTED is left only by compare-and-swap, so a request is
+/// either
 /// served or withdrawn, never both:
 ///
 ///     IDLE ──capturer──> REQUESTED ──handler──> COPYING ──handler──> DONE ──capturer──> (next request)
 ///                            └──────capturer──> WITHDRAWN ─────────────────capturer──> (next request)
 ///
-/// A request can be left open beyond its deadline: a thread that is kept from the processors serves it when it comes to run. Then it
-/// stands at REQUESTED while nobody waits, and whatever is done next with the session settles it first.
+/// A request can be left open beyond its deadline: a thread that gets no processor serves it when it runs. The request then
+/// stays
+/// REQUESTED while nobody waits, and the next operation on the session settles it first.
 ///
-/// While it stands at COPYING, request and copy belong to the handler. The number keeps a handler that was held up between its
-/// look at the word and its swap from taking a later request for its own.
+/// While the word is COPYING, request and copy belong to the handler. The number prevents a handler that was delayed between
+/// reading the word and its swap from serving a later request as its own.
 #include "internal.h"
 
 #include <errno.h>
@@ -32,15 +34,16 @@ static uint64_t with_turn(uint64_t word, enum turn turn) {
 
 static _Atomic(stackcap_session *) sessions[NSIG];
 
-// The handler. It may interrupt anything, on any thread: system calls and the session's own memory are all it touches.
+// The handler. It may interrupt anything, on any thread: it uses only system calls and the session's own memory.
 
 static bool is_marked(const stackcap_session *session, const siginfo_t *info) {
     return info->si_code == SI_QUEUE && (uint64_t)(uintptr_t)info->si_value.sival_ptr == (uint64_t)session->mark << 32;
 }
 
-/// Where the user's queue of signals is full (RLIMIT_SIGPENDING), the kernel still delivers ours, but as if from nobody. It must not
-/// be passed on: the default action ends the process. Nor is it long on its way, so that one from outside a container, which looks
-/// the same, is not taken for ours for ever after one of ours was swallowed.
+/// If the user's signal queue is full (RLIMIT_SIGPENDING), the kernel still delivers our signal, but without a sender. It must
+/// not
+/// be forwarded: the default action ends the process. The time limit prevents signals from outside a container, which look
+/// the same, from being taken for ours indefinitely after one of ours was lost.
 static bool lost_its_mark(const stackcap_session *session, const siginfo_t *info) {
     enum { LONGEST_WAY_NS = 1000000000 };
     return info->si_code == SI_USER && info->si_pid == 0 &&
@@ -64,8 +67,9 @@ static void copy_own_stack(stackcap_session *session, const ucontext_t *context)
     session->unwinder.copy.held_ns = stackcap_now_ns() - began;
 }
 
-/// Answers the open request if it is for this thread. Which signal brought us here does not matter, ours or the application's: one
-/// that is already pending swallows the next one of its number, and the stack wanted is this thread's as it is now.
+/// Answers the open request if it is for this thread. It does not matter whether our signal or the application's started the
+/// handler: a
+/// pending signal absorbs the next one of its number, and the requested stack is this thread's current one.
 /// \returns whether there was a request.
 static bool serve(stackcap_session *session, const ucontext_t *context) {
     struct stackcap_request *request = &session->request;
@@ -76,12 +80,12 @@ static bool serve(stackcap_session *session, const ucontext_t *context) {
     if (!mine || !atomic_compare_exchange_strong(&request->word, &word, copying))
         return false;
     copy_own_stack(session, context);
-    // Pairs with the acquire in wait_until(): the copy is whole before it is seen as done.
+    // Pairs with the acquire in wait_until(): the copy is complete before it is seen as done.
     atomic_store_explicit(&request->word, with_turn(word, DONE), memory_order_release);
     return true;
 }
 
-/// What was discarded on its way is counted as arrived (see settle_account), so a handler that was held up meanwhile counts nothing.
+/// Discarded signals are counted as arrived (see settle_account), so a handler that was delayed in the meantime counts nothing.
 static void count_arrival(stackcap_session *session) {
     uint64_t arrived = atomic_load_explicit(&session->arrived, memory_order_relaxed);
     while (arrived < atomic_load_explicit(&session->sent, memory_order_relaxed) &&
@@ -90,14 +94,16 @@ static void count_arrival(stackcap_session *session) {
         continue;
 }
 
-/// What this thread is passing on. In the thread's own static block: the first use of any other kind may allocate.
+/// The signal that this thread is forwarding. In the thread's static TLS block: the first use of any other kind may allocate.
 static _Thread_local struct {
     const void *context;
     uintptr_t frame;
 } passing __attribute__((tls_model("initial-exec")));
 
-/// An application that looked while ours was in place, and installed its handler when it was not, has one that passes on to ours, and
-/// ours to it. Then ours is called again deeper in the stack, about the same interruption. (One that an earlier handler left by a
+/// An application may have read our action while it was installed, and installed its handler while it was not. Then its handler
+/// forwards to
+/// ours, and ours to it, and ours is called again deeper in the stack for the same interruption. (A handler that was left
+/// earlier by a
 /// jump may have had the same context, but not deeper.)
 static bool came_round(const void *context, uintptr_t frame) {
     return context == passing.context && frame < passing.frame;
@@ -130,9 +136,9 @@ static void on_signal(int signal, siginfo_t *info, void *context) {
     errno = saved_errno;
 }
 
-// The capturer's side.
+// The capturer's part.
 
-/// \returns false while a handler of an earlier request still holds the copy.
+/// \returns false while a handler of an earlier request still owns the copy.
 static bool publish(struct stackcap_request *request, pid_t thread, uint64_t low, uint64_t high) {
     uint64_t word = atomic_load_explicit(&request->word, memory_order_acquire);
     if (turn_of(word) == COPYING)
@@ -171,8 +177,9 @@ static bool exists(const stackcap_session *session, pid_t thread) {
     return syscall(SYS_tgkill, session->unwinder.reader.process, thread, 0) == 0;
 }
 
-/// Polls, at first without rest: a wake-up call in the handler would double the pause that the target feels. A thread that exits
-/// meanwhile is not waited for.
+/// Polls, at first without pauses: a wake-up call in the handler would double the pause of the target. Returns early if the
+/// thread
+/// exits.
 /// \returns whether the handler is done.
 static bool wait_until(const stackcap_session *session, pid_t thread, uint64_t deadline_ns) {
     const struct stackcap_request *request = &session->request;
@@ -195,8 +202,9 @@ static bool wait_until(const stackcap_session *session, pid_t thread, uint64_t d
     }
 }
 
-/// A call that returned EINTR right where our signal struck was cut short by it. It happens to a thread that entered the call
-/// between our last look and the signal.
+/// If a call returned EINTR at the point that our signal interrupted, the signal cut it short. This happens to a thread that
+/// entered the call
+/// between our last sample and the signal.
 static void count_call_cut_short(stackcap_session *session) {
     uint8_t before[SYSTEM_CALL_LENGTH];
     int64_t result;
@@ -219,7 +227,7 @@ static stackcap_outcome take_answer(stackcap_session *session) {
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
-// Who has the signal.
+// Which handler has the signal.
 
 static uintptr_t handler_of(const struct sigaction *action) {
     return action->sa_flags & SA_SIGINFO ? (uintptr_t)action->sa_sigaction : (uintptr_t)action->sa_handler;
@@ -238,8 +246,9 @@ static bool is_on_top(const stackcap_session *session) {
     return installed_handler(session) == (uintptr_t)on_signal;
 }
 
-/// Whether signals still reach our handler. If not, ours would run the application's handler, or end the process. A handler that
-/// was installed over ours is sent ours only once it has passed one of its own on to us.
+/// Whether signals still reach our handler. If not, a signal would run the application's handler, or end the process. If a
+/// handler
+/// was installed over ours, we send signals only after it has forwarded one of its own to us.
 static bool is_reached(stackcap_session *session) {
     uintptr_t handler = installed_handler(session);
     if (handler == (uintptr_t)on_signal)
@@ -251,7 +260,7 @@ static bool is_reached(stackcap_session *session) {
     return is_function(handler) && atomic_load(&session->chained) > session->passed_before;
 }
 
-/// It has passed nothing on this time: let it prove itself again.
+/// The covering handler has not forwarded this time: it must forward a signal again before we send.
 static void doubt_cover(stackcap_session *session) {
     session->passed_before = atomic_load(&session->chained);
 }
@@ -262,7 +271,7 @@ static bool is_ignored(const struct sigaction *action) {
     return handler_of(action) == (uintptr_t)SIG_IGN;
 }
 
-/// Who looked while ours was in place may have put it back since: it is not to be its own previous one.
+/// An application that read our action may have reinstalled it: our handler must not become its own previous one.
 static void keep_previous(stackcap_session *session, const struct sigaction *action) {
     if (handler_of(action) != (uintptr_t)on_signal)
         stackcap_previous_keep(&session->previous, action);
@@ -278,13 +287,13 @@ static int put_over(stackcap_session *session, const struct sigaction *current) 
     sigfillset(&action.sa_mask);
     if (sigaction(session->signal, &action, &found) != 0)
         return errno;
-    if (handler_of(&found) != handler_of(current))  // someone came in between
+    if (handler_of(&found) != handler_of(current))  // another handler was installed in between
         keep_previous(session, &found);
     session->in_chain = true;
     return 0;
 }
 
-/// Now, for a capture: above whatever the application has by now.
+/// For a capture: above the application's current handler.
 static int put_in_place(stackcap_session *session) {
     struct sigaction current;
     return sigaction(session->signal, NULL, &current) == 0 ? put_over(session, &current) : errno;
@@ -294,7 +303,7 @@ int stackcap_handler_install(stackcap_session *session) {
     struct sigaction current;
     if (sigaction(session->signal, NULL, &current) != 0)
         return errno;
-    // Below a handler that may pass signals on to us, ours is already where it belongs. Above it, the two would call each other.
+    // Below a handler that may forward signals to us, ours is already in place. Above it, the two would call each other.
     session->cover = handler_of(&current);
     doubt_cover(session);
     if (session->in_chain && is_function(session->cover))
@@ -304,7 +313,7 @@ int stackcap_handler_install(stackcap_session *session) {
     return is_ignored(&current) ? 0 : put_over(session, &current);
 }
 
-/// Puts an action in the place of one of ours, unless the application has put its own there meanwhile: that one stays.
+/// Replaces our action, unless the application has installed its own in the meantime: that one stays.
 /// \returns whether ours was replaced.
 static bool replace(const stackcap_session *session, uintptr_t ours, const struct sigaction *action) {
     struct sigaction found;
@@ -316,13 +325,14 @@ static bool replace(const stackcap_session *session, uintptr_t ours, const struc
     return false;
 }
 
-/// None of ours is on its way any more.
+/// None of our signals is pending any more.
 static void settle_account(stackcap_session *session) {
     atomic_store(&session->arrived, atomic_load(&session->sent));
 }
 
-/// Signals that were sent and have not arrived would meet the handler that we put back, and the default one ends the process.
-/// Ignoring a signal discards what is pending of it, on every thread (signal(7), POSIX 2.4.3).
+/// Signals that were sent and have not arrived would reach the handler that we restore, and the default action ends the
+/// process.
+/// Ignoring a signal discards pending instances of it on every thread (signal(7), POSIX 2.4.3).
 static bool discard_pending(stackcap_session *session) {
     struct sigaction ignore;
     memset(&ignore, 0, sizeof ignore);
@@ -349,9 +359,11 @@ void stackcap_handler_remove(stackcap_session *session) {
         settle_account(session);
 }
 
-/// An ignored signal interrupts no call, and any handler makes it do so, also one that passes it on to nobody: SA_RESTART does not help
-/// a sleep. So where the application ignores the signal, ours is there for as long as a request is open, and no longer. What is pending
-/// of our own then is discarded, as it should be: nobody waits for it. A program that the application executes gets an ignored signal, too.
+/// An ignored signal interrupts no call, but with any handler it does, even one that forwards it to nobody: SA_RESTART does not
+/// help
+/// a sleep. So if the application ignores the signal, ours is installed only while a request is open. Pending signals
+/// of our own are discarded then, which is correct: nobody waits for them. A program that the application executes gets the
+/// signal ignored, too.
 static void ignore_again(stackcap_session *session) {
     const struct sigaction *previous = atomic_load_explicit(&session->previous.action, memory_order_relaxed);
     if (session->in_chain && !session->request.left_open && previous && is_ignored(previous))
@@ -364,7 +376,7 @@ void stackcap_handler_ignore_in_child(stackcap_session *session) {
         session->in_chain = sigaction(session->signal, previous, NULL) != 0;
 }
 
-/// The last look and the signal: nothing may stand between them.
+/// The last sample and the signal: no other work may come between them.
 static stackcap_outcome look_and_send(stackcap_session *session, pid_t thread) {
     stackcap_look look;
     stackcap_outcome outcome = stackcap_look_at(thread, &look);
@@ -378,14 +390,14 @@ static stackcap_outcome look_and_send(stackcap_session *session, pid_t thread) {
     return (stackcap_outcome){STACKCAP_OK, 0};
 }
 
-/// Our handler is reached.
+/// Requests the copy, when our handler is known to be reached.
 static stackcap_outcome have_copied(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                     uint64_t deadline_ns, bool stays_open) {
     struct stackcap_request *request = &session->request;
     if (!publish(request, thread, low, high))
         return (stackcap_outcome){STACKCAP_STUCK, 0};
     stackcap_outcome outcome = look_and_send(session, thread);
-    // Even an unsent request may be taken by a late signal of an earlier one; then its answer is as good.
+    // Even a request without a signal may be served by a late signal of an earlier one; its answer is then just as valid.
     if (outcome.status != STACKCAP_OK && withdraw(request))
         return outcome;
     if (wait_until(session, thread, deadline_ns))
@@ -447,7 +459,7 @@ bool stackcap_handler_is_busy(const stackcap_session *session) {
 
 void stackcap_request_forget(stackcap_session *session) {
     session->request.left_open = 0;
-    settle_account(session);  // a fork's child inherits no pending signals
+    settle_account(session);  // a forked child inherits no pending signals
     uint64_t word = atomic_load_explicit(&session->request.word, memory_order_acquire);
     atomic_store_explicit(&session->request.word, with_turn(word, IDLE), memory_order_release);
     ignore_again(session);

@@ -1,27 +1,28 @@
 #if defined(__aarch64__)
 
-/// A system call's wrapper often keeps its return address in x30 alone, and /proc does not show x30. What can be known all the same:
-/// the wrapper's caller has saved where it returns to itself, which is behind a call of that caller. Somewhere in the caller
-/// stands the call of the wrapper. A guess is good if the caller's own unwind row, from there, leads to that very return address.
-/// Where the caller was called by address we do not know which function it is: its frame is left out, and the next is marked as
+/// A system call's wrapper often keeps its return address in x30 alone, and /proc does not show x30. What can still be
+/// determined:
+/// the wrapper's caller has saved its own return address, which follows a call of that caller. Somewhere in the caller is
+/// the call of the wrapper. A guess is correct if the caller's own unwind row, from there, leads to that very return address.
+/// If the caller was called indirectly, its function is unknown: its frame is left out, and the next is marked as
 /// found by the frame pointer.
 #include "code_aarch64.h"
 
 enum {
     SEARCH_BYTES = 16 * 1024,
-    SEARCH_CODE_BYTES = 4 * 1024,  ///< Of a function whose end no table tells.
-    MAX_READ = 64 * 1024,  ///< Instructions looked at in one search.
+    SEARCH_CODE_BYTES = 4 * 1024,  ///< For a function whose end no table gives.
+    MAX_READ = 64 * 1024,  ///< The number of instructions read in one search.
 };
 
 struct search {
     uint64_t wrapper;
-    uint64_t caller;          ///< The function that is searched for calls of the wrapper; 0 if it was called by address.
-    uint64_t return_address;  ///< Where that function returns to.
-    uint64_t record;          ///< Its frame record, if it has one: the return address is the second word of that.
+    uint64_t caller;          ///< The function that is searched for calls of the wrapper; 0 if it was called indirectly.
+    uint64_t return_address;  ///< The return address of that function.
+    uint64_t record;          ///< Its frame record, if it has one: the return address is the record's second word.
     size_t budget;
 };
 
-/// The function around the address, by the unwind table. \returns false if none says.
+/// The function around the address, by the unwind table. \returns false if none covers it.
 static bool find_function(stackcap_unwinder *unwinder, uint64_t address, unw_proc_info_t *function) {
     return stackcap_find_procedure(unwinder, address, function, 0) == 0 && function->end_ip > function->start_ip;
 }
@@ -33,7 +34,8 @@ static bool read_code(stackcap_unwinder *unwinder, struct search *search, uint64
     return stackcap_peek(unwinder, address, code, sizeof *code);
 }
 
-/// Whether a call of `target` can leave the wrapper to return to its caller: it is the wrapper, or it jumps there at its end.
+/// Whether a call of `target` can result in the wrapper returning to its caller: it is the wrapper, or it ends with a jump to
+/// it.
 static bool ends_in_wrapper(stackcap_unwinder *unwinder, struct search *search, uint64_t target) {
     target = stackcap_resolve_stub(unwinder, target);
     if (target == search->wrapper)
@@ -48,14 +50,14 @@ static bool ends_in_wrapper(stackcap_unwinder *unwinder, struct search *search, 
     return false;
 }
 
-/// Whether the walk came through the caller to where that returns.
+/// Whether the walk went through the caller to its return address.
 static bool leads_back(const stackcap_unwinder *unwinder, const struct search *search) {
     return unwinder->frame_count > 2 && unwinder->frames[2].address == search->return_address &&
            unwinder->frames[2].stack_pointer > search->record + 8;
 }
 
-/// Tries a place in the caller. A row that counts from the frame pointer would fit any record, so the caller's first
-/// instructions must agree with where the record lies. A caller that sets up no frame pointer has none of its own.
+/// Tries a call in the caller. A row based on the frame pointer would fit any record, so the caller's first
+/// instructions must agree with the position of the record. A caller that sets up no frame pointer has no record of its own.
 static bool try_place(stackcap_unwinder *unwinder, const struct search *search, uint64_t place) {
     uint64_t *frame_pointer = &unwinder->registers.value[REGISTER_FRAME_POINTER];
     uint64_t distance, unknown = *frame_pointer;
@@ -71,7 +73,7 @@ static bool try_place(stackcap_unwinder *unwinder, const struct search *search, 
     return false;
 }
 
-/// Tries the calls of the caller in turn. \returns whether one of them fits; the unwinder then stands where it leads.
+/// Tries the caller's calls in order. \returns whether one of them fits; the unwinder then has the resulting frames.
 static bool try_calls(stackcap_unwinder *unwinder, struct search *search, bool through_jumps) {
     unw_proc_info_t function, other;
     uint32_t code;
@@ -94,7 +96,7 @@ static bool try_calls(stackcap_unwinder *unwinder, struct search *search, bool t
     return false;
 }
 
-/// Whether a return address may be saved behind `at`. Fills in what is known of the function that would return there.
+/// Whether a return address may be saved after `at`. Fills in the known data of the function that would return there.
 static bool read_record(stackcap_unwinder *unwinder, uint64_t at, struct search *search) {
     uint64_t saved;
     uint32_t code;
@@ -110,7 +112,7 @@ static bool read_record(stackcap_unwinder *unwinder, uint64_t at, struct search 
     return true;
 }
 
-/// Leaves the caller out: goes on where it returns to.
+/// Leaves the caller out, and continues at its return address.
 static bool try_beyond_caller(stackcap_unwinder *unwinder, const struct search *search) {
     unwinder->gap_record = search->record;
     stackcap_unwind_from_registers(unwinder);

@@ -1,11 +1,14 @@
-/// Unwind rows that were met before. A deep recursion meets the same few again and again, and so do the threads of a pool; what
-/// libunwind does for each of them anew (find the row, read it, run it) is twenty times what the row comes to.
+/// Unwind rows that were used before. A deep recursion uses the same few rows repeatedly, and so do the threads of a pool. Each
+/// time,
+/// libunwind finds the row, decodes it and runs it, which takes twenty times as long as applying the result.
 ///
-/// A row is learnt the second time that it is met, from what libunwind makes of it. Which register it counts from is seen by
-/// showing libunwind registers that are all unknown: the first address that it asks for is that of the return address. Rows that do
-/// not come to sums of one register and a constant are left to libunwind.
+/// A row is learnt the second time that it is used, from libunwind's result. The register on which it is based is determined by
+/// showing libunwind registers that are all unknown: the first address that it reads is that of the return address. Rows whose
+/// results
+/// are not sums of one register and a constant are left to libunwind.
 ///
-/// No row outlives its module. Those of modules that came with the program are kept: these are never unloaded. Others are good for
+/// No row outlives its module. Rows of modules that came with the program are kept, because these are never unloaded. Others
+/// are valid for
 /// one capture.
 #include "internal.h"
 
@@ -14,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Modules that came with the program: what of them cannot be written.
+// Modules that came with the program: their read-only parts.
 
 static struct {
     uint64_t start, end;
@@ -33,8 +36,10 @@ static int note_module(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
-/// Runs before main, when there is nothing but what the program was linked with, and what a constructor of one of these libraries has
-/// loaded: such a module is taken for one that stays. Unless this is part of a library itself: that may have been loaded at any time.
+/// Runs before main, when only the modules that the program was linked with are loaded, and those loaded by constructors of
+/// these
+/// libraries, which are assumed to stay. Does nothing if this code is in a library itself, which may have been loaded at any
+/// time.
 __attribute__((constructor)) static void note_modules(void) {
     struct dl_find_object object;
     if (_dl_find_object((void *)(uintptr_t)&note_modules, &object) != 0)
@@ -63,7 +68,7 @@ static bool is_good(const stackcap_unwinder *unwinder, const struct stackcap_row
     return row->address == address && (row->walk == 0 || row->walk == unwinder->rows.walk);
 }
 
-/// What the row makes of the registers. \returns false if something cannot be read.
+/// Applies the row to the registers. \returns false if something cannot be read.
 static bool apply(stackcap_unwinder *unwinder, const struct stackcap_row *row, struct stackcap_registers *registers) {
     uint64_t base = registers->value[row->base];
     struct stackcap_registers next = *registers;
@@ -125,7 +130,8 @@ void stackcap_row_watch(stackcap_unwinder *unwinder, struct stackcap_walk *walk,
     lesson->bases[KEPT_REGISTERS] = walk->stack_pointer;
 }
 
-/// \returns what address libunwind asks for first if it knows no register, as a sum of a register and a constant.
+/// \returns the register of the first address that libunwind reads if it knows no register; `offset` is the constant that is
+/// added.
 static int probe(stackcap_unwinder *unwinder, uint64_t lookup, int64_t *offset) {
     struct stackcap_registers unknown;
     unw_cursor_t cursor;
@@ -155,7 +161,7 @@ static bool narrow(uint64_t address, uint64_t base, int32_t *offset) {
     return (int64_t)*offset == (int64_t)(address - base) && *offset != INT32_MIN;
 }
 
-/// \returns false if the row does more than a sum can say.
+/// \returns false if the row is more than a sum.
 static bool learn_saved(unw_cursor_t *cursor, const struct stackcap_lesson *lesson, uint64_t base, struct stackcap_row *row) {
     for (int i = 0; i < KEPT_REGISTERS; i++) {
         uint64_t after = saved_at(cursor, i);
@@ -173,7 +179,7 @@ void stackcap_row_learn(stackcap_unwinder *unwinder, struct stackcap_walk *walk,
     uint64_t base = value_before(lesson, register_number), place = base + (uint64_t)offset, word = 0;
     row->state = ROW_UNUSABLE;
     row->base = register_number;
-    // What was learnt from the one must be what the other came to.
+    // The row learnt from the probe must agree with the result of the actual step.
     bool fits = base != 0 && walk->stack_pointer == place + RETURN_ADDRESS_BYTES && narrow(place, base, &row->return_address) &&
                 narrow(walk->stack_pointer, base, &row->stack_pointer) && stackcap_read_word(unwinder, place, &word) &&
                 word == walk->address;

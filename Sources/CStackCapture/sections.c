@@ -1,5 +1,6 @@
-/// Sections of a file that another process has mapped: the unwind tables that no program header leads to. What is read is checked to be
-/// the file that is mapped, and nothing in it is believed.
+/// Sections of a file that another process has mapped: the unwind tables that no program header refers to. The file is checked
+/// to be
+/// the mapped one, and its contents are not trusted.
 #include "internal.h"
 
 #include <errno.h>
@@ -34,8 +35,9 @@ static bool read_exactly(int file, void *to, size_t length, uint64_t offset) {
 
 // The file.
 
-/// What lies under the path may be a pipe or a device by now, and opening that for reading can wait or set something off: it is known
-/// for a file before. \param flag O_NOFOLLOW, or 0 where the path is one of /proc's own links.
+/// The path may by now name a pipe or a device, and opening that for reading can block or have side effects: so it is checked
+/// to be a file
+/// first. \param flag O_NOFOLLOW, or 0 if the path is one of /proc's own links.
 static int open_regular(int directory, const char *path, int flag) {
     struct stat status;
     char place[32];
@@ -62,8 +64,9 @@ static bool is_same_note(stackcap_unwinder *unwinder, int file, const struct sta
            memcmp(ours, theirs, part->p_filesz) == 0;
 }
 
-/// Whether all notes, a build id among them, are the same in the file and in memory. The first ones alone may be what the processor has
-/// to support, alike in most files.
+/// Whether all notes, including a build id, are the same in the file and in memory. The first notes alone may only list
+/// required processor
+/// features, which are the same in most files.
 static bool has_same_notes(stackcap_unwinder *unwinder, int file, const struct stackcap_origin *origin, const Elf64_Ehdr *header) {
     bool has_notes = false;
     for (unsigned i = 0; i < header->e_phnum; i++) {
@@ -79,7 +82,7 @@ static bool has_same_notes(stackcap_unwinder *unwinder, int file, const struct s
     return has_notes;
 }
 
-/// Some file systems show one number in a process's maps and another one to who asks for the file: then the notes decide.
+/// Some file systems report one inode in a process's maps and another from fstat(2): then the notes decide.
 static bool is_mapped_file(stackcap_unwinder *unwinder, int file, const struct stackcap_origin *origin) {
     Elf64_Ehdr header, mapped;
     return read_exactly(file, &header, sizeof header, 0) && stackcap_peek(unwinder, origin->at, &mapped, sizeof mapped) &&
@@ -87,7 +90,8 @@ static bool is_mapped_file(stackcap_unwinder *unwinder, int file, const struct s
            (is_mapped_inode(file, origin) || has_same_notes(unwinder, file, origin, &header));
 }
 
-/// The mapping itself leads to the file, deleted or not, but needs a privilege; then what the process runs; then its path.
+/// Tries the mapping's own link, which works for deleted files but needs a privilege; then the process's program; then its
+/// path.
 static int open_mapped(stackcap_unwinder *unwinder, const struct stackcap_origin *origin) {
     char mapping[64], path[MAX_PATH];
     snprintf(mapping, sizeof mapping, "map_files/%llx-%llx", (unsigned long long)origin->at, (unsigned long long)origin->end);
@@ -105,7 +109,7 @@ static int open_mapped(stackcap_unwinder *unwinder, const struct stackcap_origin
 
 // Its sections.
 
-/// \returns the section's contents, `length` of them, or NULL with `length` 0.
+/// \returns the section's contents and their `length`, or NULL with `length` 0.
 static uint8_t *_Nullable load(int file, uint64_t offset, uint64_t size, size_t *length) {
     *length = 0;
     uint8_t *bytes = size > 0 && size <= STACKCAP_MAX_SECTION ? malloc(size) : NULL;
@@ -128,7 +132,8 @@ static uint8_t *_Nullable inflated(const uint8_t *packed, size_t packed_length, 
     return bytes;
 }
 
-/// The older way has a name of its own, ".zdebug_frame", and the size with its first byte in front.
+/// The older format has a section name of its own, ".zdebug_frame", and begins with a mark and the size, most significant byte
+/// first.
 static uint64_t size_behind_mark(const uint8_t *packed) {
     uint64_t size = 0;
     for (int i = 4; i < 12; i++)
@@ -136,7 +141,7 @@ static uint64_t size_behind_mark(const uint8_t *packed) {
     return memcmp(packed, "ZLIB", 4) == 0 ? size : 0;
 }
 
-/// Loads a section for debuggers, which may be compressed.
+/// Loads a debug section, which may be compressed.
 static uint8_t *_Nullable load_packed(int file, const Elf64_Shdr *section, bool is_old_way, size_t *length) {
     uint8_t *packed = load(file, section->sh_offset, section->sh_size, length), *bytes = NULL;
     size_t packed_length = *length;

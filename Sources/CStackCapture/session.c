@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/// One session per signal number, made on the first open and kept: a late signal may look at it at any time.
+/// One session per signal number, made on the first open and kept: a late signal may read it at any time.
 static stackcap_session *_Nullable made[NSIG];
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
@@ -88,7 +88,7 @@ void stackcap_close(stackcap_session *session) {
 
 bool stackcap_read_memory(stackcap_session *session, uint64_t address, void *to, size_t length) {
     struct stackcap_reader *reader = &session->unwinder.reader;
-    // The handler reads through it as well: it may change only while no handler does.
+    // The handler also reads through it: it may change only while no handler runs.
     if (stackcap_handler_is_busy(session) || stackcap_reader_refresh(reader, false) != 0)
         return false;
     return stackcap_read_live(reader, address, to, length) == (ssize_t)length;

@@ -1,13 +1,14 @@
 #if defined(__aarch64__)
 
-/// libunwind 1.6 has no frame pointers on aarch64. For code without an unwind table, or with one that it does not understand (rows
-/// with signed return addresses), it takes the return address register as it last was, which shows a frame twice. So we follow
+/// libunwind 1.6 has no frame pointers on aarch64. For code without an unwind table, or with one that it cannot interpret (rows
+/// with signed return addresses), it uses the last value of the return address register, which shows a frame twice. So we
+/// follow
 /// the frame record {caller's frame pointer, return address} there.
 #include "code_aarch64.h"
 
 enum { SEARCH_CODE_BYTES = 64 * 1024 };
 
-/// Whether the last step made do with the return address register: it then moves its place over to the program counter.
+/// Whether the last step only used the return address register: its save location then becomes that of the program counter.
 static bool made_do(unw_cursor_t *cursor, const unw_save_loc_t *before) {
     unw_save_loc_t link, counter;
     if (unw_get_save_loc(cursor, UNW_AARCH64_X30, &link) != 0 || unw_get_save_loc(cursor, UNW_AARCH64_PC, &counter) != 0)
@@ -30,8 +31,9 @@ static bool read_record(stackcap_unwinder *unwinder, uint64_t frame_pointer, uin
     return true;
 }
 
-/// Goes on from registers of our own. libunwind cannot be told that the address is a return address, so it gets the one before it,
-/// which is what it would look up.
+/// Continues from our own registers. libunwind has no way to accept the address as a return address, so it gets the address
+/// before it,
+/// which is the one it would look up.
 static int resume(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     unwinder->current = &unwinder->resumed;
     unwinder->address_bias = 1;
@@ -39,8 +41,8 @@ static int resume(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     return result < 0 ? result : 1;
 }
 
-/// The frame record may lie at either end of its function's frame, so the caller's stack pointer is not known from it. But the
-/// caller's own record is where its frame pointer says; the row that saves it there tells the stack pointer.
+/// The frame record may be at either end of its function's frame, so it does not give the caller's stack pointer. But the
+/// caller's own record is where its frame pointer points, and the row that saves it there gives the stack pointer.
 static void settle_stack_pointer(stackcap_unwinder *unwinder, uint64_t frame_pointer) {
     unw_cursor_t trial;
     unw_save_loc_t before, record;
@@ -74,7 +76,7 @@ static bool is_at_gap(const stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     return unwinder->gap_record != 0 && unw_get_reg(cursor, UNW_REG_IP, &address) == 0 && stackcap_is_unknown(address);
 }
 
-/// Whether no instruction between the two addresses sets the frame pointer up.
+/// Whether no instruction between the two addresses sets up the frame pointer.
 static bool sets_no_frame_up(stackcap_unwinder *unwinder, uint64_t from, uint64_t to) {
     uint32_t code;
     if (from > to || to - from > SEARCH_CODE_BYTES)
@@ -85,7 +87,7 @@ static bool sets_no_frame_up(stackcap_unwinder *unwinder, uint64_t from, uint64_
     return true;
 }
 
-/// The same, for a function of which no call tells where it starts: back to where another one ends.
+/// The same for a function whose start no call gives: searches backwards to the end of another function.
 static bool sets_no_frame_up_before(stackcap_unwinder *unwinder, uint64_t address) {
     uint32_t code;
     for (uint64_t at = address - 4; address - at < SEARCH_CODE_BYTES; at -= 4) {
@@ -97,8 +99,9 @@ static bool sets_no_frame_up_before(stackcap_unwinder *unwinder, uint64_t addres
     return false;
 }
 
-/// Whether the function at the top of the stack, which has no usable table, has no frame of its own, or not yet: it returns to the
-/// link register then. Once it has called another function, that points back into itself.
+/// Whether the function at the top of the stack, which has no usable table, has no frame of its own, or not yet: then its
+/// return address is in
+/// the link register. Once it has called another function, the link register points into the function itself.
 static bool has_no_frame(stackcap_unwinder *unwinder, uint64_t link, uint64_t frame_pointer) {
     uint64_t caller, return_address, address = unwinder->frames[0].address;
     uint32_t code;

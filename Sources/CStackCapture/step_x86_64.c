@@ -1,6 +1,7 @@
-/// The step where there is no unwind table: by the function's own instructions, up to its return. Where these do not tell, the nearest
-/// word on the stack that a call of this code has left, and at last the frame pointer: that may still, or again, be the caller's, or an
-/// outer function's, and then leads past callers.
+/// The step where there is no unwind table: by the function's own instructions, up to its return. If these give no result, by
+/// the nearest
+/// word on the stack that a call of this code has left, and last by the frame pointer. That may belong to the caller, or to an
+/// outer function, and then callers are skipped.
 #if defined(__x86_64__)
 
 #include "internal.h"
@@ -9,14 +10,14 @@
 
 enum { SEARCH_BYTES = 4096 };
 
-/// Whether the thread stands at this very instruction: not at a return address, behind a call.
+/// Whether the frame's address is the current instruction, and not a return address after a call.
 static bool is_at_instruction(stackcap_unwinder *unwinder) {
     size_t count = unwinder->frame_count;
     bool is_asleep = unwinder->registers_are_guessed && unwinder->sleeper.seen.state == STACKCAP_STATE_CALLING;
     return count == 1 ? !is_asleep : stackcap_is_signal_return(unwinder, stackcap_frame_at(unwinder, count - 2)->address);
 }
 
-/// Whether the word may be what a call has left, or the kernel for a signal's handler.
+/// Whether the word may be a return address left by a call, or by the kernel for a signal handler.
 static bool is_return_address(stackcap_unwinder *unwinder, uint64_t word) {
     return stackcap_call_before(unwinder, word, 0) != CALL_NONE || stackcap_is_signal_return(unwinder, word);
 }
@@ -29,19 +30,19 @@ static bool place_in(stackcap_unwinder *unwinder, const struct stackcap_register
     return !stackcap_is_unknown(base) && *address >= registers->value[REGISTER_STACK_POINTER] - RED_ZONE;
 }
 
-/// Stands behind the call then.
+/// Sets the registers to the state after the return.
 static void return_to(struct stackcap_registers *registers, uint64_t return_address, uint64_t at) {
-    registers->value[REGISTER_PROGRAM_COUNTER] = return_address - 1;  // libunwind cannot be told that it is a return address
+    registers->value[REGISTER_PROGRAM_COUNTER] = return_address - 1;  // libunwind has no way to accept a return address
     registers->value[REGISTER_STACK_POINTER] = at + RETURN_ADDRESS_BYTES;
 }
 
-/// The caller's registers by a way, and where the return address was.
+/// The caller's registers reached by a path, and the position of the return address.
 struct arrival {
     struct stackcap_registers registers;
     uint64_t at;
 };
 
-/// \returns false for a way that leads nowhere.
+/// \returns false if the path leads to no return address.
 static bool follow_way(stackcap_unwinder *unwinder, const struct stackcap_registers *registers, const struct stackcap_way_out *way,
                        struct arrival *arrival) {
     uint64_t return_address;
@@ -60,8 +61,9 @@ static bool follow_way(stackcap_unwinder *unwinder, const struct stackcap_regist
     return true;
 }
 
-/// Of the functions that may start before the address the nearest that leads to a return address; \param confirmed if that is not 0, to this
-/// one.
+/// Uses the nearest of the functions that may start before the address and that leads to a return address; \param confirmed if
+/// not 0, the
+/// required position of the return address.
 static bool follow_start(stackcap_unwinder *unwinder, const struct stackcap_registers *registers, uint64_t address, bool is_return,
                          uint64_t confirmed, struct arrival *arrival) {
     struct stackcap_way_out way;
@@ -74,7 +76,7 @@ static bool follow_start(stackcap_unwinder *unwinder, const struct stackcap_regi
     return false;
 }
 
-/// Takes the registers to the caller by the way that the function's instructions go. \returns false where they show none.
+/// Sets the registers to the caller's by interpreting the function's instructions. \returns false if these give no result.
 static bool go_way_out(stackcap_unwinder *unwinder, uint64_t address, bool is_return, struct stackcap_registers *registers) {
     struct stackcap_way_out way;
     struct arrival out, in;
@@ -88,7 +90,7 @@ static bool go_way_out(stackcap_unwinder *unwinder, uint64_t address, bool is_re
     return true;
 }
 
-/// Where the call in front of a return address goes, if it says; else 0.
+/// The target of the call before a return address, if it is direct; otherwise 0.
 static uint64_t called_by(stackcap_unwinder *unwinder, uint64_t return_address) {
     uint8_t code[5];
     int32_t distance;
@@ -97,8 +99,9 @@ static uint64_t called_by(stackcap_unwinder *unwinder, uint64_t return_address) 
     return code[0] == 0xe8 ? return_address + (uint64_t)(int64_t)distance : 0;
 }
 
-/// Takes the registers to the nearest word on the stack that follows a call of code between the last table's function and the address.
-/// What earlier calls have left, it cannot tell from what this one has.
+/// Sets the registers by the nearest word on the stack that follows a call of code between the last table's function and the
+/// address.
+/// It cannot distinguish words left by earlier calls from that of this call.
 static bool search_stack(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_registers *registers) {
     uint64_t low, high, start = registers->value[REGISTER_STACK_POINTER];
     if (!stackcap_gap_around(unwinder, address, &low, &high))
@@ -117,8 +120,10 @@ static bool search_stack(stackcap_unwinder *unwinder, uint64_t address, struct s
     return false;
 }
 
-/// Takes the registers to the caller by the frame pointer. libunwind does so too, but counts the stack pointer from the callee's: a caller
-/// whose row needs it would be left by a wrong one. \returns false where it does not point to what a call has left.
+/// Sets the registers to the caller's by the frame pointer. libunwind does this too, but computes the stack pointer from the
+/// callee's: a
+/// caller whose row needs it would be unwound wrongly. \returns false if the frame pointer does not point to a word left by a
+/// call.
 static bool follow_frame_pointer(stackcap_unwinder *unwinder, struct stackcap_registers *registers) {
     uint64_t *value = registers->value, record[2], frame_pointer = value[REGISTER_FRAME_POINTER];
     unwinder->met_unknown |= stackcap_is_unknown(frame_pointer);
@@ -131,7 +136,7 @@ static bool follow_frame_pointer(stackcap_unwinder *unwinder, struct stackcap_re
     return true;
 }
 
-/// Where the frame's code has no table. \returns as stackcap_step does; 0 for code that has one.
+/// For code without a table. \returns as stackcap_step does; 0 for code that has one.
 static int resume_at_caller(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     struct stackcap_registers registers;
     uint64_t address = stackcap_frame_at(unwinder, unwinder->frame_count - 1)->address;

@@ -1,8 +1,8 @@
-/// A running thread of another process is stopped, copied, and let go.
+/// Stops, copies and releases a running thread of another process.
 ///
 ///     capturer                     tracer (a thread of ours)                          the thread
 ///     RESTS ──> WANTED ──────────> PTRACE_SEIZE: does not stop it                      runs on
-///                                  look once more: asleep? ── yes ──> end, which lets it go
+///                                  sample once more: asleep? ─ yes ─> end, which releases it
 ///                                  PTRACE_INTERRUPT ─────────────────────────────────> stops
 ///                                  wait; registers, stack → the copy
 ///                                  PTRACE_DETACH ────────────────────────────────────> runs on
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/// The thread's own files in /proc, open so that a look takes no longer than it must.
+/// The thread's own files in /proc, kept open so that sampling is fast.
 struct stackcap_thread_files {
     int call, schedule;
 };
@@ -32,7 +32,7 @@ static stackcap_outcome status_only(stackcap_status status) {
     return (stackcap_outcome){status, 0};
 }
 
-// The tracer's side.
+// The tracer's part.
 
 /// \param file the thread's /proc/PID/task/TID/syscall.
 static bool is_running(int file) {
@@ -42,21 +42,21 @@ static bool is_running(int file) {
     return count == sizeof running - 1 && memcmp(text, running, sizeof running - 1) == 0;
 }
 
-/// Whether it stands still outside of system calls.
+/// Whether it is stopped outside of system calls.
 static bool is_halted(int file) {
     char text[3];
     return pread(file, text, sizeof text, 0) == sizeof text && memcmp(text, "-1 ", sizeof text) == 0;
 }
 
-/// Whether the thread has stopped or ended by now. Takes nothing away: the end of a child of ours is its waiter's to collect.
-/// \returns 0 or an error number.
+/// Whether the thread has stopped or ended by now. Consumes no event: the end of a child of ours is for its waiter to collect.
+/// \returns 0 or an errno.
 static int peek_state(pid_t thread, siginfo_t *info) {
     info->si_pid = 0;
     int options = WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL | __WNOTHREAD;
     return waitid(P_PID, (id_t)thread, info, options) == 0 || errno == EINTR ? 0 : errno;
 }
 
-/// Between two looks, so that a thread does not stand for longer than a small part of what it made us wait.
+/// Pauses between two samples, so that a thread is not stopped for longer than a small part of the time that we waited for it.
 static void rest_after(uint64_t waited_ns) {
     enum { SHORTEST_NS = 10000, LONGEST_NS = 320000 };
     uint64_t wanted = waited_ns / 32 < LONGEST_NS ? waited_ns / 32 : LONGEST_NS;
@@ -64,13 +64,13 @@ static void rest_after(uint64_t waited_ns) {
     nanosleep(&rest, NULL);
 }
 
-/// Polls, at first without rest: the thread stands until the stop is noticed.
-/// \param running_ns is set to the last moment at which it did not stand yet.
+/// Polls, at first without pauses: the thread is stopped until the stop is noticed.
+/// \param running_ns is set to the last moment at which it was not stopped yet.
 static stackcap_status wait_for_stop(pid_t thread, uint64_t deadline_ns, siginfo_t *info, uint64_t *running_ns) {
     uint64_t began = stackcap_now_ns();
     for (uint64_t now = began;; *running_ns = now) {
         now = stackcap_now_ns();
-        // An error: it has become its process's only thread by execve(2), under another number.
+        // An error: by execve(2) it has become its process's only thread, with another id.
         if (peek_state(thread, info) != 0)
             return STACKCAP_GONE;
         if (info->si_pid == thread)
@@ -82,7 +82,7 @@ static stackcap_status wait_for_stop(pid_t thread, uint64_t deadline_ns, siginfo
     }
 }
 
-/// Of the stopped thread.
+/// Copies the registers and stack of the stopped thread.
 static stackcap_outcome copy_stopped(stackcap_process *process, pid_t thread) {
     stackcap_user_registers user;
     struct iovec place = {&user, sizeof user};
@@ -104,7 +104,7 @@ static stackcap_outcome copy_stopped(stackcap_process *process, pid_t thread) {
     return (stackcap_outcome){error ? STACKCAP_UNREADABLE : STACKCAP_OK, error};
 }
 
-/// What the thread has waited for processors so far, and how often it got one; 0 where the kernel does not count it.
+/// How long the thread has waited for processors so far, and how often it got one; 0 if the kernel does not count it.
 static struct stackcap_waits read_waits(int file) {
     char text[96] = "", *at = text;
     ssize_t count = pread(file, text, sizeof text - 1, 0);
@@ -140,8 +140,9 @@ static void count_stop(stackcap_process *process, uint64_t held_ns) {
     counters->longest_held_ns = held_ns > counters->longest_held_ns ? held_ns : counters->longest_held_ns;
 }
 
-/// The thread stands, at the latest, from when it was seen to do so, and at the earliest from the last time that it was seen not to: this is
-/// what counts as held. Before that it ran, or waited for a processor, which it would have done without us.
+/// The thread is stopped at the latest from the moment when this was seen, and at the earliest from the last moment when it was
+/// not: this
+/// whole time counts as held. Before that it ran, or waited for a processor, which it would also have done without us.
 /// \returns whether the thread is free; if not, the end of the tracer's thread frees it.
 static bool stop_and_copy(stackcap_process *process, struct stackcap_thread_files files, stackcap_outcome *outcome) {
     struct stackcap_tracer *tracer = &process->tracer;
@@ -157,7 +158,7 @@ static bool stop_and_copy(stackcap_process *process, struct stackcap_thread_file
         return false;
     *outcome = copy_stopped(process, tracer->thread);
     tracer->waits = read_waits(files.schedule);
-    // A signal on its way to the thread may have stopped it, instead of our event: then it has to go on there.
+    // A pending signal may have stopped the thread instead of our event: then the signal has to be passed on to it.
     long signal = info.si_status >> 8 == 0 ? info.si_status : 0;
     bool is_free = ptrace(PTRACE_DETACH, tracer->thread, 0, signal) == 0;
     tracer->let_go_ns = stackcap_now_ns();
@@ -195,7 +196,7 @@ static bool serve(stackcap_process *process) {
     return is_free;
 }
 
-/// While a thread stands still for us, we must not wait for a processor. Where that is not permitted it stays as it is.
+/// While a thread is stopped for us, we must not wait for a processor. If this is not permitted, the priority is not changed.
 static void become_prompt(void) {
     struct sched_param lowest = {.sched_priority = 1};
     sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest);
@@ -220,14 +221,14 @@ static void *_Nullable trace(void *argument) {
     return NULL;
 }
 
-// The capturer's side.
+// The capturer's part.
 
 void stackcap_tracer_prepare(struct stackcap_tracer *tracer) {
     pthread_mutex_init(&tracer->lock, NULL);
     pthread_cond_init(&tracer->changed, NULL);
 }
 
-/// With all signals blocked: none of the application's handlers runs there. \returns 0 or an error number.
+/// Started with all signals blocked: none of the application's handlers runs on it. \returns 0 or an errno.
 static int start(stackcap_process *process) {
     if (process->tracer.exists)
         return 0;
@@ -241,7 +242,7 @@ static int start(stackcap_process *process) {
     return error;
 }
 
-/// Asks, waits for the answer, and joins a thread that leaves with it.
+/// Sends a request, waits for the answer, and joins the thread if it ends with that answer.
 static void ask(struct stackcap_tracer *tracer, int turn) {
     pthread_mutex_lock(&tracer->lock);
     tracer->turn = turn;

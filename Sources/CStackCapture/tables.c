@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-// Internal to libunwind, but exported by its remote part for debuggers that find tables on their own, as we do.
+// Internal to libunwind, but exported by its remote part for debuggers that find tables themselves, as we do.
 #define search_table UNW_OBJ(dwarf_search_unwind_table)
 extern int search_table(unw_addr_space_t, unw_word_t, unw_dyn_info_t *, unw_proc_info_t *, int, void *);
 
@@ -19,7 +19,7 @@ struct table_header {
 };
 _Static_assert(sizeof(struct table_header) == 12, "the binary search table follows directly");
 
-/// The encodings that every linker emits: all others would need a reader of their own.
+/// The encodings that every linker emits: others would need their own decoder.
 static bool is_searchable(const struct table_header *header) {
     return header->version == 1 && header->frame_encoding == 0x1b && header->count_encoding == 0x03 &&
            header->table_encoding == 0x3b;
@@ -65,11 +65,11 @@ static bool find_table(stackcap_unwinder *unwinder, unw_word_t address, unw_dyn_
     table->end_ip = module.end;
     table->u.rti.segbase = module.table;
     table->u.rti.table_data = module.table + sizeof header;
-    table->u.rti.table_len = header.count;  // in words, and an entry is as long as one
+    table->u.rti.table_len = header.count;  // in words; an entry has the length of a word
     return true;
 }
 
-/// By an index of our own, for modules without a search table, or where it has nothing.
+/// From our own index, for modules without a search table, or where the table has nothing.
 static bool find_indexed(stackcap_unwinder *unwinder, unw_word_t address, unw_dyn_info_t *table) {
     struct stackcap_indexed_row row;
     if (!unwinder->modules || stackcap_index_find(unwinder, address, &row) != INDEXED_FOUND)
@@ -107,7 +107,8 @@ struct table_row {
     int32_t start, entry;
 };
 
-/// How many functions of the table start at or before the address, and whether the last of these starts right there.
+/// The number of functions of the table that start at or before the address, and whether the last of these starts exactly
+/// there.
 static uint64_t count_starts(stackcap_unwinder *unwinder, const unw_dyn_info_t *table, uint64_t address, bool *is_start) {
     int64_t wanted = (int64_t)(address - table->u.rti.segbase);
     uint64_t low = 0, high = table->u.rti.table_len;
@@ -140,11 +141,11 @@ bool stackcap_may_start_function(stackcap_unwinder *unwinder, uint64_t address) 
     }
     if (is_start)
         return true;
-    // In the Swift runtime's own libraries some functions have no entry. They lie between others that have one.
+    // In the Swift runtime's own libraries some functions have no entry. They are between others that have one.
     return is_inside && address % 16 == 0 && stackcap_function_start(unwinder, address) == 0;
 }
 
-/// Where a row's function starts, or what is given for a row that there is not.
+/// Where a row's function starts, or `otherwise` if there is no such row.
 static uint64_t start_of_row(stackcap_unwinder *unwinder, const unw_dyn_info_t *table, uint64_t index, uint64_t otherwise) {
     struct table_row row;
     bool found = index < table->u.rti.table_len &&

@@ -21,7 +21,7 @@ struct range {
     uint64_t low, high;
 };
 
-/// The C library puts a thread's own variables behind the outer end of its stack, and counts them in.
+/// The C library puts a thread's own variables at the outer end of its stack, and includes them in its size.
 static int leave_out_variables(struct dl_phdr_info *info, size_t size, void *context) {
     struct range *stack = context;
     if (size < offsetof(struct dl_phdr_info, dlpi_tls_data) + sizeof info->dlpi_tls_data)

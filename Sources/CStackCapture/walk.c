@@ -6,8 +6,10 @@
 #include <time.h>
 #include <unwind.h>
 
-/// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so (or -aarch64) needs libunwind.so.8, which defines _Unwind_* as
-/// well, and the dynamic linker takes the first definition it meets, breadth first. Linkers drop a library that nothing refers to;
+/// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so (or -aarch64) needs libunwind.so.8, which defines _Unwind_*
+/// as
+/// well, and the dynamic linker uses the first definition that it finds, breadth first. Linkers drop a library that nothing
+/// refers to;
 /// this reference makes the program need libgcc_s.so.1 itself, one level above libunwind.so.8.
 __attribute__((used, retain)) static _Unwind_Reason_Code (*const exceptions_stay_with_libgcc)(struct _Unwind_Exception *) =
     _Unwind_RaiseException;
@@ -88,9 +90,9 @@ int stackcap_space_prepare(stackcap_unwinder *unwinder) {
     unwinder->space = unw_create_addr_space(&accessors, 0);
     if (!unwinder->space)
         return ENOMEM;
-    // A cached row outlives the module it came from, and the next one may be loaded at the same place.
+    // A cached row would outlive its module, and the next module may be loaded at the same address.
     unw_set_caching_policy(unwinder->space, UNW_CACHE_NONE);
-    // libunwind sets itself up, and its memory pools, on first use. That must not happen while a thread stands still.
+    // libunwind initialises itself and its memory pools on first use. That must not happen while a thread is stopped.
     unw_cursor_t cursor;
     stackcap_registers_unknown(&unwinder->registers, (uintptr_t)&stackcap_space_prepare, 0);
     unwinder->current = &unwinder->registers;
@@ -99,7 +101,7 @@ int stackcap_space_prepare(stackcap_unwinder *unwinder) {
     return 0;
 }
 
-/// Why the walk ends behind the last frame, from what unw_step said and what the accessors met.
+/// Why the walk ends after the last frame, from unw_step's result and what the accessors recorded.
 static stackcap_end judge_end(const stackcap_unwinder *unwinder, int step) {
     if (unwinder->left_copy)
         return STACKCAP_END_COPY_LIMIT;
@@ -120,8 +122,9 @@ static bool was_scanned(const stackcap_unwinder *unwinder, size_t frame) {
     return false;
 }
 
-/// What the function keeps in registers while it calls another, mixed. Two captures that agree on its place and differ in this: it has run
-/// in between. \returns 0 where it is not known: the thread slept, or what was called has no unwind table to say what it saved.
+/// A hash of the function's callee-saved registers. If two captures agree on the function's position and differ in this, it has
+/// run
+/// in between. \returns 0 if it is not known: the thread slept, or the callee has no unwind table that says what it saved.
 static uint64_t state_of(const stackcap_unwinder *unwinder, struct stackcap_walk *walk, stackcap_found found) {
     const stackcap_frame *callee = unwinder->frame_count ? stackcap_frame_at(unwinder, unwinder->frame_count - 1) : NULL;
     bool is_by_table = found == STACKCAP_FOUND_REGISTER || found == STACKCAP_FOUND_TABLE;
@@ -151,7 +154,7 @@ static void add_frame(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
     *stackcap_frame_at(unwinder, unwinder->frame_count++) = frame;
 }
 
-/// A caller's frame lies further out, or on the thread's own stack. Some functions have none of their own.
+/// A caller's frame is further out, or on the thread's own stack. Some functions have no frame of their own.
 static bool makes_sense(const stackcap_unwinder *unwinder, const struct stackcap_walk *walk) {
     size_t count = unwinder->frame_count;
     if (count == 0)
@@ -162,24 +165,26 @@ static bool makes_sense(const stackcap_unwinder *unwinder, const struct stackcap
            stackcap_leads_home(unwinder, last->stack_pointer, walk->stack_pointer);
 }
 
-/// Not by the wall: a thread that has to wait for a processor gets no further.
+/// CPU time instead of elapsed time: a thread that waits for a processor makes no progress.
 static uint64_t own_time_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/// A step without a table may have searched for long: the time is looked at after each of these, and now and then after the others.
+/// A step without a table may have searched for long: the time is checked after each of these, and occasionally after the
+/// others.
 static bool is_late(const stackcap_unwinder *unwinder) {
     return (unwinder->lacked_table || unwinder->frame_count % 256 == 255) && own_time_ns() > unwinder->walk_until_ns;
 }
 
-/// What cannot be executed was not returned to. Known of another process alone, whose maps are read: generated code lies anywhere.
+/// An address that is not executable is not a return address. Checked only for another process, whose maps are read: generated
+/// code can be anywhere.
 static bool is_code(stackcap_unwinder *unwinder, uint64_t address) {
     return !unwinder->modules || stackcap_modules_is_code(unwinder, address);
 }
 
-/// Takes the frame that the walk stands on. \returns false, with the reason in unwinder->end, where the stack stops here.
+/// Records the walk's current frame. \returns false, with the reason in unwinder->end, if the stack ends here.
 static bool take_frame(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
     if (walk->address == 0) {
         unwinder->end = judge_end(unwinder, 0);
@@ -212,7 +217,8 @@ void stackcap_walk_read_registers(struct stackcap_walk *walk, struct stackcap_re
         *registers = walk->registers;
         return;
     }
-    // What the callee has not touched, libunwind reads where the walk has it: it may be these very registers.
+    // Registers that the callee has not changed are read by libunwind from the walk's registers: these may be the very ones
+    // written here.
     struct stackcap_registers found;
     stackcap_registers_unknown(&found, walk->address, walk->stack_pointer);
     for (int i = 0; i < KEPT_REGISTERS; i++) {
@@ -226,7 +232,7 @@ void stackcap_walk_read_registers(struct stackcap_walk *walk, struct stackcap_re
 static int enter_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
     if (walk->in_cursor)
         return 0;
-    // libunwind takes the address that it starts with for one where the thread itself stands, not for a return address.
+    // libunwind treats its first address as the thread's current position, not as a return address.
     walk->registers.value[REGISTER_PROGRAM_COUNTER] = walk->lookup;
     unwinder->current = &walk->registers;
     int result = unw_init_remote(&walk->cursor, unwinder->space, unwinder);
@@ -234,7 +240,7 @@ static int enter_cursor(stackcap_unwinder *unwinder, struct stackcap_walk *walk)
     return result;
 }
 
-/// \returns what unw_step does: > 0 for a caller, 0 at the first frame, < 0 where it does not know further.
+/// \returns as unw_step does: > 0 for a caller, 0 at the first frame, < 0 if it cannot continue.
 static int step_by_libunwind(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
     struct stackcap_lesson lesson;
     int result = enter_cursor(unwinder, walk);
@@ -256,8 +262,9 @@ static int step_by_libunwind(stackcap_unwinder *unwinder, struct stackcap_walk *
     return result;
 }
 
-/// Whoever resumes an exception jumps to where it is handled: what it leaves as its return address follows no call, and is looked up as it
-/// is. The byte before it may be another function's, or belong to a frame that is gone.
+/// Code that resumes an exception jumps to the handler: the return address that it leaves does not follow a call, and is looked
+/// up
+/// unchanged. The byte before it may belong to another function, or to a frame that is gone.
 static void notice_jump(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
     bool is_return = walk->lookup != walk->address && !stackcap_is_unknown(walk->address) && walk->address != 0;
     if (unwinder->frame_count != 1 || !is_return || stackcap_call_before(unwinder, walk->address, 0) != CALL_NONE)
@@ -323,29 +330,31 @@ static bool walk_once(stackcap_unwinder *unwinder, bool reads_middle) {
     return unwinder->registers_are_guessed ? stackcap_unwind_guessing(unwinder) : stackcap_unwind_from_registers(unwinder);
 }
 
-/// Whether a running thread is still where it was copied, as far as can be told: it may have gone away and come back by another way,
-/// so two walks must see the same, and what was copied next to the middle must be in its place after each.
+/// Whether a running thread is still where it was copied, as far as can be determined: it may have left and returned by another
+/// path,
+/// so two walks must see the same frames, and the memory copied next to the middle must be unchanged after each.
 static bool is_still_there(stackcap_unwinder *unwinder) {
     uint64_t seen = unwinder->trail;
     return stackcap_middle_holds(unwinder) && walk_once(unwinder, true) && unwinder->trail == seen &&
            unwinder->end == STACKCAP_END_COMPLETE && stackcap_middle_holds(unwinder);
 }
 
-/// Walks the stack. What was not copied between the two ends of a large one is read as it is now, and then that must have been right.
+/// Walks the stack. The uncopied part between the two ends of a large stack is read as it is now, and then checked.
 static bool walk(stackcap_unwinder *unwinder) {
     unwinder->start = unwinder->registers;
     bool found = walk_once(unwinder, true);
     if (!found || !unwinder->read_middle)
         return found;
     bool is_quiet = unwinder->registers_are_guessed;
-    // Of a thread that has not run since, nothing has changed, wherever its stack leads.
+    // If the thread has not run since, nothing has changed, wherever its stack leads.
     if (is_quiet ? stackcap_sleeps_on(unwinder) : unwinder->end == STACKCAP_END_COMPLETE && is_still_there(unwinder))
         return true;
     return walk_once(unwinder, false);
 }
 
-/// Whether the walk may have gone by the table or the instructions of a module that was replaced since the copy was made. Only those count
-/// that can be: most stacks lie in none.
+/// Whether the walk may have used the table or the instructions of a module that was replaced since the copy was made. Only
+/// modules that can
+/// be replaced count: most stacks contain none.
 static bool may_be_replaced(const stackcap_unwinder *unwinder) {
     if (unwinder->modules || !stackcap_loader_has_moved(&unwinder->loader))
         return false;
@@ -355,8 +364,8 @@ static bool may_be_replaced(const stackcap_unwinder *unwinder) {
     return unwinder->frame_count > STACKCAP_MAX_FRAMES;  // those in the middle are not known any more
 }
 
-/// Walks the stack, without the modules that may have been replaced if the walk led through any.
-/// \param unsettled set to whether that is so: another copy may show more.
+/// Walks the stack, and again without the modules that may have been replaced if the walk led through any.
+/// \param unsettled set if that is the case: another copy may show more.
 static bool walk_settled(stackcap_unwinder *unwinder, bool *unsettled) {
     unwinder->distrusts_loaded = false;
     bool found = walk(unwinder);
@@ -369,7 +378,7 @@ static bool walk_settled(stackcap_unwinder *unwinder, bool *unsettled) {
     return walk(unwinder);
 }
 
-/// Reads the chain of awaiting functions, and doubts it if the thread may have gone elsewhere before it was read.
+/// Reads the chain of awaiting functions, and drops it if the thread may have left its position before it was read.
 static void read_async(stackcap_unwinder *unwinder) {
     stackcap_async_read(unwinder);
     if (unwinder->async.callers.end == STACKCAP_ASYNC_NONE)
@@ -379,7 +388,7 @@ static void read_async(stackcap_unwinder *unwinder) {
         stackcap_async_doubt(unwinder);
 }
 
-/// Where a frame stands once those in the middle have been left out; one of these counts as the last before them.
+/// The index of a frame after the middle ones have been left out; one of those counts as the last before the gap.
 static size_t index_of(size_t frame, size_t left_out) {
     enum { HALF = STACKCAP_MAX_FRAMES / 2 };
     if (left_out == 0 || frame < HALF)
@@ -387,7 +396,7 @@ static size_t index_of(size_t frame, size_t left_out) {
     return frame < HALF + left_out ? HALF - 1 : frame - left_out;
 }
 
-/// Turns the ring so that the innermost of the frames in it comes first. \returns how many fell out of it.
+/// Rotates the ring so that the innermost of its frames comes first. \returns the number of frames that were dropped.
 static size_t order_frames(stackcap_unwinder *unwinder) {
     enum { HALF = STACKCAP_MAX_FRAMES / 2 };
     if (unwinder->frame_count <= STACKCAP_MAX_FRAMES)

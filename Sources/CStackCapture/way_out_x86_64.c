@@ -1,9 +1,12 @@
-/// The way out of a function without an unwind table: its own instructions, followed from where the thread stands up to its return, say
-/// where the return address lies and where what it has saved. That needs neither the function's start nor a frame pointer. A function that
-/// never returns is followed from its start to where the thread stands.
+/// Unwinds out of a function without an unwind table. Its own instructions, followed from the thread's position to its return,
+/// show
+/// where the return address is and where registers were saved. This needs neither the function's start nor a frame pointer. A
+/// function
+/// that never returns is followed from its start to the thread's position.
 ///
-/// Calls come back with the stack as it was. Of a branch both ways are gone. A way that ends in a trap says nothing; nor does one on which
-/// the stack pointer is computed from what is not known, until it is taken from the frame pointer again.
+/// Calls return with the stack unchanged. At a branch both paths are followed. A path that ends in a trap gives no information;
+/// nor does one
+/// on which the stack pointer is computed from an unknown value, until it is set from the frame pointer again.
 #if defined(__x86_64__)
 
 #include "internal.h"
@@ -14,22 +17,22 @@
 
 enum { MOST_INSTRUCTIONS = 4096, MOST_BRANCHES = 64, MOST_GAP_BYTES = 64 * 1024 };
 
-/// What is known at one place on the way, counted from the registers at its beginning.
+/// What is known at one point of a path, relative to the registers at its beginning.
 struct position {
     uint64_t address;
     struct stackcap_sum stack_pointer, frame_pointer;
     struct stackcap_sum saved[KEPT_REGISTERS];
-    bool is_doubtful;  ///< The function's end may lie behind: a call that does not come back was its last instruction.
-    bool has_released;  ///< The last that was done to the stack was to give some of it back, as before a return.
+    bool is_doubtful;  ///< The function's end may have been passed: a call that does not return was its last instruction.
+    bool has_released;  ///< The last change of the stack released some of it, as before a return.
 };
 
 struct search {
     stackcap_unwinder *unwinder;
     uint64_t low, high;  ///< The part of the module that belongs to no function of its table.
-    struct position branches[MOST_BRANCHES];  ///< Also those that were gone already: nobody goes a way twice.
+    struct position branches[MOST_BRANCHES];  ///< Includes those that were followed already: no path is followed twice.
     size_t branch_count;
     int instructions_left;
-    uint64_t goal;  ///< Where the thread stands, on a way in; else 0.
+    uint64_t goal;  ///< The thread's position, for a path from the start; otherwise 0.
     struct stackcap_way_out *way;
 };
 
@@ -42,8 +45,9 @@ static int kept_index(int number) {
     return -1;
 }
 
-/// Notes that the register is read from the stack. Below the beginning's stack pointer lies what was pushed on this way: it comes back as
-/// it was.
+/// Records that the register is read from the stack. Values below the initial stack pointer were pushed on this path: the
+/// register gets its
+/// former value back.
 static void restore(struct position *now, int number, struct stackcap_sum from) {
     int kept = kept_index(number);
     if (kept < 0)
@@ -76,7 +80,7 @@ static struct stackcap_sum sum_of(const struct position *now, const struct stack
     return from;
 }
 
-/// Keeps the way if the return address lies at the position's stack pointer.
+/// Records the path if the return address is at the position's stack pointer.
 static enum progress arrive(struct search *search, const struct position *now, bool is_sure) {
     struct stackcap_way_out *way = search->way;
     if (search->goal != 0)
@@ -95,7 +99,7 @@ static struct stackcap_sum seen_from(struct stackcap_sum place, int base, int64_
     return place.base == 0 ? place : (struct stackcap_sum){base, place.offset - offset};
 }
 
-/// Counts from where the thread stands what was counted from the function's start.
+/// Converts what is relative to the function's start to be relative to the thread's position.
 static enum progress arrive_inside(struct search *search, const struct position *now) {
     bool by_stack = now->stack_pointer.base == REGISTER_STACK_POINTER;
     if (!by_stack && now->frame_pointer.base != REGISTER_STACK_POINTER)
@@ -118,7 +122,7 @@ static void branch(struct search *search, const struct position *now, uint64_t t
     search->branches[search->branch_count++].address = target;
 }
 
-/// A jump to where a function starts is its last instruction: that one returns in its place.
+/// A jump to a function's start is a tail call: that function returns instead.
 static enum progress jump(struct search *search, struct position *now, uint64_t target) {
     bool is_outside = target - search->low >= search->high - search->low;
     if (is_outside && stackcap_function_start(search->unwinder, target) == target)
@@ -133,7 +137,7 @@ static void move_stack(struct position *now, struct stackcap_sum to) {
     now->stack_pointer = to;
 }
 
-/// \returns whether the way goes on behind the instruction.
+/// \returns whether the path continues after the instruction.
 static enum progress take(struct search *search, struct position *now, const struct stackcap_instruction *code) {
     switch (code->kind) {
     case CODE_TRAP:
@@ -147,7 +151,7 @@ static enum progress take(struct search *search, struct position *now, const str
         break;
     case CODE_JUMP_SLOT:
         return arrive(search, now, true);
-    case CODE_JUMP_AWAY:  // a function's last instruction, or a switch, whose cases are likely to follow
+    case CODE_JUMP_AWAY:  // a tail call, or a switch, whose cases are likely to follow
         if (arrive(search, now, now->has_released) == ARRIVES)
             return ARRIVES;
         now->is_doubtful = true;
@@ -183,7 +187,7 @@ static enum progress take(struct search *search, struct position *now, const str
     return GOES_ON;
 }
 
-/// A call that does not come back may be a function's last instruction; then comes padding, or another function.
+/// A call that does not return may be a function's last instruction; padding or another function follows then.
 static void doubt_end(struct position *now, int before, const struct stackcap_instruction *code) {
     now->is_doubtful |= before == CODE_CALL && (code->kind == CODE_PADDING || (now->address % 16 == 0 && code->kind == CODE_PUSH));
 }
@@ -197,8 +201,8 @@ static bool read_instruction(stackcap_unwinder *unwinder, uint64_t address, stru
     return code->length > 0;
 }
 
-/// Follows the instructions from the position to where they branch off for good.
-/// \param before What kind of instruction was carried out last.
+/// Follows the instructions from the position until the path ends.
+/// \param before The kind of the instruction that was executed last.
 static enum progress follow(struct search *search, struct position now, int before) {
     enum progress progress = GOES_ON;
     while (progress == GOES_ON && search->instructions_left-- > 0) {
@@ -215,7 +219,7 @@ static enum progress follow(struct search *search, struct position now, int befo
     return progress;
 }
 
-/// Goes all ways from the address on. \returns whether one arrived for sure.
+/// Follows all paths from the address on. \returns whether one reached a return for sure.
 static bool go_all_ways(struct search *search, uint64_t address, bool is_return) {
     struct position start = {
         .address = address,
@@ -237,7 +241,7 @@ bool stackcap_find_way_out(stackcap_unwinder *unwinder, uint64_t address, bool i
         search.low = 0, search.high = UINT64_MAX;
     if (go_all_ways(&search, address, is_return))
         return true;
-    // A call of what is no code has left its return address on top of the stack.
+    // A call of an address that is not code has left its return address on top of the stack.
     if (!is_return && !stackcap_peek(unwinder, address, &byte, sizeof byte))
         way->return_address = (struct stackcap_sum){REGISTER_STACK_POINTER, 0};
     return way->return_address.base != 0;
