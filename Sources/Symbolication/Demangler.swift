@@ -1,8 +1,8 @@
 import Glibc
 
-/// Names as people write them, from names as linkers know them. All functions may be called from any thread.
+/// Converts linkers' names to source names. All functions may be called from any thread.
 public enum Demangler {
-    /// - Returns: the demangled name, or the symbol itself if it is not mangled, or not in a way that is known here.
+    /// - Returns: The demangled name, or the symbol itself if it is not mangled or has an unknown mangling.
     public static func demangle(_ symbol: String) -> String {
         switch language(of: symbol) {
         case .swift: demangleSwift(symbol) ?? symbol
@@ -12,7 +12,7 @@ public enum Demangler {
     }
 
     static func language(of symbol: String) -> SymbolicatedFrame.Language {
-        // The Swift prefixes of today ($s), before 5.0 ($S, _T0), of embedded Swift ($e) and of macro expansions.
+        // The current Swift prefix ($s), those before 5.0 ($S, _T0), of embedded Swift ($e) and of macro expansions.
         let swift = ["$s", "$S", "$e", "_T0", "_$s", "@__swiftmacro_"]
         if swift.contains(where: symbol.hasPrefix) { return .swift }
         return symbol.hasPrefix("_Z") ? .cPlusPlus : .c
@@ -49,7 +49,7 @@ private func swiftDemangle(
     _ flags: UInt32
 ) -> UnsafeMutablePointer<CChar>?
 
-/// The C++ runtime's: Itanium C++ ABI, 3.4.
+/// The C++ runtime's demangler: Itanium C++ ABI, 3.4.
 @_silgen_name("__cxa_demangle")
 private func cxaDemangle(
     _ symbol: UnsafePointer<CChar>,
@@ -58,10 +58,10 @@ private func cxaDemangle(
     _ status: UnsafeMutablePointer<CInt>
 ) -> UnsafeMutablePointer<CChar>?
 
-/// Parts of a demangled Swift name. The runtime gives only text, so these go by its fixed phrases.
+/// Parts of a demangled Swift name. The runtime returns only text, so these functions parse its fixed phrases.
 extension Demangler {
-    /// - Parameter demangled: as `demangle` gives it, for a Swift symbol.
-    /// - Returns: the module whose source the function stands in; nil for what the compiler made up by itself.
+    /// - Parameter demangled: The result of `demangle` for a Swift symbol.
+    /// - Returns: The module whose source contains the function; nil for compiler-generated code.
     static func swiftModule(ofDemangled demangled: String) -> String? {
         guard let entity = sourceEntity(in: demangled) else { return nil }
         if entity.hasPrefix(extensionMark) {
@@ -72,8 +72,8 @@ extension Demangler {
         return isQualified && !module.isEmpty && module != "__C" ? String(module) : nil
     }
 
-    /// - Parameter symbol: as in the symbol table.
-    /// - Returns: the Swift module whose source the function stands in; nil for what the compiler made up, and for C and C++.
+    /// - Parameter symbol: As in the symbol table.
+    /// - Returns: The Swift module whose source contains the function; nil for compiler-generated code, and for C and C++.
     public static func swiftModule(of symbol: String) -> String? {
         language(of: symbol) == .swift ? swiftModule(ofDemangled: demangle(symbol)) : nil
     }
@@ -81,7 +81,7 @@ extension Demangler {
     /// A name short enough for a heading: without module, types and signature, but with argument labels.
     /// `Server.handle(_:timeout:)`, `closure #1 in Server.run()`, `std::vector::push_back`.
     ///
-    /// - Parameter symbol: as in the symbol table.
+    /// - Parameter symbol: As in the symbol table.
     public static func shortName(_ symbol: String) -> String {
         switch language(of: symbol) {
         case .c: symbol
@@ -92,7 +92,7 @@ extension Demangler {
 
     private static let extensionMark = "(extension in "
 
-    /// Code that the compiler adds of its own accord. It stands in nobody's source.
+    /// Phrases of code that the compiler adds, which is in no source.
     private static let madeUp = [
         "protocol witness for ", "dispatch thunk of ", "reabstraction thunk ", "partial apply ", "outlined ",
         "merged outlined ",
@@ -106,7 +106,7 @@ extension Demangler {
         "coroutine continuation ",
     ]
 
-    /// Phrases in front of a function that stands in the source.
+    /// Phrases before a function that is in the source.
     private static let decorations = [
         "static ", "merged ", "@objc ", "@nonobjc ", "dynamic ", "override ", "async ", "specialized ", "distributed ",
         "one-time initialization function for ", "one-time initialization token for ",
@@ -116,7 +116,7 @@ extension Demangler {
         "opaque type descriptor for ", "owned ",
     ]
 
-    /// Peels the phrases off the front. Nil for code that stands in no source.
+    /// Removes the phrases from the front. Nil for code that is in no source.
     static func sourceEntity(in demangled: String) -> Substring? {
         var rest = Substring(demangled)
         while true {
@@ -126,7 +126,7 @@ extension Demangler {
         }
     }
 
-    /// Takes one phrase off, nil if there is none.
+    /// Removes one phrase; nil if there is none.
     static func peel(_ text: Substring) -> Substring? {
         if let decoration = decorations.first(where: text.hasPrefix) { return text.dropFirst(decoration.count) }
         return peelResumption(text) ?? peelSpecialization(text) ?? peelNested(text) ?? peelDefaultArgument(text)
@@ -144,7 +144,7 @@ extension Demangler {
             "generic ", "function signature ", "inlined generic ", "closure propagated ", "capture promoted ",
         ]
         guard phrases.contains(where: text.hasPrefix), let open = text.firstIndex(of: "<") else { return nil }
-        // The runtime forgets to close the bracket of a propagated closure: then the first end that looks like one must do.
+        // The runtime does not close the bracket of a propagated closure: then the first end that looks like one is used.
         return text[open...].droppingBrackets().after(" of ", atStart: true) ?? text.after("> of ")
     }
 
@@ -164,7 +164,7 @@ extension Demangler {
 }
 
 extension Substring {
-    /// What follows the first occurrence.
+    /// The text after the first occurrence.
     fileprivate func after(_ phrase: String, atStart: Bool = false) -> Substring? {
         if atStart { return hasPrefix(phrase) ? dropFirst(phrase.count) : nil }
         var rest = self
@@ -175,7 +175,7 @@ extension Substring {
         return nil
     }
 
-    /// What follows the first occurrence outside all brackets: a type may itself say `(extension in X)`.
+    /// The text after the first occurrence outside all brackets: a type may itself contain `(extension in X)`.
     func afterEnclosing(_ phrase: String) -> Substring? {
         var rest = self
         while !rest.isEmpty {
@@ -185,7 +185,7 @@ extension Substring {
         return nil
     }
 
-    /// What follows the bracketed text at the start, with `->` not taken for a closing bracket.
+    /// The text after the bracketed text at the start; `->` is not a closing bracket.
     func droppingBrackets(orCharacter: Bool = false) -> Substring {
         var depth = 0
         var previous: Character = " "

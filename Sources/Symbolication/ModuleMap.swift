@@ -1,17 +1,17 @@
 import CElfUtils
 import Glibc
 
-/// What is mapped where, from `/proc/PID/maps` at one moment. Not from the loader: a stalled thread may hold its lock.
+/// A process's mappings, from `/proc/PID/maps` at one moment. Not from the loader: a stalled thread may hold its lock.
 struct ModuleMap: Sendable {
     struct Mapping: Sendable, Hashable {
         var range: Range<UInt>
         var fileOffset: UInt
         var inode: UInt64
-        /// As in the file: may end with the mark for a deleted one.
+        /// As in the maps: may end with the mark of a deleted file.
         var path: String
     }
 
-    /// By address.
+    /// Sorted by address.
     private let mappings: [Mapping]
 
     init(parsing text: [UInt8]) {
@@ -23,7 +23,7 @@ struct ModuleMap: Sendable {
         self.init(parsing: readWholeFile(process.path + "/maps") ?? [])
     }
 
-    /// - Returns: the mapping with the start of the file, its ELF header, that belongs to the mapping around the address.
+    /// - Returns: The mapping with the start of the file, its ELF header, for the mapping around the address.
     func headerMapping(around address: UInt) -> Mapping? {
         guard let index = indexOfMapping(around: address), mappings[index].isModule else { return nil }
         let path = mappings[index].path
@@ -61,12 +61,13 @@ extension ModuleMap.Mapping {
     var isModule: Bool { path.hasPrefix("/") || isVDSO }
     var plainPath: String { path.hasSuffix(Self.deletedMark) ? String(path.dropLast(Self.deletedMark.count)) : path }
 
-    /// Where the file may be found: it may have been replaced under its name since it was loaded, which the caller has to check.
+    /// Where the file may be found. It may have been replaced under its name since it was loaded, which the caller has to
+    /// check.
     func candidatePaths(in process: ProcessDirectory) -> [String] {
         if path == process.executable { return [process.path + "/exe"] }
         let bounds = "\(String(range.lowerBound, radix: 16))-\(String(range.upperBound, radix: 16))"
         let exact = "\(process.path)/map_files/\(bounds)"  // needs a privilege
-        // A process below another root directory of our own tree has its paths from our root.
+        // A process with another root directory inside our own tree has its paths relative to our root.
         return process == .own ? [plainPath, exact] : [process.file(plainPath), plainPath, exact]
     }
 }
@@ -75,19 +76,19 @@ private func hexadecimal(_ digits: ArraySlice<UInt8>) -> UInt? {
     UInt(String(decoding: digits, as: UTF8.self), radix: 16)
 }
 
-/// The first page of a loaded module as it stands in memory: what tells one build from another.
+/// The first page of a loaded module in memory: it distinguishes one build from another.
 struct ModuleImage: Sendable, Hashable {
     static let pageSize = 4096
 
-    /// ELF header, program headers and, with all usual linkers, the build id.
+    /// ELF header, program headers and, with all common linkers, the build id.
     let firstPage: [UInt8]
-    /// What was added to the file's addresses.
+    /// The offset added to the file's addresses.
     let loadBase: UInt
     let buildID: String?
-    /// The loaded part's end.
+    /// The end of the loaded part.
     let end: UInt
 
-    /// Nil if this is no ELF module of this machine's kind, or has just been unmapped.
+    /// Nil if this is not an ELF module for this machine, or has just been unmapped.
     init?(at start: UInt, in memory: borrowing ProcessMemory) {
         guard let page = memory.read(start, count: Self.pageSize), let headers = programHeaders(in: page),
             let first = headers.first(where: { $0.p_type == UInt32(PT_LOAD) && $0.p_offset == 0 })
@@ -107,7 +108,8 @@ struct ModuleImage: Sendable, Hashable {
     }
 }
 
-/// - Returns: the headers if the page starts an ELF file of this machine's word length and byte order, and holds them all.
+/// - Returns: The headers, if the page starts an ELF file with this machine's word length and byte order, and contains all of
+///   them.
 private func programHeaders(in page: [UInt8]) -> [Elf64_Phdr]? {
     guard let header = page.load(Elf64_Ehdr.self, at: 0), Array(page.prefix(4)) == [0x7f, 0x45, 0x4c, 0x46],
         header.e_ident.4 == UInt8(ELFCLASS64), header.e_phentsize == MemoryLayout<Elf64_Phdr>.size
@@ -138,7 +140,7 @@ func buildID(inNotes notes: [UInt8]) -> String? {
 }
 
 extension [UInt8] {
-    /// - Returns: nil if the value does not lie wholly within.
+    /// - Returns: Nil if the value is not completely inside.
     fileprivate func load<T: BitwiseCopyable>(_ type: T.Type, at offset: Int) -> T? {
         guard offset >= 0, offset <= count - MemoryLayout<T>.size else { return nil }
         return unsafe withUnsafeBytes { unsafe $0.loadUnaligned(fromByteOffset: offset, as: type) }

@@ -1,8 +1,8 @@
 import CElfUtils
 
 extension ModuleSymbols {
-    /// - Parameter resume: where an awaiting function goes on, in the file's terms.
-    /// - Returns: that function, at the place of the `await`. An address that starts no function is looked up as it is.
+    /// - Parameter resume: Where an awaiting function resumes, as an address in the file.
+    /// - Returns: That function, at the location of the `await`. An address that starts no function is looked up unchanged.
     func answer(
         resumedAt resume: UInt64,
         _ allowance: Allowance,
@@ -10,7 +10,7 @@ extension ModuleSymbols {
     ) -> Answer {
         if let known = awaits[resume] { return known }
         var answer = answer(resume, allowance, &problems)
-        // Without lines for want of budget, it is not kept: there may be more of it the next time.
+        // If the lines are missing because of the budget, the answer is not cached: the next call may have a larger one.
         guard answer.symbol?.start == resume, answer.isWithoutLines == nil else { return answer }
         do throws(SymbolProblem) {
             guard let debug = try debugInformation(allowance) else { return answer }
@@ -33,12 +33,12 @@ extension ModuleSymbols {
             let calls = try debug.calls(at: place, nearest: .before, in: function, allowance)
             if calls.first?.location != nil { return calls }
         }
-        // A `for await` has no line there, but is the first that goes on.
+        // A `for await` has no line there, but has the first line after the resumption.
         guard let function = index?.range(around: resume) else { return [] }
         return try debug.calls(at: resume, nearest: .behind, in: function, allowance)
     }
 
-    /// Looked for nearby first: that is where they are nearly always, and all that is within reach takes a millisecond.
+    /// Searches nearby first: nearly all places are there, and searching the whole reach takes a millisecond.
     private func suspensions(of resume: UInt64, _ allowance: Allowance) throws(SymbolProblem) -> [UInt64] {
         guard let module, module.machine == UInt16(EM_X86_64) else { return [] }
         for reach in [Suspension.reach >> 5, Suspension.reach] {
@@ -51,7 +51,7 @@ extension ModuleSymbols {
 }
 
 extension ELFFile {
-    /// - Returns: machine code, and the address of its first byte. Nil where the file has none: a symbol file.
+    /// - Returns: Machine code, and the address of its first byte. Nil if the file has none: a symbol file.
     fileprivate func code(
         around address: UInt64,
         reach: UInt64,

@@ -1,32 +1,32 @@
-/// All names of one module: its functions, and its lines where there are any.
+/// All names of one module: its functions, and its lines if it has any.
 final class ModuleSymbols {
-    /// What is known of an address.
+    /// What is known about an address.
     struct Answer: Hashable {
         var symbol: SymbolIndex.Match?
-        /// The innermost first, the function itself last. Empty without lines.
+        /// The innermost call first, the function itself last. Empty without lines.
         var calls: [NamedCall] = []
         /// The function itself.
         var function: NamedCall?
-        /// Why lines are missing that another budget may give.
+        /// Why lines are missing that another budget may provide.
         var isWithoutLines: SymbolProblem?
     }
 
     let index: SymbolIndex?
-    /// The file that has the code.
+    /// The file that contains the code.
     let module: ELFFile?
     private let symbolFile: ELFFile?
     private var debug: DebugInformation?
     private var isDebugRead = false
     private var answers: [UInt64: Answer] = [:]
-    /// By the address where the function goes on.
+    /// Keyed by the address where the function resumes.
     var awaits: [UInt64: Answer] = [:]
-    /// Why something is missing, for as long as this is kept.
+    /// Why something is missing, for the lifetime of this object.
     private(set) var problems: [SymbolProblem]
-    /// Whether a symbol file could not be sought to the end: another budget may give more.
+    /// Whether the search for a symbol file was not completed: another budget may find one.
     private(set) var isProvisional = false
 
     static let answerLimit = 4096
-    /// About what an answer with its strings takes up.
+    /// The approximate size of an answer with its strings.
     private static let answerCost = 400
 
     init(_ sought: SoughtModule, _ search: SymbolSearch, _ allowance: Allowance) throws(SymbolProblem) {
@@ -37,7 +37,7 @@ final class ModuleSymbols {
         do throws(SymbolProblem) {
             separate = try Self.separate(sought, module, own, search, allowance, &problems)
         } catch {
-            // The module's own names are no worse for that.
+            // The module's own names are still valid.
             guard own?.isEmpty == false else { throw error }
             isProvisional = true
             problems.append(SymbolProblem(error.code, path: error.path ?? sought.path, detail: error.detail))
@@ -51,7 +51,7 @@ final class ModuleSymbols {
 
     private typealias Separate = (file: ELFFile?, index: SymbolIndex?)
 
-    /// The symbol file if it is needed, and its functions where the module's own are not all.
+    /// The symbol file if it is needed, and its functions if the module's own are not complete.
     private static func separate(
         _ sought: SoughtModule,
         _ module: ELFFile?,
@@ -74,7 +74,7 @@ final class ModuleSymbols {
         }
     }
 
-    /// A module whose image is given: the kernel's own.
+    /// A module whose image is given: the kernel's vDSO.
     init?(image: FileImage, _ allowance: Allowance) {
         guard let file = try? ELFFile(image, allowance), let index = try? SymbolIndex(file, allowance) else {
             return nil
@@ -83,7 +83,7 @@ final class ModuleSymbols {
         (module, symbolFile, problems, isDebugRead) = (file, nil, [], true)
     }
 
-    /// Whether it is worth keeping: a file may still come, or a call that can afford it.
+    /// Whether it should be cached: otherwise a file may still appear, or a later call may have the budget for it.
     var isWorthKeeping: Bool { !isProvisional && (index != nil || module != nil || symbolFile != nil) }
 
     var byteCount: Int {
@@ -98,8 +98,8 @@ final class ModuleSymbols {
         symbolFile?.image.release()
     }
 
-    /// - Parameter address: in the file's terms.
-    /// - Returns: what is known; with what the budget or a damaged file left out added to `problems`.
+    /// - Parameter address: An address in the file.
+    /// - Returns: What is known. What is missing because of the budget or a damaged file is added to `problems`.
     func answer(_ address: UInt64, _ allowance: Allowance, _ problems: inout [SymbolProblem]) -> Answer {
         if let known = answers[address], known.isWithoutLines == nil || !allowance.inflates {
             if let problem = known.isWithoutLines { problems.append(problem) }
@@ -133,7 +133,7 @@ final class ModuleSymbols {
         do throws(SymbolProblem) {
             debug = try DebugInformation(file, allowance)
         } catch {
-            // With another budget it may come out better; a damaged file stays so.
+            // Another budget may suffice; a damaged file stays damaged.
             isDebugRead = !error.isOfBudget
             if isDebugRead { problems.append(error) }
             throw error
@@ -144,20 +144,20 @@ final class ModuleSymbols {
 }
 
 extension ModuleSymbols.Answer {
-    /// - Parameter found: the innermost first, the function itself last. Without any, nothing changes.
+    /// - Parameter found: The innermost call first, the function itself last. If it is empty, nothing changes.
     mutating func take(_ found: [DebugCall]) {
         guard let last = found.last else { return }
         calls = found.dropLast().map(NamedCall.init)
-        // The symbol table's name is the one that other tools show, and that stripped builds show too.
+        // The symbol table's name is the one that other tools and stripped builds also show.
         var function = function ?? NamedCall(last)
         function.location = last.location
         self.function = function
     }
 }
 
-/// A call with its name for people.
+/// A call with its demangled name.
 struct NamedCall: Hashable {
-    /// As linkers know it.
+    /// The linker's name.
     var symbol: String?
     var function: String?
     var swiftModule: String?

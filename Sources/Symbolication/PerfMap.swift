@@ -1,26 +1,28 @@
 import Glibc
 
-/// Names of functions that were made at run time, as their maker has written them to `/tmp/perf-PID.map` for perf: node with
-/// `--perf-basic-prof`, Python 3.12 with `-X perf`, agents of the JVM. Pure but for `Source.read(limit:)`.
+/// Names of functions that were generated at run time, as their generator has written them to `/tmp/perf-PID.map` for perf:
+/// node with
+/// `--perf-basic-prof`, Python 3.12 with `-X perf`, agents of the JVM. Pure except for `Source.read(limit:)`.
 ///
-/// A line is `START SIZE NAME`, both in hexadecimal; of several that cover an address the last one holds, since code is made anew in the
-/// place of other code. The file is anybody's: whatever makes no sense in it is left out.
+/// A line is `START SIZE NAME`, both numbers in hexadecimal. If several lines cover an address, the last one is valid, because
+/// new code is
+/// generated in the place of old code. The file is not trusted: invalid lines are ignored.
 struct PerfMap: Sendable {
     private struct Entry {
         var start: UInt
         var end: UInt
-        /// Where the name stands in the text.
+        /// The range of the name in the text.
         var name: Range<Int>
-        /// The farthest end of this entry and all that start before it.
+        /// The highest end of this entry and all that start before it.
         var reach: UInt
         var line: Int
     }
 
     private let text: [UInt8]
-    /// By their starts.
+    /// Sorted by start.
     private let entries: [Entry]
 
-    /// Most entries that are kept, most bytes of a name, and most entries that are looked at for one address.
+    /// The greatest number of entries kept, of bytes of a name, and of entries tried for one address.
     static let limits = (entries: 400_000, name: 512, steps: 1000)
 
     init(parsing text: [UInt8]) {
@@ -43,7 +45,7 @@ struct PerfMap: Sendable {
 
     var isEmpty: Bool { entries.isEmpty }
 
-    /// The function around an address, and where it begins.
+    /// The function around an address, and its start.
     func function(at address: UInt) -> (name: String, start: UInt)? {
         var low = 0
         var high = entries.count
@@ -69,7 +71,7 @@ struct PerfMap: Sendable {
         return Entry(start: start, end: end, name: at..<min(line.upperBound, at + limits.name), reach: 0, line: number)
     }
 
-    /// A number and the blank behind it.
+    /// A number and the blank after it.
     private static func hexadecimal(_ text: [UInt8], _ at: inout Int, _ end: Int) -> UInt? {
         if at + 1 < end, text[at] == UInt8(ascii: "0"), text[at + 1] | 0x20 == UInt8(ascii: "x") { at += 2 }
         var value: UInt = 0
@@ -94,7 +96,8 @@ struct PerfMap: Sendable {
 
     private static func printable(_ byte: UInt8) -> UInt8 { byte < 0x20 || byte == 0x7f ? UInt8(ascii: "?") : byte }
 
-    /// V8 marks how far a function is compiled, `JS:*name`, which changes while it runs; its name is the same.
+    /// V8 marks the tier to which a function is compiled, `JS:*name`, which changes while it runs; the name without the mark
+    /// does not.
     private static func plain(_ name: String) -> String {
         guard let colon = name.firstIndex(of: ":"), ["JS", "LazyCompile", "Function"].contains(name[..<colon]) else {
             return name
@@ -107,13 +110,14 @@ struct PerfMap: Sendable {
 // MARK: - The file
 
 extension PerfMap {
-    /// Of a larger file the end is read: what was made last.
+    /// Of a larger file the end is read, which has the most recently generated code.
     static let sizeLimit = 32 << 20
 
-    /// What tells one state of a process's file from another. Nil where it has none that may be believed.
+    /// Identifies one state of a process's file. Nil if it has no file that can be trusted.
     ///
-    /// Believed is a regular file of the process's own user, or of root, with one name, that others may not write to; in the process's own
-    /// /tmp, under the number that the process has for itself.
+    /// Trusted is a regular file of the process's own user, or of root, with one link, that others may not write to; in the
+    /// process's own
+    /// /tmp, under the process id that the process has in its own namespace.
     struct Source: ~Copyable {
         private let file: Int32
         let stamp: FileStamp
@@ -143,7 +147,7 @@ extension PerfMap {
                 && status.st_nlink == 1 && status.st_mode & S_IWOTH == 0
         }
 
-        /// - Parameter limit: of a larger file the end is read.
+        /// - Parameter limit: Of a larger file the end is read.
         func read(limit: Int = PerfMap.sizeLimit) -> PerfMap {
             let size = Int(clamping: stamp.size)
             let from = max(0, size - limit)
@@ -160,7 +164,7 @@ extension PerfMap {
                     filled += count
                 }
             }
-            // The first line of a part is none.
+            // The first line of a partial file is incomplete.
             if from > 0 { text.removeFirst(text.firstIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? text.count) }
             return PerfMap(parsing: text)
         }
@@ -168,27 +172,27 @@ extension PerfMap {
 }
 
 extension ProcessDirectory {
-    /// The number that the process has for itself: in a container another one than ours.
+    /// The process id in the process's own namespace: in a container it differs from ours.
     fileprivate var ownNumber: Int32? {
         guard let status = readWholeFile(path + "/status") else { return nil }
         let line = String(decoding: status, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("NSpid:") }
         return line?.split(whereSeparator: { $0 == "\t" || $0 == " " }).last.flatMap { Int32($0) }
     }
 
-    /// Whose it is.
+    /// The owner of the process.
     fileprivate var user: uid_t? {
         var status = stat()
         return unsafe stat(path, &status) == 0 ? status.st_uid : nil
     }
 }
 
-/// What was read of one process's file last. It is read anew where it has changed, and not more often than once a second.
+/// The latest contents of one process's file. It is read again if it has changed, and at most once a second.
 struct PerfMapCache: Sendable {
     private var stamp: FileStamp?
     private var map: PerfMap?
     private var readAt: UInt64 = 0
 
-    /// Nil for a process without one.
+    /// Nil for a process without a file.
     mutating func map(of process: ProcessDirectory) -> PerfMap? {
         var now = timespec()
         unsafe _ = clock_gettime(CLOCK_MONOTONIC, &now)

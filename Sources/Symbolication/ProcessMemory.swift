@@ -1,10 +1,10 @@
 import Glibc
 
-/// A process's memory, read without ever faulting: `/proc/PID/mem` answers an unmapped address with an error.
+/// A process's memory, read without ever faulting: reading an unmapped address from `/proc/PID/mem` returns an error.
 struct ProcessMemory: ~Copyable {
     private let file: Int32
 
-    /// Nil without `/proc`, or if another process's may not be read.
+    /// Nil without `/proc`, or if the other process's memory may not be read.
     init?(of process: ProcessDirectory) {
         file = unsafe open(process.path + "/mem", O_RDONLY | O_CLOEXEC)
         if file < 0 { return nil }
@@ -23,7 +23,7 @@ struct ProcessMemory: ~Copyable {
     }
 }
 
-/// Where `/proc` shows a process.
+/// The directory of a process in `/proc`.
 struct ProcessDirectory: Sendable, Hashable {
     private let processID: Int32?
 
@@ -33,7 +33,8 @@ struct ProcessDirectory: Sendable, Hashable {
 
     private init(processID: Int32?) { self.processID = processID }
 
-    /// Of a process whose first thread has ended, the directory of another: the first one's files show a process without memory.
+    /// For a process whose first thread has ended, the directory of another thread: the first one's files show a process
+    /// without memory.
     var path: String {
         guard let processID else { return "/proc/self" }
         let whole = "/proc/\(processID)"
@@ -41,7 +42,7 @@ struct ProcessDirectory: Sendable, Hashable {
         return Self.threads(of: whole).first(where: Self.hasMemory) ?? whole
     }
 
-    /// What has memory runs some program.
+    /// A thread with memory has an executable.
     private static func hasMemory(_ path: String) -> Bool {
         var byte: CChar = 0
         return unsafe readlink(path + "/exe", &byte, 1) > 0
@@ -60,10 +61,10 @@ struct ProcessDirectory: Sendable, Hashable {
         return paths
     }
 
-    /// The same file as the process itself sees it: it may live in another mount namespace or below another root directory.
+    /// The same file as the process itself sees it: it may be in another mount namespace or have another root directory.
     func file(_ path: String) -> String { self == .own ? path : "\(self.path)/root\(path)" }
 
-    /// What the kernel calls the running executable, with its mark if it has been deleted.
+    /// The kernel's path of the running executable, with its mark if it was deleted.
     var executable: String? {
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) { buffer, initialized in
             initialized = unsafe buffer.withMemoryRebound(to: CChar.self) {
@@ -74,7 +75,7 @@ struct ProcessDirectory: Sendable, Hashable {
     }
 }
 
-/// - Returns: the whole of a file whose size is not known beforehand, or nil. Retries EINTR.
+/// - Returns: The whole of a file whose size is not known in advance, or nil. Retries EINTR.
 func readWholeFile(_ path: String) -> [UInt8]? {
     let file = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     guard file >= 0 else { return nil }

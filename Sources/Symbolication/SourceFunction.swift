@@ -1,23 +1,25 @@
 import Glibc
 
-/// A function as its source has it, whatever compilers made of it: the same for a debug and a release build, for all specialisations of
-/// a generic function, for each part that an asynchronous or a split function was cut into, and in each copy of it.
+/// A function as it is in the source, whatever compilers made of it: the same for a debug and a release build, for all
+/// specialisations of
+/// a generic function, for each part into which an asynchronous or a split function was cut, and in each copy of it.
 public struct SourceFunction: Hashable, Sendable {
     /// With types and argument labels, as the demangler writes them, without what optimisation adds:
-    /// `closure #1 (Swift.Int) -> () in shop.Cart.total() -> Swift.Int`. Of a C++ template, the name alone.
+    /// `closure #1 (Swift.Int) -> () in shop.Cart.total() -> Swift.Int`. For a C++ template, the name alone.
     public var name: String
-    /// For a closure, what it stands in, the innermost first: the last one is no closure.
+    /// For a closure, the enclosing functions, the innermost first: the last one is not a closure.
     public var enclosing: [String]
-    /// The Swift module whose source it stands in. Nil for what the compiler made up, and for C and C++.
+    /// The Swift module whose source contains it. Nil for compiler-generated code, and for C and C++.
     public var swiftModule: String?
-    /// Whether it stands in nobody's source: a thunk, a witness, an accessor of metadata.
+    /// Whether it is in no source: a thunk, a witness, a metadata accessor.
     public var isMadeUp: Bool
-    /// Whether the compiler made one body of this function and others like it: any of them may have been called.
+    /// Whether the compiler merged this function and similar ones into one body: any of them may have been called.
     public var isMerged: Bool
 
-    /// - Parameter symbol: as in the symbol table.
+    /// - Parameter symbol: As in the symbol table.
     public init(symbol: String) {
-        // What the compiler's back end puts behind the name of a part or a copy: `.part.0`, `.isra.0`, `.constprop.0`, `.cold`, `.llvm.42`.
+        // Suffixes that the compiler's back end adds to the name of a part or a copy: `.part.0`, `.isra.0`, `.constprop.0`,
+        // `.cold`, `.llvm.42`.
         let symbol = String(symbol.prefix(1) + symbol.dropFirst().prefix { $0 != "." })
         let demangled = Demangler.demangle(symbol)
         (enclosing, swiftModule, isMadeUp, isMerged) = ([], nil, false, false)
@@ -34,16 +36,18 @@ public struct SourceFunction: Hashable, Sendable {
         }
     }
 
-    /// The name of a template's function, or of a function of a template's: its types are the specialisation's. Nil for any other.
+    /// The name of a template function, or of a function of a template: its types are those of the specialisation. Nil for any
+    /// other.
     private static func templateName(_ demangled: String) -> String? {
         guard demangled.contains("<"), !demangled.contains("operator") else { return nil }
-        // Without the result's type, which is told for these alone.
+        // Without the result type, which is part of the name only for these.
         return ShortName.cPlusPlus(demangled).split(separator: " ").last.map(String.init)
     }
 }
 
 extension Demangler {
-    /// Peels what optimisation adds off the front, and the forwarder of a partial application: what runs there is the function's code.
+    /// Removes what optimisation adds to the front, and the forwarder of a partial application: the code that runs there is the
+    /// function's.
     fileprivate static func withoutOptimisation(_ demangled: String) -> Substring {
         var rest = Substring(demangled)
         while let peeled = peelOptimisation(rest) { rest = peeled }
@@ -57,7 +61,7 @@ extension Demangler {
         return isMarked ? peel(text) : nil
     }
 
-    /// What a closure stands in, as long as that is a closure, too, and then the function.
+    /// The functions that enclose a closure: closures first, then the function.
     fileprivate static func enclosing(_ function: Substring) -> [String] {
         var names: [String] = []
         var rest = function
@@ -82,19 +86,21 @@ extension Substring {
     }
 }
 
-/// Cuts names down to what a heading needs.
+/// Shortens names for headings.
 enum ShortName {
-    /// As the runtime writes its own backtraces: without modules and types, with argument labels. Nil if the symbol is not Swift's.
+    /// As the runtime writes its own backtraces: without modules and types, with argument labels. Nil if it is not a Swift
+    /// symbol.
     /// `closure #1 in Server.run(_:)`
     static func swift(_ symbol: String) -> String? {
         guard let name = backtraceName(symbol) else { return nil }
         let plain = name.hasPrefix("specialized ") ? String(name.dropFirst("specialized ".count)) : name
-        // One body for several functions, named by one of them: which of them was called nobody knows.
+        // One body for several functions, named after one of them: it is not known which of them was called.
         let merged = symbol.hasSuffix("Tm") ? "merged " : ""
         return merged + plain + (builtInClosure(in: symbol).map { " with \($0)" } ?? "")
     }
 
-    /// The closure that the optimiser has built into a function: what runs there is the closure's code as much as the function's.
+    /// The closure that the optimiser has inlined into a function: the code that runs there is the closure's as well as the
+    /// function's.
     /// `… [Closure Propagated : $s4main3runyyFyycfU_, Argument Types : […` → `closure #1 in run()`
     private static func builtInClosure(in symbol: String) -> String? {
         let mark = "Closure Propagated : "

@@ -1,7 +1,9 @@
-/// Symbols of the modules met so far, within a limit.
+/// Symbols of the modules used so far, within a size limit.
 struct SymbolCache {
-    /// What symbols were read for. The first page, taken from memory on each use, tells a module from another one that was
-    /// loaded in its place, be it under the same name; for modules without a build id, which may be alike there, the file's stamp does.
+    /// Identifies the module for which symbols were read. The first page, read from memory on each use, distinguishes a module
+    /// from another one
+    /// loaded in its place, even under the same name. Modules without a build id may have equal first pages; for them the
+    /// file's stamp decides.
     private struct Key: Hashable {
         var path: String
         var firstPage: [UInt8]?
@@ -14,14 +16,14 @@ struct SymbolCache {
     private let process: ProcessDirectory
     private var modules: [Key: (symbols: ModuleSymbols, lastUse: UInt64)] = [:]
     private var uses: UInt64 = 0
-    /// Builds that modules were of, whether their names were needed or not.
+    /// The build ids of all modules used, whether their names were needed or not.
     private var builds: Set<String> = []
 
     init(search: SymbolSearch, limit: Int, process: ProcessDirectory = .own) {
         (self.search, self.limit, self.process) = (search, limit, process)
     }
 
-    /// - Returns: a module's symbols; nil if its file is gone or replaced. That is not remembered: the file may come.
+    /// - Returns: A module's symbols; nil if its file is missing or replaced. That is not cached: the file may appear later.
     mutating func symbols(
         of image: ModuleImage,
         at mapping: ModuleMap.Mapping,
@@ -33,7 +35,7 @@ struct SymbolCache {
         var candidates = mapping.candidatePaths(in: process)
         var stamp: FileStamp?
         if image.buildID == nil {
-            // Only the inode says that this is the file that was loaded.
+            // Only the inode shows that this is the file that was loaded.
             candidates.removeAll { FileStamp($0)?.inode != mapping.inode }
             stamp = candidates.first.flatMap(FileStamp.init)
         }
@@ -46,7 +48,7 @@ struct SymbolCache {
         return symbols(of: sought, stamp: stamp, allowance, &problems)
     }
 
-    /// - Returns: symbols of a module that is known by its path and build id.
+    /// - Returns: Symbols of a module that is known by its path and build id.
     mutating func symbols(
         of module: LoadedModule,
         _ allowance: Allowance,
@@ -118,7 +120,7 @@ struct SymbolCache {
         modules[key] = (symbols, uses)
     }
 
-    /// Closes the files, and drops what was used longest ago until the rest is within the limit.
+    /// Closes the files, and drops the least recently used symbols until the rest is within the limit.
     mutating func trim() {
         var total = 0
         for (symbols, _) in modules.values {

@@ -1,12 +1,12 @@
 import CElfUtils
 
-/// The functions of one module, sorted by address. Their names stay in the file until they are asked for.
+/// The functions of one module, sorted by address. Their names stay in the file until they are needed.
 struct SymbolIndex {
     fileprivate struct Entry {
         var address: UInt64
-        /// At most 28 bits of it, below four of the rank.
+        /// The lower 28 bits are the size, clamped; the upper four are the rank.
         private var sizeAndRank: UInt32
-        /// Place in the table of names.
+        /// The offset in the string table.
         var name: UInt32
 
         init(_ symbol: Elf64_Sym) {
@@ -16,39 +16,40 @@ struct SymbolIndex {
         }
 
         var size: UInt64 { UInt64(sizeAndRank & 0xfff_ffff) }
-        /// Lower is better known.
+        /// A lower rank is preferred.
         var rank: UInt32 { sizeAndRank >> 28 }
     }
 
     struct Match: Hashable, Sendable {
         var name: String
-        /// In the file's terms.
+        /// An address in the file.
         var start: UInt64
     }
 
     let file: ELFFile
-    /// Whether the table is the whole one, and not what a stripped module keeps for the loader.
+    /// Whether the table is the full one, and not the part that a stripped module keeps for the loader.
     let isFull: Bool
     private var entries: [Entry] = []
     private var names: Range<Int> = 0..<0
 
-    /// What this takes up in memory, besides the file's image.
+    /// The memory that this uses, besides the file's image.
     var byteCount: Int { entries.count * MemoryLayout<Entry>.stride }
     var isEmpty: Bool { entries.isEmpty }
 
-    /// - Returns: the function that the address lies in, never merely the nearest one: in a stripped library that is a wrong one.
+    /// - Returns: The function that contains the address, never merely the nearest one: in a stripped library that would be a
+    ///   wrong one.
     func match(_ address: UInt64, _ allowance: Allowance) throws(SymbolProblem) -> Match? {
         let index = firstIndex(above: address) - 1
         guard index >= 0 else { return nil }
         let entry = entries[index]
-        // Hand-written assembly often gives no size; it then reaches to the next symbol.
+        // Hand-written assembly often gives no size; the function then extends to the next symbol.
         guard entry.size == 0 || address - entry.address < entry.size,
             let name = try file.image.text(at: names.lowerBound + Int(entry.name), allowance)
         else { return nil }
         return Match(name: String(name.prefix { $0 != "@" }), start: entry.address)
     }
 
-    /// - Returns: the addresses of the function that the address lies in.
+    /// - Returns: The address range of the function that contains the address.
     func range(around address: UInt64) -> Range<UInt64>? {
         let next = firstIndex(above: address)
         guard next > 0 else { return nil }
@@ -72,7 +73,7 @@ struct SymbolIndex {
 // Reading
 
 extension SymbolIndex {
-    /// Reads .symtab, or where that is stripped .dynsym. Nil without either.
+    /// Reads .symtab, or .dynsym if that was stripped. Nil without either.
     init?(_ file: ELFFile, _ allowance: Allowance) throws(SymbolProblem) {
         let full = file.sections.first { $0.type == UInt32(SHT_SYMTAB) && !$0.range.isEmpty }
         guard let table = full ?? file.sections.first(where: { $0.type == UInt32(SHT_DYNSYM) && !$0.range.isEmpty }),
@@ -87,10 +88,10 @@ extension SymbolIndex {
         keepBestKnown()
     }
 
-    /// Where several names share an address, one stays.
+    /// If several names share an address, one is kept.
     private mutating func keepBestKnown() {
         var count = 0
-        // By index: a loop over the entries would keep, and so copy, all of them.
+        // By index: a loop over the entries would retain, and so copy, all of them.
         for index in entries.indices where Int(entries[index].name) < names.count {
             let entry = entries[index]
             if count > 0, entries[count - 1].address == entry.address {
@@ -106,13 +107,13 @@ extension SymbolIndex {
 }
 
 extension ELFFile {
-    /// Symbols that are functions with an address and a name, in no order. Reads the table in pieces that are not kept.
+    /// Symbols that are functions with an address and a name, unsorted. Reads the table in pieces that are not kept.
     fileprivate func functions(in table: Section, _ allowance: Allowance) throws(SymbolProblem) -> [SymbolIndex.Entry] {
         var found: [SymbolIndex.Entry] = []
         let stride = MemoryLayout<Elf64_Sym>.stride
         let piece = 2048 * stride
         var bytes: [UInt8] = []
-        // Memory that is not written is not there; to grow writes all of it again.
+        // Reserved memory that is not written uses no pages; growing the array would write all of it again.
         found.reserveCapacity(table.range.count / stride)
         for start in Swift.stride(from: table.range.lowerBound, to: table.range.upperBound, by: piece) {
             try image.passBytes(start..<min(start + piece, table.range.upperBound), into: &bytes, allowance)
@@ -134,7 +135,7 @@ extension Elf64_Sym {
             && st_name != 0
     }
 
-    /// Lower is better known: global, weak, local; one with a size before one without.
+    /// A lower rank is preferred: global, weak, local; with a size before without one.
     fileprivate var rank: UInt32 {
         let binding = Int32(st_info >> 4)
         return (binding == STB_GLOBAL ? 0 : binding == STB_WEAK ? 2 : 4) + (st_size == 0 ? 1 : 0)

@@ -1,15 +1,19 @@
 import Glibc
 
-/// What one call may spend on names. What is over stays without: the address is still told by module and offset.
+/// What one call may spend on names. Addresses beyond the budget get no name, but are still reported by module and offset.
 public struct SymbolicationBudget: Hashable, Sendable {
-    /// Of the calling thread on a processor: on a busy machine one of low priority is as good as on an idle one, and later. Ten times as
-    /// much in all, with what it waits for processors and disks. Checked between steps of some ten microseconds; a read from a slow disk
-    /// is one step.
+    /// CPU time of the calling thread: on a busy machine a low-priority thread gets the same result as on an idle one, only
+    /// later. The elapsed
+    /// time, including waits for processors and disks, may be ten times as long. Checked between steps of some ten
+    /// microseconds; a read from a
+    /// slow disk is one step.
     public var time: Duration
-    /// Bytes of symbol tables and debug information that the call may read into memory, besides what is there from earlier calls.
+    /// Bytes of symbol tables and debug information that the call may read into memory, besides what earlier calls have read.
     public var memory: Int
-    /// Whether compressed debug information is read. It has to be inflated as a whole: the C library's alone takes 50 milliseconds and
-    /// 17 MB, for lines that seldom matter. Distributions compress it, compilers usually do not. Function names do not depend on it.
+    /// Whether compressed debug information is read. It has to be inflated as a whole: the C library's alone takes 50
+    /// milliseconds and
+    /// 17 MB, for lines that are rarely needed. Distributions compress it, compilers usually do not. Function names do not
+    /// depend on it.
     public var inflates: Bool
 
     /// Nothing is defaulted.
@@ -23,7 +27,7 @@ public struct SymbolicationBudget: Hashable, Sendable {
     public static let tool = SymbolicationBudget(time: .seconds(60), memory: 2 << 30, inflates: true)
 }
 
-/// What is left of one call's budget.
+/// The remainder of one call's budget.
 final class Allowance {
     private let start = ContinuousClock.now
     private let processorStart = processorTime()
@@ -32,14 +36,14 @@ final class Allowance {
     let inflates: Bool
     private var steps = 0
 
-    /// - Parameter budget: of the calling thread, which goes on with it.
+    /// - Parameter budget: For the calling thread, which must do the work.
     init(_ budget: SymbolicationBudget) {
         time = budget.time
         memoryLeft = budget.memory
         inflates = budget.inflates
     }
 
-    /// Call it where work goes on: looks at the clock every 256th time.
+    /// To be called in loops: reads the clock every 256th time.
     func step() throws(SymbolProblem) {
         steps &+= 1
         if steps & 0xff == 0 { try checkTime() }
@@ -51,7 +55,7 @@ final class Allowance {
         }
     }
 
-    /// For waiting, which takes no processor.
+    /// For waiting, which takes no CPU time.
     var timeLeft: Duration { max(.zero, time - (.now - start)) }
 
     func spend(_ bytes: Int) throws(SymbolProblem) {
@@ -60,28 +64,31 @@ final class Allowance {
     }
 }
 
-/// Of the calling thread.
+/// The CPU time of the calling thread.
 private func processorTime() -> Duration {
     var time = timespec()
     unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
     return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
 }
 
-/// Where an asynchronous function awaits.
+/// Finds where an asynchronous function awaits.
 ///
-/// What is captured of an awaiting function is the function that resumes it, a part of it that the compiler has split off. Optimised,
-/// that part begins with what follows the `await`, often on another line. The line of the `await` itself is where the part before
-/// stored the resume function's address. This finds that place, in the code around.
+/// The captured address of an awaiting function is that of the function that resumes it, a part that the compiler has split
+/// off. In
+/// optimised code that part begins with what follows the `await`, often on another line. The line of the `await` itself is
+/// where the part
+/// before it stored the resume function's address. This finds that place in the surrounding code.
 public enum Suspension {
-    /// How far from the resume function the parts of one function lie, in practice. Bytes.
+    /// The greatest distance in practice between the resume function and the other parts of its function. Bytes.
     public static let reach: UInt64 = 1 << 18
 
-    /// The addresses of the instructions that form the address `resume`, lowest first. x86-64 only: elsewhere there are none.
+    /// The addresses of the instructions that compute the address `resume`, lowest first. x86-64 only: empty on other
+    /// architectures.
     ///
     /// - Parameters:
-    ///   - resume: a resume function's first byte, in the terms of `start`.
-    ///   - code: machine code.
-    ///   - start: the address of the first byte of `code`.
+    ///   - resume: A resume function's first byte, in the same address space as `start`.
+    ///   - code: Machine code.
+    ///   - start: The address of the first byte of `code`.
     public static func places(of resume: UInt64, in code: [UInt8], at start: UInt64) -> [UInt64] {
         var places: [UInt64] = []
         guard code.count >= leaLength else { return places }

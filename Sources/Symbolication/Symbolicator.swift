@@ -1,14 +1,16 @@
 import Synchronization
 
-/// Names for addresses, by default of this process: module, build id, function, line, inlined calls.
+/// Symbolicates addresses, by default of this process: module, build id, function, line, inlined calls.
 ///
-/// Reads `/proc/PID/maps`, memory through `/proc/PID/mem`, the modules' files and their symbol files. Never takes the loader's lock,
-/// so it may be used while a stalled thread holds it. Not for the hot path: it allocates, and a module's first address costs reading its
+/// Reads `/proc/PID/maps`, memory through `/proc/PID/mem`, the modules' files and their symbol files. Never takes the loader's
+/// lock,
+/// so it may be used while a stalled thread holds it. Not for the hot path: it allocates, and the first address of a module
+/// requires reading its
 /// symbol table and an index of its debug information. Any thread may call; calls are serialised.
 public final class Symbolicator: Sendable {
     private let process: ProcessDirectory
     private let cache: Mutex<SymbolCache>
-    /// Of another process: what it has made at run time.
+    /// For another process: functions generated at run time.
     private let made = Mutex(PerfMapCache())
 
     /// Reads nothing yet.
@@ -16,23 +18,24 @@ public final class Symbolicator: Sendable {
         self.init(search: search, cacheLimit: 64 << 20)
     }
 
-    /// - Parameter cacheLimit: bytes that symbols may take up together between calls; those used longest ago go first.
+    /// - Parameter cacheLimit: The bytes that all symbols may use between calls; the least recently used are dropped first.
     public init(search: SymbolSearch = SymbolSearch(), cacheLimit: Int) {
         process = .own
         cache = Mutex(SymbolCache(search: search, limit: cacheLimit))
     }
 
-    /// For any process whose memory may be read; of others nothing gets a name. Finds its files also if it runs in a container, and names of
-    /// what it made at run time in its `/tmp/perf-PID.map`.
+    /// For any process whose memory may be read; otherwise nothing gets a name. Finds its files also if it runs in a container,
+    /// and the names of
+    /// functions generated at run time in its `/tmp/perf-PID.map`.
     /// Reads nothing yet.
     public init(processID: Int32, search: SymbolSearch = SymbolSearch()) {
         process = ProcessDirectory(processID: processID)
         cache = Mutex(SymbolCache(search: search, limit: 64 << 20, process: process))
     }
 
-    /// Names what can be named of this process, as things are loaded now: a module that is gone leaves its frames without one.
+    /// Symbolicates addresses of this process with the modules loaded now: frames in a module that was unloaded get no name.
     ///
-    /// - Parameter budget: what is over it leaves frames with module and offset, and a problem that says so.
+    /// - Parameter budget: Frames beyond it get module and offset only, and a problem reports that.
     public func resolve(_ addresses: [ResolvableAddress], budget: SymbolicationBudget = .server) -> Resolution {
         guard let memory = ProcessMemory(of: process) else {
             return Resolution(
@@ -49,7 +52,7 @@ public final class Symbolicator: Sendable {
         }
     }
 
-    /// Names code that was made at run time, by the file that its maker keeps for perf: ``PerfMap``.
+    /// Names code that was generated at run time, from the file that its generator writes for perf: ``PerfMap``.
     private func name(_ frames: inout [SymbolicatedFrame], _ addresses: [ResolvableAddress]) {
         guard frames.contains(where: { $0.moduleIndex == nil }),
             let map = made.withLock({ $0.map(of: process) })
@@ -62,9 +65,10 @@ public final class Symbolicator: Sendable {
         }
     }
 
-    /// Names addresses of any process or report by their modules' build ids. A module's own file is used if it is still of that build.
+    /// Symbolicates addresses of any process or report by their modules' build ids. A module's own file is used if it is still
+    /// of that build.
     ///
-    /// - Parameter modules: what the places count in. A place out of their range stays without a name.
+    /// - Parameter modules: The modules to which the places refer. A place with an index out of range gets no name.
     public func resolve(
         _ places: [ModulePlace],
         in modules: [LoadedModule],
@@ -97,7 +101,7 @@ public final class Symbolicator: Sendable {
         }
     }
 
-    /// The files given as symbol files that are of no build that any modules so far were of.
+    /// The given symbol files whose build belongs to no module used so far.
     public func unusedFiles(budget: SymbolicationBudget = .tool) -> [SymbolProblem] {
         cache.withLock { $0.unusedFiles(Allowance(budget)) }
     }
@@ -110,7 +114,7 @@ private struct OwnResolution {
     var frames: [SymbolicatedFrame] = []
     var modules: [LoadedModule] = []
     var problems: [SymbolProblem] = []
-    /// What the header mappings met so far turned out to be.
+    /// The modules of the header mappings found so far.
     private var known: [ModuleMap.Mapping: Module] = [:]
 
     private struct Module {
@@ -188,7 +192,7 @@ extension ModuleSymbols {
 }
 
 extension [SymbolProblem] {
-    /// Each once, in their order.
+    /// Each problem once, in order.
     fileprivate var unique: [SymbolProblem] {
         var seen: Set<SymbolProblem> = []
         return filter { seen.insert($0).inserted }

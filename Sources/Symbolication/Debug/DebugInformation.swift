@@ -1,15 +1,15 @@
 import CElfUtils
 
-/// Lines and inlined calls of one file, out of its DWARF.
+/// Lines and inlined calls of one file, from its DWARF.
 ///
-/// libdw's own look-up by address goes by `.debug_aranges`, which Swift's compiler does not write, so units are indexed here by the
-/// ranges that they give themselves. A unit's functions and lines are read when an address lies in it, and then kept.
+/// libdw's own lookup by address uses `.debug_aranges`, which Swift's compiler does not write, so units are indexed here by the
+/// ranges that they declare themselves. A unit's functions and lines are read when an address is in it, and then kept.
 @safe final class DebugInformation {
     let file: ELFFile
     let dwarf: OpaquePointer
     private let sections: Sections
     private var units: [DebugUnit] = []
-    /// By address.
+    /// Sorted by address.
     private var ranges: [UnitRange] = []
 
     private struct UnitRange {
@@ -18,7 +18,8 @@ import CElfUtils
         var unit: Int32
     }
 
-    /// What libdw and this hold, besides the file's image. libdw does not tell: by the sizes of its structures.
+    /// The memory used by libdw and this object, besides the file's image. libdw does not report it, so it is computed from the
+    /// sizes of its structures.
     var byteCount: Int {
         units.reduce(sections.inflated) { $0 + $1.byteCount } + ranges.count * MemoryLayout<UnitRange>.stride
     }
@@ -39,7 +40,7 @@ import CElfUtils
         unsafe _ = dwarf_end(dwarf)
     }
 
-    /// - Returns: the calls that the address stands for, the innermost first, the function itself last; empty if no unit has it.
+    /// - Returns: The calls at the address, the innermost first, the function itself last; empty if no unit contains it.
     func calls(at address: UInt64, _ allowance: Allowance) throws(SymbolProblem) -> [DebugCall] {
         guard let index = unit(at: address) else { return [] }
         let reader = DebugReader(self, sections.info, allowance)
@@ -47,8 +48,9 @@ import CElfUtils
         return try units[index].calls(at: address, reader)
     }
 
-    /// As ``calls(at:_:)``, but for what the compiler made up; where the innermost call has no line there, with the nearest one that it
-    /// has in `function`. Where it has none at all, its caller's.
+    /// Like ``calls(at:_:)``, without compiler-generated code. If the innermost call has no line at the address, uses the
+    /// nearest line that it
+    /// has in `function`. If it has none at all, uses its caller's.
     func calls(
         at address: UInt64,
         nearest side: DebugUnit.Side,
@@ -60,7 +62,7 @@ import CElfUtils
         let reader = DebugReader(self, sections.info, allowance)
         var callers: [DebugCall] = []
         for row in try units[index].rows(side, address, in: function, reader) {
-            // What was inlined there besides is not what stands at the address.
+            // Other calls inlined there are not at the address.
             let near = try units[index].calls(at: row, reader).commonCalls(with: calls)
             guard near.first?.location != nil else { continue }
             if near.count >= calls.count { return near }
@@ -80,7 +82,7 @@ import CElfUtils
         return Int(ranges[low - 1].unit)
     }
 
-    /// The unit that holds an entry of another one: a function that was inlined across units.
+    /// The unit that contains an entry that another unit refers to: a function that was inlined across units.
     func unitRange(around offset: Int) -> Range<Int>? {
         var low = 0
         var high = units.count
@@ -93,7 +95,7 @@ import CElfUtils
 }
 
 extension DebugCall {
-    /// Whether it is the compiler's, an adapter between two conventions of calling, and stands in no source.
+    /// Whether it is compiler-generated, an adapter between two calling conventions, and in no source.
     fileprivate var isMadeUp: Bool {
         guard location == nil, let name, Demangler.language(of: name) == .swift else { return false }
         return Demangler.swiftModule(of: name) == nil
@@ -101,10 +103,10 @@ extension DebugCall {
 }
 
 extension [DebugCall] {
-    /// Those outwards of where two addresses of one function part.
+    /// The outer calls that two addresses of one function have in common.
     fileprivate func commonCalls(with others: [DebugCall]) -> [DebugCall] {
         let common = zip(reversed(), others.reversed()).prefix { $0.name == $1.name }.count
-        // The function itself has no entry of its own at some addresses.
+        // At some addresses the function itself has no entry.
         return suffix(Swift.max(1, common))
     }
 }
@@ -158,15 +160,15 @@ extension FileImage {
     }
 }
 
-/// The sections that are read. Nil where libdw inflates a section into memory of its own: then all of it is there.
+/// The sections that are read. Nil if libdw inflates a section into its own memory: then all of it is loaded.
 private struct Sections {
     let info: Range<Int>?
     let line: Range<Int>?
     let ranges: Range<Int>?
-    /// Bytes that libdw keeps of compressed sections.
+    /// Bytes that libdw holds for compressed sections.
     let inflated: Int
 
-    /// Small or read at unforeseeable places: loaded as a whole.
+    /// Small, or read at unpredictable places: loaded as a whole.
     private static let whole = ["abbrev", "str_offsets", "addr", "ranges", "rnglists", "line_str"]
     /// Loaded piece by piece.
     private static let piecewise = ["info", "line", "str"]
@@ -177,13 +179,13 @@ private struct Sections {
             if section.isCompressed {
                 guard allowance.inflates else { throw SymbolProblem(.compressed, path: file.image.path) }
                 let size = try Self.inflatedSize(section, file, allowance)
-                // Each by itself: what several claim together may have no room in a number.
+                // Each separately: the sum of claimed sizes may overflow.
                 try allowance.spend(size)
                 inflated += size
             } else if Self.name(section, isIn: Self.piecewise) {
                 continue
             }
-            // libdw passes over a compressed section that it cannot inflate: those that are not loaded.
+            // libdw skips a compressed section that it cannot inflate: those that are not loaded.
             try file.image.load(section.range, allowance)
         }
         self.inflated = inflated
@@ -195,7 +197,7 @@ private struct Sections {
         names.contains { section.name == ".debug_\($0)" || section.name == ".zdebug_\($0)" }
     }
 
-    /// As the section's header claims: `Elf64_Chdr`, or `ZLIB` and eight bytes, the highest first.
+    /// As claimed by the section's header: `Elf64_Chdr`, or `ZLIB` and eight bytes, most significant first.
     private static func inflatedSize(
         _ section: ELFFile.Section,
         _ file: ELFFile,

@@ -1,9 +1,9 @@
 import CElfUtils
 
-/// Reads entries for one call: makes sure that what libdw is about to look at has been loaded, and that nothing leads it to other files.
+/// Reads entries for one call: ensures that what libdw is about to read has been loaded, and that libdw opens no other files.
 @safe struct DebugReader {
     let information: DebugInformation
-    /// Nil if libdw has all of it in memory of its own.
+    /// Nil if libdw has all of it in its own memory.
     let info: Range<Int>?
     let allowance: Allowance
 
@@ -13,7 +13,7 @@ import CElfUtils
 
     var image: FileImage { information.file.image }
 
-    /// - Returns: the non-empty ranges of addresses; none for what the linker has thrown away.
+    /// - Returns: The non-empty address ranges; none for code that the linker has dropped.
     func ranges(of entry: Dwarf_Die) throws(SymbolProblem) -> [Range<UInt64>] {
         var entry = unsafe entry
         var found: [Range<UInt64>] = []
@@ -27,8 +27,9 @@ import CElfUtils
         }
     }
 
-    /// As ``ranges(of:)`` for a unit's first entry. A server has some ten thousand such ranges, and libdw takes a microsecond for each:
-    /// up to DWARF 4 the list is pairs of addresses, read here.
+    /// Like ``ranges(of:)``, for a unit's first entry. A server has some ten thousand such ranges, and libdw takes a
+    /// microsecond for each:
+    /// up to DWARF 4 the list consists of pairs of addresses, which are read here.
     func unitRanges(
         of entry: Dwarf_Die,
         version: UInt16,
@@ -69,14 +70,14 @@ import CElfUtils
 
     func text(_ name: Int, of entry: Dwarf_Die) throws(SymbolProblem) -> String? {
         guard var attribute = unsafe attribute(name, of: entry), unsafe !attribute.isInOtherFile,
-            // libdw only works out where the text is; it may not be loaded yet.
+            // libdw only computes where the text is; it may not be loaded yet.
             let text = unsafe dwarf_formstring(&attribute)
         else { return nil }
         guard let offset = unsafe image.offset(of: UnsafeRawPointer(text)) else { return unsafe String(cString: text) }
         return try image.text(at: offset, allowance)
     }
 
-    /// The entry that an attribute refers to, be it in another unit.
+    /// The entry to which an attribute refers, also in another unit.
     func reference(_ name: Int, of entry: Dwarf_Die) throws(SymbolProblem) -> Dwarf_Die? {
         guard var attribute = unsafe attribute(name, of: entry), unsafe !attribute.isInOtherFile else { return nil }
         var target = unsafe Dwarf_Die()
@@ -88,7 +89,8 @@ import CElfUtils
         return unsafe target
     }
 
-    /// The linker's name of a function, or the source's where it has no other. Inlined and separate copies refer to the original.
+    /// The linker's name of a function, or the source name if it has no other. Inlined and separate copies refer to the
+    /// original.
     func functionName(_ entry: Dwarf_Die) throws(SymbolProblem) -> String? {
         var entry = unsafe entry
         var plain: String?
@@ -103,7 +105,7 @@ import CElfUtils
         return plain
     }
 
-    /// The entries right below, one after the other, until `visit` says false.
+    /// Visits the direct children in order, until `visit` returns false.
     func children(of entry: Dwarf_Die, _ visit: (Dwarf_Die) throws(SymbolProblem) -> Bool) throws(SymbolProblem) {
         var parent = unsafe entry
         var child = unsafe Dwarf_Die()
@@ -119,7 +121,7 @@ import CElfUtils
 }
 
 extension Dwarf_Attribute {
-    /// Kept in a file that several symbol files share. libdw would look for it by itself.
+    /// Whether the value is in a file that several symbol files share. libdw would search for that file itself.
     fileprivate var isInOtherFile: Bool {
         [DW_FORM_GNU_ref_alt, DW_FORM_GNU_strp_alt, DW_FORM_ref_sup4, DW_FORM_ref_sup8, DW_FORM_strp_sup]
             .contains { unsafe UInt32($0) == UInt32(form) }

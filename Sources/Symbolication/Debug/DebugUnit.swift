@@ -1,28 +1,28 @@
 import CElfUtils
 
-/// A call as the debug information knows it.
+/// A call as recorded in the debug information.
 struct DebugCall: Hashable {
-    /// As linkers know it, or else as the source does.
+    /// The linker's name, or the source name if there is none.
     var name: String?
     var location: SourcePosition?
 }
 
-/// One compilation's part of the debug information.
+/// One compilation unit of the debug information.
 @safe struct DebugUnit {
-    /// What one takes up here and in libdw.
+    /// The memory that one unit uses here and in libdw.
     static let cost = 512
 
     private let entry: Dwarf_Die
     /// In the file.
     let range: Range<Int>
-    /// By address. Nil until they are read.
+    /// Sorted by address. Nil until they are read.
     private var functions: [Function]?
     private var lineCount = 0
 
     private struct Function {
         var low: UInt64
         var high: UInt64
-        /// Where libdw has it.
+        /// The address of the entry in libdw's memory.
         var entry: UInt
     }
 
@@ -42,7 +42,7 @@ struct DebugCall: Hashable {
 // Reading
 
 extension DebugUnit {
-    /// Reads the functions and lines if that has not been done.
+    /// Reads the functions and lines if that was not done before.
     mutating func read(_ reader: DebugReader, _ line: Range<Int>?) throws(SymbolProblem) {
         guard functions == nil else { return }
         try reader.image.load(range, reader.allowance)
@@ -55,15 +55,15 @@ extension DebugUnit {
     }
 
     private mutating func readLines(_ reader: DebugReader, _ section: Range<Int>?) throws(SymbolProblem) {
-        // libdw puts them in front of the file names.
+        // libdw prefixes them to the file names.
         for name in [DW_AT_comp_dir, DW_AT_name] { unsafe _ = try reader.text(Int(name), of: entry) }
         if let section, let offset = unsafe reader.number(Int(DW_AT_stmt_list), of: entry), offset < section.count {
             let start = section.lowerBound + offset
             let claimed = try reader.image.endOfContribution(at: start, reader.allowance) ?? start
-            // A damaged length is no matter of the budget.
+            // A damaged length must not exceed the budget.
             let end = max(start, min(claimed, section.upperBound))
             try reader.image.load(start..<end, reader.allowance)
-            // At most one line a byte; usually one in four.
+            // At most one line per byte; usually one in four.
             try reader.allowance.spend((end - start) / 4 * Self.lineCost)
         }
         var entry = unsafe entry
@@ -72,7 +72,7 @@ extension DebugUnit {
         try reader.allowance.checkTime()
     }
 
-    /// Swift's functions stand below a module and types, and closures below their function; C++'s below namespaces.
+    /// Swift's functions are below a module and types, and closures below their function; C++'s are below namespaces.
     private func collect(
         below parent: Dwarf_Die,
         _ reader: DebugReader,
@@ -102,7 +102,7 @@ extension DebugUnit {
 // Looking up
 
 extension DebugUnit {
-    /// - Returns: the innermost call first. Without a function around the address, its line alone.
+    /// - Returns: The innermost call first. Without a function around the address, only its line.
     func calls(at address: UInt64, _ reader: DebugReader) throws(SymbolProblem) -> [DebugCall] {
         var location = line(at: address)
         guard let function = unsafe function(at: address, reader) else {
@@ -169,10 +169,10 @@ extension DebugUnit {
         return unsafe SourcePosition(dwarf_linesrc(line, nil, nil), Int(number), Int(column))
     }
 
-    /// Where a line is looked for.
+    /// The side of an address on which a line is searched.
     enum Side { case before, behind }
 
-    /// Where the lines of a function begin, on one side of an address, the nearest first. At most 128.
+    /// The addresses where lines of a function begin, on one side of an address, the nearest first. At most 128.
     func rows(
         _ side: Side,
         _ address: UInt64,
@@ -196,7 +196,7 @@ extension DebugUnit {
         return rows
     }
 
-    /// libdw has the lines sorted by address.
+    /// libdw sorts the lines by address.
     private func firstLine(of lines: OpaquePointer, _ count: Int, above address: UInt64) -> Int {
         var (low, high) = (0, count)
         while low < high {
@@ -228,7 +228,7 @@ extension DebugUnit {
 }
 
 extension SourcePosition {
-    /// Nil for code that the compiler made up: it stands nowhere, at line 0 or in a file that the compiler calls so.
+    /// Nil for compiler-generated code, which has line 0 or a file name that says so.
     fileprivate init?(_ file: UnsafePointer<CChar>?, _ line: Int, _ column: Int) {
         guard let file = unsafe file, line > 0 else { return nil }
         let path = unsafe String(cString: file)

@@ -1,13 +1,13 @@
 import CElfUtils
 
-/// An ELF file: a module or its symbol file. 64 bits, little-endian, of any processor.
+/// An ELF file: a module or its symbol file. 64-bit, little-endian, for any processor.
 @safe final class ELFFile {
     struct Section: Hashable {
         var name: String
         var type: UInt32
         var flags: UInt64
         var address: UInt64
-        /// In the file. Empty for a section without content there.
+        /// In the file. Empty for a section without content in the file.
         var range: Range<Int>
         var size: UInt64
         var link: Int
@@ -51,18 +51,18 @@ import CElfUtils
 
     func section(_ name: String) -> Section? { sections.first { $0.name == name } }
 
-    /// Whether it has lines or inlined functions to tell.
+    /// Whether it has lines or inlined functions.
     var hasDebugInformation: Bool {
         [".debug_info", ".zdebug_info"].contains { section($0).map { !$0.range.isEmpty } == true }
     }
 
-    /// Where code lies, in the file's terms.
+    /// The address ranges of code, in the file.
     var codeRanges: [Range<UInt64>] {
         sections.filter { $0.flags & UInt64(SHF_EXECINSTR) != 0 && $0.address > 0 }
             .map { $0.address..<max($0.address, $0.address &+ $0.size) }
     }
 
-    /// The headers that libelf goes through by itself.
+    /// Loads the headers that libelf reads itself.
     private static func loadTables(
         _ header: Elf64_Ehdr,
         of image: FileImage,
@@ -71,7 +71,7 @@ import CElfUtils
         let segments = Int(clamping: header.e_phoff)
         try image.load(segments..<clamped(segments, Int(header.e_phnum) * MemoryLayout<Elf64_Phdr>.size), allowance)
         let table = Int(clamping: header.e_shoff)
-        // Of more than 65,279 sections the number stands in the first one: elf(5).
+        // If there are more than 65,279 sections, the number is in the first one: elf(5).
         let first = header.e_shnum == 0 ? try image.value(Elf64_Shdr.self, at: table, allowance) : nil
         let count = min(first.map { Int(clamping: $0.sh_size) } ?? Int(header.e_shnum), 1 << 20)
         try image.load(table..<clamped(table, count * MemoryLayout<Elf64_Shdr>.size), allowance)
@@ -113,7 +113,7 @@ import CElfUtils
         }
     }
 
-    /// From the sections; from the segments where there are none. A symbol file's segments may point anywhere.
+    /// From the sections; from the segments if there are none. A symbol file's segments may have any offsets.
     private func readBuildID(_ header: Elf64_Ehdr, _ allowance: Allowance) throws(SymbolProblem) -> String? {
         var notes = sections.filter { $0.type == UInt32(SHT_NOTE) }.map(\.range)
         if notes.isEmpty {
@@ -134,20 +134,22 @@ import CElfUtils
     }
 }
 
-// Where functions begin, by the table that unwinding goes by: strip(1) leaves it.
+// The starts of functions, from the unwind table, which strip(1) keeps.
 
 extension ELFFile {
-    /// The start of the function that an address lies in, by `.eh_frame_hdr` (Linux Standard Base, 10.6.2): a header, then pairs of a
-    /// function's start and its description's, sorted, both counted from the section.
+    /// The start of the function that contains an address, from `.eh_frame_hdr` (Linux Standard Base, 10.6.2): a header, then
+    /// pairs of a
+    /// function's start and its description's, sorted, both relative to the section.
     ///
     /// A part that the compiler has split off counts as a function.
     ///
-    /// - Parameter address: in the file's terms.
-    /// - Returns: nil below the first function, and without such a table or in another encoding than all linkers write.
+    /// - Parameter address: An address in the file.
+    /// - Returns: Nil below the first function, and without such a table or with another encoding than all linkers write.
     func unwoundFunctionStart(around address: UInt64, _ allowance: Allowance) throws(SymbolProblem) -> UInt64? {
         guard let section = section(".eh_frame_hdr"),
             let header = try image.value(UInt64.self, at: section.range.lowerBound, allowance),
-            // Version 1, then how the pointer, the number and the pairs are written: the last two as 4 bytes, unsigned and signed.
+            // Version 1, then the encodings of the pointer, the count and the pairs: the last two are 4 bytes, unsigned and
+            // signed.
             header & 0xffff_00ff == UnwindTable.layout
         else { return nil }
         let count = try image.value(UInt32.self, at: section.range.lowerBound + UnwindTable.countOffset, allowance)
@@ -166,7 +168,7 @@ extension ELFFile {
 }
 
 private enum UnwindTable {
-    /// `DW_EH_PE_udata4` for the number, `DW_EH_PE_datarel | DW_EH_PE_sdata4` for the pairs.
+    /// `DW_EH_PE_udata4` for the count, `DW_EH_PE_datarel | DW_EH_PE_sdata4` for the pairs.
     static let layout: UInt64 = 0x3b03_0001
     static let countOffset = 8
     static let pairsOffset = 12

@@ -1,10 +1,11 @@
 import Glibc
 
-/// A file's bytes in memory of our own, read as they are asked for.
+/// A file's bytes in our own memory, read on demand.
 ///
-/// libelf and libdw are given memory of the whole file's length. Only what was loaded holds the file's bytes, the rest reads as zeroes
-/// and takes no memory. So an answer out of a file of a hundred megabytes costs the few that it needs, and what it costs is known;
-/// and a file that is cut short meanwhile gives a reason, where one that is mapped would kill the process.
+/// libelf and libdw are given memory of the whole file's length. Only the loaded parts contain the file's bytes; the rest reads
+/// as zeros
+/// and uses no memory. So a lookup in a file of a hundred megabytes reads only the few that it needs, and its cost is known.
+/// If the file is truncated in the meantime, the result is an error, where a mapped file would kill the process.
 @safe final class FileImage {
     static let pageSize = 4096
     /// Larger files are refused. A server's executable has some hundred megabytes.
@@ -12,13 +13,13 @@ import Glibc
 
     let path: String
     let size: Int
-    /// A page longer than the file, so that text at its end ends.
+    /// One page longer than the file, so that text at its end is terminated.
     let base: UnsafeMutableRawPointer
-    /// What has been loaded, and the note of it.
+    /// The number of loaded bytes, plus the table that records them.
     private(set) var byteCount: Int
-    /// Nil for what was memory from the start.
+    /// Nil for an image that was created from memory.
     private let stamp: FileStamp?
-    /// By page.
+    /// Per page.
     private var isLoaded: [Bool]
     private var descriptor: Int32 = -1
 
@@ -28,7 +29,7 @@ import Glibc
             let stamp = try Self.stamp(of: descriptor, path)
             let size = Int(stamp.size)
             try allowance.spend(Self.pageCount(size))
-            // A limit on the address space, or a system that promises no more memory than it has.
+            // Fails because of a limit on the address space, or a system that does not overcommit memory.
             guard let base = unsafe Self.reserve(size) else { throw SymbolProblem(.outOfMemory, path: path) }
             unsafe self.base = unsafe base
             (self.path, self.size, self.stamp, self.descriptor) = (path, size, stamp, descriptor)
@@ -48,7 +49,7 @@ import Glibc
         return stamp
     }
 
-    /// Nil without memory.
+    /// Nil if there is not enough memory.
     init?(bytes: [UInt8], name: String) {
         guard !bytes.isEmpty, let base = unsafe Self.reserve(bytes.count) else { return nil }
         path = name
@@ -65,13 +66,13 @@ import Glibc
         unsafe munmap(base, Self.mappedLength(size))
     }
 
-    /// Closes the file until it is needed again: a host's descriptors are its own.
+    /// Closes the file until it is needed again: the host's descriptors are not ours to use up.
     func release() {
         if descriptor >= 0 { close(descriptor) }
         descriptor = -1
     }
 
-    /// Reads what is missing of the range; what lies behind the file's end is passed over.
+    /// Reads the missing parts of the range; what is beyond the file's end is ignored.
     func load(_ range: Range<Int>, _ allowance: Allowance) throws(SymbolProblem) {
         let wanted = range.clamped(to: 0..<size)
         guard !wanted.isEmpty else { return }
@@ -82,7 +83,7 @@ import Glibc
                 page += 1
                 continue
             }
-            // A quarter of a megabyte at a time, so that the clock is looked at.
+            // A quarter of a megabyte at a time, so that the clock is checked.
             let run = isLoaded[page...min(last, page + 63)].prefix { !$0 }.count
             try read(page..<page + run, allowance)
             page += run
@@ -95,7 +96,7 @@ import Glibc
         let end = min(pages.upperBound * Self.pageSize, size)
         try allowance.spend(end - start)
         try reopen()
-        // A page fault each would cost as much again as the reading. Older systems refuse, and take the faults.
+        // Page faults would cost as much again as the reading. Older systems reject this call, and have the faults.
         if pages.count > 1 { unsafe _ = madvise(base + start, pages.count * Self.pageSize, Self.populateForWriting) }
         var at = start
         while at < end {
@@ -117,9 +118,9 @@ import Glibc
         }
     }
 
-    /// A planted pipe does not hold us, and a terminal does not become ours.
+    /// Does not block on a pipe, and does not make a terminal the controlling one.
     static func open(_ path: String) throws(SymbolProblem) -> Int32 {
-        // Looked at first: to open a device can do something to it.
+        // Checked first: opening a device can have side effects.
         if let stamp = FileStamp(path), !stamp.isRegular { throw SymbolProblem(.notAFile, path: path) }
         let descriptor = unsafe Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         if descriptor >= 0 { return descriptor }
@@ -144,21 +145,21 @@ import Glibc
 // Values
 
 extension FileImage {
-    /// - Returns: fewer bytes at the file's end.
+    /// - Returns: Fewer bytes at the file's end.
     func bytes(_ range: Range<Int>, _ allowance: Allowance) throws(SymbolProblem) -> [UInt8] {
         let range = range.clamped(to: 0..<size)
         try load(range, allowance)
         return unsafe Array(UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count))
     }
 
-    /// As ``bytes(_:_:)``, but nothing of it stays in the image.
+    /// Like ``bytes(_:_:)``, but nothing is kept in the image.
     func passingBytes(_ range: Range<Int>, _ allowance: Allowance) throws(SymbolProblem) -> [UInt8] {
         var bytes: [UInt8] = []
         try passBytes(range, into: &bytes, allowance)
         return bytes
     }
 
-    /// - Parameter bytes: what was there is replaced; its memory is used again.
+    /// - Parameter bytes: The contents are replaced; the memory is reused.
     func passBytes(
         _ range: Range<Int>,
         into bytes: inout [UInt8],
@@ -184,7 +185,7 @@ extension FileImage {
         }
     }
 
-    /// - Returns: nil if the value does not lie wholly in the file.
+    /// - Returns: Nil if the value is not completely in the file.
     func value<T: BitwiseCopyable>(
         _ type: T.Type,
         at offset: Int,
@@ -195,7 +196,7 @@ extension FileImage {
         return unsafe (base + offset).loadUnaligned(as: type)
     }
 
-    /// Text up to a zero byte. The longest names of templates have some ten thousand bytes; what is longer is cut.
+    /// Text up to a zero byte. The longest names of templates have some ten thousand bytes; longer ones are cut.
     func text(at offset: Int, _ allowance: Allowance) throws(SymbolProblem) -> String? {
         guard offset >= 0, offset < size else { return nil }
         let limit = min(size, offset + 65_536)
@@ -213,7 +214,7 @@ extension FileImage {
         return unsafe String(decoding: UnsafeRawBufferPointer(start: base + offset, count: end - offset), as: UTF8.self)
     }
 
-    /// Where in the file memory lies that a library points to. Nil for memory of the library's own.
+    /// The file offset of memory to which a library points. Nil for the library's own memory.
     func offset(of pointer: UnsafeRawPointer) -> Int? {
         let distance = unsafe Int(bitPattern: pointer) &- Int(bitPattern: base)
         return distance >= 0 && distance < size ? distance : nil

@@ -1,16 +1,16 @@
 import Glibc
 
-/// What changes when a file is replaced or written to.
+/// The attributes that change when a file is replaced or written to.
 struct FileStamp: Hashable, Sendable {
     var device: UInt64
     var inode: UInt64
     var size: Int64
-    /// Apart from its nanoseconds: together they have no room for every time that a file can carry.
+    /// Separate from its nanoseconds: combined they could overflow for some file times.
     var modifiedSeconds: Int64
     var modifiedNanoseconds: Int64
     var isRegular: Bool
 
-    /// Nil if there is no such file, or it may not be looked at.
+    /// Nil if there is no such file, or it may not be inspected.
     init?(_ path: String) {
         var status = stat()
         guard unsafe stat(path, &status) == 0 else { return nil }

@@ -1,29 +1,30 @@
 import CElfUtils
 import Glibc
 
-/// Debuginfod servers, asked through elfutils' own client, libdebuginfod. It is loaded at the first question, so whoever never asks has
-/// neither it nor its network library in the process.
+/// Debuginfod servers, queried through elfutils' own client, libdebuginfod. The library is loaded at the first query, so a
+/// process that never
+/// queries has neither it nor its network library loaded.
 ///
-/// Never asked unless given to a ``SymbolSearch``: meant for tools. The client keeps what it was given in a cache of its own
+/// Never queried unless passed to a ``SymbolSearch``: intended for tools. The client stores files in its own cache
 /// (`$DEBUGINFOD_CACHE_PATH`, or `~/.cache/debuginfod_client`).
 public struct DebugInfoServer: Sendable {
-    /// The longest that one question may take.
+    /// The longest time that one query may take.
     public var patience: Duration
 
-    /// - Parameter patience: 20 seconds unless given.
-    /// - Returns: nil if `$DEBUGINFOD_URLS` names no server. Reads the environment, as the client itself does at each question.
+    /// - Parameter patience: 20 seconds by default.
+    /// - Returns: Nil if `$DEBUGINFOD_URLS` names no server. Reads the environment, as the client itself does at each query.
     public init?(patience: Duration = .seconds(20)) {
         guard let urls = unsafe getenv("DEBUGINFOD_URLS"), unsafe urls.pointee != 0 else { return nil }
         self.patience = patience
     }
 
-    /// - Returns: the path of a file that the server gave for this build; whether it is one has still to be checked.
+    /// - Returns: The path of a file that the server returned for this build; its contents have still to be checked.
     func symbolFile(buildID: String, within time: Duration) throws(SymbolProblem) -> String {
         guard let client = unsafe Client.shared else {
             throw SymbolProblem(.download, detail: "libdebuginfod.so.1 is not installed")
         }
         let deadline = ContinuousClock.now + min(time, patience)
-        // A module that was not stripped has no symbol file besides itself.
+        // A module that was not stripped has no separate symbol file.
         for isStripped in [true, false] {
             do throws(SymbolProblem) {
                 let find = unsafe isStripped ? client.findDebugInformation : client.findExecutable
@@ -53,7 +54,7 @@ public struct DebugInfoServer: Sendable {
     let findDebugInformation: Find
     let findExecutable: Find
 
-    /// Loaded once and for good. Nil where it is not installed.
+    /// Loaded once and never unloaded. Nil if it is not installed.
     static let shared: Client? = unsafe Client()
 
     private init?() {
@@ -86,14 +87,14 @@ public struct DebugInfoServer: Sendable {
         defer { unsafe end(handle) }
         var limit = deadline
         var path: UnsafeMutablePointer<CChar>?
-        // The client calls back about once a second at least, and gives up at anything but zero.
+        // The client calls back at least about once a second, and gives up if the result is not zero.
         let result = unsafe withUnsafeMutablePointer(to: &limit) { limit in
             unsafe setUserData(handle, limit)
             unsafe setProgress(handle) { handle, _, _ in
                 guard let client = unsafe Client.shared, let limit = unsafe client.userData(handle) else { return 1 }
                 return unsafe ContinuousClock.now > limit.load(as: ContinuousClock.Instant.self) ? 1 : 0
             }
-            // A length of zero: the id is given in hexadecimal.
+            // A length of zero means that the id is in hexadecimal.
             return unsafe buildID.withCString { text in
                 unsafe text.withMemoryRebound(to: UInt8.self, capacity: buildID.utf8.count + 1) {
                     unsafe find(handle, $0, 0, &path)
@@ -115,7 +116,7 @@ public struct DebugInfoServer: Sendable {
     }
 }
 
-/// What a module says of its symbol file: the name, and the checksum of the whole file.
+/// A module's reference to its symbol file: the name, and the checksum of the whole file.
 struct DebugLink: Hashable {
     var name: String
     var checksum: UInt32
@@ -128,7 +129,7 @@ extension ELFFile {
         let bytes = try image.bytes(section.range, allowance)
         let name = bytes.prefix { $0 != 0 }
         let place = (name.count + 4) & ~3
-        // A name with a slash would lead elsewhere than where symbol files are.
+        // A name with a slash would lead out of the directories of symbol files.
         guard !name.isEmpty, !name.contains(UInt8(ascii: "/")), place + 4 <= bytes.count else { return nil }
         let checksum = bytes[place..<place + 4].reversed().reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
         return DebugLink(name: String(decoding: name, as: UTF8.self), checksum: checksum)

@@ -2,11 +2,12 @@ import CElfUtils
 import Glibc
 import Synchronization
 
-/// What is in directories of symbol files, by build id: each is gone through once, when a module was not found there by its name.
+/// The contents of directories of symbol files, by build id: each directory is scanned once, when a module was not found there
+/// by its name.
 final class SymbolFolders: Sendable {
     private let found = Mutex<[String: [String: [String]]]>([:])
 
-    /// Entries looked at in one directory, with all below it, and how deep that goes.
+    /// The number of entries read in one directory including its subdirectories, and the greatest depth.
     private static let entryLimit = 20_000
     private static let depthLimit = 6
 
@@ -27,7 +28,7 @@ final class SymbolFolders: Sendable {
         return files
     }
 
-    /// - Returns: paths by build id, those further up first.
+    /// - Returns: Paths by build id, those in higher directories first.
     private static func index(
         _ directory: String,
         _ allowance: Allowance
@@ -51,7 +52,7 @@ final class SymbolFolders: Sendable {
         return files
     }
 
-    /// Sorted, so that the same file is taken each time.
+    /// Sorted, so that the same file is used each time.
     private static func names(in folder: String, limit: Int) -> [String] {
         guard let directory = unsafe opendir(folder) else { return [] }
         defer { unsafe closedir(directory) }
@@ -65,13 +66,13 @@ final class SymbolFolders: Sendable {
         return names.sorted()
     }
 
-    /// Not through links: they could lead in a circle.
+    /// Does not follow links: they could form a cycle.
     private static func isFolder(_ path: String) -> Bool {
         var status = stat()
         return unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// Nil for what is no program, library or symbol file, or cannot be read.
+    /// Nil if the file is not a program, library or symbol file, or cannot be read.
     private static func buildID(of path: String, _ allowance: Allowance) throws(SymbolProblem) -> String? {
         do throws(SymbolProblem) {
             let image = try FileImage(path: path, allowance)

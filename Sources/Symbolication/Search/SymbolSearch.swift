@@ -1,15 +1,17 @@
-/// Where symbol files are looked for. A file is used only if its build id is the module's.
+/// Where symbol files are searched. A file is used only if its build id is the module's.
 public struct SymbolSearch: Sendable {
-    /// Directories to look in first. In each: `.build-id/xx/yyyy.debug`, the module's file name with and without `.debug`, and then any
-    /// file in it or below of the module's build, whatever it is called. A path of a file is taken for a symbol file itself.
+    /// Directories to search first. In each: `.build-id/xx/yyyy.debug`, the module's file name with and without `.debug`, and
+    /// then any
+    /// file of the module's build in it or its subdirectories, whatever its name. A path of a file is used as a symbol file
+    /// itself.
     public var directories: [String]
     /// Where a distribution keeps them: `.build-id/xx/yyyy.debug`, and a module's own path below.
     public var systemDirectories: [String]
-    /// Asked last. Nil, as it is unless given: no network.
+    /// Queried last. Nil by default: no network.
     public var server: DebugInfoServer?
     private let folders = SymbolFolders()
 
-    /// The system's directories alone unless given.
+    /// Only the system's directories by default.
     public init(
         directories: [String] = [],
         systemDirectories: [String] = ["/usr/lib/debug"],
@@ -19,17 +21,17 @@ public struct SymbolSearch: Sendable {
     }
 }
 
-/// A module whose symbols are wanted.
+/// A module whose symbols are needed.
 struct SoughtModule {
-    /// As the kernel named it.
+    /// The kernel's path.
     var path: String
     var buildID: String?
     /// Where its own file may be.
     var candidates: [String]
-    /// What its own file must start with, for a module of this process.
+    /// The bytes with which its own file must start, for a module of this process.
     var firstPage: [UInt8]?
 
-    /// Whether the build id is one: from a report it may be any text, and it becomes part of paths.
+    /// Whether the build id is valid: from a report it may be any text, and it becomes part of paths.
     var isSearchable: Bool {
         guard let buildID, (8...128).contains(buildID.utf8.count) else { return false }
         return buildID.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }
@@ -39,7 +41,7 @@ struct SoughtModule {
 }
 
 extension SymbolSearch {
-    /// The module's own file, as far as it can be had.
+    /// The module's own file, if it is available.
     func module(
         _ sought: SoughtModule,
         _ allowance: Allowance,
@@ -66,7 +68,7 @@ extension SymbolSearch {
                 var sought = sought
                 sought.firstPage = nil
                 guard let file = try accepted(path, sought, allowance, &problems), file.isSymbolFile else { continue }
-                // Others of its name that are of another build are no matter then.
+                // Other files of its name that are of another build do not matter then.
                 problems.removeAll { $0.code == .otherBuild }
                 return file
             }
@@ -97,7 +99,7 @@ extension SymbolSearch {
         return (folders + others).map { "\($0)/\(link.name)" }
     }
 
-    /// Nil without a word if there is none, and with one if there is a wrong one.
+    /// Nil without a problem if there is no file, and with a problem if it is the wrong one.
     private func accepted(
         _ path: String,
         _ sought: SoughtModule,
@@ -110,7 +112,7 @@ extension SymbolSearch {
             return file
         } catch {
             if error.isOfBudget { throw error }
-            // A directory of symbol files is no symbol file; and a file that was given may be another module's.
+            // A directory of symbol files is not a symbol file, and a given file may belong to another module.
             let isGiven =
                 directories.contains(path) && !sought.candidates.contains(path)
                 && [.notAFile, .otherBuild, .noBuildID].contains(error.code)
@@ -167,7 +169,7 @@ extension SoughtModule {
     func check(_ file: ELFFile, _ allowance: Allowance) throws(SymbolProblem) {
         if let firstPage {
             let page = try file.image.bytes(0..<firstPage.count, allowance)
-            // Memory behind the end of a short file reads as zeroes.
+            // Memory after the end of a short file reads as zeros.
             guard firstPage.starts(with: page), firstPage[page.count...].allSatisfy({ $0 == 0 }) else {
                 throw SymbolProblem(.otherBuild, path: file.image.path)
             }
@@ -178,7 +180,7 @@ extension SoughtModule {
 }
 
 extension ELFFile {
-    /// Whether it says more than a stripped module.
+    /// Whether it has more symbols than a stripped module.
     fileprivate var isSymbolFile: Bool {
         hasDebugInformation || section(".symtab").map { !$0.range.isEmpty } == true
     }
