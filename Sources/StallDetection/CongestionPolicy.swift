@@ -1,18 +1,21 @@
 package import RunLoopKit
 
-/// Decides whether one turn goes on for too long though its callouts are short. Pure, as ``StallPolicy`` is.
+/// Decides whether one turn lasts too long though its callouts are short. Pure, as ``StallPolicy`` is.
 ///
-/// It fires only at a look that saw the loop move since the one before: a loop that stands is left to the policy for that.
+/// It decides only at a look that saw the loop move since the previous one. A loop that does not move is left to ``StallPolicy``.
 package struct CongestionPolicy: Sendable {
     package let threshold: Duration
+    /// The confirmed stall.
     package private(set) var open: Stretch?
+    /// What the latest look found, until it is confirmed.
+    private var candidate: Stretch?
     private var lastLook: LoopSample?
-    /// What a blocked stall has taken, or a late watchdog cannot vouch for.
+    /// Time before this belongs to a blocked stall, or was not observed.
     private var floor: MonotonicInstant?
 
     /// The congested part of a turn.
     package struct Stretch: Hashable, Sendable {
-        /// Since when the loop was busy: what the turn is known by.
+        /// Since when the loop was busy. Identifies the turn.
         package var turn: MonotonicInstant
         package var start: MonotonicInstant
         package var announced: Duration
@@ -22,15 +25,16 @@ package struct CongestionPolicy: Sendable {
         self.threshold = threshold
     }
 
-    /// When the turn under way becomes congested, if it moves until then.
+    /// When the present turn becomes congested, if it still moves then.
     package var maturity: MonotonicInstant? {
         guard open == nil, let since = lastLook?.busySince else { return nil }
         return start(of: since) + threshold
     }
 
-    /// - Parameter taken: What a blocked stall has of the time: it is decided first.
+    /// - Parameter taken: the time that belongs to a blocked stall, which is decided first.
     package mutating func decide(_ look: LoopSample, taken: ClosedRange<MonotonicInstant>?) -> StallDecision {
         defer { lastLook = look }
+        candidate = nil
         if let stretch = open { return follow(stretch, look, taken) }
         raiseFloor(to: look.hasExcludedTime ? look.time : taken?.upperBound)
         for turn in look.turns where turn.end - start(of: turn.start) >= threshold {
@@ -40,9 +44,12 @@ package struct CongestionPolicy: Sendable {
         return begin(look)
     }
 
-    /// What has passed until `time` counts towards nothing.
+    /// The candidate of the latest look is a stall.
+    package mutating func confirm() { open = candidate.take() ?? open }
+
+    /// The time until `time` does not count.
     package mutating func resume(at time: MonotonicInstant) {
-        (open, lastLook) = (nil, nil)
+        (open, candidate, lastLook) = (nil, nil, nil)
         raiseFloor(to: time)
     }
 
@@ -58,8 +65,8 @@ package struct CongestionPolicy: Sendable {
         }
         let start = start(of: since)
         guard look.time - start >= threshold else { return .none }
-        open = Stretch(turn: since, start: start, announced: look.time - start)
-        return .began(.exact(from: start, to: look.time))
+        candidate = Stretch(turn: since, start: start, announced: look.time - start)
+        return .candidate(.exact(from: start, to: look.time))
     }
 
     private mutating func follow(
@@ -85,7 +92,7 @@ package struct CongestionPolicy: Sendable {
 
     private mutating func grow(_ stretch: Stretch, _ look: LoopSample) -> StallDecision {
         let length = look.time - stretch.start
-        guard length.isWorthTelling(after: stretch.announced) else { return .none }
+        guard length.isWorthReporting(after: stretch.announced) else { return .none }
         open?.announced = length
         return .grew(.exact(from: stretch.start, to: look.time))
     }
@@ -102,12 +109,12 @@ extension LoopSample {
 }
 
 extension StallSpan {
-    /// By the loop's own stamps.
+    /// A span whose ends are the loop's own stamps.
     package static func exact(from start: MonotonicInstant, to end: MonotonicInstant) -> StallSpan {
         StallSpan(earliestStart: start, latestStart: start, earliestEnd: end, latestEnd: end)
     }
 
-    /// An end that nobody stamped.
+    /// A span whose end was not stamped.
     package init(from start: MonotonicInstant, between earliestEnd: MonotonicInstant, and latestEnd: MonotonicInstant) {
         self.init(
             earliestStart: start,
@@ -119,8 +126,9 @@ extension StallSpan {
 }
 
 extension Duration {
-    /// Twice the last announcement, at most 10 s on: a short stall is told of often, an endless one does not chatter.
-    package func isWorthTelling(after announced: Duration) -> Bool {
+    /// Whether a stall has grown enough for a new report: to twice the length of the last one, or by 10 s. So a short stall is updated often,
+    /// and an endless one every 10 s.
+    package func isWorthReporting(after announced: Duration) -> Bool {
         self >= min(announced * 2, announced + .seconds(10))
     }
 }

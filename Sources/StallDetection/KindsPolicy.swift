@@ -1,8 +1,8 @@
 package import RunLoopKit
 package import StallReports
 
-/// The rules for all kinds of stalls together: each decides for itself, in the order of ``StallCategory``, and none gets time
-/// that a stronger one has. So a loop has one stall at a time at most, and its stalls do not overlap.
+/// The policies for all kinds of stalls. Each decides on its own, in the order of ``StallCategory``, and gets none of the time that a
+/// stronger one has taken. So a loop has at most one stall at a time, and its stalls do not overlap.
 package struct KindsPolicy: Sendable {
     package let rule: StallRule
     package private(set) var blocked: StallPolicy
@@ -18,14 +18,14 @@ package struct KindsPolicy: Sendable {
         repeated = rule.repeated.map { RepetitionPolicy(rule: rule, turns: $0.turns) }
     }
 
-    /// Whether a loop at rest need not be looked at before it leaves its rest.
+    /// Whether the loop is at rest and needs no look before it leaves its rest.
     package var isAtRest: Bool { blocked.state == .resting && congested?.open == nil && repeated?.isOpen != true }
 
-    /// The earliest moment at which what is under way becomes a stall, if it lasts. By the rules for a turn that is a little before it is
-    /// one by that for a callout, which began a little later: one look serves for both.
+    /// The earliest moment at which the present state becomes a stall, if it lasts. The rules for a turn get there a little before the rule for
+    /// a callout, which began a little later; one look serves both.
     package var maturity: MonotonicInstant? {
         let all = [blocked.maturity, congested?.maturity, repeated?.maturity(busySince: busySince)]
-        // A turn that has lasted long enough is none as long as it stands: what its callout comes to is still ahead.
+        // A turn that is long enough already, but does not move, is left to the rule for callouts, which has not reached its threshold.
         let ahead = all.compactMap { $0 }.filter { maturity in lookedAt.map { maturity > $0 } ?? true }
         return LookSchedule.meeting(ahead, within: LookSchedule.slack(rule.tick))
     }
@@ -35,7 +35,7 @@ package struct KindsPolicy: Sendable {
         blocked.unparked(at: time)
     }
 
-    /// Takes a look into account. What ends comes before what begins.
+    /// Takes a look into account. In the result, ends come before beginnings.
     package mutating func decide(_ look: LoopSample) -> [StallFinding] {
         (busySince, lookedAt) = (look.busySince, look.time)
         let still = blocked.decide(look)
@@ -46,7 +46,7 @@ package struct KindsPolicy: Sendable {
         return Self.findings([(.blocked, still), (.congested, full), (.repeated, row)])
     }
 
-    /// The stall under way, as of the look at `time`. Nil when there is none of that kind.
+    /// The confirmed stall of that kind, as of the look at `time`. Nil when there is none.
     package func span(of category: StallCategory, at time: MonotonicInstant) -> StallSpan? {
         switch category {
         case .blocked: blocked.span
@@ -55,13 +55,22 @@ package struct KindsPolicy: Sendable {
         }
     }
 
-    /// Why what the latest look ended was no stall, though it lasted as long as one.
+    /// Why the standstill that the latest look ended was not a stall, though it was long enough.
     package var dismissal: PauseKind? { blocked.dismissal }
 
     /// Whether the thread was found in the loop's own wait since the last transition.
     package var wasFoundWaiting: Bool { blocked.wasFoundWaiting }
 
-    /// The stall that the latest look made out is none, so far.
+    /// The candidate of the latest look is a stall.
+    package mutating func confirm(_ category: StallCategory) {
+        switch category {
+        case .blocked: blocked.confirm()
+        case .congested: congested?.confirm()
+        case .repeated: repeated?.confirm()
+        }
+    }
+
+    /// The candidate of the latest look is not a stall: its time until now does not count.
     package mutating func dismiss(_ category: StallCategory, because reason: PauseKind, at time: MonotonicInstant) {
         switch category {
         case .blocked: blocked.dismiss(because: reason)
@@ -70,12 +79,12 @@ package struct KindsPolicy: Sendable {
         }
     }
 
-    /// Takes so much out of the standstill under way, a stall or not yet one.
+    /// Excludes so much time from the present standstill, whether it is a stall yet or not.
     package mutating func exclude(_ time: Duration, because reason: PauseKind) {
         blocked.exclude(time, because: reason)
     }
 
-    /// Nobody looked until `time`: begins anew, and counts from then.
+    /// Nobody looked until `time`: starts again, and counts from then.
     package mutating func resume(at time: MonotonicInstant) {
         blocked.resume(at: time)
         congested?.resume(at: time)
@@ -83,7 +92,7 @@ package struct KindsPolicy: Sendable {
         busySince = nil
     }
 
-    /// The loop is no longer watched, or has ended: closes a stall that is under way.
+    /// The loop is no longer watched, or has ended: closes its stall, if it has one.
     package mutating func abandon(at time: MonotonicInstant) -> [StallFinding] {
         Self.findings([
             (.blocked, blocked.abandon(at: time)),
@@ -94,7 +103,7 @@ package struct KindsPolicy: Sendable {
 
     private func taken(by still: StallDecision, at time: MonotonicInstant) -> ClosedRange<MonotonicInstant>? {
         switch still {
-        case .began(let span), .grew(let span): return span.earliestStart...max(span.earliestStart, time)
+        case .candidate(let span), .grew(let span): return span.earliestStart...max(span.earliestStart, time)
         case .ended(let span), .passed(let span, _):
             return span.earliestStart...max(span.earliestStart, span.latestEnd)
         case .none:
@@ -106,7 +115,7 @@ package struct KindsPolicy: Sendable {
     private func takenByCongestion(_ full: StallDecision, at time: MonotonicInstant) -> MonotonicInstant? {
         switch full {
         case .ended(let span), .passed(let span, _): span.latestEnd
-        case .began, .grew: time
+        case .candidate, .grew: time
         case .none: congested?.open == nil ? nil : time
         }
     }
@@ -119,25 +128,25 @@ package struct KindsPolicy: Sendable {
 }
 
 extension KindsPolicy {
-    /// Whether long turns stand in a row.
+    /// Whether there are several long turns in a row.
     package var hasRow: Bool { (repeated?.row?.count ?? 0) > 1 }
 
-    /// How long the row's turns have taken together, that under way included; without a row, how long this one has.
+    /// How long the turns of the row took together, including the present one. Without a row: how long the present turn has taken.
     package func busy(at time: MonotonicInstant) -> Duration {
         let present = busySince.map { time - $0 } ?? .zero
         return (repeated?.row?.total ?? .zero) + max(.zero, present)
     }
 
-    /// The row, with the turn under way.
+    /// The row, including the present turn.
     package func present(at look: LoopSample?) -> RepetitionPolicy.Row? {
         repeated?.row.map { row in row.including(look.flatMap { repeated?.turnUnderWay($0) }) }
     }
 }
 
 extension StallFinding {
-    /// Whether it is the end of a stall that had been told of.
+    /// Whether it ends a confirmed stall.
     package var endsStall: Bool { if case .ended = decision { true } else { false } }
 
-    /// Whether it is of a stall that is over.
+    /// Whether its stall is over.
     package var isOver: Bool { if case .passed = decision { true } else { endsStall } }
 }

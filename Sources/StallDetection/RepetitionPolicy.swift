@@ -1,18 +1,21 @@
 package import RunLoopKit
 
-/// Decides whether a loop stalls shortly again and again. Pure, as ``StallPolicy`` is.
+/// Decides whether a loop has short stalls again and again. Pure, as ``StallPolicy`` is.
 ///
-/// Its turns come with the loop's own times, so none is missed between two looks, and a turn of a few microseconds in between
-/// does not hide that the loop is held up. What ends a row is a pause: see ``StallRule/Repeated``.
+/// The turns come with the loop's own times, so none is missed between two looks, and a turn of a few microseconds between two long ones
+/// does not end the row. A row ends with a pause: see ``StallRule/Repeated``.
 package struct RepetitionPolicy: Sendable {
     package let rule: StallRule
     package let turns: Int
     /// The long turns in a row so far.
     package private(set) var row: Row?
-    /// The row that the last stall to end was.
+    /// The row of the last stall that ended.
     package private(set) var lastRow: Row?
+    /// The length of the confirmed stall when it was last reported.
     private var announced: Duration?
-    /// Turns that began earlier are taken by another stall, or not proven.
+    /// What the latest look found, until it is confirmed.
+    private var candidate: Duration?
+    /// Turns that began earlier belong to another stall, or are not proven.
     private var floor: MonotonicInstant?
 
     package struct Row: Hashable, Sendable {
@@ -34,7 +37,7 @@ package struct RepetitionPolicy: Sendable {
             longest = max(longest, turn.end - turn.start)
         }
 
-        /// With the turn under way, if there is a long one.
+        /// The row with the present turn, if that is a long one.
         package func including(_ turn: BusyTurn?) -> Row {
             var row = self
             if let turn { row.add(turn) }
@@ -49,15 +52,16 @@ package struct RepetitionPolicy: Sendable {
 
     package var isOpen: Bool { announced != nil }
 
-    /// When the turn under way becomes the one that makes the row a stall.
+    /// When the present turn becomes the one that makes the row a stall.
     package func maturity(busySince: MonotonicInstant?) -> MonotonicInstant? {
         guard !isOpen, let busySince, let row, row.count == turns - 1 else { return nil }
         return busySince + rule.longTurn + .nanoseconds(1)
     }
 
-    /// - Parameter taken: Until when the time is another stall's: those are decided first.
+    /// - Parameter taken: until when the time belongs to another stall, which is decided first.
     package mutating func decide(_ look: LoopSample, taken: MonotonicInstant?) -> StallDecision {
-        // A late watchdog may have stood still together with the loop: what it missed does not count.
+        candidate = nil
+        // A late watchdog may have been stopped together with the loop: what it missed does not count.
         if let time = look.hasExcludedTime ? look.time : taken { floor = max(time, floor ?? time) }
         if taken != nil { return close() }
         for turn in look.turns where turn.start >= floor ?? turn.start && turn.end - turn.start > rule.longTurn {
@@ -68,15 +72,18 @@ package struct RepetitionPolicy: Sendable {
         return judge(look)
     }
 
-    /// Closes the row if what begins at `start` does not belong to it.
+    /// Closes the row if a turn that begins at `start` does not belong to it.
     private mutating func endRow(before start: MonotonicInstant) -> StallDecision {
         guard let row, start - row.last.end > rule.pause(after: row.last) else { return .none }
         return close()
     }
 
-    /// What has passed until `time` counts towards nothing.
+    /// The candidate of the latest look is a stall.
+    package mutating func confirm() { announced = candidate.take() ?? announced }
+
+    /// The time until `time` does not count.
     package mutating func resume(at time: MonotonicInstant) {
-        (row, announced) = (nil, nil)
+        (row, announced, candidate) = (nil, nil, nil)
         floor = max(time, floor ?? time)
     }
 
@@ -93,15 +100,15 @@ package struct RepetitionPolicy: Sendable {
         let length = all.last.end - all.start
         guard let announced else {
             guard all.count >= turns else { return .none }
-            self.announced = length
-            return .began(.exact(from: all.start, to: all.last.end))
+            candidate = length
+            return .candidate(.exact(from: all.start, to: all.last.end))
         }
-        guard length.isWorthTelling(after: announced) else { return .none }
+        guard length.isWorthReporting(after: announced) else { return .none }
         self.announced = length
         return .grew(.exact(from: all.start, to: all.last.end))
     }
 
-    /// The turn under way as it is now, if it is long already and belongs to the row.
+    /// The present turn up to now, if it is long already and belongs to the row.
     package func turnUnderWay(_ look: LoopSample) -> BusyTurn? {
         guard let since = look.busySince, since >= floor ?? since, look.time - since > rule.longTurn else { return nil }
         if let row, since - row.last.end > rule.pause(after: row.last) { return nil }

@@ -1,22 +1,21 @@
 package import RunLoopKit
 package import StallReports
 
-/// Decides from looks alone whether one loop is stalled. A function of its state and the look: no clock, no thread.
+/// Decides from looks alone whether one loop is blocked. A function of its state and the look: no clock, no thread.
 ///
-///     at rest ──busy──> suspect ──threshold──> stalled ──transition──> at rest or suspect
-///                          └──────transition──────┘
+///     at rest ──busy──> candidate ──threshold, confirmed──> stalled ──transition──> at rest or candidate
 ///
-/// A *segment* is the time from the loop's last transition or callout to its next. Its start is the loop's own stamp where the turn
-/// began after the previous look; else the previous look, or the first transition since, the earliest it can be: the loop had been
-/// in the same turn for longer still, so counting from there invents no stall, and misses none that a watcher signalled at every transition
-/// would see.
+/// A *segment* is the time from the loop's last transition or callout to its next one. It starts at the loop's own stamp, if the turn began
+/// after the previous look. Otherwise it starts at the previous look, or at the first transition since: the earliest possible moment. The
+/// loop was in the same turn before that, so counting from there invents no stall, and misses none that a watcher called at every
+/// transition would see.
 package struct StallPolicy: Sendable {
     package let rule: StallRule
     package private(set) var state: State = .resting
     private var lastLook: MonotonicInstant?
-    /// The loop was at rest until then at least, because the watchdog was parked.
+    /// The loop was at rest at least until then, because the watchdog was parked.
     private var restedUntil: MonotonicInstant?
-    /// Why the segment that the latest look ended was no stall, though it lasted as long as one.
+    /// Why the segment that the latest look ended was not a stall, though it was long enough.
     package private(set) var dismissal: PauseKind?
 
     package enum State: Hashable, Sendable {
@@ -31,10 +30,10 @@ package struct StallPolicy: Sendable {
         package var callouts: UInt64 = 0
         package var earliestStart: MonotonicInstant
         package var latestStart: MonotonicInstant
-        /// What does not count, or a late watchdog cannot vouch for.
+        /// Time that is excluded, or was not observed because the watchdog was late.
         package var unproven = Unproven()
 
-        /// Whether the loop has neither made a transition nor begun a callout.
+        /// Whether the loop has neither made a transition nor begun a callout since.
         package func stands(at look: LoopSample) -> Bool { pulse == look.pulse && callouts == look.callouts }
 
         package func proven(at time: MonotonicInstant) -> Duration { time - earliestStart - unproven.total }
@@ -54,14 +53,14 @@ package struct StallPolicy: Sendable {
         self.rule = rule
     }
 
-    /// The stall under way, as of the last look; nil when there is none.
+    /// The confirmed stall, as of the last look. Nil when there is none.
     package var span: StallSpan? {
         guard case .stalled(let segment, _) = state, let lastLook else { return nil }
         return segment.span(until: lastLook, lastLook)
     }
 
-    /// Whether the thread was found in the loop's own wait since the last transition. Of such a loop, which does not say that it waits, time alone
-    /// proves nothing: only a stack that shows another place does.
+    /// Whether the thread was found in the loop's own wait since the last transition. Such a loop waits without publishing that it does, so
+    /// time alone proves nothing; only a stack that shows another place does.
     package var wasFoundWaiting: Bool {
         switch state {
         case .resting: false
@@ -69,14 +68,14 @@ package struct StallPolicy: Sendable {
         }
     }
 
-    /// The moment at which the current segment becomes a stall, if it lasts. Nil while the loop rests or is stalled already.
+    /// The moment at which the present segment becomes a stall, if it lasts. Nil while the loop rests, and in a stall.
     package var maturity: MonotonicInstant? {
         guard case .candidate(let segment) = state else { return nil }
         return segment.earliestStart + segment.unproven.total + rule.threshold
     }
 
-    /// The watchdog was parked until about `time`. It wakes after the departure that woke it: the loop's stamp is the better
-    /// account of when its rest ended, `time` stands in where there is none.
+    /// The watchdog was parked until about `time`. It wakes a little after the departure from rest that woke it, so the loop's stamp tells
+    /// better when the rest ended; `time` is used where there is no stamp.
     package mutating func unparked(at time: MonotonicInstant) {
         restedUntil = time
     }
@@ -102,14 +101,20 @@ package struct StallPolicy: Sendable {
         }
     }
 
-    /// The stall that the latest look made out is none, so far: what has passed does not count.
+    /// The candidate of the latest look is a stall.
+    package mutating func confirm() {
+        guard case .candidate(let segment) = state, let lastLook else { return }
+        state = .stalled(segment, announced: segment.proven(at: lastLook))
+    }
+
+    /// The candidate of the latest look is not a stall: its time until now does not count.
     package mutating func dismiss(because reason: PauseKind) {
-        guard case .stalled(var segment, _) = state, let lastLook else { return }
+        guard case .candidate(var segment) = state, let lastLook else { return }
         segment.unproven.raise(to: lastLook - segment.earliestStart, because: reason)
         state = .candidate(segment)
     }
 
-    /// Takes so much out of what is under way, be it a stall yet or not.
+    /// Excludes so much time from the present segment, whether it is a stall yet or not.
     package mutating func exclude(_ time: Duration, because reason: PauseKind) {
         guard let lastLook else { return }
         func excluding(_ segment: Segment) -> Segment {
@@ -125,12 +130,12 @@ package struct StallPolicy: Sendable {
         }
     }
 
-    /// Nobody looked until `time`: begins anew, and counts from then.
+    /// Nobody looked until `time`: starts again, and counts from then.
     package mutating func resume(at time: MonotonicInstant) {
         (state, lastLook, restedUntil) = (.resting, time, nil)
     }
 
-    /// The loop is no longer watched, or has ended: closes a stall that is under way.
+    /// The loop is no longer watched, or has ended: closes its stall, if it has one.
     package mutating func abandon(at time: MonotonicInstant) -> StallDecision {
         defer { state = .resting }
         dismissal = nil
@@ -148,7 +153,7 @@ package struct StallPolicy: Sendable {
         guard !look.pulse.isAtRest else { return .resting }
         var segment: Segment
         if let stamp = look.turnStart, stamp >= lastLook ?? stamp {
-            // After further callouts the present one began later, nobody knows when.
+            // If there were further callouts since the stamp, the present one began later, at an unknown time.
             let isFirst = look.callouts &- look.calloutsAtTurn <= 1
             let first = isFirst ? stamp : max(stamp, look.firstTransition ?? stamp)
             segment = Segment(pulse: look.pulse, earliestStart: first, latestStart: isFirst ? stamp : look.time)
@@ -157,9 +162,9 @@ package struct StallPolicy: Sendable {
             segment = Segment(pulse: look.pulse, earliestStart: floor, latestStart: look.time)
         }
         segment.callouts = look.callouts
-        // A late watchdog may have stood still together with the loop: count from this look.
+        // A late watchdog may have been stopped together with the loop: count from this look.
         segment = excluding(look, in: segment, until: look.time)
-        // So may one that the departure has woken late: of that no more is known than that it was.
+        // The same holds for one that was woken late by the departure. Only the fact is known, not the reason.
         if let restedUntil, restedUntil - segment.earliestStart > rule.tick {
             segment.unproven.raise(to: restedUntil - segment.earliestStart, because: .late)
         }
@@ -167,18 +172,14 @@ package struct StallPolicy: Sendable {
     }
 
     private mutating func watch(_ segment: Segment, _ look: LoopSample) -> StallDecision {
-        let length = segment.proven(at: look.time)
-        guard length >= rule.threshold else {
-            state = .candidate(segment)
-            return .none
-        }
-        state = .stalled(segment, announced: length)
-        return .began(segment.span(until: look.time, look.time))
+        state = .candidate(segment)
+        guard segment.proven(at: look.time) >= rule.threshold else { return .none }
+        return .candidate(segment.span(until: look.time, look.time))
     }
 
     private mutating func grow(_ segment: Segment, _ announced: Duration, _ look: LoopSample) -> StallDecision {
         let length = segment.proven(at: look.time)
-        guard length.isWorthTelling(after: announced) else {
+        guard length.isWorthReporting(after: announced) else {
             state = .stalled(segment, announced: announced)
             return .none
         }
@@ -186,7 +187,7 @@ package struct StallPolicy: Sendable {
         return .grew(segment.span(until: look.time, look.time))
     }
 
-    /// A suspect moved on between two looks: it was a stall all the same when the loop's own stamps say so.
+    /// A candidate moved on between two looks. It was a stall if the loop's own stamps prove that.
     private mutating func passed(_ segment: Segment, _ look: LoopSample) -> StallDecision {
         let span = finished(segment, look)
         if segment.unproven.includes(.inWait) || span.length < rule.threshold {
@@ -198,8 +199,8 @@ package struct StallPolicy: Sendable {
         return span.hasExactEnds || stood(for: span, look) ? .passed(span, segment.pulse) : .none
     }
 
-    /// Whether a callout that may have lasted for all of the span did so, as far as can be told: it is known to have stood for most of a
-    /// threshold, and by the loop's stamps all of the span lies in one turn.
+    /// Whether one callout can be taken to have lasted for the whole span: it was seen to last for at least half of a threshold, and by the
+    /// loop's stamps the whole span lies in one turn.
     private func stood(for span: StallSpan, _ look: LoopSample) -> Bool {
         guard span.shortest * 2 >= rule.threshold else { return false }
         return (look.busySince.map { $0 <= span.earliestStart } ?? false)
@@ -220,34 +221,34 @@ package struct StallPolicy: Sendable {
         return segment
     }
 
-    /// What the look cannot vouch for of the time since the previous one: all of it if the watchdog was late.
+    /// How much of the time since the previous look does not count: all of it if the watchdog was late.
     private func excluded(_ look: LoopSample, in segment: Segment, until end: MonotonicInstant) -> Duration {
         let window = { (start: MonotonicInstant?) in
             max(.zero, end - max(start ?? segment.earliestStart, segment.earliestStart))
         }
-        // What could not be told at some looks reaches back further than the latest one.
-        let told = [lastLook, look.excluded?.since].compactMap { $0 }.min()
-        let leftOut = min(look.excluded?.length ?? .zero, window(told))
+        // Excluded time that could not be read at some looks began before the previous one.
+        let start = [lastLook, look.excluded?.since].compactMap { $0 }.min()
+        let leftOut = min(look.excluded?.length ?? .zero, window(start))
         return look.late ? max(window(lastLook), leftOut) : leftOut
     }
 }
 
-/// How much of a time does not count, and why: there can be several reasons, of which the largest gives its name.
+/// How much of a time does not count, and why. Of several reasons, the one with the largest share is reported.
 package struct Unproven: Hashable, Sendable {
     package private(set) var total = Duration.zero
     private var shares: [PauseKind: Duration] = [:]
 
-    /// That with the largest share; of equal ones the first by name, as a dictionary has no order. Nil when all of it counts.
+    /// The one with the largest share; of equal ones the first by name, as a dictionary has no order. Nil when all of the time counts.
     package var reason: PauseKind? {
         shares.max { ($0.value, $1.key.rawValue) < ($1.value, $0.key.rawValue) }?.key
     }
 
-    /// What a segment of which nothing counts is counted as: what its stack has shown before what the clocks say.
+    /// The reason under which a dismissed segment is counted: what its stack has shown, before what the clocks say.
     package var dismissal: PauseKind? { includes(.inWait) ? .inWait : reason }
 
     package func includes(_ reason: PauseKind) -> Bool { shares[reason] != nil }
 
-    /// Raises the total to `total` if it is less; the reason is charged with the increase.
+    /// Raises the total to `total` if it is less. The increase is added to the reason's share.
     package mutating func raise(to total: Duration, because reason: PauseKind) {
         guard total > self.total else { return }
         shares[reason, default: .zero] += total - self.total

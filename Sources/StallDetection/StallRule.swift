@@ -1,7 +1,7 @@
 package import RunLoopKit
 
-/// When a watched loop counts as stalled: so many ticks in a row without a transition or callout while it is busy. And when it
-/// does though it is never still for so long: many short stalls in a row, or one turn that does not end.
+/// When a watched loop counts as stalled: it is busy, and for so many ticks in a row makes no transition and begins no callout. Two more rules
+/// find loops that never stop for so long: many short stalls in a row, and one turn that does not end.
 public struct StallRule: Hashable, Sendable {
     /// The distance between two looks at a busy loop.
     public var tick: Duration
@@ -9,10 +9,10 @@ public struct StallRule: Hashable, Sendable {
     /// How many ticks in a row make a stall.
     public var ticks: Int
 
-    /// What makes a `repeated` stall. Nil: none are looked for.
+    /// What makes a `repeated` stall. Nil: such stalls are not looked for.
     public var repeated: Repeated?
 
-    /// What makes a `congested` stall. Nil: none are looked for.
+    /// What makes a `congested` stall. Nil: such stalls are not looked for.
     public var congested: Congested?
 
     /// A rule of `ticks` ticks.
@@ -20,8 +20,8 @@ public struct StallRule: Hashable, Sendable {
     /// - Parameters:
     ///   - tick: 1 ms to 1 min.
     ///   - ticks: 1 to 10,000.
-    ///   - repeated: five turns in a row of more than a tick each unless said otherwise.
-    ///   - congested: a turn as long as `ticks` ticks unless said otherwise.
+    ///   - repeated: by default five turns in a row, each longer than a tick.
+    ///   - congested: by default a turn of `ticks` ticks.
     public init(
         tick: Duration = .milliseconds(50),
         ticks: Int = 5,
@@ -34,18 +34,18 @@ public struct StallRule: Hashable, Sendable {
         self.congested = congested
     }
 
-    /// The shortest stall: `tick × ticks`, 250 ms unless set otherwise.
+    /// The shortest stall: `tick × ticks`, 250 ms by default.
     public var threshold: Duration { tick * ticks }
 
-    /// Short stalls that no single threshold shows: several turns in a row, each longer than so many ticks.
+    /// Short stalls, none of which reaches the threshold: several turns in a row, each longer than so many ticks.
     ///
-    /// A turn counts from the loop's departure from rest to its next rest; one that no rest precedes, from its own beginning. Two
-    /// long turns are in a row when what lies between them, rest and short turns, is no longer than the first of them, or than
-    /// two ticks: the loop is held up for at least about half of the time. Short turns alone do not end the row.
+    /// A turn counts from the loop's departure from rest to its next rest, or from its own beginning if no rest precedes it. Two long turns are
+    /// in a row when the time between them (rest and short turns) is not longer than the first of them, or than two ticks. So the loop
+    /// is held up for about half of the time or more. Short turns alone do not end the row.
     public struct Repeated: Hashable, Sendable {
         /// How many turns in a row make a stall.
         public var turns: Int
-        /// How many ticks each of them is longer than.
+        /// Each of them is longer than this many ticks.
         public var ticks: Int
 
         /// - Parameters:
@@ -56,11 +56,11 @@ public struct StallRule: Hashable, Sendable {
         }
     }
 
-    /// One turn so full of short callouts that the loop comes neither to its sleep nor to a look at what is new.
+    /// One turn with so many short callouts that the loop neither sleeps nor polls for new events.
     ///
-    /// A loop that is busy in turn after turn, each of which looks for what is new, is not congested: it serves everybody.
+    /// A loop that is busy in turn after turn, and polls for new events in each, is not congested: it serves every client.
     public struct Congested: Hashable, Sendable {
-        /// How many ticks such a turn lasts. Nil: as many as make a stall of the blocked kind.
+        /// How many ticks such a turn lasts. Nil: as many as make a blocked stall.
         public var ticks: Int?
 
         /// - Parameter ticks: 1 to 10,000.
@@ -69,12 +69,12 @@ public struct StallRule: Hashable, Sendable {
         }
     }
 
-    /// From which length on a turn is of interest to the rules for several.
+    /// Turns longer than this count for the `repeated` rule.
     package var longTurn: Duration { tick * (repeated?.ticks ?? 1) }
 
-    /// How long a turn lasts at least that is congested.
+    /// The shortest turn that is congested. Nil where the rule is off.
     package var congestion: Duration? { congested.map { tick * ($0.ticks ?? ticks) } }
 
-    /// The longest pause after a turn that another long one still follows in a row.
+    /// The longest pause between a turn and the next long one of the same row.
     package func pause(after turn: BusyTurn) -> Duration { max(tick * 2, turn.end - turn.start) }
 }

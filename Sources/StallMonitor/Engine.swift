@@ -43,7 +43,7 @@ struct Engine: Sendable {
         capturer = stackSource.capturer
         do throws(StallMonitorError) {
             watchdogThread = try MonitorThread(name: "stall-watchdog") {
-                parts.watchdog.run(parts.makeRound(stackSource))
+                parts.watchdog.run(parts.makeWatchdogState(stackSource))
             }
         } catch {
             parts.notices.add(.disarmed(error))

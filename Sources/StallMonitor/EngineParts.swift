@@ -42,7 +42,7 @@ struct EngineParts: Sendable {
     }
 
     /// On the watchdog's thread: before it watches anything, it may wait for the kernel.
-    func makeRound(_ stackSource: StackSource) -> WatchdogState {
+    func makeWatchdogState(_ stackSource: StackSource) -> WatchdogState {
         supply.locate()
         return WatchdogState(
             notices: notices,
@@ -68,14 +68,14 @@ struct EngineParts: Sendable {
             meter: meter,
             notices: notices,
             longJob: configuration.longJob,
-            nameOfJob: composer.nameOfJob
+            nameOfJob: composer.symbols.nameOfJob
         )
         return Reporter(
             notices: notices,
             composer: composer,
             publisher: ReportPublisher(writer: writer, notifier: FaultNotifier(tell)),
             log: log,
-            expenses: StallExpenses(meter: meter, ledger: ledger),
+            costs: StallCosts(meter: meter, ledger: ledger),
             throttle: ReportThrottle(rule: configuration.repeats),
             details: DetailsSource(labels: configuration.metadata, ask: configuration.details),
             live: live,

@@ -61,7 +61,7 @@ struct KindsPolicyTests {
         let start = KindsRun.start
         var findings: [StallFinding] = []
         for time in stride(from: 50, through: 400, by: 50) {
-            findings += policy.decide(
+            findings += policy.decideAndConfirm(
                 LoopSample(
                     time: start + .milliseconds(time),
                     pulse: .init(phase: .beforeSources, modeIndex: 0, turn: 1),

@@ -46,7 +46,7 @@ struct KindsRun {
                 previous = time
                 continue
             }
-            for finding in policy.decide(look) { take(finding, at: time) }
+            for finding in policy.decideAndConfirm(look) { take(finding, at: time) }
             previous = time
         }
     }
@@ -57,7 +57,7 @@ struct KindsRun {
     private mutating func take(_ finding: StallFinding, at time: Int) {
         switch finding.decision {
         case .none: disorder += 1
-        case .began(let span):
+        case .candidate(let span):
             disorder += open == nil ? 0 : 1
             open = finding.category
             stalls.append(Self.stall(finding.category, span, told: time))
@@ -134,5 +134,14 @@ struct KindsRun {
         }
 
         private static func instant(_ time: Int) -> MonotonicInstant { KindsRun.start + .milliseconds(time) }
+    }
+}
+
+extension KindsPolicy {
+    /// As the watchdog does where nothing speaks against a candidate.
+    mutating func decideAndConfirm(_ look: LoopSample) -> [StallFinding] {
+        let findings = decide(look)
+        for finding in findings { if case .candidate = finding.decision { confirm(finding.category) } }
+        return findings
     }
 }

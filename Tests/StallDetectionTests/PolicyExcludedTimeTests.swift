@@ -30,17 +30,17 @@ struct PolicyExcludedTimeTests {
 
     @Test("Time that does not count puts a stall off, and is not in its length")
     mutating func putsOff() throws {
-        _ = policy.decide(look(0))
+        _ = policy.decideAndConfirm(look(0))
         for time in stride(from: 50, through: 500, by: 50) {
-            #expect(policy.decide(look(time, without: 50)) == .none)
+            #expect(policy.decideAndConfirm(look(time, without: 50)) == .none)
         }
         #expect(policy.maturity == at(750))
-        guard case .began(let span) = policy.decide(look(750)) else {
+        guard case .candidate(let span) = policy.decideAndConfirm(look(750)) else {
             Issue.record("what is not covered counts")
             return
         }
         #expect(span.length == .milliseconds(250) && span.longest == .milliseconds(750))
-        guard case .ended(let last) = policy.decide(look(1_000, .waiting, transition: 900)) else {
+        guard case .ended(let last) = policy.decideAndConfirm(look(1_000, .waiting, transition: 900)) else {
             Issue.record("not ended")
             return
         }
@@ -49,18 +49,18 @@ struct PolicyExcludedTimeTests {
 
     @Test("What could not be told at some looks counts for all the time since, once it can")
     mutating func toldLate() {
-        for time in stride(from: 0, through: 200, by: 50) { _ = policy.decide(look(time)) }
+        for time in stride(from: 0, through: 200, by: 50) { _ = policy.decideAndConfirm(look(time)) }
         var late = look(250, without: 250)
         late.excluded?.since = at(0)
-        #expect(policy.decide(late) == .none)
+        #expect(policy.decideAndConfirm(late) == .none)
         #expect(policy.maturity == at(500))
     }
 
     @Test("A stop in the last moments of a stall is not in its length")
     mutating func stopAtTheEnd() {
-        for time in stride(from: 0, through: 300, by: 50) { _ = policy.decide(look(time)) }
+        for time in stride(from: 0, through: 300, by: 50) { _ = policy.decideAndConfirm(look(time)) }
         let last = look(5_300, .waiting, transition: 5_290, without: 4_950, because: .stopped, late: true)
-        guard case .ended(let span) = policy.decide(last) else {
+        guard case .ended(let span) = policy.decideAndConfirm(last) else {
             Issue.record("not ended")
             return
         }
@@ -69,28 +69,28 @@ struct PolicyExcludedTimeTests {
 
     @Test("What would have been a stall without it is counted, once and with its reason")
     mutating func dismissal() {
-        _ = policy.decide(look(0))
-        for time in stride(from: 50, through: 500, by: 50) { _ = policy.decide(look(time, without: 50)) }
+        _ = policy.decideAndConfirm(look(0))
+        for time in stride(from: 50, through: 500, by: 50) { _ = policy.decideAndConfirm(look(time, without: 50)) }
         #expect(policy.dismissal == nil)
-        #expect(policy.decide(look(550, .waiting, transition: 540)) == .none)
+        #expect(policy.decideAndConfirm(look(550, .waiting, transition: 540)) == .none)
         #expect(policy.dismissal == .expectedSlow)
-        _ = policy.decide(look(600, .waiting))
+        _ = policy.decideAndConfirm(look(600, .waiting))
         #expect(policy.dismissal == nil)
     }
 
     @Test("Short work with a little that does not count is nothing to count")
     mutating func noDismissal() {
-        _ = policy.decide(look(0))
-        _ = policy.decide(look(50, without: 50))
-        #expect(policy.decide(look(100, .waiting, transition: 90)) == .none)
+        _ = policy.decideAndConfirm(look(0))
+        _ = policy.decideAndConfirm(look(50, without: 50))
+        #expect(policy.decideAndConfirm(look(100, .waiting, transition: 90)) == .none)
         #expect(policy.dismissal == nil)
     }
 
     @Test("A stall that passed between two looks is told by what counts of it")
     mutating func passed() {
-        _ = policy.decide(look(0))
-        _ = policy.decide(look(50, without: 50))
-        guard case .passed(let span, _) = policy.decide(look(350, .waiting, transition: 340)) else {
+        _ = policy.decideAndConfirm(look(0))
+        _ = policy.decideAndConfirm(look(50, without: 50))
+        guard case .passed(let span, _) = policy.decideAndConfirm(look(350, .waiting, transition: 340)) else {
             Issue.record("290 ms count")
             return
         }
@@ -103,7 +103,7 @@ struct PolicyExcludedTimeTests {
         policy.dismiss(because: .traced)
         #expect(policy.maturity == at(500))
         #expect(policy.decide(look(300)) == .none)
-        guard case .began(let span) = policy.decide(look(500)) else {
+        guard case .candidate(let span) = policy.decide(look(500)) else {
             Issue.record("250 ms more are a stall")
             return
         }
@@ -123,40 +123,40 @@ struct PolicyExcludedTimeTests {
 
     @Test("A dismissal is named after the reason that most of the time fell to, not after the last one")
     mutating func largestReason() {
-        _ = policy.decide(look(0))
+        _ = policy.decideAndConfirm(look(0))
         for time in stride(from: 50, through: 400, by: 50) {
-            #expect(policy.decide(look(time, without: 50, because: .traced)) == .none)
+            #expect(policy.decideAndConfirm(look(time, without: 50, because: .traced)) == .none)
         }
-        #expect(policy.decide(look(500, without: 100, because: .stopped, late: true)) == .none)
-        #expect(policy.decide(look(550, .waiting, transition: 540)) == .none)
+        #expect(policy.decideAndConfirm(look(500, without: 100, because: .stopped, late: true)) == .none)
+        #expect(policy.decideAndConfirm(look(550, .waiting, transition: 540)) == .none)
         #expect(policy.dismissal == .traced)
     }
 
     @Test("Time in which a candidate was held up puts its stall off, by no more than has passed")
     mutating func excluded() {
-        for time in stride(from: 0, through: 150, by: 50) { _ = policy.decide(look(time)) }
+        for time in stride(from: 0, through: 150, by: 50) { _ = policy.decideAndConfirm(look(time)) }
         policy.exclude(.milliseconds(100), because: .frozen)
         #expect(policy.maturity == at(350))
         policy.exclude(.seconds(10), because: .frozen)
         #expect(policy.maturity == at(400))
-        #expect(policy.decide(look(200, .waiting, transition: 190)) == .none)
+        #expect(policy.decideAndConfirm(look(200, .waiting, transition: 190)) == .none)
         #expect(policy.dismissal == nil)
     }
 
     @Test("After a pause of the monitoring counting begins anew, at the resumption")
     mutating func resumed() {
-        for time in stride(from: 0, through: 200, by: 50) { _ = policy.decide(look(time)) }
+        for time in stride(from: 0, through: 200, by: 50) { _ = policy.decideAndConfirm(look(time)) }
         _ = policy.abandon(at: at(200))
         policy.resume(at: at(1_000))
-        #expect(policy.decide(look(1_050)) == .none)
+        #expect(policy.decideAndConfirm(look(1_050)) == .none)
         #expect(policy.maturity == at(1_250))
     }
 
     @Test("A late wake-up takes out its own window, and what was proven before it stays")
     mutating func provenStays() {
-        for time in stride(from: 0, through: 200, by: 50) { #expect(policy.decide(look(time)) == .none) }
-        #expect(policy.decide(look(400, without: 150, because: .late, late: true)) == .none)
-        guard case .began(let span) = policy.decide(look(450)) else {
+        for time in stride(from: 0, through: 200, by: 50) { #expect(policy.decideAndConfirm(look(time)) == .none) }
+        #expect(policy.decideAndConfirm(look(400, without: 150, because: .late, late: true)) == .none)
+        guard case .candidate(let span) = policy.decideAndConfirm(look(450)) else {
             Issue.record("200 ms before and 50 ms after are a stall")
             return
         }

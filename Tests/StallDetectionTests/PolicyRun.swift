@@ -53,7 +53,7 @@ struct PolicyRun {
     ) {
         looks.append(time)
         let stamped = (0...position).reversed().first { transitions[$0].isStamped }
-        let decision = policy.decide(
+        let decision = policy.decideAndConfirm(
             LoopSample(
                 time: time,
                 pulse: transitions[position].pulse,
@@ -67,7 +67,7 @@ struct PolicyRun {
     private mutating func take(_ decision: StallDecision) {
         switch decision {
         case .none: break
-        case .began(let span):
+        case .candidate(let span):
             disorder += isOpen ? 1 : 0
             isOpen = true
             reports.append(Report(span: span))
@@ -80,5 +80,14 @@ struct PolicyRun {
             disorder += isOpen ? 1 : 0
             reports.append(Report(span: span, passed: true))
         }
+    }
+}
+
+extension StallPolicy {
+    /// As the watchdog does where nothing speaks against a candidate.
+    mutating func decideAndConfirm(_ look: LoopSample) -> StallDecision {
+        let decision = decide(look)
+        if case .candidate = decision { confirm() }
+        return decision
     }
 }

@@ -30,7 +30,7 @@ struct StallPolicyTests {
     @Test("A loop that rests is never stalled, however long")
     mutating func restIsNoStall() {
         for time in stride(from: 0, through: 10_000, by: 50) {
-            #expect(policy.decide(look(time, time % 100 == 0 ? .waiting : .idle)) == .none)
+            #expect(policy.decideAndConfirm(look(time, time % 100 == 0 ? .waiting : .idle)) == .none)
         }
         #expect(policy.maturity == nil)
     }
@@ -39,9 +39,9 @@ struct StallPolicyTests {
     mutating func fiveTicks() {
         policy.unparked(at: at(0))
         for time in [50, 100, 150, 200] {
-            #expect(policy.decide(look(time, .beforeSources, stamp: 0)) == .none)
+            #expect(policy.decideAndConfirm(look(time, .beforeSources, stamp: 0)) == .none)
         }
-        guard case .began(let span) = policy.decide(look(250, .beforeSources, stamp: 0)) else {
+        guard case .candidate(let span) = policy.decideAndConfirm(look(250, .beforeSources, stamp: 0)) else {
             Issue.record("no stall at the fifth tick")
             return
         }
@@ -51,28 +51,28 @@ struct StallPolicyTests {
 
     @Test("A departure is the exact start, though it woke the watchdog only later; without a stamp the waking is")
     mutating func departureBeforeWaking() {
-        _ = policy.decide(look(0, .waiting))
+        _ = policy.decideAndConfirm(look(0, .waiting))
         policy.unparked(at: at(1_004))
-        _ = policy.decide(look(1_054, .afterWaiting, stamp: 1_000))
+        _ = policy.decideAndConfirm(look(1_054, .afterWaiting, stamp: 1_000))
         #expect(policy.maturity == at(1_250))
 
         var late = StallPolicy(rule: StallRule())
-        _ = late.decide(look(0, .waiting))
+        _ = late.decideAndConfirm(look(0, .waiting))
         late.unparked(at: at(61_000))
-        #expect(late.decide(look(61_050, .afterWaiting, stamp: 1_000)) == .none)
+        #expect(late.decideAndConfirm(look(61_050, .afterWaiting, stamp: 1_000)) == .none)
         #expect(late.maturity == at(61_250))
 
         var unstamped = StallPolicy(rule: StallRule())
-        _ = unstamped.decide(look(0, .waiting))
+        _ = unstamped.decideAndConfirm(look(0, .waiting))
         unstamped.unparked(at: at(1_004))
-        _ = unstamped.decide(look(1_054, .afterWaiting))
+        _ = unstamped.decideAndConfirm(look(1_054, .afterWaiting))
         #expect(unstamped.maturity == at(1_254))
     }
 
     @Test("A transition resets the count", arguments: [LoopPhase.beforeTimers, .afterWaiting, .beforeWaiting])
     mutating func transitionResets(_ phase: LoopPhase) {
         for (turn, time) in stride(from: 0, through: 2_000, by: 200).enumerated() {
-            #expect(policy.decide(look(time, phase, turn: UInt64(turn), stamp: time)) == .none)
+            #expect(policy.decideAndConfirm(look(time, phase, turn: UInt64(turn), stamp: time)) == .none)
         }
     }
 
@@ -80,7 +80,7 @@ struct StallPolicyTests {
     mutating func everyPhaseButTheWait(_ phase: LoopPhase) {
         var began = false
         for time in stride(from: 0, through: 300, by: 50) {
-            if case .began = policy.decide(look(time, phase, stamp: 0)) { began = true }
+            if case .candidate = policy.decideAndConfirm(look(time, phase, stamp: 0)) { began = true }
         }
         #expect(began == !phase.isAtRest)
     }
@@ -89,13 +89,13 @@ struct StallPolicyTests {
     mutating func oneStartOneEnd() {
         var decisions: [StallDecision] = []
         for time in stride(from: 0, through: 1_100, by: 50) {
-            decisions.append(policy.decide(look(time, .beforeSources, stamp: 0)))
+            decisions.append(policy.decideAndConfirm(look(time, .beforeSources, stamp: 0)))
         }
-        decisions.append(policy.decide(look(1_150, .waiting, turn: 1, stamp: 0, transition: 1_123)))
-        decisions.append(policy.decide(look(1_200, .waiting, turn: 1, stamp: 0)))
+        decisions.append(policy.decideAndConfirm(look(1_150, .waiting, turn: 1, stamp: 0, transition: 1_123)))
+        decisions.append(policy.decideAndConfirm(look(1_200, .waiting, turn: 1, stamp: 0)))
         let told = decisions.filter { $0 != .none }
         #expect(told.count == 4)
-        guard case .began = told[0], case .grew(let first) = told[1], case .grew(let second) = told[2],
+        guard case .candidate = told[0], case .grew(let first) = told[1], case .grew(let second) = told[2],
             case .ended(let span) = told[3]
         else {
             Issue.record("\(told)")
@@ -107,8 +107,10 @@ struct StallPolicyTests {
 
     @Test("An end that nobody stamped lies between two looks")
     mutating func unstampedEnd() {
-        for time in stride(from: 0, through: 400, by: 50) { _ = policy.decide(look(time, .beforeSources, stamp: 0)) }
-        guard case .ended(let span) = policy.decide(look(450, .waiting)) else {
+        for time in stride(from: 0, through: 400, by: 50) {
+            _ = policy.decideAndConfirm(look(time, .beforeSources, stamp: 0))
+        }
+        guard case .ended(let span) = policy.decideAndConfirm(look(450, .waiting)) else {
             Issue.record("not ended")
             return
         }
@@ -118,11 +120,11 @@ struct StallPolicyTests {
 
     @Test("A late look proves nothing: the window it closes is not counted")
     mutating func lateLook() {
-        #expect(policy.decide(look(0, .beforeSources, stamp: 0)) == .none)
-        #expect(policy.decide(look(2_000, .beforeSources, stamp: 0, late: true)) == .none)
-        #expect(policy.decide(look(2_050, .beforeSources, stamp: 0)) == .none)
+        #expect(policy.decideAndConfirm(look(0, .beforeSources, stamp: 0)) == .none)
+        #expect(policy.decideAndConfirm(look(2_000, .beforeSources, stamp: 0, late: true)) == .none)
+        #expect(policy.decideAndConfirm(look(2_050, .beforeSources, stamp: 0)) == .none)
         #expect(policy.maturity == at(2_250))
-        guard case .began(let span) = policy.decide(look(2_250, .beforeSources, stamp: 0)) else {
+        guard case .candidate(let span) = policy.decideAndConfirm(look(2_250, .beforeSources, stamp: 0)) else {
             Issue.record("five proven ticks are a stall")
             return
         }
@@ -131,16 +133,19 @@ struct StallPolicyTests {
 
     @Test("A loop first seen busy by a late look is counted from that look")
     mutating func lateFirstSight() {
-        _ = policy.decide(look(0, .waiting))
-        #expect(policy.decide(look(5_000, .beforeSources, stamp: 10, late: true)) == .none)
+        _ = policy.decideAndConfirm(look(0, .waiting))
+        #expect(policy.decideAndConfirm(look(5_000, .beforeSources, stamp: 10, late: true)) == .none)
         #expect(policy.maturity == at(5_250))
     }
 
     @Test("A stall that came and went between two looks is told, when the loop's stamps prove it")
     mutating func passedStall() {
         policy.unparked(at: at(0))
-        _ = policy.decide(look(50, .beforeSources, turn: 1, stamp: 0))
-        guard case .passed(let span, let pulse) = policy.decide(look(290, .waiting, turn: 1, stamp: 0, transition: 260))
+        _ = policy.decideAndConfirm(look(50, .beforeSources, turn: 1, stamp: 0))
+        guard
+            case .passed(let span, let pulse) = policy.decideAndConfirm(
+                look(290, .waiting, turn: 1, stamp: 0, transition: 260)
+            )
         else {
             Issue.record("not told")
             return
@@ -151,7 +156,9 @@ struct StallPolicyTests {
     @Test("A watch that ends in a stall closes it")
     mutating func abandoned() {
         #expect(policy.abandon(at: at(0)) == .none)
-        for time in stride(from: 0, through: 250, by: 50) { _ = policy.decide(look(time, .beforeSources, stamp: 0)) }
+        for time in stride(from: 0, through: 250, by: 50) {
+            _ = policy.decideAndConfirm(look(time, .beforeSources, stamp: 0))
+        }
         guard case .ended = policy.abandon(at: at(260)) else {
             Issue.record("not ended")
             return

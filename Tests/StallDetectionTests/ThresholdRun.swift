@@ -72,7 +72,7 @@ struct ThresholdRun {
 
     private mutating func take(_ finding: StallFinding, _ index: Int, at time: Int) {
         switch finding.decision {
-        case .began: told[index].append(.init(category: finding.category, at: time, passed: false))
+        case .candidate: told[index].append(.init(category: finding.category, at: time, passed: false))
         case .passed: told[index].append(.init(category: finding.category, at: time, passed: true))
         case .none, .grew, .ended: break
         }
@@ -127,7 +127,7 @@ private struct WatchedLife {
         )
         (lastLook, wantsStamp) = (time, !present.pulse.isAtRest)
         if present.pulse.isAtRest, policy.isAtRest, look.turns.isEmpty, moved == nil { return [] }
-        return policy.decide(look)
+        return policy.decideAndConfirm(look)
     }
 
     private static func instant(_ time: Int) -> MonotonicInstant { ThresholdRun.start + .microseconds(time) }

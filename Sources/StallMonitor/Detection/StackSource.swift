@@ -90,3 +90,24 @@ extension StackSource {
         return place.isThat(of: loop.heartbeat) ? finding : nil
     }
 }
+
+// Of a pool's workers.
+
+extension StackSource {
+    /// The stack of a worker, if it is still at the job once it is taken.
+    func stack(of job: TaskPoolHeartbeat.RunningJob, in pool: TaskPoolHeartbeat) -> StackOutcome {
+        guard let capturer else { return stackless }
+        let result = capturer.capture(threadID: job.threadID)
+        guard pool.runningJobs?.contains(job) == true else { return .raced }
+        switch result {
+        case .success(let stack): return .captured(stack)
+        case .failure(let error): return .failed(error)
+        }
+    }
+
+    /// Whom a thread waits for, if its stack was just captured in futex(2).
+    func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
+        guard followsLocks, let capturer else { return nil }
+        return LockProbe(capturer: capturer).follow(threadID, capturedIn: stack.systemCall)
+    }
+}

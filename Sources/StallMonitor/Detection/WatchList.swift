@@ -1,91 +1,77 @@
+import Locking
 import RunLoopKit
 import StallDetection
+import Synchronization
 
-/// All watched loops, and those of them that are to be looked at: who is awake. Nothing here takes longer because more loops are
-/// asleep. Confined to the watchdog's thread.
+/// All watched loops, and which of them are awake. The watchdog looks at the awake ones only, so sleeping loops cost nothing. Confined to the
+/// watchdog's thread.
 struct WatchList {
-    private(set) var loops: [WatchedLoop] = []
-    /// Places of those to look at, as their wake flags have them.
-    private var awake: [Int] = []
-    private var indexOfPlace: [Int: Int] = [:]
-    private var placeOfNumber: [Int: Int] = [:]
+    /// The loops to look at.
+    private(set) var awake: [WatchedLoop] = []
+    /// By the places of their wake flags.
+    private var byPlace: [Int: WatchedLoop] = [:]
+    private var byNumber: [Int: WatchedLoop] = [:]
     /// How many loops have which tick, and which threshold.
     private var ticks = Tally()
     private var thresholds = Tally()
 
-    var isEmpty: Bool { loops.isEmpty }
+    var count: Int { byNumber.count }
+    /// All loops, in the order in which they were added.
+    var all: [WatchedLoop] { byNumber.values.sorted { $0.identity.number < $1.identity.number } }
     var isAtRest: Bool { awake.isEmpty }
-    /// The finest tick asked for.
+    /// The shortest tick.
     var tick: Duration { ticks.least ?? StallRule().tick }
-    /// The lowest threshold.
+    /// The shortest threshold.
     var threshold: Duration { thresholds.least ?? StallRule().threshold }
 
-    subscript(index: Int) -> WatchedLoop {
-        _read { yield loops[index] }
-        _modify { yield &loops[index] }
-    }
+    func loop(number: Int) -> WatchedLoop? { byNumber[number] }
 
-    /// The indices of those to look at.
-    var awakeIndices: [Int] { awake.compactMap { indexOfPlace[$0] } }
+    /// The loop whose wake flag has this place.
+    func loop(place: Int) -> WatchedLoop? { byPlace[place] }
 
-    func index(ofNumber number: Int) -> Int? { placeOfNumber[number].flatMap { indexOfPlace[$0] } }
-
-    func index(ofPlace place: Int) -> Int? { indexOfPlace[place] }
-
-    func watched(at place: Int) -> WatchedLoop? { indexOfPlace[place].map { loops[$0] } }
-
-    /// A new one is awake.
+    /// Adds a loop, which is awake.
     mutating func add(_ watched: WatchedLoop) {
-        let place = watched.wakeFlag.place
-        indexOfPlace[place] = loops.count
-        placeOfNumber[watched.identity.number] = place
+        byPlace[watched.wakeFlag.place] = watched
+        byNumber[watched.identity.number] = watched
         ticks.add(watched.policy.rule.tick)
         thresholds.add(watched.policy.rule.threshold)
-        loops.append(watched)
-        wake(place, restedUntil: nil)
+        wake(watched, restedUntil: nil)
     }
 
-    /// The last one takes the removed one's index.
-    mutating func remove(at index: Int) -> WatchedLoop {
-        loops.swapAt(index, loops.count - 1)
-        let watched = loops.removeLast()
-        let place = watched.wakeFlag.place
-        if loops.indices.contains(index) { indexOfPlace[loops[index].wakeFlag.place] = index }
-        indexOfPlace[place] = nil
-        placeOfNumber[watched.identity.number] = nil
-        if watched.isAwake { awake.removeAll { $0 == place } }
+    mutating func remove(_ watched: WatchedLoop) {
+        byPlace[watched.wakeFlag.place] = nil
+        byNumber[watched.identity.number] = nil
+        if watched.isAwake { awake.removeAll { $0 === watched } }
         ticks.remove(watched.policy.rule.tick)
         thresholds.remove(watched.policy.rule.threshold)
-        return watched
     }
 
     /// The loop has left its rest.
     ///
     /// - Parameters:
-    ///   - time: Until when it rested at least.
-    ///   - missed: What the watchdog has missed so far, all in all: none of it is of the time that now begins.
-    mutating func wake(_ place: Int, restedUntil time: MonotonicInstant?, missed: Duration? = nil) {
-        guard let index = indexOfPlace[place], !loops[index].isAwake else { return }
-        loops[index].isAwake = true
-        if let missed { loops[index].excludedTime.ignoreMissed(before: missed) }
-        if let time { loops[index].unparked(at: time) }
-        awake.append(place)
+    ///   - time: until when it rested at least.
+    ///   - missed: how much time the watchdog had missed in all until then. None of it counts against the time that begins now.
+    mutating func wake(_ watched: WatchedLoop, restedUntil time: MonotonicInstant?, missed: Duration? = nil) {
+        guard !watched.isAwake else { return }
+        watched.isAwake = true
+        if let missed { watched.excludedTime.ignoreMissed(before: missed) }
+        if let time { watched.unparked(at: time) }
+        awake.append(watched)
     }
 
-    /// Lets those sleep that rest and will raise their flag, and those at which nobody is to look.
+    /// Stops looking at the loops that are at rest and will raise their flag, and at those that are paused.
     mutating func letSleep(_ isPaused: (WatchedLoop) -> Bool) {
-        awake.removeAll { place in
-            guard let index = indexOfPlace[place],
-                isPaused(loops[index])
-                    || (loops[index].isAtRest && loops[index].loop.heartbeat.requestWakeSignal())
-            else { return false }
-            loops[index].isAwake = false
+        awake.removeAll { watched in
+            guard isPaused(watched) || (watched.isAtRest && watched.loop.heartbeat.requestWakeSignal()) else {
+                return false
+            }
+            watched.isAwake = false
             return true
         }
     }
 }
 
-/// Lengths, each with how often it is there. Of many loops' few are different.
+/// Lengths with the number of loops that have them. There are few different ones.
 private struct Tally {
     private var counts: [Duration: Int] = [:]
     var least: Duration? { counts.keys.min() }
@@ -94,5 +80,86 @@ private struct Tally {
 
     mutating func remove(_ length: Duration) {
         counts[length] = counts[length].flatMap { $0 > 1 ? $0 - 1 : nil }
+    }
+}
+
+/// The flag that a loop at rest raises when it leaves its rest. Until then the watchdog does not look at it.
+final class WakeFlag: LoopWatcher {
+    private let watchdog: Watchdog
+    private let row: WakeFlagRow
+    private let bit: UInt64
+    /// The flag's place among all flags. The place of a removed flag is used again.
+    let place: Int
+
+    fileprivate init(watchdog: Watchdog, row: WakeFlagRow, place: Int) {
+        (self.watchdog, self.row, self.place) = (watchdog, row, place)
+        bit = 1 << UInt64(place % WakeFlagRow.width)
+    }
+
+    /// On the loop's thread, as it leaves its rest. Wait-free, except for the signal to a parked watchdog.
+    func loopDidLeaveRest() {
+        // Sequentially consistent, before the look at the watchdog's flag: see `Watchdog.park`.
+        row.raised.bitwiseOr(bit, ordering: .sequentiallyConsistent)
+        watchdog.wake()
+    }
+}
+
+/// Which of 64 flags were raised since the watchdog last looked.
+final class WakeFlagRow: Sendable {
+    static let width = UInt64.bitWidth
+    let raised = Atomic<UInt64>(0)
+}
+
+/// All wake flags. Reading which are raised takes one load for every 64 of them, however many loops are asleep.
+final class WakeFlags: Sendable {
+    private struct Places: Sendable {
+        var rows: [WakeFlagRow] = []
+        var free: [Int] = []
+        var used = 0
+    }
+
+    /// The loops' threads do not take this lock: each flag has its row.
+    private let places = ForkSafeMutex(Places())
+
+    /// A flag at a free place. Any thread.
+    func makeFlag(for watchdog: Watchdog) -> WakeFlag {
+        places.withLock { places in
+            let place = places.free.popLast() ?? places.used
+            if place == places.used {
+                places.used += 1
+                if place % WakeFlagRow.width == 0 { places.rows.append(WakeFlagRow()) }
+            }
+            return WakeFlag(watchdog: watchdog, row: places.rows[place / WakeFlagRow.width], place: place)
+        }
+    }
+
+    /// Frees the place of a flag. Its loop must not raise it any more.
+    func remove(_ wakeFlag: WakeFlag) {
+        places.withLock { places in
+            places.rows[wakeFlag.place / WakeFlagRow.width].raised.bitwiseAnd(
+                ~(1 << UInt64(wakeFlag.place % WakeFlagRow.width)),
+                ordering: .relaxed
+            )
+            places.free.append(wakeFlag.place)
+        }
+    }
+
+    /// The places of the flags that were raised since the last call. The watchdog's thread.
+    func takeRaised() -> [Int] {
+        var raised: [Int] = []
+        for (index, row) in places.withLock({ $0.rows }).enumerated() {
+            guard row.raised.load(ordering: .relaxed) != 0 else { continue }
+            var bits = row.raised.exchange(0, ordering: .acquiringAndReleasing)
+            while bits != 0 {
+                raised.append(index * WakeFlagRow.width + bits.trailingZeroBitCount)
+                bits &= bits - 1
+            }
+        }
+        return raised
+    }
+
+    /// Whether a flag was raised since `takeRaised`. The watchdog's thread.
+    var hasRaised: Bool {
+        places.withLock { $0.rows }.contains { $0.raised.load(ordering: .sequentiallyConsistent) != 0 }
     }
 }

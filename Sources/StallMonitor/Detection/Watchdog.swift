@@ -5,25 +5,24 @@ import Synchronization
 
 /// The thread that looks at all watched loops.
 ///
-///     parked ──a loop leaves its rest──> ticking ──every loop at rest at a look──> parked
+///     parked ──a loop leaves its rest──> ticking ──a look finds every loop at rest──> parked
 ///
-/// Parked, it waits on its semaphore without a deadline and costs nothing. The first departure from rest posts the semaphore;
-/// later ones find nobody parked and do not. Ticking, it looks once a tick at the loops that are awake: one that it finds at rest
-/// it leaves alone until its wake flag is raised. What it finds goes to the reporter, so that
-/// neither names nor disks delay the next look.
+/// Parked, it waits on its semaphore without a deadline and costs nothing. The first loop that leaves its rest posts the semaphore; later ones
+/// see that the watchdog is not parked, and do not. Ticking, it looks once a tick at the loops that are awake. A loop that is found at rest is
+/// not looked at again until it raises its wake flag. Findings go to the reporter, so that neither symbols nor disks delay the next look.
 final class Watchdog: Sendable {
     /// What other threads ask of the watchdog.
     enum Order: Sendable {
         case watch(WatchIdentity, WatchedThing, StallRule, WakeFlag, [ExpectedSlowness])
         case cancel(Int)
-        /// From a moment on, one watch or all: nobody looks.
+        /// From a moment on one watch, or all, is not looked at.
         case pause(Int?, MonotonicInstant)
         case resume(Int?, MonotonicInstant)
-        /// To be told on the reporter's thread once all that is known by then has been told.
+        /// Call this on the reporter's thread, once everything that is known by then was reported.
         case settle(@Sendable () -> Void)
         case stop
 
-        /// When a loop begins to count by it.
+        /// From when on a loop counts by this order. Nil for the orders that start no watch.
         fileprivate var countsSince: MonotonicInstant? {
             switch self {
             case .watch(let identity, _, _, _, _): identity.since
@@ -40,9 +39,9 @@ final class Watchdog: Sendable {
     private let generation = ForkGeneration.current
     private let createdAt = MonotonicInstant.now
 
-    /// Hands an order over. Any thread. Nobody takes one after `stop` was carried out.
+    /// Hands an order over. Any thread. Orders after `stop` are ignored.
     func give(_ order: Order) {
-        // In a fork's child nobody would take it, and the lock may be held for ever.
+        // A fork's child has no watchdog thread, and the lock may be held there for ever.
         guard generation.isCurrent else { return }
         orders.withLock { $0?.append(order) }
         semaphore.signal()
@@ -54,39 +53,39 @@ final class Watchdog: Sendable {
         if isParked.exchange(false, ordering: .sequentiallyConsistent) { semaphore.signal() }
     }
 
-    /// The thread's life. Returns after a `stop` order, all stalls closed.
-    func run(_ round: consuming WatchdogState) {
-        round.begin(since: createdAt)
-        while carryOutOrders(&round, { round, since in round.catchUp(since: since) }) {
-            if park(round) {
+    /// The thread's life. Returns after a `stop` order, with all stalls closed.
+    func run(_ state: consuming WatchdogState) {
+        state.begin(since: createdAt)
+        while carryOutOrders(&state, { state, since in state.catchUp(since: since) }) {
+            if park(state) {
                 semaphore.wait()
                 isParked.store(false, ordering: .sequentiallyConsistent)
-                // It may have been an order.
-                guard carryOutOrders(&round, { $0.unparked(at: .now, since: $1) }) else { break }
+                // The signal may have been for an order.
+                guard carryOutOrders(&state, { $0.unparked(at: .now, since: $1) }) else { break }
                 continue
             }
-            // A signal is an order, or a departure that came too late to be waited for: neither is a tick.
-            if !semaphore.wait(until: round.nextLook) { round.look() }
+            // A signal is for an order, or from a loop that raised its flag just after the look at the flags. Neither is a tick.
+            if !semaphore.wait(until: state.nextLook) { state.look() }
         }
-        round.finish()
+        state.finish()
     }
 
-    /// - Parameter catchUp: finds out what was missed until now, by the round's loops and by those that count by an order given since the
-    ///   time it is handed; tells what had been missed before.
+    /// - Parameter catchUp: finds out how much time was missed until now, by the watched loops and by those that count since the given moment
+    ///   because of an order. Returns what had been missed before.
     /// - Returns: false after `stop`.
     private func carryOutOrders(
-        _ round: inout WatchdogState,
+        _ state: inout WatchdogState,
         _ catchUp: (inout WatchdogState, MonotonicInstant?) -> Duration
     ) -> Bool {
         let given = orders.withLock { orders in
             defer { orders = [] }
             return orders ?? []
         }
-        let missed = catchUp(&round, given.compactMap(\.countsSince).min())
+        let missed = catchUp(&state, given.compactMap(\.countsSince).min())
         for order in given {
             switch order {
             case .watch(let identity, let loop, let rule, let wakeFlag, let scopes):
-                var watched = WatchedLoop(
+                let watched = WatchedLoop(
                     identity: identity,
                     loop: loop,
                     rule: rule,
@@ -94,11 +93,11 @@ final class Watchdog: Sendable {
                     scopes: scopes
                 )
                 watched.excludedTime.ignoreMissed(before: missed)
-                round.add(watched)
-            case .pause(let number, let time): round.pause(number, at: time)
-            case .resume(let number, let time): round.resume(number, at: time, missed: missed)
-            case .cancel(let number): round.remove(number)
-            case .settle(let done): round.settle(done)
+                state.add(watched)
+            case .pause(let number, let time): state.pause(number, at: time)
+            case .resume(let number, let time): state.resume(number, at: time, missed: missed)
+            case .cancel(let number): state.remove(number)
+            case .settle(let done): state.settle(done)
             case .stop:
                 orders.withLock { $0 = nil }
                 return false
@@ -107,10 +106,12 @@ final class Watchdog: Sendable {
         return true
     }
 
-    /// Every loop at rest raises its wake flag when it leaves. False when one is busy, or has raised it already. The watchdog's own flag is up before the others are
-    /// looked at, and a loop raises its own before it looks at the watchdog's: one that leaves in between is seen here or ends the wait at once.
-    private func park(_ round: borrowing WatchdogState) -> Bool {
-        round.isAtRest && park { wakeFlags.hasRaised }
+    /// Parks if every loop is at rest. False when one is busy, or has raised its flag already.
+    ///
+    /// No departure is lost: the watchdog sets `isParked` before it reads the flags, and a loop raises its flag before it reads `isParked`. So a
+    /// loop that leaves its rest in between is seen here, or its signal ends the wait at once.
+    private func park(_ state: borrowing WatchdogState) -> Bool {
+        state.isAtRest && park { wakeFlags.hasRaised }
     }
 
     func park(unless hasRaised: () -> Bool) -> Bool {

@@ -3,39 +3,39 @@ import RunLoopKit
 import StackCapture
 import StallReports
 
-/// What the watchdog has done so far, for the run record. Written by the watchdog, read by the reporter.
+/// What the watchdog has counted so far, for the run record. Written by the watchdog, read by the reporter.
 final class WatchdogLedger: Sendable {
     struct Counts: Sendable {
         var looks = 0
-        /// Looks at single loops: of one that sleeps there are none.
+        /// Looks at single loops. A sleeping loop is not looked at.
         var visits = 0
         var lateLooks = 0
         var captures = 0
         var raced = 0
         var captureFailures = 0
-        /// What became of the budget for captures. Nil before the first look.
+        /// The state of the budget for captures. Nil before the first look.
         var budget: CostBudget.Account?
-        /// The watches under way, by their numbers.
+        /// The present watches, by their numbers.
         var watches: [Int: WatchRecord] = [:]
-        /// What the watches that are over add up to, by what they watched: bounded, however many loops come and go.
+        /// The sums of the watches that have ended, by name. Bounded, however many loops come and go.
         var past: [WatchName: WatchTotal] = [:]
-        /// Processes that were watched from outside, the latest last.
+        /// Processes that were watched from outside, latest last.
         var targets: [ProcessIdentity] = []
         var pauses = PauseTally()
-        /// What looked like stalls and was none.
+        /// Candidates that were dismissed, by the reason.
         var dismissed: [PauseKind: Int64] = [:]
-        /// The stalls under way, by their numbers: what stands, and since when.
+        /// The present stalls, by their numbers: which loop, and since when.
         var standing: [Int: (name: WatchName, since: MonotonicInstant)] = [:]
     }
 
     struct WatchRecord: Sendable {
         var name: WatchName
         var since: MonotonicInstant
-        /// The loop's turns count from its birth, modulo 2^40.
+        /// How many turns the loop had made before, modulo 2^40.
         var firstTurn: UInt64
-        /// What the loop itself counts is read when it is asked for: it costs the watchdog nothing. Nil for a loop that publishes nothing.
+        /// The loop's own counts are read only when the record is made, so they cost the watchdog nothing. Nil for a loop that publishes nothing.
         var heartbeat: (any WatchedHeartbeat)?
-        /// For how long nobody looked, and since when nobody does.
+        /// How long the watch was paused, and since when it is now.
         var paused = Duration.zero
         var pausedSince: MonotonicInstant?
 
@@ -52,12 +52,12 @@ final class WatchdogLedger: Sendable {
 
     struct WatchTotal: Hashable, Sendable {
         var time = Duration.zero
-        /// Nil: nobody counts them.
+        /// Nil: they are not counted.
         var turns: UInt64?
         var lengths = TurnHistogram()
-        /// Where the longest began, then those that awaited it; empty if that is not known.
+        /// The function in which the longest job began, then those that awaited it. Empty if unknown.
         var longestFunctions: [UInt] = []
-        /// Watches that are neither over nor paused.
+        /// Watches that have neither ended nor are paused.
         var underWay = 0
 
         static func + (a: WatchTotal, b: WatchTotal) -> WatchTotal {
@@ -81,13 +81,13 @@ final class WatchdogLedger: Sendable {
 }
 
 extension WatchdogLedger.Counts {
-    /// Names of watches that are over, before further ones are counted together.
+    /// How many names are kept of watches that have ended. Further ones are counted together.
     private static let nameLimit = 256
 
-    /// While the watcher is attached still.
+    /// To be called while the watcher is still attached.
     mutating func endWatch(_ number: Int, at time: MonotonicInstant) {
         guard let watch = watches.removeValue(forKey: number) else { return }
-        // Names can be new for ever, as those of threads with a number in them.
+        // There may be a new name for every watch, such as thread names with a number in them.
         let isKnown = past[watch.name] != nil || past.count < Self.nameLimit
         let name = isKnown ? watch.name : WatchName(type: watch.name.type, label: "(others)")
         var total = watch.total(at: time)
@@ -95,14 +95,14 @@ extension WatchdogLedger.Counts {
         past[name, default: .init()] = past[name, default: .init()] + total
     }
 
-    /// What was watched until `time`, by name.
+    /// Everything watched until `time`, by name.
     func totals(at time: MonotonicInstant) -> [WatchName: WatchdogLedger.WatchTotal] {
         watches.values.reduce(into: past) { totals, watch in
             totals[watch.name] = totals[watch.name, default: .init()] + watch.total(at: time)
         }
     }
 
-    /// What became of a capture.
+    /// Counts a capture by its outcome.
     mutating func count(_ stack: StackOutcome) {
         switch stack {
         case .captured: captures += 1
@@ -113,13 +113,48 @@ extension WatchdogLedger.Counts {
 }
 
 extension ExpectedSlowness {
-    /// Scopes that are summed up in the run record.
+    /// Scopes whose time is summed in the run record.
     convenience init(kind: PauseKind = .expectedSlow, ledger: WatchdogLedger) {
         self.init(kind: kind) { kind, length in ledger.update { $0.pauses.sum(kind, lasting: length) } }
     }
 }
 
-/// When the run record is brought up to date: soon after the start, then at growing distances, half a minute at most.
+/// The pauses of a run so far: the latest ones singly, and sums of all.
+struct PauseTally: Hashable, Sendable {
+    private(set) var latest: [RunRecord.Pause] = []
+    private(set) var totals: [PauseKind: RunRecord.PauseTotal] = [:]
+
+    /// How many pauses. Scopes, a late watchdog and a clock that was set are not pauses.
+    var count: Int64 {
+        let counted: [PauseKind] = [.suspended, .frozen, .traced, .stopped, .monitoringPaused]
+        return counted.reduce(0) { $0 + (totals[$1]?.count ?? 0) }
+    }
+
+    mutating func add(_ pause: RunRecord.Pause) {
+        totals[pause.kind, default: .init()].add(pause.durationNs)
+        if latest.count == RunRecord.PauseLog.recordLimit { latest.removeFirst() }
+        latest.append(pause)
+    }
+
+    /// Adds a time of a kind that is only summed.
+    mutating func sum(_ kind: PauseKind, lasting length: Duration) {
+        totals[kind, default: .init()].add(length.nanoseconds)
+    }
+
+    var log: RunRecord.PauseLog {
+        .init(latest: latest, totals: Dictionary(uniqueKeysWithValues: totals.map { ($0.rawValue, $1) }))
+    }
+}
+
+extension RunRecord.PauseTotal {
+    /// Saturating: a clock that is set back and forth can exceed 64 bits.
+    fileprivate mutating func add(_ length: Int64) {
+        count = count.addingSaturated(1)
+        durationNs = durationNs.addingSaturated(length)
+    }
+}
+
+/// When the run record is updated: soon after the start, then at growing intervals of at most half a minute.
 struct CheckpointSchedule {
     private var next: MonotonicInstant
     private var distance: Duration = .milliseconds(500)

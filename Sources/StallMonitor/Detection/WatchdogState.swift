@@ -4,35 +4,25 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-/// All watched loops and what a look at them does. Confined to the watchdog's thread.
+/// The watchdog's data: all watched loops, and the looks at them. Confined to the watchdog's thread.
 struct WatchdogState: ~Copyable {
     /// When to look next.
     var nextLook: MonotonicInstant { schedule.next }
     private var schedule = LookSchedule(first: .now)
     var watchList = WatchList()
-    /// When the wake flags were last read: a loop whose flag was raised since then rested until then.
-    private var flagsTaken: MonotonicInstant = .now
-    /// What had been missed by then.
-    private var missedAtFlags = Duration.zero
     private let wakeFlags: WakeFlags
-    var stalls = 0
+    /// When the wake flags were last read. A loop whose flag was raised since then rested until then.
+    private var flagsTaken: MonotonicInstant = .now
+    /// How much time had been missed by then.
+    private var missedAtFlags = Duration.zero
     private var checkpoints = CheckpointSchedule(start: .now)
-    let notices: Mailbox<StallNotice>
-    let ledger: WatchdogLedger
-    let stackSource: StackSource
     private var selfCheck: SelfCheck
-    let countsTraced: Bool
-    /// Since when the whole monitor is paused, and each watch that is.
+    /// Since when the whole monitor is paused.
     var pausedSince: MonotonicInstant?
-    var watchesPausedSince: [Int: MonotonicInstant] = [:]
-    var supply: SupplyMeter
-    var costs: CostGuard
-    let live: LiveBoard
     let crash = CrashWatch()
-    /// The process ends by a crash: what is not told of by now is no stall, and what is grows no longer.
+    /// The process ends by a crash. No stall begins any more, and those under way do not grow.
     var isCrashing = false
-    /// Nil: no stall ends the process.
-    var lastResort: LastResort?
+    var services: WatchServices
 
     init(
         notices: Mailbox<StallNotice>,
@@ -45,52 +35,135 @@ struct WatchdogState: ~Copyable {
         supply: SupplyLocation = .init(),
         lastResort: LastResort? = nil
     ) {
-        self.lastResort = lastResort
-        self.costs = costs ?? CostGuard(limits: .init(), meter: CostMeter(), notices: notices, ledger: ledger)
-        self.supply = SupplyMeter(location: supply)
-        selfCheck = SelfCheck(at: .now, supply)
-        self.live = live
         self.wakeFlags = wakeFlags
-        self.notices = notices
-        self.countsTraced = countsTraced
-        self.ledger = ledger
-        self.stackSource = stackSource
+        selfCheck = SelfCheck(at: .now, supply)
+        services = WatchServices(
+            notices: notices,
+            ledger: ledger,
+            live: live,
+            stackSource: stackSource,
+            costs: costs ?? CostGuard(limits: .init(), meter: CostMeter(), notices: notices, ledger: ledger),
+            supply: SupplyMeter(location: supply),
+            countsTraced: countsTraced,
+            lastResort: lastResort
+        )
     }
 
-    /// On the watchdog's thread, which was made for it after `time`.
+    /// On the watchdog's thread, which was started after `time`.
     mutating func begin(since time: MonotonicInstant) { selfCheck.begin(since: time) }
 
-    /// Whether every loop rests and will raise its flag.
+    /// Whether every loop is at rest and will raise its flag.
     var isAtRest: Bool { watchList.isAtRest }
 
-    /// The parked wait is over. The first look comes a tick later: a loop that wakes often and briefly costs one look a tick.
+    /// How much time the watchdog has missed so far.
+    var missed: Duration { selfCheck.missed }
+
+    /// The shortest tick of all loops.
+    private var tick: Duration { watchList.tick }
+
+    // MARK: - Waking
+
+    /// The parked wait is over. The first look follows a tick later: a loop that wakes often and briefly costs one look a tick.
     ///
     /// - Parameter since: when another loop began to count, by an order that is still to be carried out.
-    /// - Returns: what had been missed before.
+    /// - Returns: how much time had been missed before.
     mutating func unparked(at time: MonotonicInstant, since: MonotonicInstant?) -> Duration {
-        let (places, missed) = (wakeFlags.takeRaised(), selfCheck.missed)
-        // A loop that nobody looks at may have been busy all along.
-        let departures = places.compactMap { watchList.watched(at: $0) }.filter { !isPaused($0) }.compactMap(
-            \.departure
-        )
+        let (woken, missed) = (wakeFlags.takeRaised().compactMap(watchList.loop(place:)), selfCheck.missed)
+        // A paused loop may have been busy all along.
+        let departures = woken.filter { !isPaused($0) }.compactMap(\.departure)
         let first = (departures + [since].compactMap { $0 }).min()
         let (runnable, absences) = selfCheck.unpark(departure: first, at: time, tick: tick)
-        note(absences)
-        for place in places { watchList.wake(place, restedUntil: runnable, missed: missed) }
+        services.record(absences)
+        for watched in woken { watchList.wake(watched, restedUntil: runnable, missed: missed) }
         (flagsTaken, missedAtFlags) = (time, selfCheck.missed)
         schedule = LookSchedule(first: time + tick)
         return missed
     }
 
-    /// Not parked. A loop begins to count, by an order given at `since`: the process may have been stopped since then, or since the
-    /// next look was due.
+    /// Not parked. A loop begins to count, by an order given at `since`. The process may have been stopped since then, or since the next look
+    /// was due.
     ///
-    /// - Returns: what had been missed before.
+    /// - Returns: how much time had been missed before.
     mutating func catchUp(since: MonotonicInstant?) -> Duration {
         let missed = selfCheck.missed
-        if let since { note(selfCheck.wake(due: min(since, nextLook), at: .now, tick: tick)) }
+        if let since { services.record(selfCheck.wake(due: min(since, nextLook), at: .now, tick: tick)) }
         return missed
     }
+
+    private mutating func wakeRaised() {
+        let now = MonotonicInstant.now
+        for watched in wakeFlags.takeRaised().compactMap(watchList.loop(place:)) {
+            watchList.wake(watched, restedUntil: flagsTaken, missed: missedAtFlags)
+        }
+        flagsTaken = now
+    }
+
+    // MARK: - Looking
+
+    /// Looks at every loop that is awake, or, between two ticks, at those alone that reach their threshold.
+    mutating func look() {
+        let (woken, due) = (MonotonicInstant.now, nextLook)
+        services.costs.update(at: woken)
+        wakeRaised()
+        services.record(selfCheck.wake(due: due, at: woken, tick: tick))
+        missedAtFlags = selfCheck.missed
+        let isRound = schedule.isRound(at: woken)
+        let dueLoops = schedule.takeDue(at: woken).compactMap(watchList.loop(place:))
+        let visited = (isRound ? watchList.awake : dueLoops).filter { !isPaused($0) }
+        if isCrashing || visited.contains(where: { $0.stall != nil }) { noticeCrash() }
+        guard !isCrashing else { return schedule = LookSchedule(first: woken + tick) }
+        for watched in visited { look(at: watched) }
+        services.live.note(watched: watchList.count, lastLook: .now)
+        services.ledger.update { counts in
+            counts.looks += 1
+            counts.visits += visited.count
+            counts.lateLooks += woken - due > tick ? 1 : 0
+        }
+        let maturities = visited.compactMap { watched in
+            watched.policy.maturity.map { (maturity: $0, place: watched.wakeFlag.place) }
+        }
+        forgetEndedLoops(among: visited)
+        if isRound { watchList.letSleep { $0.isPaused || pausedSince != nil } }
+        plan(isRound, maturities)
+    }
+
+    private mutating func look(at watched: WatchedLoop) {
+        // A new reading for each loop: the captures of the one before may have taken a while.
+        let now = MonotonicInstant.now
+        services.record(selfCheck.step(at: now, tick: tick))
+        let excluded = watched.excludedTime.take(at: now, missed: selfCheck.missed, because: selfCheck.reason)
+        let late = watched.excludedTime.lastMissed > watched.policy.rule.tick
+        let (_, findings) = watched.look(at: now, late: late, excluded: excluded)
+        watched.follow(findings, at: now, with: &services)
+        for finding in findings {
+            if case .candidate = finding.decision {
+                noticeCrash()
+                if isCrashing { continue }
+            }
+            watched.carryOut(finding, at: now, with: &services)
+        }
+        watched.noteLength(at: now, with: &services)
+    }
+
+    private mutating func plan(_ isRound: Bool, _ maturities: [(maturity: MonotonicInstant, place: Int)]) {
+        let now = MonotonicInstant.now
+        if checkpoints.isDue(at: now) {
+            services.notices.add(.checkpoint, mayBeDropped: true)
+            services.live.refresh()
+        }
+        // Before `rest`, which starts the account again: a stop since the last step would be lost.
+        services.record(selfCheck.step(at: now, tick: tick))
+        selfCheck.rest(at: now)
+        guard isRound else { return schedule.add(maturities, after: now) }
+        schedule.planRound(after: now, tick: tick, reach: watchList.threshold, maturities: maturities)
+    }
+
+    /// Removes the loops that have ended. Such a loop raises its flag, so it is awake.
+    private mutating func forgetEndedLoops(among awake: [WatchedLoop]) {
+        for watched in awake where watched.loop.heartbeat.hasEnded { remove(watched.identity.number) }
+    }
+
+    // MARK: - Coming and going
 
     mutating func add(_ watched: WatchedLoop) {
         let record = WatchdogLedger.WatchRecord(
@@ -99,124 +172,47 @@ struct WatchdogState: ~Copyable {
             firstTurn: watched.loop.heartbeat.turnCount,
             heartbeat: watched.loop.heartbeat
         )
-        ledger.update { [number = watched.identity.number] in $0.watches[number] = record }
+        let number = watched.identity.number
+        services.ledger.update { $0.watches[number] = record }
         watchList.add(watched)
-        // Its tick may be finer than those before.
+        // Its tick may be shorter than the others'.
         schedule.advance(to: .now + tick)
-        if let pausedSince { ledger.update { $0.watches[watched.identity.number]?.pausedSince = pausedSince } }
-        live.note(watched: watchList.loops.count)
-        notices.add(.checkpoint)
+        if let pausedSince { services.ledger.update { $0.watches[number]?.pausedSince = pausedSince } }
+        services.live.note(watched: watchList.count)
+        services.notices.add(.checkpoint)
     }
 
     mutating func remove(_ number: Int) {
-        guard let index = watchList.index(ofNumber: number) else { return }
-        release(index)
-        closePause(of: number, at: .now)
-        wakeFlags.remove(watchList.remove(at: index).wakeFlag)
-        live.note(watched: watchList.loops.count)
-        notices.add(.checkpoint)
+        guard let watched = watchList.loop(number: number) else { return }
+        release(watched)
+        closePause(of: watched, at: .now)
+        watchList.remove(watched)
+        wakeFlags.remove(watched.wakeFlag)
+        services.live.note(watched: watchList.count)
+        services.notices.add(.checkpoint)
     }
 
-    /// Looks at what stands, so that an end that came before is told before `done` is called.
+    /// Calls `done` on the reporter's thread after everything that is known now. Looks at the stalled loops first, so that a stall that has ended
+    /// is reported as ended.
     mutating func settle(_ done: @escaping @Sendable () -> Void) {
-        for index in watchList.loops.indices where watchList[index].stall != nil { look(at: index) }
-        notices.add(.settled(done))
+        for watched in watchList.all where watched.stall != nil { look(at: watched) }
+        services.notices.add(.settled(done))
     }
 
     mutating func finish() {
-        for index in watchList.loops.indices { release(index) }
-        closePauses(at: .now)
+        let all = watchList.all
+        for watched in all { release(watched) }
+        closeMonitorsPause(at: .now)
+        for watched in all { closePause(of: watched, at: .now) }
         watchList = WatchList()
-        costs.update(at: .now)
+        services.costs.update(at: .now)
     }
 
-    /// What the watchdog has missed so far.
-    var missed: Duration { selfCheck.missed }
-
-    /// Looks at every loop that is awake, or between two ticks at those alone that reach their threshold; tells the reporter what it
-    /// finds.
-    mutating func look() {
-        let (woken, due) = (MonotonicInstant.now, nextLook)
-        costs.update(at: woken)
-        wakeRaised()
-        note(selfCheck.wake(due: due, at: woken, tick: tick))
-        missedAtFlags = selfCheck.missed
-        let isRound = schedule.isRound(at: woken)
-        let dueIndices = schedule.takeDue(at: woken).compactMap(watchList.index(ofPlace:))
-        let visited = (isRound ? watchList.awakeIndices : dueIndices).filter { !isPaused(watchList[$0]) }
-        if isCrashing || visited.contains(where: { watchList[$0].stall != nil }) { noticeCrash() }
-        guard !isCrashing else { return schedule = LookSchedule(first: woken + tick) }
-        for index in visited { look(at: index) }
-        live.note(watched: watchList.loops.count, lastLook: .now)
-        ledger.update { counts in
-            counts.looks += 1
-            counts.visits += visited.count
-            counts.lateLooks += woken - due > tick ? 1 : 0
-        }
-        let maturities = visited.compactMap { index in
-            watchList[index].policy.maturity.map { (maturity: $0, place: watchList[index].wakeFlag.place) }
-        }
-        forgetEndedLoops(among: visited)
-        if isRound { watchList.letSleep { $0.isPaused || pausedSince != nil } }
-        plan(isRound, maturities)
-    }
-
-    private mutating func plan(_ isRound: Bool, _ maturities: [(maturity: MonotonicInstant, place: Int)]) {
+    private mutating func release(_ watched: WatchedLoop) {
         let now = MonotonicInstant.now
-        if checkpoints.isDue(at: now) {
-            notices.add(.checkpoint, mayBeDropped: true)
-            live.refresh()
-        }
-        // `rest` forgets: a stop since the last step must be told before.
-        note(selfCheck.step(at: now, tick: tick))
-        selfCheck.rest(at: now)
-        guard isRound else { return schedule.add(maturities, after: now) }
-        schedule.planRound(after: now, tick: tick, reach: watchList.threshold, maturities: maturities)
-    }
-
-    private mutating func look(at index: Int) {
-        // Anew for each: the capture before may have taken its time.
-        let now = MonotonicInstant.now
-        note(selfCheck.step(at: now, tick: tick))
-        let excluded = watchList[index].excludedTime.take(at: now, missed: selfCheck.missed, because: selfCheck.reason)
-        let late = watchList[index].excludedTime.lastMissed > watchList[index].policy.rule.tick
-        let (pulse, findings) = watchList[index].look(at: now, late: late, excluded: excluded)
-        if watchList[index].standstill?.wantsSupply == true {
-            watchList[index].standstill?.supply = supply.reading(at: now)
-        }
-        if watchList[index].policy.dismissal != nil || watchList[index].outsideDelay != nil {
-            countDismissal(index, pulse)
-        }
-        if watchList[index].outsideDelay != nil { followOutsideDelay(index, at: now) }
-        if findings.isEmpty, watchList[index].wantsSample(at: now, pulse) { sample(index, pulse, at: now) }
-        for finding in findings { carryOut(finding, on: index, pulse, at: now) }
-        if let stall = watchList[index].stall, let span = watchList[index].policy.span(of: stall.category, at: now) {
-            live.see(stall.number, span, at: now)
-            if lastResort != nil, stall.category == .blocked { considerLastResort(stall.number, span, index, at: now) }
-        }
-    }
-
-    private mutating func wakeRaised() {
-        let now = MonotonicInstant.now
-        for place in wakeFlags.takeRaised() { watchList.wake(place, restedUntil: flagsTaken, missed: missedAtFlags) }
-        flagsTaken = now
-    }
-
-    /// The finest tick asked for.
-    private var tick: Duration { watchList.tick }
-
-    private mutating func release(_ index: Int) {
-        let now = MonotonicInstant.now
-        let heartbeat = watchList[index].loop.heartbeat
-        // What is counted of the loop is its watcher's: before it goes.
-        ledger.update { [number = watchList[index].identity.number] in $0.endWatch(number, at: now) }
-        heartbeat.detach()
-        abandon(index, at: now)
-    }
-
-    /// A loop that ends raises its flag, and so is awake.
-    private mutating func forgetEndedLoops(among awake: [Int]) {
-        let ended = awake.filter { watchList[$0].loop.heartbeat.hasEnded }.map { watchList[$0].identity.number }
-        for number in ended { remove(number) }
+        // Before the watcher is detached, which takes the heartbeat's counts with it.
+        services.ledger.update { [number = watched.identity.number] in $0.endWatch(number, at: now) }
+        watched.loop.heartbeat.detach()
+        watched.abandon(at: now, with: &services)
     }
 }

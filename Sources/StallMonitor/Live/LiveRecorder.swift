@@ -130,13 +130,13 @@ extension LiveStall {
             watched: .init(
                 type: stall.watch.name.type,
                 label: stall.watch.name.label,
-                activity: stall.subject == nil && stall.watch.name.type == .runLoop
+                activity: stall.otherProcess == nil && stall.watch.name.type == .runLoop
                     ? stall.pulse.phase.reportName : nil,
-                turn: stall.subject == nil && stall.pool == nil ? stall.pulse.turn : nil
+                turn: stall.otherProcess == nil && stall.pool == nil ? stall.pulse.turn : nil
             ),
             watch: stall.watch.number,
             threadID: stall.threadID,
-            processID: stall.subject?.identity.pid,
+            processID: stall.otherProcess?.identity.pid,
             systemCall: stall.stack.captured?.systemCall?.number,
             startedAt: clock.time(of: span.earliestStart),
             startedMonotonicNs: span.earliestStart.nanoseconds,

@@ -216,7 +216,7 @@ extension OutsideDesk {
             others: nil,
             lock: nil,
             watchdogCPU: nil,
-            subject: process,
+            otherProcess: process,
             waitSet: stall.waitSet,
             loopFrame: sample?.loopFrame
         )

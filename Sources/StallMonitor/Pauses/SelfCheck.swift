@@ -17,7 +17,7 @@ struct Absence: Hashable, Sendable {
 /// - Too much to do, or a limit of the control group: the watchdog wakes late, and the kernel counts the lateness as waiting for a
 ///   processor, or the group's time without any. The watched loops really stood still all that time, so it counts.
 /// - The machine was suspended: monotonic time stood still too, and no length is wrong. Only boot time shows it.
-/// - The watched thread alone (a tracer, a freezer of single threads): the watchdog is on time. See ``StallExcuse``.
+/// - The watched thread alone (a tracer, a freezer of single threads): the watchdog is on time. See ``ThreadStop``.
 ///
 /// A pause that begins and ends while every loop is at rest is not noticed: nobody looks, and nothing can stall.
 ///
@@ -106,7 +106,7 @@ struct SelfCheck {
             of: unexplained,
             isAccounted: accounted != nil,
             frozen: frozen,
-            isTraced: (ThreadStanding.read(threadID: getpid())?.tracer ?? 0) != 0
+            isTraced: (ThreadStatus.read(threadID: getpid())?.tracer ?? 0) != 0
         )
         // With a tick of a millisecond every hiccup of the machine would be one.
         return unexplained >= .milliseconds(50) ? Absence(kind: reason, length: unexplained) : nil

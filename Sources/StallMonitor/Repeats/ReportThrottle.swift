@@ -1,19 +1,21 @@
 import RunLoopKit
+import StackCapture
 import StallReports
 
-/// Decides which stalls are reported, and counts the others. A function of its state and what it is told: no clock, no thread.
+/// Decides which stalls are reported, and counts the others. A function of its state and its arguments: no clock, no thread.
 struct ReportThrottle {
     private let rule: RepeatRule
     private var faults: [Fingerprint: KnownFault] = [:]
-    /// What a fault turned out to be whose later samples showed more.
+    /// The later names of faults whose further samples showed another culprit.
     private var renamed: [Fingerprint: Fingerprint] = [:]
+    private var stacks = KnownStacks()
     private var reportRate: RateLimit?
     private var byteRate: RateLimit?
     private var bytesSeen: Int64 = 0
-    /// All stalls that were counted only, by the reason.
+    /// How many stalls were only counted, by the reason.
     private(set) var suppressed: [SuppressionReason: Int64] = [:]
 
-    /// Faults remembered. Of more, those seen longest ago are forgotten, with what their stalls add up to; ``suppressed`` has them still.
+    /// How many faults are remembered. Beyond that, those seen longest ago are forgotten with their sums; ``suppressed`` still includes them.
     static let faultLimit = 1024
 
     init(rule: RepeatRule) {
@@ -22,7 +24,15 @@ struct ReportThrottle {
         byteRate = rule.bytesPerMinute.map { RateLimit(perMinute: $0, burst: $0) }
     }
 
-    /// Why a stall that has lasted for so long is to be counted only. Nil: it is to be reported.
+    /// The fault of a stall, if an earlier stall with the same stack was named.
+    func fingerprint(ofKnown observation: StallObservation) -> Fingerprint? { stacks[observation] }
+
+    /// Remembers the fault of a stall by its stack.
+    mutating func remember(_ observation: StallObservation, as fingerprint: Fingerprint) {
+        stacks[observation] = fingerprint
+    }
+
+    /// Why a stall of this length is only counted. Nil: it is to be reported.
     mutating func refusal(
         of fingerprint: Fingerprint,
         lasting length: Duration,
@@ -31,14 +41,14 @@ struct ReportThrottle {
         let fault = known(fingerprint)
         if let fault = faults[fault], time < fault.quietUntil, !fault.isExceeded(by: length) { return .repeated }
         if reportRate?.hasRoom(for: 1, at: time) == false { return .reportRate }
-        // A debt is paid off first.
+        // What was written beyond the limit is made up for first.
         if byteRate?.hasRoom(for: 1, at: time) == false { return .byteRate }
         return nil
     }
 
     /// A report is begun.
     ///
-    /// - Returns: the stalls of the fault that were counted since its last one.
+    /// - Returns: the stalls of the fault that were only counted since its last report.
     mutating func begin(_ id: ULID, _ fingerprint: Fingerprint, at time: MonotonicInstant) -> StallReport.Repeats? {
         reportRate?.use(1, at: time)
         var fault = faults[known(fingerprint)] ?? KnownFault(window: rule.window)
@@ -48,17 +58,17 @@ struct ReportThrottle {
         return counted
     }
 
-    /// How long a reported stall has lasted by now.
+    /// A reported stall has lasted this long.
     mutating func note(_ length: Duration, of fingerprint: Fingerprint) {
         let name = known(fingerprint)
         guard let longest = faults[name]?.longest, longest < length else { return }
         faults[name]?.longest = length
     }
 
-    /// What a report was begun under, and what its later samples made of it.
+    /// The fingerprint of a report has changed from `old` to `new`, because of later samples.
     ///
-    /// - Parameter isLasting: from now on the first name stands for the second. Not so for a stall that was found without a stack: that
-    ///   name is any such stall's.
+    /// - Parameter isLasting: from now on `old` stands for `new`. False for a stall that was found without a stack: all such stalls have the
+    ///   same first fingerprint.
     mutating func rename(_ old: Fingerprint, _ new: Fingerprint, isLasting: Bool = true) {
         let old = known(old)
         guard old != new, let fault = faults.removeValue(forKey: old) else { return }
@@ -69,9 +79,9 @@ struct ReportThrottle {
         renamed[old] = new
     }
 
-    /// A stall is over that was not reported.
+    /// A stall that was not reported is over.
     ///
-    /// - Returns: all of its fault since the last report.
+    /// - Returns: the sum of its fault since the last report.
     @discardableResult
     mutating func count(
         _ stall: StallReport.Repeats,
@@ -88,25 +98,25 @@ struct ReportThrottle {
         return counted
     }
 
-    /// Bytes written since the start, of reports and all else.
+    /// How many bytes were written since the start, including run records.
     mutating func noteBytes(_ total: Int64, at time: MonotonicInstant) {
         byteRate?.use(Double(total - bytesSeen), at: time)
         bytesSeen = total
     }
 
-    /// What was counted and stands in no report yet, the latest first.
+    /// The sums that are in no report yet, latest first.
     var counted: [RunRecord.Repeated] {
         faults.compactMap { name, fault in fault.counted.map { .init(fingerprint: name, repeats: $0) } }
             .sorted { $0.repeats.lastAt > $1.repeats.lastAt }
     }
 
-    /// The report that stalls of the fault repeat.
+    /// The latest report of the fault.
     func report(of fingerprint: Fingerprint) -> ULID? { faults[known(fingerprint)]?.report }
 
-    /// What the fault is called by now.
+    /// The present fingerprint of the fault.
     func known(_ fingerprint: Fingerprint) -> Fingerprint {
         var name = fingerprint
-        // A chain of renamings is short; one that leads in a circle ends, too.
+        // Chains of renamings are short. The limit also ends a circle.
         for _ in 0..<4 {
             guard let next = renamed[name] else { break }
             name = next
@@ -121,28 +131,28 @@ struct ReportThrottle {
     }
 }
 
-/// A fault that has been reported, or counted, and what became of it since.
+/// A fault that was reported or counted.
 struct KnownFault {
     private(set) var report: ULID?
-    /// Until then its stalls are counted only.
+    /// Until then its stalls are only counted.
     private(set) var quietUntil = MonotonicInstant(nanoseconds: 0)
     private(set) var window: Duration
     private(set) var seenAt = MonotonicInstant(nanoseconds: 0)
-    /// Of those reported.
+    /// The length of the longest reported stall.
     var longest = Duration.zero
-    /// Since the last report.
+    /// The stalls that were only counted since the last report.
     private(set) var counted: StallReport.Repeats?
 
     init(window: Duration) {
         self.window = window
     }
 
-    /// Whether a stall of this length says more than the reports so far.
+    /// Whether a stall of this length is worse than those reported so far.
     func isExceeded(by length: Duration) -> Bool {
         length >= longest * 2 || Severity(duration: length).rank > Severity(duration: longest).rank
     }
 
-    /// - Returns: what was counted since the last report.
+    /// - Returns: the stalls that were only counted since the last report.
     mutating func begin(_ id: ULID, at time: MonotonicInstant, _ rule: RepeatRule) -> StallReport.Repeats? {
         defer { (report, counted, seenAt) = (id, nil, time) }
         if report == nil {
@@ -173,6 +183,35 @@ struct KnownFault {
     }
 }
 
+/// Fingerprints by the addresses of stacks: a stall with a known stack is recognized without looking up symbols.
+private struct KnownStacks {
+    private var known: [Key: Fingerprint] = [:]
+    private static let limit = 256
+
+    private struct Key: Hashable {
+        let kind: StallKind
+        /// All of them, including the innermost: another address in the same function may belong to another function that is inlined there.
+        let addresses: [UInt]
+
+        /// Nil without a stack.
+        init?(_ observation: StallObservation) {
+            // For a pool, one stack of several does not identify it.
+            guard observation.pool == nil, let stack = observation.stack.captured else { return nil }
+            kind = observation.kind
+            addresses = stack.frames.map(\.address) + (stack.asyncCallers?.addresses ?? [])
+        }
+    }
+
+    subscript(_ observation: StallObservation) -> Fingerprint? {
+        get { Key(observation).flatMap { known[$0] } }
+        set {
+            guard let key = Key(observation) else { return }
+            if known.count >= Self.limit { known = [:] }
+            known[key] = newValue
+        }
+    }
+}
+
 extension Severity {
     /// Higher is worse.
     fileprivate var rank: Int {
@@ -184,7 +223,7 @@ extension Severity {
     }
 }
 
-/// So much a minute, with a reserve for bursts (a token bucket). Pure.
+/// A token bucket: so much a minute, with a reserve for bursts. Pure.
 struct RateLimit {
     private let perMinute: Double
     private let capacity: Double
@@ -196,13 +235,13 @@ struct RateLimit {
         (self.perMinute, capacity, level) = (Double(perMinute), Double(burst), Double(burst))
     }
 
-    /// Whether there is room for so much. Takes nothing.
+    /// Whether there is room for this amount. Does not use it.
     mutating func hasRoom(for amount: Double, at time: MonotonicInstant) -> Bool {
         refill(until: time)
         return level >= amount
     }
 
-    /// Takes what was used, also what there was no room for: then there is none for longer.
+    /// Uses this amount, even if there is no room for it: then there is none for longer.
     mutating func use(_ amount: Double, at time: MonotonicInstant) {
         refill(until: time)
         level -= amount

@@ -4,102 +4,78 @@ import StallDiagnosis
 import StallReports
 import Symbolication
 
-/// What was captured of a stall so far, with names, and what that shows. Made anew as a whole when there are more samples.
+/// The stacks captured of a stall so far, with names, and what they show: the culprit and the fault. Made again as a whole when there are more
+/// samples.
 struct CaseStacks {
-    /// The one that the report is about. Of a pool, a worker that shows the culprit.
-    var thread: StallReport.Thread
-    /// Never without a stack: in the place of a missing one stands why it is missing.
-    var named: SymbolicatedStacks
-    var fingerprint: Fingerprint
-    /// A pool's, each by itself.
-    var workers: [StallReport.Worker] = []
-    /// The samples, with calls that a signal interrupted under the names they have on the stack.
-    var samples: [StackSample]
-    /// Of taking and naming them.
-    var cost: StallReport.MonitorCost
+    /// The thread that the report is about. For a pool: a worker that shows the culprit.
+    let thread: StallReport.Thread
+    /// Has at least one stack. Where none could be taken, it has one that says why.
+    private(set) var named: SymbolicatedStacks
+    let fingerprint: Fingerprint
+    /// The workers of a pool.
+    private(set) var workers: [StallReport.Worker] = []
+    /// The samples. System calls that a signal interrupted have the names that stand on the stack.
+    let samples: [StackSample]
+    /// The cost of taking and naming them.
+    let cost: StallReport.MonitorCost
 
-    /// What a thread was found at. Samples that do not say whose they are are those of the only one.
+    /// Finds names for everything that was captured, the culprit and the fault.
+    init(of stall: StallObservation, _ findings: CaseFindings, _ symbols: StallSymbols) {
+        let captured = findings.tally.samples
+        let pool = stall.pool.map(PoolThreads.init) ?? PoolThreads()
+        let stalled = StallReport.Thread(stall.threadID ?? 0, stall.evidence?.after)
+        let clock = ContinuousClock()
+        let start = clock.now
+        named = SymbolicatedStacks(
+            captured,
+            pool: pool,
+            companions: findings.companions(stall.pool),
+            thread: stalled,
+            clock: stall.clock,
+            name: { symbols.resolve($0, in: stall.otherProcess) },
+            isOwn: { symbols.isOwn($0, $1, of: stall) }
+        )
+        let time = clock.now - start
+        thread = (named.culpritSample ?? captured.indices.first).flatMap { pool.thread(of: captured[$0]) } ?? stalled
+        fingerprint = .make(
+            kind: stall.kind,
+            fault: named.culpritFrames,
+            modules: named.modules,
+            executable: symbols.process(of: stall).executable
+        )
+        if named.stacks.isEmpty { named.stacks = [.missing(stall, stalled)] }
+        samples = captured.map { symbols.settled($0, in: stall.otherProcess) }
+        let locks = [findings.lock].compactMap { $0 } + findings.locks
+        cost = .init(captured.map(\.stack.cost) + locks.flatMap(\.costs), naming: time)
+        workers = stall.pool?.workers.map { worker($0, findings, processID: symbols.process(of: stall).pid) } ?? []
+        if let others = stall.others {
+            named.add(
+                others,
+                at: stall.clock.time(of: stall.othersTakenAt ?? stall.detectedAt),
+                name: { symbols.resolve($0, in: stall.otherProcess) },
+                isOwn: { symbols.isOwn($0, $1, of: stall) }
+            )
+        }
+    }
+
+    /// The waits of a thread. Samples without a thread belong to the loop's only thread.
     func waits(of threadID: Int32) -> WaitProfile {
         WaitProfile(samples.filter { $0.threadID.map { $0 == threadID } ?? true }.weighted)
     }
 }
 
-extension ReportComposer {
-    /// Finds the names for all that was captured, the culprit and the fault.
-    func stacks(of stall: StallObservation, _ findings: CaseFindings) -> CaseStacks {
-        let samples = findings.tally.samples
-        let pool = stall.pool.map(PoolThreads.init) ?? PoolThreads()
-        let thread = StallReport.Thread(stall.threadID ?? 0, stall.evidence?.after)
-        let clock = ContinuousClock()
-        let start = clock.now
-        var named = SymbolicatedStacks(
-            samples,
-            pool: pool,
-            companions: companions(of: findings, stall.pool),
-            thread: thread,
-            clock: stall.clock,
-            name: { resolve($0, in: stall.subject) },
-            isOwn: { isOwn($0, $1, of: stall) }
-        )
-        let time = clock.now - start
-        let chosen = (named.culpritSample ?? samples.indices.first).flatMap { pool.thread(of: samples[$0]) }
-        let fingerprint = Fingerprint.make(
-            kind: stall.kind,
-            fault: named.culpritFrames,
-            modules: named.modules,
-            executable: process(of: stall).executable
-        )
-        if named.stacks.isEmpty { named.stacks = [missingStack(stall, thread)] }
-        let locks = [findings.lock].compactMap { $0 } + findings.locks
-        var stacks = CaseStacks(
-            thread: chosen ?? thread,
-            named: named,
-            fingerprint: fingerprint,
-            samples: samples.map { settled($0, in: stall.subject) },
-            cost: .init(samples.map(\.stack.cost) + locks.flatMap(\.costs), naming: time)
-        )
-        stacks.workers = stall.pool?.workers.map { worker($0, stacks, findings, of: stall) } ?? []
-        if let others = stall.others { add(others, to: &stacks.named, of: stall) }
-        return stacks
-    }
-
-    private func add(_ others: ThreadStacks, to named: inout SymbolicatedStacks, of stall: StallObservation) {
-        named.add(
-            others,
-            at: stall.clock.time(of: stall.othersTakenAt ?? stall.detectedAt),
-            name: { resolve($0, in: stall.subject) },
-            isOwn: { isOwn($0, $1, of: stall) }
-        )
-    }
-
-    /// The owners of locks, each once, without a pool's workers, whose stacks are there anyway.
-    private func companions(of findings: CaseFindings, _ pool: PoolObservation?) -> [CompanionStack] {
-        guard let pool else { return findings.lock?.companions ?? [] }
+extension CaseFindings {
+    /// The stacks of lock owners, each once. The workers of a pool are left out: their stacks are in the report anyway.
+    fileprivate func companions(_ pool: PoolObservation?) -> [CompanionStack] {
+        guard let pool else { return lock?.companions ?? [] }
         var known = Set(pool.workers.map(\.job.threadID))
-        return findings.locks.flatMap(\.companions).filter { known.insert($0.thread.id).inserted }
+        return locks.flatMap(\.companions).filter { known.insert($0.thread.id).inserted }
     }
+}
 
-    /// With the names that are known without any symbols: the loop's own.
-    func resolve(_ addresses: [ResolvableAddress], in subject: OutsideProcess?) -> Resolution {
-        if let subject { return subject.symbolicator.resolve(addresses, budget: .tool) }
-        var resolution = symbolicator.resolve(addresses)
-        for (index, frame) in resolution.frames.enumerated() where frame.symbol == nil {
-            guard let offset = frame.functionOffset,
-                let name = CalloutFrames.name(ofFunctionAt: frame.address &- offset)
-            else { continue }
-            resolution.frames[index].symbol = name
-            (resolution.frames[index].function, resolution.frames[index].language) = (name, .c)
-        }
-        return resolution
-    }
-
-    private func isOwn(_ frame: SymbolicatedFrame, _ module: LoadedModule?, of stall: StallObservation) -> Bool {
-        let executable = process(of: stall).executable ?? ""
-        if stall.subject != nil { return ownCode.isOwnOfAnyMake(frame, module: module, executable: executable) }
-        return ownCode.isOwn(frame, module: module, executable: executable)
-    }
-
-    private func missingStack(_ stall: StallObservation, _ thread: StallReport.Thread) -> StallReport.Stack {
+extension StallReport.Stack {
+    /// Stands in for a stack that could not be taken.
+    fileprivate static func missing(_ stall: StallObservation, _ thread: StallReport.Thread) -> Self {
         let reason =
             switch stall.stack {
             case .captured: "The stack was empty."
@@ -109,18 +85,6 @@ extension ReportComposer {
             }
         let time = stall.clock.time(of: stall.detectedAt)
         return .init(thread: thread, capturedAt: time, complete: false, error: reason)
-    }
-
-    /// A sample whose call goes by the name that it has on the stack, if a signal had interrupted it.
-    private func settled(_ sample: StackSample, in subject: OutsideProcess?) -> StackSample {
-        guard let site = sample.site, !site.continued.isEmpty else { return sample }
-        var sample = sample
-        let innermost = sample.stack.frames.prefix(3).map {
-            ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register)
-        }
-        let names = (subject?.symbolicator ?? symbolicator).resolve(innermost)
-        sample.site = site.settled(by: names.frames.compactMap(\.symbol))
-        return sample
     }
 }
 

@@ -4,23 +4,22 @@ import StallDiagnosis
 import StallReports
 import Symbolication
 
-/// Makes the report of a case: each version of it as a whole, by ``report(of:_:)``. What takes long, names and the cause, is found out before
-/// and kept in the case. Confined to the reporter's thread.
+/// Makes reports. Every version of a report is made from its case, as a whole. Confined to the reporter's thread.
 struct ReportComposer {
-    let run: RunIdentity
-    let symbolicator = Symbolicator()
-    let ownCode: OwnCode
+    let symbols: StallSymbols
+    private let run: RunIdentity
 
     init(run: RunIdentity, ownCode: OwnCode) {
-        (self.run, self.ownCode) = (run, ownCode)
+        (self.run, symbols) = (run, StallSymbols(run: run, ownCode: ownCode))
     }
 
     /// The report as of now.
     ///
-    /// - Parameter cost: what the stall has cost the monitor; that of its stacks alone unless given.
+    /// - Parameter cost: what the stall has cost the monitor. Nil: the cost of its stacks alone.
     func report(of stall: StallCase, _ cost: StallReport.MonitorCost? = nil) -> StallReport {
         let (seen, span, stacks) = (stall.observation, stall.span, stall.stacks)
-        let locks = locks(of: stall)
+        let process = symbols.process(of: seen)
+        let locks = stall.locks(processID: process.pid)
         let bounds: (min: Int64?, max: Int64?) = span.isExact ? (nil, nil) : span.bounds
         var report = StallReport(
             id: seen.reportID,
@@ -33,16 +32,19 @@ struct ReportComposer {
             durationNs: span.length.nanoseconds,
             durationMinNs: bounds.min,
             durationMaxNs: bounds.max,
+            excludedNs: span.unproven > .zero ? span.unproven.nanoseconds : nil,
             rule: seen.reportRule,
             host: run.host,
-            service: seen.subject?.service ?? run.service,
-            process: process(of: seen),
+            service: seen.otherProcess?.service ?? run.service,
+            process: process,
+            watcher: seen.otherProcess.map { _ in run.process },
             run: run.id,
-            watched: watched(stall),
+            watched: stall.watched,
             busy: stall.busy,
             pool: seen.pool.map { StallReport.Pool($0, stacks.workers, until: span.latestEnd) },
+            victims: stall.findings.victims,
             thread: stacks.thread,
-            cause: cause(of: stall, locks),
+            cause: stall.cause(with: locks),
             stacks: locks?.kept(stacks.named.stacks) ?? stacks.named.stacks,
             culprit: stacks.named.culprit,
             modules: stacks.named.modules,
@@ -54,83 +56,50 @@ struct ReportComposer {
             metadata: stall.details.metadata,
             monitor: cost ?? stacks.cost
         )
-        report.excludedNs = span.unproven > .zero ? span.unproven.nanoseconds : nil
-        report.victims = stall.findings.victims
-        report.watcher = seen.subject.map { _ in run.process }
+        // What follows from the report itself.
         let atCulprit = report.workersAtCulprit
         report.pool?.atCulprit = atCulprit
-        report.cause.summary = summary(stall, report)
+        report.cause.summary = stall.summary(of: report)
         report.monitor.symbolicationNote =
             report.missingNames ?? stacks.named.problems.first(where: \.isOfBudget)?.description
         return report
     }
+}
 
-    /// Who stalled: this process, or another one that is watched from outside.
-    func process(of stall: StallObservation) -> ProcessIdentity { stall.subject?.identity ?? run.process }
-
+extension StallCase {
     /// What is not known of a loop that is watched from outside is left out.
-    private func watched(_ stall: StallCase) -> StallReport.Watched {
-        let seen = stall.observation
+    fileprivate var watched: StallReport.Watched {
+        let seen = observation
         var watched = StallReport.Watched(type: seen.watch.name.type, label: seen.watch.name.label)
-        guard seen.subject == nil else { return watched }
+        guard seen.otherProcess == nil else { return watched }
         watched.mode = seen.loop.modeName(at: seen.pulse.modeIndex)
         watched.activity = seen.watch.name.type == .runLoop ? seen.pulse.phase.reportName : nil
         watched.turn = seen.pool == nil ? seen.pulse.turn : nil
-        watched.turnDurations = stall.turnDurations
+        watched.turnDurations = turnDurations
         return watched
     }
 
-    // The cause
-
-    /// Why the thread stood, as far as it shows by itself.
-    ///
-    /// - Parameter window: what the kernel has counted. Of a pool, that of the worker at the culprit is taken instead.
-    func cause(of stall: StallCase, over window: EvidenceWindow?) -> StallReport.Cause {
-        let (seen, findings, thread) = (stall.observation, stall.findings, stall.stacks.thread.id)
-        let waits = stall.stacks.waits(of: thread)
-        let window = seen.pool.map { $0.evidence(of: thread) } ?? window
-        let diagnosis = Diagnosis(
-            window: window,
-            state: (seen.pool == nil ? seen.evidence : window)?.after.state,
-            waits: waits,
-            descriptors: waits.longestCall.map(findings.descriptors) ?? [],
-            hottest: stall.stacks.named.stacks.hottestFunction,
-            wasSeen: !seen.isOverUnseen
-        )
-        let site = diagnosis.site ?? waits.longestCall
-        return .init(
-            verdict: diagnosis.verdict,
-            summary: diagnosis.summary,
-            systemCall: site.map { .init($0, findings.descriptors(of: $0)) },
-            evidence: window.map { .init($0, waits) }
-        )
-    }
-
-    /// Whom the thread waited for.
-    private func locks(of stall: StallCase) -> LockSummary? {
-        stall.findings.lock(of: stall.stacks.thread.id).map { lock in
-            LockSummary(lock, stall.stacks.named.stacks, processID: process(of: stall.observation).pid) {
-                stall.findings.descriptors(of: $0)
-            }
+    /// The lock that the thread waited for, and its owners.
+    fileprivate func locks(processID: Int32) -> LockSummary? {
+        findings.lock(of: stacks.thread.id).map { lock in
+            LockSummary(lock, stacks.named.stacks, processID: processID) { findings.descriptors(of: $0) }
         }
     }
 
-    /// The thread's own, with the locks it waited for, or else with what the names on its stack say that it waited for.
-    private func cause(of stall: StallCase, _ locks: LockSummary?) -> StallReport.Cause {
-        if let locks { return locks.cause(from: stall.cause) }
-        var cause = stall.cause
-        guard let found = stall.findings.named, cause.verdict == .blocked else { return cause }
-        cause.summary = found.sentence(stall.stacks.waits(of: stall.stacks.thread.id).longestCall)
+    /// The cause with the locks that the thread waited for. Without locks: with what the names on its stack say that it waited for.
+    fileprivate func cause(with locks: LockSummary?) -> StallReport.Cause {
+        if let locks { return locks.cause(from: cause) }
+        var cause = cause
+        guard let found = findings.named, cause.verdict == .blocked else { return cause }
+        cause.summary = found.sentence(stacks.waits(of: stacks.thread.id).longestCall)
         if found.databases.count == 1 { cause.systemCall?.descriptors = found.databases.map(\.told) }
         return cause
     }
 
-    /// What is said of a pool's workers, then of the thread, then of what came after.
-    private func summary(_ stall: StallCase, _ report: StallReport) -> String {
+    /// A sentence about the workers of a pool, then about the thread, then about what followed.
+    fileprivate func summary(of report: StallReport) -> String {
         let crash = "Then the process crashed; the time that its crash handler took is not counted."
-        let parts = [
-            report.poolSentence, report.cause.summary, stall.lastWords?.sentence, stall.hasCrashed ? crash : nil,
-        ]
+        let parts = [report.poolSentence, report.cause.summary, abort?.sentence, hasCrashed ? crash : nil]
         return parts.compactMap { $0 }.filter { !$0.isEmpty }.joined(separator: " ")
     }
 }

@@ -5,15 +5,9 @@ import StallReports
 // Stalls that are counted and not reported.
 
 extension Reporter {
-    /// Decides of a stall before anything of it is named: true if its stack is known, and the stall only to be counted.
-    mutating func holdsBack(_ observation: StallObservation) -> Bool {
-        guard let fingerprint = stackMemory[observation] else { return false }
-        return holdsBack(observation, fingerprint)
-    }
-
     /// Decides of a stall whose fault is known.
     mutating func holdsBack(_ observation: StallObservation, _ fingerprint: Fingerprint) -> Bool {
-        stackMemory[observation] = fingerprint
+        throttle.remember(observation, as: fingerprint)
         let now = MonotonicInstant.now
         guard let reason = throttle.refusal(of: fingerprint, lasting: observation.span.length, at: now) else {
             return false

@@ -3,24 +3,26 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-/// The thread that names, writes and tells what the watchdog found. Slow work ends here: names, disks, the server's handler.
+/// The thread that turns the watchdog's notices into reports. Everything slow happens here or later: symbols, disks, the server's handler.
+///
+///     notice ──> known and repeated? only count it ──> name the stacks ──> find the cause ──> report ──> write, call the handler
 struct Reporter: ~Copyable {
     private let notices: Mailbox<StallNotice>
     private let composer: ReportComposer
     let tell: @Sendable (StallEvent) -> Void
     private var publisher: ReportPublisher
     private var log: RunLog
-    private var expenses: StallExpenses
+    private var costs: StallCosts
     private let live: LiveBoard
     private let supply: SupplyLocation
     private let details: DetailsSource
-    private let lookup = PatientLookup()
+    private let lookup = TimedLookup()
     var throttle: ReportThrottle
-    var stackMemory = StackMemory()
     var held: [Int: HeldStall] = [:]
     var recordPace = RecordPace()
-    /// What the run record is to tell of at once. Samples, growth and stalls that are only counted are not among it.
+    /// Counts changes for which the run record is written at once. Samples, growth and stalls that are only counted are not among them.
     private var recordChanges = 0
+    /// The stalls that have a report and are not over, by number.
     private var open: [Int: StallCase] = [:]
 
     init(
@@ -28,7 +30,7 @@ struct Reporter: ~Copyable {
         composer: ReportComposer,
         publisher: ReportPublisher,
         log: RunLog,
-        expenses: StallExpenses,
+        costs: StallCosts,
         throttle: ReportThrottle = .init(rule: .init()),
         details: DetailsSource = DetailsSource(),
         live: LiveBoard = LiveBoard(),
@@ -41,13 +43,13 @@ struct Reporter: ~Copyable {
         self.log = log
         self.live = live
         self.supply = supply
-        self.expenses = expenses
+        self.costs = costs
         self.throttle = throttle
         self.details = details
         self.tell = tell
     }
 
-    /// The thread's life. Returns when the mailbox is closed and everything in it is written.
+    /// The thread's life. Returns when the mailbox is closed and all its notices are dealt with.
     consuming func run() {
         supply.search()
         publisher.tidy()
@@ -55,7 +57,7 @@ struct Reporter: ~Copyable {
         while let batch = notices.take(until: recordPace.deadline) {
             let before = recordChanges
             for notice in batch where publisher.hasTime(for: notice) { handle(notice) }
-            expenses.settle()
+            costs.settle()
             if recordChanges != before || recordPace.deadline.map({ $0 <= .now }) == true {
                 publisher.put(withRepeats(log.entry(publisher)))
                 recordPace.wrote(at: .now)
@@ -68,7 +70,7 @@ struct Reporter: ~Copyable {
     }
 
     private mutating func handle(_ notice: StallNotice) {
-        expenses.take(notice)
+        costs.take(notice)
         switch notice {
         case .checkpoint:
             supply.search()
@@ -84,8 +86,8 @@ struct Reporter: ~Copyable {
         case .counted(let number, let busy):
             open[number]?.busy = busy
             held[number]?.busy = busy
-        case .crashing(let number): tellCrash(number)
-        case .lastResort(let number, let words): write(words, of: number)
+        case .crashing(let number): noteCrash(number)
+        case .aborting(let number, let notice): write(notice, of: number)
         case .ended(let number, let span, let evidence): end(number, span, evidence)
         case .abandoned(let number, let span, let evidence): end(number, span, evidence, as: .abandoned)
         case .died(let number, let span): end(number, span, nil, as: .terminated)
@@ -97,21 +99,17 @@ struct Reporter: ~Copyable {
 
     private mutating func begin(_ observation: StallObservation) {
         log.count(observation.kind)
-        guard !holdsBack(observation) else { return }
-        // The loop had moved on before its stack could be taken: it waits no more.
-        let isOver = if case .raced = observation.stack { true } else { false }
-        let findings = CaseFindings(observation, lookup, isOver: isOver)
-        let stall = StallCase(observation, findings, composer.stacks(of: observation, findings))
-        expenses.named(stall.stacks)
+        // A stall with a known stack can be counted without looking up symbols.
+        if let known = throttle.fingerprint(ofKnown: observation), holdsBack(observation, known) { return }
+        let stall = StallCase(observation, isOver: observation.isOver, lookup, composer.symbols)
+        costs.named(stall.stacks)
         guard !holdsBack(observation, stall.stacks.fingerprint) else { return }
-        begin(stall, isOver: isOver)
+        begin(stall, isOver: observation.isOver)
     }
 
-    /// A stall that was held back is worth a report after all.
+    /// A stall that was only counted is worth a report after all.
     private mutating func begin(_ held: HeldStall, isOver: Bool = false) {
-        var findings = CaseFindings(held.observation, lookup, isOver: isOver)
-        for sample in held.later { findings.add(sample, lookup) }
-        var stall = StallCase(held.observation, findings, composer.stacks(of: held.observation, findings))
+        var stall = StallCase(held.observation, later: held.later, isOver: isOver, lookup, composer.symbols)
         stall.span = held.span
         stall.busy = held.busy ?? stall.busy
         begin(stall, isOver: isOver)
@@ -120,8 +118,7 @@ struct Reporter: ~Copyable {
     /// The first version of a report.
     private mutating func begin(_ stall: StallCase, isOver: Bool) {
         var stall = stall
-        stall.findings.look(at: stall.stacks.named, isOver ? nil : lookup)
-        stall.cause = composer.cause(of: stall, over: stall.observation.evidence)
+        stall.explain(isOver ? nil : lookup)
         stall.repeats = throttle.begin(stall.observation.reportID, stall.firstFingerprint, at: .now)
         throttle.note(stall.span.length, of: stall.firstFingerprint)
         stall.details = details.details(of: composer.report(of: stall), tell: tell)
@@ -136,28 +133,26 @@ struct Reporter: ~Copyable {
             return
         }
         stall.span = span
-        // A stall without end is told by its samples, too, and not by what was there when it was found.
-        if stall.hasNewSamples { stall.stacks = composer.stacks(of: stall.observation, stall.findings) }
+        // A stall that does not end is also reported by its later samples, not only by those from its beginning.
+        stall.nameNewSamples(composer.symbols)
         open[number] = stall
         throttle.note(span.length, of: stall.firstFingerprint)
         publish(stall) { .grew($0) }
     }
 
-    /// While there is time: the process ends soon.
-    private mutating func tellCrash(_ number: Int) {
+    /// The process ends soon, so the report is written now.
+    private mutating func noteCrash(_ number: Int) {
         open[number]?.hasCrashed = true
         if let stall = open[number] { publish(stall) { .grew($0) } }
     }
 
-    /// The process ends as soon as the disk has it.
-    private mutating func write(_ words: LastWords, of number: Int) {
-        // However often it has been told of before.
+    /// The process ends as soon as the report is on disk.
+    private mutating func write(_ notice: AbortNotice, of number: Int) {
+        // Even if its fault was reported often before.
         if let stall = held.removeValue(forKey: number) { begin(stall) }
-        open[number]?.add(words)
-        guard var stall = open[number] else { return words.noteWritten() }
-        stall.stacks = composer.stacks(of: stall.observation, stall.findings)
-        open[number] = stall
-        publish(stall, written: words.noteWritten) { .grew($0) }
+        open[number]?.add(notice, composer.symbols)
+        guard let stall = open[number] else { return notice.noteWritten() }
+        publish(stall, written: notice.noteWritten) { .grew($0) }
     }
 
     private mutating func end(
@@ -169,18 +164,11 @@ struct Reporter: ~Copyable {
         if let stall = releaseHeld(number, span) { begin(stall, isOver: true) }
         defer {
             live.release(number)
-            expenses.drop(number)
+            costs.drop(number)
         }
         guard var stall = open.removeValue(forKey: number) else { return countHeld(number) }
-        // The later samples may have shown that what looked like the culprit only came and went.
-        stall.stacks = composer.stacks(of: stall.observation, stall.findings)
-        stall.end(span, as: state)
-        // What the workers of a pool did since is not what the pool stood at.
-        if let evidence, stall.observation.pool == nil {
-            stall.cause = composer.cause(of: stall, over: evidence)
-            stall.hasCrashed = false
-        }
-        expenses.named(stall.stacks)
+        stall.end(span, evidence, as: state, composer.symbols)
+        costs.named(stall.stacks)
         throttle.note(span.length, of: stall.firstFingerprint)
         let hadStack = stall.observation.stack.captured != nil
         throttle.rename(stall.firstFingerprint, stall.stacks.fingerprint, isLasting: hadStack)
@@ -193,7 +181,7 @@ struct Reporter: ~Copyable {
         written: () -> Void = {},
         _ event: (StallReport) -> StallEvent
     ) {
-        let report = composer.report(of: stall, expenses.cost(of: stall))
+        let report = composer.report(of: stall, costs.cost(of: stall))
         publisher.put(report)
         written()
         throttle.noteBytes(publisher.bytesWritten, at: .now)

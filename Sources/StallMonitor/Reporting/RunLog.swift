@@ -1,25 +1,26 @@
 import RunLoopKit
 import StallDetection
+import StallDiagnosis
 import StallReports
 
-/// The run record in the making.
+/// Makes the run record.
 struct RunLog {
     private let run: RunIdentity
     private let ledger: WatchdogLedger
     let meter: CostMeter
     let notices: Mailbox<StallNotice>
-    /// Names that were looked for, also in vain.
+    /// Names that were looked up, also without success.
     private var names: [[UInt]: String?] = [:]
     private let nameOfJob: ([UInt]) -> String?
-    /// A job as long as this is worth a name: to look for one costs far more than to count it.
+    /// The shortest job whose function is named: looking up a name costs far more than counting the job.
     private let longJob: Duration
     private var stalls: [String: Int64] = [:]
     /// Why the monitor has switched itself off.
     var disarmed: StallMonitorError?
 
     /// - Parameters:
-    ///   - longJob: how long the longest of a pool's jobs is at least for its function to be named.
-    ///   - nameOfJob: a function of the source, by where the job began and who awaited that.
+    ///   - longJob: the shortest job whose function is named.
+    ///   - nameOfJob: the name of a job, by the function in which it began and those that awaited it.
     init(
         run: RunIdentity,
         ledger: WatchdogLedger,
@@ -86,7 +87,7 @@ struct RunLog {
         guard !functions.isEmpty else { return nil }
         if let known = names[functions] { return known }
         let name = nameOfJob(functions)
-        // There are as many as there were longest jobs, each longer than the one before.
+        // One entry for each new longest job, so there are few.
         names[functions] = .some(name)
         return name
     }
@@ -98,7 +99,7 @@ struct RunLog {
         record.disarmed = disarmed?.message
     }
 
-    /// The record of a run that has ended in order.
+    /// The record of a run that has ended normally.
     mutating func lastEntry(_ publisher: ReportPublisher) -> RunRecord {
         var record = entry(publisher)
         record.state = .stopped
@@ -108,7 +109,7 @@ struct RunLog {
 }
 
 extension RunLog {
-    /// What the monitor cost, how writing went, and what became of the budget.
+    /// Adds what the monitor cost, how writing went, and the state of the budget.
     func addOwnCost(to record: inout RunRecord, _ publisher: ReportPublisher, _ counts: WatchdogLedger.Counts) {
         let totals = meter.totals
         record.cost.watchdogCPUNs = Int64(clamping: totals.watching)
@@ -139,5 +140,61 @@ extension RunRecord.Budget {
             skippedSamples: Int64(account.skippedSamples),
             skippedStacks: Int64(account.skippedStacks)
         )
+    }
+}
+
+/// What each present stall has cost the monitor, for its report. Confined to the reporter's thread.
+struct StallCosts {
+    private struct Cost {
+        /// CPU time of the watchdog's thread when the loop was first found not to move.
+        var watchingBefore: UInt64
+        var reporting: UInt64 = 0
+    }
+
+    private var open: [Int: Cost] = [:]
+    private let meter: CostMeter
+    private let ledger: WatchdogLedger
+    private var start: UInt64 = 0
+
+    init(meter: CostMeter, ledger: WatchdogLedger) {
+        (self.meter, self.ledger) = (meter, ledger)
+    }
+
+    /// The reporter begins to handle a notice.
+    mutating func take(_ notice: StallNotice) {
+        start = ThreadClock.nanoseconds
+        if case .began(let observation) = notice {
+            open[observation.number] = Cost(watchingBefore: observation.watchdogCPU ?? meter.totals.watching)
+        }
+    }
+
+    /// What a stall has cost so far, for a report that is about to be written.
+    mutating func cost(of stall: StallCase) -> StallReport.MonitorCost {
+        let number = stall.observation.number
+        var cost = stall.stacks.cost
+        guard var present = open[number] else { return cost }
+        let now = ThreadClock.nanoseconds
+        present.reporting &+= now &- start
+        start = now
+        open[number] = stall.state == .ongoing ? present : nil
+        let watching = meter.totals.watching
+        cost.watchdogCPUNs = Int64(clamping: watching &- min(watching, present.watchingBefore))
+        cost.reporterCPUNs = Int64(clamping: present.reporting)
+        let state = ledger.snapshot.budget?.state
+        cost.budget = state == .full ? nil : state?.rawValue
+        return cost
+    }
+
+    /// Forgets a stall whose report is finished.
+    mutating func drop(_ number: Int) { open[number] = nil }
+
+    /// Adds the cost of finding names.
+    func named(_ stacks: CaseStacks) {
+        meter.named(in: stacks.cost.symbolicationNs)
+    }
+
+    /// A batch of notices was handled.
+    func settle() {
+        meter.spent(.reporting)
     }
 }

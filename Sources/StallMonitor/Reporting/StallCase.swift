@@ -2,92 +2,162 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-/// All that is known of one stall that has a report: what the watchdog saw, what was found out since, and how far it has come. Each version of
-/// the report is made of it as a whole, and of nothing else. Confined to the reporter's thread.
+/// Everything known of one stall that has a report: what the watchdog saw, what was found out since, and the state of the stall. Each version of
+/// the report is made from it alone. Confined to the reporter's thread.
 struct StallCase {
     private(set) var observation: StallObservation
-    var findings: CaseFindings
-    /// What was captured so far, with names. Older than the findings while there are new samples.
-    var stacks: CaseStacks {
-        didSet { hasNewSamples = false }
-    }
-    private(set) var hasNewSamples = false
-    /// Why the thread stood by itself, without locks and without a pool's other workers. Decided at detection, and at the end.
-    var cause = StallReport.Cause()
-    /// Under which the stall was found: later samples may show that it is another one.
+    private(set) var findings: CaseFindings
+    /// The captured stacks, with names. Does not have the latest samples while `hasNewSamples` is set.
+    private(set) var stacks: CaseStacks
+    private var hasNewSamples = false
+    /// Why the thread was stalled, without locks and without the other workers of a pool. Determined at detection, and again at the end.
+    private(set) var cause = StallReport.Cause()
+    /// The fingerprint at detection. Later samples may show another fault.
     let firstFingerprint: Fingerprint
-    var state = StallState.ongoing
+    private(set) var state = StallState.ongoing
     var span: StallSpan
     var busy: StallReport.BusyTime?
-    var endedAt: Timestamp?
-    var turnDurations: TurnDurations?
-    /// The process has crashed since, and lives on for its crash handler only.
+    private(set) var endedAt: Timestamp?
+    private(set) var turnDurations: TurnDurations?
+    /// The process has crashed since, and its crash handler runs.
     var hasCrashed = false
     /// The monitor is about to end the process.
-    private(set) var lastWords: LastWords?
-    /// Stalls of the same fault that were counted only.
+    private(set) var abort: AbortNotice?
+    /// Stalls of the same fault that were only counted.
     var repeats: StallReport.Repeats?
     var details = StallDetails()
 
-    init(_ observation: StallObservation, _ findings: CaseFindings, _ stacks: CaseStacks) {
+    /// Finds out what can only be found out while the stall lasts, then names the stacks.
+    ///
+    /// - Parameters:
+    ///   - later: samples from after the detection.
+    ///   - isOver: the loop has moved on already: what waits for it now, does so for another reason.
+    init(
+        _ observation: StallObservation,
+        later: [StackSample] = [],
+        isOver: Bool,
+        _ lookup: TimedLookup,
+        _ symbols: StallSymbols
+    ) {
+        var findings = CaseFindings(observation, lookup, isOver: isOver)
+        for sample in later { findings.add(sample, lookup) }
+        let stacks = CaseStacks(of: observation, findings, symbols)
         (self.observation, self.findings, self.stacks) = (observation, findings, stacks)
         (span, busy) = (observation.span, observation.busy)
         firstFingerprint = stacks.fingerprint
         turnDurations = TurnDurations(observation)
     }
 
-    mutating func add(_ sample: StackSample, _ lookup: PatientLookup) {
+    /// Finds the cause, for the first version of the report.
+    ///
+    /// - Parameter lookup: nil if the stall is over.
+    mutating func explain(_ lookup: TimedLookup?) {
+        findings.look(at: stacks.named, lookup)
+        cause = cause(over: observation.evidence)
+    }
+
+    mutating func add(_ sample: StackSample, _ lookup: TimedLookup) {
         findings.add(sample, lookup)
         hasNewSamples = true
     }
 
-    /// The process is to end by this stall.
-    mutating func add(_ words: LastWords) {
-        lastWords = words
-        if let threads = words.threads { (observation.others, observation.othersTakenAt) = (threads, words.takenAt) }
+    /// Names the samples that came since the last time. They may show another culprit.
+    mutating func nameNewSamples(_ symbols: StallSymbols) {
+        guard hasNewSamples else { return }
+        renewStacks(symbols)
     }
 
-    /// The stall is over, or nobody looks any more.
-    mutating func end(_ span: StallSpan, as state: StallState) {
+    /// The process is to end because of this stall.
+    mutating func add(_ notice: AbortNotice, _ symbols: StallSymbols) {
+        abort = notice
+        if let threads = notice.threads { (observation.others, observation.othersTakenAt) = (threads, notice.takenAt) }
+        renewStacks(symbols)
+    }
+
+    /// The stall is over, or is no longer looked at.
+    ///
+    /// - Parameter evidence: the kernel's account of the whole stall. Nil leaves the cause as it is.
+    mutating func end(
+        _ span: StallSpan,
+        _ evidence: EvidenceWindow?,
+        as state: StallState,
+        _ symbols: StallSymbols
+    ) {
+        renewStacks(symbols)
         (self.span, self.state) = (span, state)
-        lastWords = nil
+        abort = nil
         turnDurations = TurnDurations(observation) ?? turnDurations
         endedAt = state == .abandoned ? nil : observation.clock.time(of: span.latestEnd, sleptUntilNow: true)
+        // What the workers of a pool did after the detection is not what stalled the pool.
+        guard let evidence, observation.pool == nil else { return }
+        cause = cause(over: evidence)
+        hasCrashed = false
+    }
+
+    private mutating func renewStacks(_ symbols: StallSymbols) {
+        stacks = CaseStacks(of: observation, findings, symbols)
+        hasNewSamples = false
+    }
+}
+
+extension StallCase {
+    /// Why the thread was stalled, by its own evidence.
+    ///
+    /// - Parameter window: the kernel's counts. For a pool, those of the worker that shows the culprit are used instead.
+    private func cause(over window: EvidenceWindow?) -> StallReport.Cause {
+        let thread = stacks.thread.id
+        let waits = stacks.waits(of: thread)
+        let window = observation.pool.map { $0.evidence(of: thread) } ?? window
+        let diagnosis = Diagnosis(
+            window: window,
+            state: (observation.pool == nil ? observation.evidence : window)?.after.state,
+            waits: waits,
+            descriptors: waits.longestCall.map(findings.descriptors) ?? [],
+            hottest: stacks.named.stacks.hottestFunction,
+            wasSeen: !observation.isOverUnseen
+        )
+        let site = diagnosis.site ?? waits.longestCall
+        return .init(
+            verdict: diagnosis.verdict,
+            summary: diagnosis.summary,
+            systemCall: site.map { .init($0, findings.descriptors(of: $0)) },
+            evidence: window.map { .init($0, waits) }
+        )
     }
 }
 
 extension TurnDurations {
-    /// Those of the loop by now. Of one that is watched from outside nothing is known.
+    /// The turns of the loop so far. Nothing is known of a loop that is watched from outside.
     fileprivate init?(_ stall: StallObservation) {
-        guard stall.subject == nil else { return nil }
+        guard stall.otherProcess == nil else { return nil }
         self.init(stall.loop.heartbeat.turnHistogram)
     }
 }
 
-/// What has been found out of one stall besides what the watchdog saw at first: its later samples, and what its waits were on. Confined to
-/// the reporter's thread.
+/// What was found out about a stall after the watchdog's observation: its later samples, and what its waits were for. Confined to the
+/// reporter's thread.
 struct CaseFindings {
     private(set) var tally: SampleTally
-    /// Whom the thread waited for at detection, or else when it was first found to.
+    /// The lock that the thread waited for and its owners, at detection or in the first sample that shows it.
     private(set) var lock: LockFinding?
-    /// Whom each of a pool's workers waited for.
+    /// The same for each worker of a pool.
     let locks: [LockFinding]
-    /// Who waited for the loop when the case was opened.
+    /// The clients that waited for the loop when the case was opened.
     let victims: StallReport.Victims?
-    /// What the names on the stacks said that the thread waits for. Asked for once.
+    /// What the thread waits for, by the names on its stack. Looked up once.
     private(set) var named: NamedWait.Finding?
     private let process: ObservedProcess
     private var places: [(site: WaitSite, descriptors: [StallReport.Descriptor])] = []
 
-    /// Most waits whose descriptors are looked up.
+    /// How many waits have their descriptors looked up.
     private static let placeLimit = 8
 
-    /// - Parameter isOver: the loop turns again: who waits now is somebody else.
-    init(_ stall: StallObservation, _ lookup: PatientLookup, isOver: Bool = false) {
+    /// - Parameter isOver: the loop has moved on: the clients that wait now are others.
+    init(_ stall: StallObservation, _ lookup: TimedLookup, isOver: Bool = false) {
         let samples = stall.allSamples
-        let process = stall.subject?.observed ?? .own
+        let process = stall.otherProcess?.observed ?? .own
         self.process = process
-        // First of all: the loop may go on at any moment.
+        // First, because the loop may go on at any moment.
         let clients = isOver ? nil : stall.waitSet.map { WaitingClients(process: process, set: $0) }
         victims = clients.flatMap { clients in lookup.ask { clients.count() } } ?? nil
         tally = SampleTally(samples, detected: stall.pool?.stacks.count ?? 1)
@@ -97,10 +167,10 @@ struct CaseFindings {
         for owner in (lock?.owners ?? []) + locks.flatMap(\.owners) { look(owner.site, lookup) }
     }
 
-    /// Whom a thread waited for: the loop's, or a pool's worker.
+    /// The lock that a thread waited for: the loop's thread, or a worker of a pool.
     func lock(of threadID: Int32) -> LockFinding? { lock ?? locks.first { $0.waits.first?.threadID == threadID } }
 
-    mutating func add(_ sample: StackSample, _ lookup: PatientLookup) {
+    mutating func add(_ sample: StackSample, _ lookup: TimedLookup) {
         tally.add(sample)
         look(sample.site, lookup)
         guard lock == nil, let found = sample.lock else { return }
@@ -108,20 +178,20 @@ struct CaseFindings {
         for owner in found.owners { look(owner.site, lookup) }
     }
 
-    /// Looks for what the names on the stacks speak of.
+    /// Looks for what the thread waits for by the names on its stack.
     ///
-    /// - Parameter lookup: nil if the thread waits no more: who holds a lock now, or which children live now, would be others.
-    mutating func look(at names: SymbolicatedStacks, _ lookup: PatientLookup?) {
+    /// - Parameter lookup: nil if the thread no longer waits: lock owners and child processes would be others by now.
+    mutating func look(at names: SymbolicatedStacks, _ lookup: TimedLookup?) {
         guard named == nil, let wait = NamedWait(names.stacks, names.modules) else { return }
         named = lookup?.ask { [process] in wait.look(in: process) } ?? NamedWait.Finding(wait: wait)
     }
 
-    /// What the descriptors of a wait stand for, as far as it could be found out while it lasted.
+    /// What the descriptors of a wait refer to, as far as that was found out while the wait lasted.
     func descriptors(of site: WaitSite) -> [StallReport.Descriptor] {
         places.first { $0.site.isSame(as: site) }?.descriptors ?? DescriptorLookup(site).unasked
     }
 
-    private mutating func look(_ site: WaitSite?, _ lookup: PatientLookup) {
+    private mutating func look(_ site: WaitSite?, _ lookup: TimedLookup) {
         guard let site, places.count < Self.placeLimit, !places.contains(where: { $0.site.isSame(as: site) }) else {
             return
         }

@@ -3,80 +3,58 @@ import StackCapture
 import StallDetection
 import StallDiagnosis
 import StallReports
+import Synchronization
 
-/// What the watchdog tells the reporter. Raw: names and sentences come later, on the reporter's thread.
+/// What the watchdog hands over to the reporter. It holds addresses and counts; names and sentences are made on the reporter's thread. An
+/// `Int` is the stall's number.
 enum StallNotice: Sendable {
     case began(StallObservation)
     case grew(Int, StallSpan)
-    /// What a stall of several turns or callouts is made of by now.
+    /// The turns and callouts of a stall so far, if it is not one standstill.
     case counted(Int, StallReport.BusyTime)
-    /// What the stalled thread was at later.
+    /// A stack sample of the stalled thread from later.
     case sampled(Int, StackSample)
     case ended(Int, StallSpan, EvidenceWindow?)
-    /// Nobody looks any more, and the stall goes on, as far as is known.
+    /// The loop is no longer looked at. The stall goes on, as far as is known.
     case abandoned(Int, StallSpan, EvidenceWindow?)
-    /// The process it stalled in has ended, as was seen from outside.
+    /// The process in which the loop stalled has ended. Only for processes that are watched from outside.
     case died(Int, StallSpan)
-    /// The process has crashed meanwhile, and its crash handler is at work. The stall has the length told last.
+    /// The process has crashed, and its crash handler runs. The stall keeps the length that was reported last.
     case crashing(Int)
-    /// The process ends as soon as this is written.
-    case lastResort(Int, LastWords)
-    /// All that was noticed before has been told, once this is read.
+    /// The monitor ends the process as soon as the report is written.
+    case aborting(Int, AbortNotice)
+    /// Call this: everything from before it was reported.
     case settled(@Sendable () -> Void)
-    /// Time to bring the run record up to date.
+    /// Update the run record.
     case checkpoint
     /// The monitor cannot do part of its work.
     case fault(StallMonitorError)
     /// The monitor has switched itself off.
     case disarmed(StallMonitorError)
-    /// It can again.
+    /// A fault is over.
     case mended(StallMonitorError)
 }
 
-extension StallNotice: QueuedMessage {
-    var role: QueueRole {
-        switch self {
-        case .began(let observation): .opens(observation.number)
-        case .grew(let number, _): .updates(number)
-        case .counted(let number, _): .updates(number, .counts)
-        case .sampled(let number, _), .crashing(let number), .lastResort(let number, _): .adds(number)
-        case .ended(let number, _, _), .abandoned(let number, _, _), .died(let number, _): .closes(number)
-        case .checkpoint: .alone(latestIsEnough: true)
-        default: .alone(latestIsEnough: false)
-        }
+/// The request to write a stall's report before the monitor ends the process, and the answer that it is written.
+final class AbortNotice: Sendable {
+    /// How long a stall may last.
+    let limit: Duration
+    /// The stacks of all threads. Nil where none could be taken.
+    let threads: ThreadStacks?
+    let takenAt: MonotonicInstant
+    private let written = Atomic(false)
+
+    init(limit: Duration, threads: ThreadStacks?, takenAt: MonotonicInstant) {
+        (self.limit, self.threads, self.takenAt) = (limit, threads, takenAt)
     }
 
-    var kind: String {
-        switch self {
-        case .sampled: "samples"
-        case .grew: "lengths"
-        default: "other"
-        }
-    }
+    /// Whether the report is on disk, or will not be written.
+    var isWritten: Bool { written.load(ordering: .acquiring) }
 
-    var bytes: Int {
-        switch self {
-        case .began(let observation): 1024 + observation.allSamples.reduce(0) { $0 + $1.bytes }
-        case .sampled(_, let sample): 128 + sample.bytes
-        default: 256
-        }
-    }
+    func noteWritten() { written.store(true, ordering: .releasing) }
 
-    /// The stall without its stacks: that it happened is worth more than where.
-    var lightened: StallNotice? {
-        guard case .began(var observation) = self, !observation.allSamples.isEmpty else { return nil }
-        observation.stack = .unavailable("It was dropped: the reporter was too far behind to keep it in memory.")
-        observation.samples = []
-        (observation.others, observation.lock) = (nil, nil)
-        observation.pool?.stacks = []
-        observation.pool?.locks = []
-        return .began(observation)
-    }
-}
-
-extension StackSample {
-    fileprivate var bytes: Int {
-        256 + stack.frames.count * MemoryLayout<CapturedStack.Frame>.stride
-            + (stack.asyncCallers?.addresses.count ?? 0) * MemoryLayout<UInt>.stride
+    /// For the report.
+    var sentence: String {
+        "No stall of this server may last longer than \(DurationText(nanoseconds: limit.nanoseconds)): the monitor ends the process."
     }
 }

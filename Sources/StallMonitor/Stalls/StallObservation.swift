@@ -4,14 +4,14 @@ import StallDetection
 import StallDiagnosis
 import StallReports
 
-/// A stall at the moment it was proven.
+/// A stall as the watchdog saw it when it began.
 struct StallObservation: Sendable {
-    /// The stall's number in this run: what later notices name it by.
+    /// The stall's number in this run. Later notices refer to it.
     let number: Int
-    /// The id of its report, known before there is one: the process may not live to write it.
+    /// The id of its report. Chosen already, because the process may die before the report is written.
     let reportID: ULID
     let watch: WatchIdentity
-    /// For what the reporter asks of it, away from the watchdog.
+    /// For what the reporter reads of the loop on its own thread.
     let loop: WatchedThing
     let category: StallCategory
     let rule: StallRule
@@ -21,49 +21,52 @@ struct StallObservation: Sendable {
     let threadID: Int32?
     let evidence: EvidenceWindow?
     var stack: StackOutcome
-    /// What the thread was at before, from its second tick of standing still on.
+    /// Stack samples from before, since the loop was first found not to move.
     var samples: [StackSample]
-    /// The workers, if it is a pool that stands.
+    /// The workers, if it is a pool.
     var pool: PoolObservation?
     /// Nil for a stall that is one standstill.
     let busy: StallReport.BusyTime?
-    /// One for all times of the report, so that a clock that is set while the stall lasts does not tear it.
+    /// One anchor for all times of the report, so that they fit together even if the wall clock is set while the stall lasts.
     let clock = WallClockAnchor()
-    /// Where the thread was found waiting.
+    /// Where the thread was waiting.
     let site: WaitSite?
-    /// What the other threads were at, if that was asked for.
+    /// The stacks of the other threads, if the configuration asks for them.
     var others: ThreadStacks?
-    /// When they were looked at, if it was not at detection.
+    /// When those were taken, if that was not at detection.
     var othersTakenAt: MonotonicInstant?
-    /// Whom the thread waits for, if it was found in futex(2).
+    /// The owners of the lock that the thread waits for, if it was found in futex(2).
     var lock: LockFinding?
-    /// Processor time of the watchdog's thread when the loop was first seen to stand still, nanoseconds.
+    /// CPU time of the watchdog's thread when the loop was first found not to move, in nanoseconds.
     var watchdogCPU: UInt64?
-    /// The process that it stalled in, if that is another one.
-    var subject: OutsideProcess?
-    /// The epoll set that the loop rests on, if it is known: whose clients wait there is counted.
+    /// The process in which the loop stalled, if that is not this one.
+    var otherProcess: OutsideProcess?
+    /// The epoll set on which the loop rests, if it is known. The clients that wait there are counted.
     var waitSet: Int32?
-    /// Of the stack: see `StackSample`.
+    /// Of `stack`: see ``StackSample/loopFrame``.
     var loopFrame: Int?
 }
 
 extension StallObservation {
-    /// By which rule it is a stall.
+    /// The kind under which it is reported.
     var kind: StallKind { if case .job = loop { .longJob } else { category.kind } }
 
-    /// The rule by which it is one.
+    /// The rule by which it is a stall.
     var reportRule: StallReport.Rule {
         var told = rule.reportRule(for: category)
         told.name = kind
         return told
     }
 
-    /// The loop had moved on before anybody took its stack.
-    var isOverUnseen: Bool { if case .raced = stack { samples.isEmpty } else { false } }
+    /// The loop had moved on before its stack could be taken.
+    var isOver: Bool { if case .raced = stack { true } else { false } }
 
-    /// The detection's stack, then the samples before it.
+    /// The same, and there are no samples from before either.
+    var isOverUnseen: Bool { isOver && samples.isEmpty }
+
+    /// The stack at detection, then the samples from before.
     var allSamples: [StackSample] {
-        // A pool's first worker is among the others.
+        // The first worker of a pool is among the others.
         if let pool { return pool.stacks + samples }
         let detected = stack.captured.map {
             StackSample(time: detectedAt, stack: $0, site: site, loopFrame: loopFrame)
@@ -76,12 +79,49 @@ extension StallObservation {
 enum StackOutcome: Sendable {
     case captured(CapturedStack)
     case failed(CaptureError)
-    /// The loop moved on before or while its stack was taken: what was taken shows something else and is discarded.
+    /// The loop moved on before its stack was taken, or while it was. A stack that was taken shows something else, and is discarded.
     case raced
-    /// There is nothing to capture with, or no thread known.
+    /// Nothing can take a stack, or the thread is not known.
     case unavailable(String)
 
     var captured: CapturedStack? {
         if case .captured(let stack) = self { stack } else { nil }
+    }
+}
+
+// MARK: - Identities
+
+/// The name of a watched loop in reports.
+struct WatchName: Hashable, Sendable {
+    var type: WatchedType
+    var label: String
+}
+
+/// One watch. Several watched loops may have the same name.
+struct WatchIdentity: Hashable, Sendable {
+    var number: Int
+    var name: WatchName
+    /// When it was asked for.
+    var since: MonotonicInstant
+}
+
+/// Who reports. The same in every report of a run.
+struct RunIdentity: Sendable {
+    let id: ULID
+    let host: HostIdentity
+    let service: ServiceIdentity
+    let process: ProcessIdentity
+    let startedAt: Timestamp
+
+    /// The calling process.
+    ///
+    /// - Parameter service: nil: named after its executable.
+    init(service: ServiceIdentity?) {
+        id = .make()
+        host = .current()
+        process = .current()
+        startedAt = .now()
+        let executable = process.executable?.split(separator: "/").last.map(String.init)
+        self.service = service ?? ServiceIdentity(name: executable ?? "unknown")
     }
 }

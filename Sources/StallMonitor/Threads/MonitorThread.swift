@@ -2,6 +2,7 @@ import CMonitorShims
 import Glibc
 import Locking
 import RunLoopKit
+import Synchronization
 
 /// A named thread of the monitor that takes no signals. It must be joined.
 package struct MonitorThread: Sendable {
@@ -103,5 +104,41 @@ package final class PerProcess<Value: Sendable>: Sendable {
     /// Waits until a signal or the deadline. Returns whether there was a signal.
     func wait(until deadline: MonotonicInstant) -> Bool {
         unsafe monitor_semaphore_wait_until(semaphore, deadline.nanoseconds)
+    }
+}
+
+/// Asks a question whose answer may take long, of the kernel or of the server's code, on a thread of its own, and waits for the answer only for
+/// a limited time. While a question is unanswered no other is asked, so at most one thread hangs. For the reporter's thread.
+final class TimedLookup: Sendable {
+    private let isBusy = Atomic(false)
+
+    /// The answer. Nil when it did not come in time.
+    func ask<Answer: Sendable>(
+        within time: Duration = .seconds(1),
+        _ question: @escaping @Sendable () -> Answer
+    ) -> Answer? {
+        guard !isBusy.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
+        let (slot, answered) = (Slot<Answer>(), TickSemaphore())
+        do throws(StallMonitorError) {
+            let thread = try MonitorThread(name: "stall-lookup") { [self] in
+                let answer = question()
+                slot.answer.withLock { $0 = answer }
+                isBusy.store(false, ordering: .releasing)
+                answered.signal()
+            }
+            let deadline = MonotonicInstant.now + time
+            guard answered.wait(until: deadline), thread.join(by: deadline + .seconds(1)) else {
+                thread.detach()
+                return slot.answer.withLock { $0 }
+            }
+            return slot.answer.withLock { $0 }
+        } catch {
+            isBusy.store(false, ordering: .releasing)
+            return nil
+        }
+    }
+
+    private final class Slot<Answer: Sendable>: Sendable {
+        let answer = Mutex<Answer?>(nil)
     }
 }

@@ -95,14 +95,17 @@ public struct StallReport: Codable, Hashable, Sendable {
         durationNs: Int64,
         durationMinNs: Int64? = nil,
         durationMaxNs: Int64? = nil,
+        excludedNs: Int64? = nil,
         rule: Rule,
         host: HostIdentity,
         service: ServiceIdentity? = nil,
         process: ProcessIdentity,
+        watcher: ProcessIdentity? = nil,
         run: ULID? = nil,
         watched: Watched,
         busy: BusyTime? = nil,
         pool: Pool? = nil,
+        victims: Victims? = nil,
         thread: Thread,
         cause: Cause = Cause(),
         stacks: [Stack] = [],
@@ -126,7 +129,7 @@ public struct StallReport: Codable, Hashable, Sendable {
         (self.stacks, self.culprit, self.modules) = (stacks, culprit, modules)
         (self.fingerprint, self.suppressed, self.trace) = (fingerprint, suppressed, trace)
         (self.isProvisional, self.aliases) = (isProvisional, aliases)
-        self.repeats = repeats
+        (self.repeats, self.excludedNs, self.watcher, self.victims) = (repeats, excludedNs, watcher, victims)
         (self.metadata, self.monitor) = (metadata, monitor)
     }
 

@@ -30,13 +30,16 @@ struct PoolDetectionTests {
         )
     }
 
-    /// What the look after so many ticks finds.
-    private func look(_ watched: inout WatchedLoop, after ticks: Int) -> [StallFinding] {
-        watched.look(at: start + .milliseconds(50) * ticks + .milliseconds(40), late: false).1
+    /// What the look after so many ticks finds. Nothing speaks against a candidate.
+    private func look(_ watched: WatchedLoop, after ticks: Int) -> [StallFinding] {
+        let findings = watched.look(at: start + .milliseconds(50) * ticks + .milliseconds(40), late: false).1
+        for finding in findings { if case .candidate = finding.decision { watched.confirm(finding.category) } }
+        return findings
     }
 
     private func begins(_ findings: [StallFinding]) -> StallSpan? {
-        guard findings.count == 1, findings[0].category == .blocked, case .began(let span) = findings[0].decision else {
+        guard findings.count == 1, findings[0].category == .blocked, case .candidate(let span) = findings[0].decision
+        else {
             return nil
         }
         return span
@@ -44,32 +47,32 @@ struct PoolDetectionTests {
 
     @Test("Every worker in one job each for the threshold: a stall, once, from when the last worker was taken")
     func starved() throws {
-        var watched = watched()
+        let watched = watched()
         let jobs = [pool.willRun(), pool.willRun()]
         let since = pool.turnStamp
-        for tick in 0..<5 { #expect(look(&watched, after: tick) == []) }
-        let span = try #require(begins(look(&watched, after: 5)))
+        for tick in 0..<5 { #expect(look(watched, after: tick) == []) }
+        let span = try #require(begins(look(watched, after: 5)))
         #expect(span.isExact == false || span.earliestStart.nanoseconds == since)
         #expect(span.earliestStart.nanoseconds == since && span.length >= .milliseconds(250))
-        for tick in 6..<40 { #expect(look(&watched, after: tick).allSatisfy { begins([$0]) == nil }) }
+        for tick in 6..<40 { #expect(look(watched, after: tick).allSatisfy { begins([$0]) == nil }) }
         for job in jobs { pool.didRun(job) }
     }
 
     @Test("A pool with a worker free is at rest, however long the others stand")
     func oneFree() {
-        var watched = watched()
+        let watched = watched()
         let job = pool.willRun()
-        for tick in 0..<100 { #expect(look(&watched, after: tick) == [] && watched.isAtRest) }
+        for tick in 0..<100 { #expect(look(watched, after: tick) == [] && watched.isAtRest) }
         pool.didRun(job)
     }
 
     @Test("Jobs that come and go while no worker is free are no stall, were it but at one of the workers")
     func turnOver() {
-        var watched = watched()
+        let watched = watched()
         let standing = pool.willRun()
         var other = pool.willRun()
         for tick in 0..<200 {
-            #expect(look(&watched, after: tick) == [])
+            #expect(look(watched, after: tick) == [])
             guard tick % 2 == 1 else { continue }
             pool.didRun(other)
             other = pool.willRun()
@@ -79,14 +82,14 @@ struct PoolDetectionTests {
 
     @Test("A worker that was free for a moment has the count begin anew")
     func reset() {
-        var watched = watched()
+        let watched = watched()
         let standing = pool.willRun()
         var other = pool.willRun()
-        for tick in 0..<5 { #expect(look(&watched, after: tick) == []) }
+        for tick in 0..<5 { #expect(look(watched, after: tick) == []) }
         pool.didRun(other)
         other = pool.willRun()
-        for tick in 5..<9 { #expect(look(&watched, after: tick) == []) }
-        #expect((9...11).contains { begins(look(&watched, after: $0)) != nil })
+        for tick in 5..<9 { #expect(look(watched, after: tick) == []) }
+        #expect((9...11).contains { begins(look(watched, after: $0)) != nil })
         for job in [standing, other] { pool.didRun(job) }
     }
 
@@ -94,38 +97,38 @@ struct PoolDetectionTests {
         "The stall ends with the first job that ends, also when the next one begins at once; what then stands is another stall"
     )
     func end() {
-        var watched = watched()
+        let watched = watched()
         let standing = pool.willRun()
         var other = pool.willRun()
-        #expect((0...5).count { begins(look(&watched, after: $0)) != nil } == 1)
+        #expect((0...5).count { begins(look(watched, after: $0)) != nil } == 1)
         pool.didRun(other)
         other = pool.willRun()
-        let findings = look(&watched, after: 6)
+        let findings = look(watched, after: 6)
         #expect(findings.count == 1 && findings[0].endsStall)
-        #expect((7...12).count { begins(look(&watched, after: $0)) != nil } == 1)
+        #expect((7...12).count { begins(look(watched, after: $0)) != nil } == 1)
         pool.didRun(other)
-        #expect(look(&watched, after: 13).contains(where: \.endsStall) && watched.isAtRest)
+        #expect(look(watched, after: 13).contains(where: \.endsStall) && watched.isAtRest)
         pool.didRun(standing)
     }
 
     @Test("One by one, a job that lasts is found among those that come and go beside it, and those are not")
     func oneByOne() {
-        var watched = watched(oneByOne: true)
-        #expect(look(&watched, after: 0) == [] && watched.isAtRest)
+        let watched = watched(oneByOne: true)
+        #expect(look(watched, after: 0) == [] && watched.isAtRest)
         let long = pool.willRun()
         var found: [Int] = []
         for tick in 1..<20 {
             let beside = pool.willRun()
-            if begins(look(&watched, after: tick)) != nil { found.append(tick) }
+            if begins(look(watched, after: tick)) != nil { found.append(tick) }
             pool.didRun(beside)
         }
         // From its own beginning on, which was before the first look.
         #expect(found.count == 1 && (5...6).contains(found.first ?? 0))
         pool.didRun(long)
-        #expect(look(&watched, after: 20).contains(where: \.endsStall) && watched.isAtRest)
+        #expect(look(watched, after: 20).contains(where: \.endsStall) && watched.isAtRest)
         var jobs = [pool.willRun()]
         for tick in 21..<60 {
-            #expect(look(&watched, after: tick) == [])
+            #expect(look(watched, after: tick) == [])
             guard tick % 3 == 2 else { continue }
             jobs.append(pool.willRun())
             pool.didRun(jobs.removeFirst())
@@ -135,10 +138,10 @@ struct PoolDetectionTests {
 
     @Test("The tick and the threshold are the rule's")
     func rule() {
-        var watched = watched(StallRule(tick: .milliseconds(50), ticks: 20, repeated: nil, congested: nil))
+        let watched = watched(StallRule(tick: .milliseconds(50), ticks: 20, repeated: nil, congested: nil))
         let jobs = [pool.willRun(), pool.willRun()]
-        for tick in 0..<20 { #expect(look(&watched, after: tick) == []) }
-        #expect(begins(look(&watched, after: 20)) != nil)
+        for tick in 0..<20 { #expect(look(watched, after: tick) == []) }
+        #expect(begins(look(watched, after: 20)) != nil)
         for job in jobs { pool.didRun(job) }
     }
 }

@@ -106,7 +106,7 @@ final class PauseHost: Sendable {
     /// The kernel's letter for a thread, the main thread unless given.
     func state(_ threadID: Int32? = nil) -> Character? {
         let path = "/proc/\(processID)/task/\(threadID ?? processID)/status"
-        return readSmallFile(path).flatMap(ThreadStanding.init(status:))?.state
+        return readSmallFile(path).flatMap(ThreadStatus.init(status:))?.state
     }
 
     /// Whether SIGSTOP has reached every thread: it reaches one after the other.
@@ -115,7 +115,7 @@ final class PauseHost: Sendable {
         return !names.isEmpty && names.compactMap { Int32($0) }.allSatisfy { state($0) == "T" }
     }
 
-    var tracer: Int32? { readSmallFile("/proc/\(processID)/status").flatMap(ThreadStanding.init(status:))?.tracer }
+    var tracer: Int32? { readSmallFile("/proc/\(processID)/status").flatMap(ThreadStatus.init(status:))?.tracer }
 
     /// Ends the monitor in order.
     func stop() async throws {

@@ -114,8 +114,8 @@ struct ClockOffsetsTests {
 
 @Suite("Whether a thread could move")
 struct StallAlibiTests {
-    private func status(_ state: String, tracer: Int) -> ThreadStanding? {
-        ThreadStanding(
+    private func status(_ state: String, tracer: Int) -> ThreadStatus? {
+        ThreadStatus(
             status: "Name:\tState: R\nUmask:\t0022\nState:\t\(state)\nTgid:\t7\nTracerPid:\t\(tracer)\nUid:\t0\n"
         )
     }
@@ -124,8 +124,8 @@ struct StallAlibiTests {
     func parsing() throws {
         #expect(try #require(status("t (tracing stop)", tracer: 4711)).tracer == 4711)
         #expect(try #require(status("t (tracing stop)", tracer: 4711)).state == "t")
-        #expect(ThreadStanding(status: "") == nil)
-        let own = try #require(ThreadStanding.read(threadID: getpid()))
+        #expect(ThreadStatus(status: "") == nil)
+        let own = try #require(ThreadStatus.read(threadID: getpid()))
         #expect("RSD".contains(own.state))
     }
 
@@ -135,12 +135,12 @@ struct StallAlibiTests {
         let traced = try #require(status("R (running)", tracer: 9))
         let halted = try #require(status("t (tracing stop)", tracer: 9))
         let stopped = try #require(status("T (stopped)", tracer: 0))
-        #expect(StallExcuse.kind(free, countsTraced: false) { false } == nil)
-        #expect(StallExcuse.kind(free, countsTraced: false) { true } == .frozen)
-        #expect(StallExcuse.kind(traced, countsTraced: false) { false } == .traced)
-        #expect(StallExcuse.kind(traced, countsTraced: true) { false } == nil)
-        #expect(StallExcuse.kind(halted, countsTraced: true) { false } == .traced)
-        #expect(StallExcuse.kind(stopped, countsTraced: false) { false } == .stopped)
+        #expect(ThreadStop.kind(free, countsTraced: false) { false } == nil)
+        #expect(ThreadStop.kind(free, countsTraced: false) { true } == .frozen)
+        #expect(ThreadStop.kind(traced, countsTraced: false) { false } == .traced)
+        #expect(ThreadStop.kind(traced, countsTraced: true) { false } == nil)
+        #expect(ThreadStop.kind(halted, countsTraced: true) { false } == .traced)
+        #expect(ThreadStop.kind(stopped, countsTraced: false) { false } == .stopped)
     }
 }
 

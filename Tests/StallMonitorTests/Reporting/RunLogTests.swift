@@ -26,7 +26,7 @@ struct RunLogTests {
             composer: ReportComposer(run: run, ownCode: OwnCode()),
             publisher: ReportPublisher(writer: writer, notifier: FaultNotifier { _ in }),
             log: RunLog(run: run, ledger: ledger, meter: meter, notices: notices),
-            expenses: StallExpenses(meter: meter, ledger: ledger),
+            costs: StallCosts(meter: meter, ledger: ledger),
             tell: { _ in }
         )
         reporter.run()

@@ -63,7 +63,7 @@ struct SampleTallyTests {
     func growingDistance() throws {
         func count(_ seconds: Int) throws -> Int {
             var still = try #require(
-                Standstill(pulse: .init(rawValue: 0), callouts: 0, threadIDs: [getpid()], at: .init(nanoseconds: 0))
+                SampledTime(threadIDs: [getpid()], at: .init(nanoseconds: 0))
             )
             var (count, time) = (0, 0)
             while time < seconds * 1_000 {

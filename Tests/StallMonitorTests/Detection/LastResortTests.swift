@@ -8,7 +8,7 @@ struct LastResortTests {
     private let start = MonotonicInstant.now
     private var resort = LastResort(limit: .seconds(30), abortPatience: .seconds(60))
 
-    private func words() -> LastWords { LastWords(limit: .seconds(30), threads: nil, takenAt: start) }
+    private func notice() -> AbortNotice { AbortNotice(limit: .seconds(30), threads: nil, takenAt: start) }
 
     @Test("not before it has lasted for as long as the server allows, and by what it has lasted only")
     func limit() {
@@ -18,20 +18,20 @@ struct LastResortTests {
 
     @Test("once the report is written, or five seconds later where the disk does not answer")
     mutating func report() {
-        let words = words()
-        resort.announce(words, of: 1)
+        let notice = notice()
+        resort.announce(notice, of: 1)
         let soon = start + .milliseconds(4999)
         #expect(resort.step(for: 1, at: soon) { .seconds(31) } == .wait)
         #expect(resort.step(for: 1, at: start + .seconds(5)) { .seconds(31) } == .abort)
-        words.noteWritten()
+        notice.noteWritten()
         #expect(resort.step(for: 1, at: soon) { .seconds(31) } == .abort)
     }
 
     @Test("a stall that was announced and then ended does not make another one the last")
     mutating func another() {
-        let words = words()
-        resort.announce(words, of: 1)
-        words.noteWritten()
+        let notice = notice()
+        resort.announce(notice, of: 1)
+        notice.noteWritten()
         #expect(resort.step(for: 2, at: start + .seconds(9)) { .seconds(1) } == .wait)
         #expect(resort.step(for: 2, at: start + .seconds(9)) { .seconds(30) } == .announce)
     }

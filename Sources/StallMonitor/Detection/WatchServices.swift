@@ -1,0 +1,102 @@
+import RunLoopKit
+import StackCapture
+import StallDetection
+import StallDiagnosis
+import StallReports
+
+/// What the watched loops share when they are looked at: where stacks come from, and where findings go. Confined to the watchdog's thread.
+struct WatchServices {
+    let notices: Mailbox<StallNotice>
+    let ledger: WatchdogLedger
+    let live: LiveBoard
+    let stackSource: StackSource
+    var costs: CostGuard
+    var supply: SupplyMeter
+    /// Whether a stall counts though a tracer is attached to its thread.
+    let countsTraced: Bool
+    /// Nil: no stall ends the process.
+    var lastResort: LastResort?
+    /// How many stalls have begun: the number of the latest one.
+    var stalls = 0
+
+    /// Enters a time that does not count in the run record.
+    ///
+    /// - Parameter watch: the label of the loop it concerns. Nil: all of them.
+    func record(_ kind: PauseKind, from start: MonotonicInstant, to end: MonotonicInstant, watch: String?) {
+        let pause = RunRecord.Pause(
+            kind: kind,
+            startedAt: WallClockAnchor().time(of: start),
+            durationNs: max(.zero, end - start).nanoseconds,
+            watch: watch
+        )
+        ledger.update { $0.pauses.add(pause) }
+        notices.add(.checkpoint, mayBeDropped: true)
+    }
+
+    /// Enters times in which the process was stopped, and jumps of the clocks.
+    func record(_ absences: [Absence]) {
+        for absence in absences {
+            let wall = Timestamp.now()
+            let start = absence.kind == .clockStep ? wall : wall.advanced(byNanoseconds: -absence.length.nanoseconds)
+            let pause = RunRecord.Pause(
+                kind: absence.kind,
+                startedAt: start,
+                durationNs: absence.length.nanoseconds
+            )
+            ledger.update { $0.pauses.add(pause) }
+        }
+        if !absences.isEmpty { notices.add(.checkpoint, mayBeDropped: true) }
+    }
+}
+
+// Captures within the budget. Each is counted in the ledger, but for the stacks of a stall and its samples: their outcome is
+// counted where it is known what became of it.
+
+extension WatchServices {
+    /// The stack of a stall. The outcome says why there is none, if so.
+    mutating func detection(of thing: WatchedThing, at place: LoopPlace, _ time: MonotonicInstant) -> StackOutcome {
+        costs.detection(at: time) { [stackSource] in stackSource.stack(of: thing, at: place) }
+    }
+
+    /// A further stack, if the budget permits.
+    mutating func sample(of thing: WatchedThing, at place: LoopPlace, _ time: MonotonicInstant) -> StackOutcome? {
+        costs.sample(at: time) { [stackSource] in stackSource.stack(of: thing, at: place) }
+    }
+
+    /// The stacks of the other threads. Takes at most `time`, for which no loop is looked at.
+    func otherThreads(than thread: Int32?, within time: Duration) -> ThreadStacks? {
+        let found = costs.measure(
+            { stackSource.otherThreads(than: thread, within: time) },
+            costs: { $0?.costs ?? [] }
+        )
+        if let found { ledger.update { $0.captures += found.costs.count } }
+        return found
+    }
+
+    /// The owners of the lock that the loop's thread waits for.
+    func lock(of thing: WatchedThing, at place: LoopPlace, _ stack: StackOutcome) -> LockFinding? {
+        let found = costs.measure(
+            { stackSource.lock(holding: thing, at: place, stack) },
+            costs: { $0?.costs ?? [] }
+        )
+        if let found { ledger.update { $0.captures += found.costs.count } }
+        return found
+    }
+
+    /// The stack that a thread copied when it came to run again, if it had no processor when the stack was asked for.
+    func lateStack(of thing: WatchedThing, _ span: StallSpan) -> CapturedStack? {
+        let found = costs.measure(
+            { stackSource.lateStack(of: thing, since: span.latestStart) },
+            costs: { $0.map { [$0.cost] } ?? [] }
+        )
+        guard let found, let copied = found.copiedAt, MonotonicInstant(nanoseconds: copied) <= span.earliestEnd else {
+            return nil
+        }
+        ledger.update { $0.captures += 1 }
+        return found
+    }
+}
+
+extension ThreadStacks {
+    fileprivate var costs: [CapturedStack.Cost] { groups.flatMap { $0.threads.map(\.cost) } }
+}

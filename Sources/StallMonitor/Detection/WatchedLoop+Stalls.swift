@@ -1,0 +1,223 @@
+import RunLoopKit
+import StackCapture
+import StallDetection
+import StallDiagnosis
+import StallReports
+
+// What is done about the findings of a look: stacks are taken, and the reporter and the live record are informed.
+
+extension WatchedLoop {
+    /// Where the loop was at the latest look.
+    var pulse: LoopHeartbeat.Pulse { lastLook?.pulse ?? loop.heartbeat.pulse }
+
+    /// After each look, before its findings are carried out.
+    func follow(_ findings: [StallFinding], at time: MonotonicInstant, with services: inout WatchServices) {
+        if standstill?.wantsSupply == true { standstill?.supply = services.supply.reading(at: time) }
+        if policy.dismissal != nil || outsideDelay != nil { countDismissal(pulse, with: services) }
+        if outsideDelay != nil { followOutsideDelay(at: time, with: services) }
+        if findings.isEmpty, wantsSample(at: time, pulse) { sample(at: time, with: &services) }
+    }
+
+    func carryOut(_ finding: StallFinding, at time: MonotonicInstant, with services: inout WatchServices) {
+        let category = finding.category
+        switch finding.decision {
+        case .none: break
+        case .candidate(let span): judge(category, span, at: time, with: &services)
+        case .grew(let span): grow(span, at: time, with: &services)
+        case .ended(let span): end(span, at: time, with: &services)
+        case .passed(let span, let pulse):
+            begin(category, span, pulse, .raced, at: time, with: &services)
+            end(span, at: time, with: &services)
+        }
+    }
+
+    /// After each look: the length of the stall goes into the live record, which outlives the process.
+    func noteLength(at time: MonotonicInstant, with services: inout WatchServices) {
+        guard let stall, let span = policy.span(of: stall.category, at: time) else { return }
+        services.live.see(stall.number, span, at: time)
+        if services.lastResort != nil, stall.category == .blocked {
+            considerLastResort(stall.number, span, at: time, with: &services)
+        }
+    }
+
+    // MARK: - Begin
+
+    /// Confirms a candidate, and begins its stall, or dismisses it.
+    private func judge(
+        _ category: StallCategory,
+        _ span: StallSpan,
+        at time: MonotonicInstant,
+        with services: inout WatchServices
+    ) {
+        if dismissIfStopped(category, span, at: time, with: services) { return }
+        noteSample(at: time)
+        let stack = pulse.isAtRest ? .raced : services.detection(of: loop, at: place(at: pulse), time)
+        if category == .blocked, dismissIfInWait(stack, at: time, with: services) { return }
+        confirm(category)
+        begin(category, span, pulse, stack, at: time, with: &services)
+    }
+
+    private func begin(
+        _ category: StallCategory,
+        _ span: StallSpan,
+        _ pulse: LoopHeartbeat.Pulse,
+        _ stack: StackOutcome,
+        at time: MonotonicInstant,
+        with services: inout WatchServices
+    ) {
+        services.stalls += 1
+        let stall = (number: services.stalls, category: category, pulse: pulse)
+        self.stall = stall
+        let samples = takeSamples(category, from: span.earliestStart, at: pulse)
+        services.ledger.update { $0.count(stack) }
+        let place = place(at: pulse)
+        // In this order: the loop may move on at any moment, and what comes later takes longer.
+        let site = site(place, stack, with: services)
+        let evidence = evidence(of: stall, span, at: time, with: &services)
+        let pool = workers(place, stack, span, at: time, with: &services)
+        let lock = lock(place, stack, with: services)
+        let observation = StallObservation(
+            number: stall.number,
+            reportID: .make(),
+            watch: identity,
+            loop: loop,
+            category: category,
+            rule: policy.rule,
+            pulse: pulse,
+            span: span,
+            detectedAt: time,
+            threadID: pool?.workers.first?.job.threadID ?? loop.thread?.id,
+            evidence: evidence,
+            stack: stack,
+            samples: samples,
+            pool: pool,
+            busy: busyTime(category, span, hasEnded: false),
+            site: site,
+            others: others(stack, with: services),
+            lock: lock,
+            watchdogCPU: standstill?.watchdogCPU,
+            waitSet: loop.waitSet(at: pulse)
+        )
+        services.live.begin(observation)
+        services.ledger.update { [name = identity.name] in $0.standing[stall.number] = (name, span.earliestStart) }
+        services.notices.add(.began(observation))
+    }
+
+    /// Where the loop's thread waits. Nil if it has moved since its stack was taken: a descriptor's number may stand for another file by then.
+    private func site(_ place: LoopPlace, _ stack: StackOutcome, with services: WatchServices) -> WaitSite? {
+        let site = stack.captured.flatMap { services.stackSource.waitSite(of: $0, threadID: loop.thread?.id) }
+        return place.isThat(of: loop.heartbeat) ? site : nil
+    }
+
+    /// The owners of the lock that the loop's thread waits for. Nil for a pool, where each worker has its own.
+    private func lock(_ place: LoopPlace, _ stack: StackOutcome, with services: WatchServices) -> LockFinding? {
+        guard stack.captured != nil, case .loop = loop else { return nil }
+        let found = services.lock(of: loop, at: place, stack)
+        if found != nil { standstill?.lockIsKnown = true }
+        return found
+    }
+
+    /// The stacks of the other threads, if the configuration asks for them.
+    private func others(_ stack: StackOutcome, with services: WatchServices) -> ThreadStacks? {
+        guard stack.captured != nil, services.stackSource.capturesAllThreads else { return nil }
+        return services.otherThreads(than: loop.thread?.id, within: policy.rule.tick)
+    }
+
+    // MARK: - Grow
+
+    private func grow(_ span: StallSpan, at time: MonotonicInstant, with services: inout WatchServices) {
+        if outsideDelay?.until != time { followOutsideDelay(at: time, with: services) }
+        if wantsSample(at: time, pulse) { sample(at: time, with: &services) }
+        guard let stall else { return }
+        reportBusyTime(span, hasEnded: false, with: services)
+        services.notices.add(.grew(stall.number, span), mayBeDropped: true)
+    }
+
+    /// Takes a stack sample. One that fails is left out: the next may succeed.
+    private func sample(at time: MonotonicInstant, with services: inout WatchServices) {
+        if let pool = loop.pool { return sampleWorkers(of: pool, pulse, at: time, with: &services) }
+        noteSample(at: time)
+        let place = place(at: pulse)
+        guard let stack = services.sample(of: loop, at: place, time) else { return }
+        services.ledger.update { $0.count(stack) }
+        guard let captured = stack.captured else { return }
+        var sample = StackSample(
+            time: captured.copiedAt.map(MonotonicInstant.init(nanoseconds:)) ?? time,
+            stack: captured,
+            site: site(place, stack, with: services)
+        )
+        guard let stall else { return keep(sample, at: pulse) }
+        if standstill?.lockIsKnown == false { sample.lock = lock(place, stack, with: services) }
+        services.notices.add(.sampled(stall.number, sample), mayBeDropped: true)
+    }
+
+    private func reportBusyTime(_ span: StallSpan, hasEnded: Bool, with services: WatchServices) {
+        guard let stall, let busy = busyTime(stall.category, span, hasEnded: hasEnded) else { return }
+        services.notices.add(.counted(stall.number, busy))
+    }
+
+    // MARK: - End
+
+    private func end(_ span: StallSpan, at time: MonotonicInstant, with services: inout WatchServices) {
+        guard let stall else { return }
+        reportBusyTime(span, hasEnded: true, with: services)
+        // A thread that got no processor could not show its stack. If it has run since, it has left it.
+        if let late = services.lateStack(of: loop, span) {
+            let sample = StackSample(time: late.copiedAt.map(MonotonicInstant.init(nanoseconds:)) ?? time, stack: late)
+            services.notices.add(.sampled(stall.number, sample), mayBeDropped: true)
+        }
+        close(stall, span, with: services)
+        services.notices.add(.ended(stall.number, span, evidence(of: stall, span, at: time, with: &services)))
+    }
+
+    /// Closes the stall because the loop is no longer looked at. If the loop itself has ended, so has the stall; otherwise its end is unknown.
+    func abandon(at time: MonotonicInstant, with services: inout WatchServices) {
+        let findings = close(at: time)
+        countDismissal(nil, with: services)
+        for finding in findings {
+            guard case .ended(let span) = finding.decision else { continue }
+            guard !loop.heartbeat.hasEnded else { return end(span, at: time, with: &services) }
+            guard let stall else { return }
+            reportBusyTime(span, hasEnded: true, with: services)
+            close(stall, span, with: services)
+            let evidence = evidence(of: stall, span, at: time, with: &services)
+            services.notices.add(.abandoned(stall.number, span, evidence))
+        }
+    }
+
+    private func close(_ stall: Stall, _ span: StallSpan, with services: WatchServices) {
+        self.stall = nil
+        services.live.end(stall.number, span)
+        services.ledger.update { $0.standing[stall.number] = nil }
+    }
+
+    // MARK: - Evidence
+
+    /// The kernel's account of one of the threads since the standstill began.
+    func evidence(
+        ofThread threadID: Int32,
+        _ span: StallSpan,
+        at time: MonotonicInstant,
+        with services: inout WatchServices
+    ) -> EvidenceWindow? {
+        guard let standstill else { return nil }
+        var window = standstill.evidence(threadID: threadID, at: time)?.leavingOut(span.unproven)
+        window?.supply = services.supply.window(since: standstill.supply, threadID: threadID, at: time)
+        return window
+    }
+
+    private func evidence(
+        of stall: Stall,
+        _ span: StallSpan,
+        at time: MonotonicInstant,
+        with services: inout WatchServices
+    ) -> EvidenceWindow? {
+        // The counts reach to this look, but the standstill was over before.
+        let afterEnd = stall.category == .blocked ? max(.zero, time - span.latestEnd) : .zero
+        var window = evidence(stall.category, at: time, of: stall.pulse)?.leavingOut(span.unproven + afterEnd)
+        if window != nil, let id = loop.thread?.id {
+            window?.supply = services.supply.window(since: standstill?.supply, threadID: id, at: time)
+        }
+        return window
+    }
+}

@@ -1,0 +1,305 @@
+import Locking
+import RunLoopKit
+import StackCapture
+import StallReports
+
+/// A queue from any number of threads to one reader. Adding never waits for the reader. When the queue is full, messages are dropped: see
+/// ``Backlog``.
+final class Mailbox<Message: QueuedMessage>: Sendable {
+    private struct Contents {
+        var backlog: Backlog<Message>
+        var isClosed = false
+    }
+
+    private let contents: ForkSafeMutex<Contents>
+    private let semaphore = TickSemaphore()
+
+    init(capacity: Int, maxBytes: Int = 8 << 20) {
+        contents = ForkSafeMutex(Contents(backlog: Backlog(capacity: capacity, maxBytes: maxBytes)))
+    }
+
+    /// Adds a message. Any thread.
+    ///
+    /// - Parameter mayBeDropped: whether it is among the first to be dropped when the queue is full.
+    func add(_ message: Message, mayBeDropped: Bool = false) {
+        let isFirst = contents.withLock { contents in
+            defer { contents.backlog.add(message, mayBeDropped: mayBeDropped) }
+            return contents.backlog.isEmpty
+        }
+        // One signal is enough for all messages that wait. With one for each, a reader that hung for a day would have as many to take.
+        if isFirst { semaphore.signal() }
+    }
+
+    /// Lets the reader end once it has taken all messages.
+    func close() {
+        contents.withLock { $0.isClosed = true }
+        semaphore.signal()
+    }
+
+    /// Waits for messages and takes all of them. Nil when the mailbox is closed and empty. The reader's thread only.
+    ///
+    /// - Parameter deadline: when to return without a message.
+    func take(until deadline: MonotonicInstant? = nil) -> [Message]? {
+        while true {
+            let (messages, isClosed) = contents.withLock { ($0.backlog.takeAll(), $0.isClosed) }
+            if !messages.isEmpty { return messages }
+            if isClosed { return nil }
+            guard let deadline else {
+                semaphore.wait()
+                continue
+            }
+            guard semaphore.wait(until: deadline) else { return [] }
+        }
+    }
+
+    /// How many messages were dropped so far, by kind.
+    var dropped: [String: Int] { contents.withLock { $0.backlog.dropped } }
+
+    /// The largest size of the queue so far, in bytes.
+    var peakBytes: Int { contents.withLock { $0.backlog.peakBytes } }
+}
+
+/// A message in a bounded queue.
+protocol QueuedMessage: Sendable {
+    /// How it relates to the other messages in the queue.
+    var role: QueueRole { get }
+    /// The name under which it is counted when it is dropped.
+    var kind: String { get }
+    /// Roughly how much memory it holds.
+    var bytes: Int { get }
+    /// The same message without its large parts. Nil when it has none.
+    var lightened: Self? { get }
+}
+
+/// How a message relates to the others about the same subject, which has a number.
+enum QueueRole: Hashable, Sendable {
+    case opens(Int)
+    /// Only the latest of its kind is needed: it replaces one that still waits.
+    case updates(Int, UpdateKind = .length)
+    case adds(Int)
+    case closes(Int)
+    /// Has no subject. `latestIsEnough`: it replaces one that still waits.
+    case alone(latestIsEnough: Bool)
+
+    enum UpdateKind: Hashable, Sendable { case length, counts }
+}
+
+/// The messages that wait for a reader, bounded in number and bytes. Pure.
+///
+/// When a bound is exceeded, messages are dropped in this order: those that may be dropped, oldest first; then subjects that were opened and
+/// closed before the reader took anything of them, as a whole; then the large parts of what is still open. What may then remain above the bounds
+/// is one opening message for each open subject. The reader never gets an end without its beginning.
+///
+/// The watchdog adds messages while nothing else is looked at, so no step iterates over the queue: each takes the same short time, however
+/// many loops are watched.
+struct Backlog<Message: QueuedMessage>: Sendable {
+    private struct Entry: Sendable {
+        var message: Message
+        var role: QueueRole
+        var bytes: Int
+    }
+
+    /// By their places in the queue.
+    private var entries: [Int: Entry] = [:]
+    private var nextPlace = 0
+    /// The place of the latest message of each role that only needs the latest.
+    private var latest: [QueueRole: Int] = [:]
+    /// All places of a subject whose opening message still waits.
+    private var opened: [Int: [Int]] = [:]
+    /// Candidates for dropping, oldest first. Some of them may have been taken or dropped already.
+    private var droppable = NumberQueue()
+    private var heavy = NumberQueue()
+    private var alone = NumberQueue()
+    /// Numbers of subjects that were opened and closed, not places.
+    private var whole = NumberQueue()
+    private let capacity: Int
+    private let maxBytes: Int
+    private(set) var bytes = 0
+    private(set) var peakBytes = 0
+    /// How many were dropped, by kind. `stall_stacks` counts messages that were kept without their stacks.
+    private(set) var dropped: [String: Int] = [:]
+
+    init(capacity: Int, maxBytes: Int) {
+        (self.capacity, self.maxBytes) = (capacity, maxBytes)
+    }
+
+    var isEmpty: Bool { entries.isEmpty }
+
+    mutating func add(_ message: Message, mayBeDropped: Bool) {
+        let entry = Entry(message: message, role: message.role, bytes: message.bytes)
+        bytes += entry.bytes
+        if let place = latest[entry.role], let earlier = entries[place] {
+            bytes -= earlier.bytes
+            entries[place] = entry
+        } else {
+            append(entry, mayBeDropped: mayBeDropped)
+        }
+        while entries.count > capacity || bytes > maxBytes, shed() {}
+        peakBytes = max(peakBytes, bytes)
+    }
+
+    /// All messages, in order.
+    mutating func takeAll() -> [Message] {
+        let messages = entries.sorted { $0.key < $1.key }.map(\.value.message)
+        (entries, latest, opened, bytes) = ([:], [:], [:], 0)
+        (droppable, heavy, alone, whole) = (NumberQueue(), NumberQueue(), NumberQueue(), NumberQueue())
+        return messages
+    }
+
+    private mutating func append(_ entry: Entry, mayBeDropped: Bool) {
+        let place = nextPlace
+        nextPlace += 1
+        entries[place] = entry
+        if entry.role.latestIsEnough { latest[entry.role] = place }
+        if mayBeDropped { droppable.add(place) }
+        if entry.message.lightened != nil { heavy.add(place) }
+        switch entry.role {
+        case .opens(let number): opened[number] = [place]
+        case .closes(let number):
+            opened[number]?.append(place)
+            if opened[number] != nil { whole.add(number) }
+        case .updates(let number, _), .adds(let number): opened[number]?.append(place)
+        case .alone: if !mayBeDropped { alone.add(place) }
+        }
+        // Subjects that were dropped as a whole leave their places in the list.
+        heavy.compact(to: entries.count) { [entries] in entries[$0] != nil }
+    }
+
+    /// Drops one message or subject. False when nothing may be dropped.
+    private mutating func shed() -> Bool {
+        if let place = droppable.next(where: { [entries] in entries[$0] != nil }) {
+            count(entries[place]?.message.kind)
+            remove(at: place)
+            return true
+        }
+        if let number = whole.next(where: { [opened] in opened[$0] != nil }) {
+            count("stalls")
+            for place in opened[number] ?? [] { remove(at: place) }
+            opened[number] = nil
+            return true
+        }
+        return lighten() || dropAlone()
+    }
+
+    private mutating func lighten() -> Bool {
+        guard bytes > maxBytes, let place = heavy.next(where: { [entries] in entries[$0] != nil }),
+            let entry = entries[place], let light = entry.message.lightened
+        else { return false }
+        count("stall_stacks")
+        bytes += light.bytes - entry.bytes
+        entries[place] = Entry(message: light, role: entry.role, bytes: light.bytes)
+        return true
+    }
+
+    private mutating func dropAlone() -> Bool {
+        guard let place = alone.next(where: { [entries] in entries[$0] != nil }) else { return false }
+        guard place != nextPlace - 1 else {
+            // The newest message stays until there is a newer one.
+            alone.add(place)
+            return false
+        }
+        count(entries[place]?.message.kind)
+        remove(at: place)
+        return true
+    }
+
+    private mutating func remove(at place: Int) {
+        guard let entry = entries.removeValue(forKey: place) else { return }
+        bytes -= entry.bytes
+        if latest[entry.role] == place { latest[entry.role] = nil }
+    }
+
+    private mutating func count(_ kind: String?) {
+        dropped[kind ?? "other", default: 0] += 1
+    }
+}
+
+/// Numbers in the order in which they were added.
+private struct NumberQueue: Sendable {
+    private var numbers: [Int] = []
+    private var head = 0
+
+    mutating func add(_ number: Int) {
+        numbers.append(number)
+    }
+
+    /// Takes the first number that is still valid, and forgets those before it.
+    mutating func next(where isValid: (Int) -> Bool) -> Int? {
+        while head < numbers.count {
+            let number = numbers[head]
+            head += 1
+            if head > 64, head * 2 > numbers.count {
+                numbers.removeFirst(head)
+                head = 0
+            }
+            if isValid(number) { return number }
+        }
+        (numbers, head) = ([], 0)
+        return nil
+    }
+
+    /// Removes the numbers that are no longer valid, once they are the majority.
+    mutating func compact(to size: Int, where isValid: (Int) -> Bool) {
+        guard numbers.count > 2 * size + 64 else { return }
+        (numbers, head) = (numbers[head...].filter(isValid), 0)
+    }
+}
+
+extension QueueRole {
+    fileprivate var latestIsEnough: Bool {
+        switch self {
+        case .updates, .alone(latestIsEnough: true): true
+        default: false
+        }
+    }
+}
+
+// MARK: - Notices in the queue
+
+extension StallNotice: QueuedMessage {
+    var role: QueueRole {
+        switch self {
+        case .began(let observation): .opens(observation.number)
+        case .grew(let number, _): .updates(number)
+        case .counted(let number, _): .updates(number, .counts)
+        case .sampled(let number, _), .crashing(let number), .aborting(let number, _): .adds(number)
+        case .ended(let number, _, _), .abandoned(let number, _, _), .died(let number, _): .closes(number)
+        case .checkpoint: .alone(latestIsEnough: true)
+        default: .alone(latestIsEnough: false)
+        }
+    }
+
+    var kind: String {
+        switch self {
+        case .sampled: "samples"
+        case .grew: "lengths"
+        default: "other"
+        }
+    }
+
+    var bytes: Int {
+        switch self {
+        case .began(let observation): 1024 + observation.allSamples.reduce(0) { $0 + $1.bytes }
+        case .sampled(_, let sample): 128 + sample.bytes
+        default: 256
+        }
+    }
+
+    /// The stall without its stacks: that it happened is worth more than where.
+    var lightened: StallNotice? {
+        guard case .began(var observation) = self, !observation.allSamples.isEmpty else { return nil }
+        observation.stack = .unavailable("It was dropped: the reporter was too far behind to keep it in memory.")
+        observation.samples = []
+        (observation.others, observation.lock) = (nil, nil)
+        observation.pool?.stacks = []
+        observation.pool?.locks = []
+        return .began(observation)
+    }
+}
+
+extension StackSample {
+    fileprivate var bytes: Int {
+        256 + stack.frames.count * MemoryLayout<CapturedStack.Frame>.stride
+            + (stack.asyncCallers?.addresses.count ?? 0) * MemoryLayout<UInt>.stride
+    }
+}
