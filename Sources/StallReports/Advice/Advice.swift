@@ -1,28 +1,28 @@
-/// What is likely behind a stall, and what to do about it. It says no more than the report's own evidence bears.
+/// The likely reason for a stall, and what to do about it. It claims no more than the report's evidence supports.
 public struct Advice: Hashable, Sendable {
     public let likely: String
     public let remedy: String
 
-    /// One rule. All that it names must hold; of several names of one sort, any.
+    /// One rule. All its conditions must hold; of several names in one list, any.
     package struct Rule: Sendable {
         package let name: String
         var verdicts: [Verdict] = []
-        /// The system call that the thread sat in.
+        /// The system call in which the thread was.
         var calls: [String] = []
-        /// What the name of a function on the stalled thread's stack contains.
+        /// Substrings of the name of a function on the stalled thread's stack.
         var functions: [String] = []
         var locks: [LockKind] = []
-        /// What the call waited on.
+        /// The kind of descriptor on which the call waited.
         var descriptors: [DescriptorKind] = []
         /// Whether the lock's owner must be known.
         var hasOwner = false
-        /// Whether the cgroup must have been held back.
+        /// Whether the cgroup must have been throttled.
         var isThrottled = false
         let likely: String
         let remedy: String
     }
 
-    /// The first rule that fits: the special ones stand before those for a verdict alone.
+    /// The first matching rule: special rules precede those for a verdict alone.
     public static func of(_ report: StallReport) -> Advice? {
         rules.first { $0.fits(report) }.map { Advice(likely: $0.likely, remedy: $0.remedy) }
     }
@@ -46,7 +46,7 @@ extension Advice.Rule {
         return functions.isEmpty || isOnStack(report)
     }
 
-    /// Looks at the most frequent stack of the stalled thread.
+    /// Checks the most frequent stack of the stalled thread.
     private func isOnStack(_ report: StallReport) -> Bool {
         guard let stack = report.stacks.filter({ $0.role == .stalled }).max(by: { $0.count < $1.count }) else {
             return false

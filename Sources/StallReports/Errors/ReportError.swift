@@ -2,23 +2,23 @@ internal import Glibc
 
 /// Why reports could not be written, read or followed.
 ///
-/// The text says what to do next. It never quotes a report: what a file holds may be hostile, or private.
+/// The text says what to do next. It never quotes a report: a file's contents may be hostile or private.
 public struct ReportError: Error, Hashable, Sendable {
     /// For programs to decide by; the rest is for people.
     public let code: Code
     /// The file or directory, for the caller to show; not part of `description`.
     public let path: String?
-    /// What is special about this case, like the JSON path of a wrong value.
+    /// The specifics of this case, such as the JSON path of a wrong value.
     public let detail: String?
-    /// The system's `errno`, where a system call failed.
+    /// The system's `errno`, if a system call failed.
     public let errorNumber: Int32?
 
-    /// Without path, detail and error number unless given.
+    /// Without path, detail and errno by default.
     public init(_ code: Code, path: String? = nil, detail: String? = nil, errorNumber: Int32? = nil) {
         (self.code, self.path, self.detail, self.errorNumber) = (code, path, detail, errorNumber)
     }
 
-    /// What went wrong. More codes may be added: a `switch` needs a `default`.
+    /// The kind of error. More codes may be added: a `switch` needs a `default`.
     public struct Code: Hashable, Sendable {
         let rawValue: String
         let advice: String
@@ -29,7 +29,7 @@ public struct ReportError: Error, Hashable, Sendable {
 }
 
 extension ReportError.Code {
-    /// No directory at the path, and none could be made there; or the path is empty or holds a zero byte.
+    /// There is no directory at the path, and none could be created; or the path is empty or contains a zero byte.
     public static let missingDirectory = Self(
         rawValue: "missing_directory",
         advice: "there is no such report directory; check the path, or start a monitored process that writes there"
@@ -39,7 +39,7 @@ extension ReportError.Code {
         rawValue: "not_a_directory",
         advice: "the path, or a part of it, is not a directory; give the directory that holds the reports"
     )
-    /// More than 4096 directories below one that was given; the rest of them was not looked into.
+    /// More than 4096 directories below a given one; the rest was not searched.
     public static let tooManyDirectories = Self(
         rawValue: "too_many_directories",
         advice:
@@ -60,12 +60,12 @@ extension ReportError.Code {
         rawValue: "full",
         advice: "the file system is full, or a quota is used up; free space or lower the report limits"
     )
-    /// `ENOENT` (errno(3)): removed meanwhile, or never there.
+    /// `ENOENT` (errno(3)): removed in the meantime, or never there.
     public static let missingFile = Self(
         rawValue: "missing_file",
         advice: "the file is gone; it was removed, or made room for newer reports"
     )
-    /// A symbolic link (`ELOOP`; none is followed), a directory, a pipe, or another thing that is no regular file.
+    /// A symbolic link (`ELOOP`; links are not followed), a directory, a pipe, or something else that is not a regular file.
     public static let notAFile = Self(
         rawValue: "not_a_file",
         advice: "not a regular file, and a link is not followed; find out who put it there, and remove it"
@@ -75,7 +75,8 @@ extension ReportError.Code {
         rawValue: "torn",
         advice: "the file is empty or cut off, so no whole report is left in it; remove it"
     )
-    /// Not JSON, or not of the model's form; `detail` says where. Also: an id that is not the one in the file's name.
+    /// Not JSON, or not of the model's form; `detail` gives the place. Also: an id that differs from the one in the file's
+    /// name.
     public static let malformed = Self(
         rawValue: "malformed",
         advice: "the file is not a valid report; remove it, or check it against the schema in config/"
@@ -85,18 +86,18 @@ extension ReportError.Code {
         rawValue: "too_large",
         advice: "the file is larger than any report of ours; find out who wrote it, and remove it"
     )
-    /// More than 64 levels of nesting. Found before the parser sees the text.
+    /// More than 64 levels of nesting. Detected before the parser reads the text.
     public static let tooDeep = Self(
         rawValue: "too_deep",
         advice: "the file's JSON is nested deeper than any report of ours; find out who wrote it, and remove it"
     )
-    /// The file's `schema` is not the one that this version reads; `detail` says which that is.
+    /// The file's `schema` is not the one that this version reads; `detail` gives the expected one.
     public static let unsupportedSchema = Self(
         rawValue: "unsupported_schema",
         advice:
             "the file was written for another schema than this version reads; read it with the version that wrote it"
     )
-    /// Any other refusal by the system; `errorNumber` says which, where it is known.
+    /// Any other system error; see `errorNumber` where it is known.
     public static let io = Self(
         rawValue: "io",
         advice: "the system refused a file operation; look at the disk and the system's log"
@@ -106,7 +107,7 @@ extension ReportError.Code {
 }
 
 extension ReportError: CustomStringConvertible {
-    /// What to do about it, with the system's text for `errorNumber` and the `detail` in brackets. Without the path.
+    /// What to do about it, with the system's text for `errorNumber` and the `detail` in parentheses. Without the path.
     public var description: String {
         let reason = [errorNumber.map(errorText), detail].compactMap { $0 }.joined(separator: ", ")
         return reason.isEmpty ? code.advice : "\(code.advice) (\(reason))"
@@ -114,7 +115,7 @@ extension ReportError: CustomStringConvertible {
 }
 
 extension ReportError {
-    /// What a failed system call on the store means to its user.
+    /// What a failed system call on the store means to the user.
     init(errno number: Int32, path: String? = nil, detail: String? = nil) {
         self.init(Self.code(forErrno: number), path: path, detail: detail, errorNumber: number)
     }

@@ -1,26 +1,26 @@
 /// All stalls of one fault, added up: what `faults` shows, from a directory or from a collector.
 public struct Fault: Codable, Hashable, Sendable {
-    /// Of its latest report.
+    /// The fingerprint of its latest report.
     public var fingerprint: Fingerprint
-    /// Others that it is known by.
+    /// Other fingerprints of the same fault.
     public var aliases: [Fingerprint] = []
-    /// Its latest report. Nil where its stalls were only counted.
+    /// Its latest report. Nil if its stalls were only counted.
     public var latest: ULID?
-    /// Of the latest report.
+    /// The culprit of the latest report.
     public var culprit: String?
     /// The culprit's source line: `Stalls.swift:17`.
     public var place: String?
-    /// All of its stalls, those that were only counted included.
+    /// The number of its stalls, including those that were only counted.
     public var count: Int64 = 0
-    /// Its reports.
+    /// The number of its reports.
     public var reports: Int64 = 0
-    /// How long its stalls lasted together.
+    /// The total duration of its stalls.
     public var totalNs: Int64 = 0
     public var longestNs: Int64 = 0
-    /// Of the time that was watched. Nil where nobody knows how much that was.
+    /// Its share of the watched time. Nil if the watched time is not known.
     public var share: Double?
     public var firstAt: Timestamp
-    /// When the latest of them ended, or was last looked at.
+    /// When the latest stall ended, or was last sampled.
     public var lastAt: Timestamp
     public var trend = Trend()
     /// Reports by verdict, host, service and release.
@@ -29,7 +29,7 @@ public struct Fault: Codable, Hashable, Sendable {
     public var services: [String: Int64] = [:]
     public var releases: [String: Int64] = [:]
 
-    /// Of no stall yet.
+    /// Without stalls yet.
     public init(fingerprint: Fingerprint, firstAt: Timestamp, lastAt: Timestamp) {
         (self.fingerprint, self.firstAt, self.lastAt) = (fingerprint, firstAt, lastAt)
     }
@@ -46,10 +46,10 @@ public struct Fault: Codable, Hashable, Sendable {
 }
 
 extension Fault {
-    /// Names kept of each sort: a hostile directory may hold any number.
+    /// The number of names kept of each kind: a hostile directory may contain any number.
     private static let nameLimit = 256
 
-    /// - Parameter span: what the trend is told of.
+    /// - Parameter span: The time span of the trend.
     public mutating func add(_ stall: StallOutline, in span: TimeSpan) {
         add(
             count: 1,
@@ -60,7 +60,7 @@ extension Fault {
         )
         reports = reports.addingSaturated(1)
         trend.add(1, at: stall.startedAt, in: span)
-        // Those before it that were only counted.
+        // The stalls before it that were only counted.
         if let repeats = stall.repeats {
             add(repeats, in: span)
         } else if stall.suppressed > 0 {
@@ -79,7 +79,7 @@ extension Fault {
         }
     }
 
-    /// Stalls that were only counted.
+    /// Adds stalls that were only counted.
     public mutating func add(_ repeats: StallReport.Repeats, in span: TimeSpan) {
         add(
             count: Int64(clamping: repeats.count),
@@ -91,7 +91,7 @@ extension Fault {
         trend.add(Int64(clamping: repeats.count), at: repeats.lastAt, in: span)
     }
 
-    /// Those of the same fault under another fingerprint.
+    /// Adds the stalls of the same fault under another fingerprint.
     public mutating func add(_ other: Fault) {
         add(
             count: other.count,

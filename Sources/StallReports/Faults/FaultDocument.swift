@@ -1,4 +1,4 @@
-/// Which faults come first.
+/// The order in which faults are listed.
 public enum FaultOrder: String, CaseIterable, Sendable {
     case total, count, worst, last
 
@@ -20,16 +20,16 @@ public enum FaultOrder: String, CaseIterable, Sendable {
     }
 }
 
-/// What `faults --format json` prints, and a collector answers.
+/// What `faults --format json` prints, and a collector returns.
 public struct FaultDocument: Codable, Sendable {
     public static let currentSchema = "stall-faults/1"
 
     public var schema = Self.currentSchema
     public var at: Timestamp
-    /// What the trends are told of.
+    /// The time span of the trends.
     public var since: Timestamp
     public var until: Timestamp
-    /// All watched things of all runs together; 0 if nobody knows.
+    /// The watched time of all watched loops and runs, added up; 0 if it is not known.
     public var watchedNs: Int64
     public var faults: [Fault]
 

@@ -1,4 +1,4 @@
-/// From the first moment that is told of to the last.
+/// The time span for which faults are listed.
 public struct TimeSpan: Hashable, Sendable {
     public let start: Timestamp
     public let end: Timestamp
@@ -6,7 +6,8 @@ public struct TimeSpan: Hashable, Sendable {
     /// The two are not checked.
     public init(start: Timestamp, end: Timestamp) { (self.start, self.end) = (start, end) }
 
-    /// Which of so many equal parts a moment lies in; the first or the last for one outside.
+    /// The index of the part that contains a moment, of `parts` equal ones; the first or the last for a moment outside the
+    /// span.
     public func part(of moment: Timestamp, among parts: Int) -> Int {
         let length = Double(end.nanoseconds(since: start))
         guard length > 0 else { return parts - 1 }
@@ -15,20 +16,20 @@ public struct TimeSpan: Hashable, Sendable {
     }
 }
 
-/// How many stalls there were in each twelfth of the time that is told of.
+/// The number of stalls in each twelfth of the time span.
 public struct Trend: Hashable, Codable, Sendable {
     public static let parts = 12
-    /// As many as ``parts``, the earliest first.
+    /// ``parts`` counts, earliest first.
     public private(set) var counts = [Int64](repeating: 0, count: Trend.parts)
 
-    /// None in any part.
+    /// Zero in every part.
     public init() {}
 
     public mutating func add(_ count: Int64, at moment: Timestamp, in span: TimeSpan) {
         add(count, inPart: span.part(of: moment, among: Self.parts))
     }
 
-    /// - Parameter part: from 0; nothing is added to one that is not there.
+    /// - Parameter part: From 0; nothing is added if it is out of range.
     public mutating func add(_ count: Int64, inPart part: Int) {
         guard counts.indices.contains(part) else { return }
         counts[part] = counts[part].addingSaturated(max(0, count))
@@ -39,16 +40,17 @@ public struct Trend: Hashable, Codable, Sendable {
     }
 
     public enum Direction: String, Codable, Sendable {
-        /// Seen in the second half only.
+        /// Stalls in the second half only.
         case new
         case rising, steady, falling
-        /// Seen in the first half only.
+        /// Stalls in the first half only.
         case gone
-        /// Too few to tell.
+        /// Too few stalls to decide.
         case few
     }
 
-    /// The halves of the time compared: more than two standard deviations apart, counts being what they are (Poisson), is no chance.
+    /// Compares the halves of the time span: for counts (Poisson), a difference of more than two standard deviations is not
+    /// chance.
     public var direction: Direction {
         let early = counts.prefix(Self.parts / 2).saturatingSum()
         let late = counts.suffix(Self.parts / 2).saturatingSum()
@@ -60,7 +62,7 @@ public struct Trend: Hashable, Codable, Sendable {
         return difference > 0 ? .rising : .falling
     }
 
-    /// `▁▁▂▇█▁`, a blank for none.
+    /// `▁▁▂▇█▁`, with a blank for zero.
     public var line: String {
         let marks = Array("▁▂▃▄▅▆▇█")
         guard let most = counts.max(), most > 0 else { return "" }

@@ -1,18 +1,19 @@
 internal import Glibc
 
-/// The same for all paths that lead to a directory.
+/// The same for all paths of one directory.
 struct DirectoryIdentity: Hashable {
     let device: UInt64
     let inode: UInt64
 }
 
-/// A directory held open: every name is looked up in it, whatever happens to its path meanwhile. No link in it is followed.
+/// A directory held open: every name is looked up in it, whatever happens to its path in the meantime. Links in it are not
+/// followed.
 struct OpenDirectory: ~Copyable {
     private let file: OpenFile
 
     var path: String { file.path }
 
-    /// Throws `.missingDirectory` where there is none.
+    /// Throws `.missingDirectory` if there is none.
     init(path: String) throws(ReportError) {
         guard !path.isEmpty, !path.utf8.contains(0) else { throw ReportError(.missingDirectory, path: path) }
         do throws(ReportError) {
@@ -29,18 +30,19 @@ struct OpenDirectory: ~Copyable {
         /// `d_type` of readdir(3).
         fileprivate let type: Int32
 
-        /// False for what is surely none, and leads to none. Most file systems tell it without a look at the file.
+        /// False if the entry is certainly not a directory or a link to one. On most file systems this needs no access to the
+        /// file.
         var mayBeDirectory: Bool { [DT_DIR, DT_LNK, DT_UNKNOWN].contains { Int32($0) == type } }
     }
 
-    /// The names in it, in no order, without `.` and `..`.
+    /// The names in it, unsorted, without `.` and `..`.
     func names() throws(ReportError) -> [String] {
         var names: [String] = []
         try forEachEntry { names.append($0.name) }
         return names
     }
 
-    /// In no order, without `.` and `..`.
+    /// Unsorted, without `.` and `..`.
     func forEachEntry(_ body: (Entry) -> Void) throws(ReportError) {
         let path = self.path
         let copy = try systemCall(path: path) {
@@ -66,7 +68,7 @@ struct OpenDirectory: ~Copyable {
         return unsafe fstatat(file.descriptor, entry.name, &raw, 0) == 0 && raw.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// What it is under whatever path.
+    /// The identity of the directory, whatever its path.
     func identity() throws(ReportError) -> DirectoryIdentity {
         var raw = stat()
         let descriptor = file.descriptor
@@ -74,10 +76,10 @@ struct OpenDirectory: ~Copyable {
         return DirectoryIdentity(device: UInt64(raw.st_dev), inode: UInt64(raw.st_ino))
     }
 
-    /// Nil when there is no such name. A link is described, not followed.
+    /// Nil if there is no such name. A link is described, not followed.
     func status(of name: String) -> FileStatus? { described(name).map { FileStatus($0) } }
 
-    /// As the system says it: `status(of:)` without what changes by itself.
+    /// The system's data: for callers that need more than `status(of:)`.
     func described(_ name: String) -> stat? {
         var raw = stat()
         return unsafe fstatat(file.descriptor, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 ? raw : nil
@@ -86,16 +88,17 @@ struct OpenDirectory: ~Copyable {
     /// The directory itself.
     func status() throws(ReportError) -> FileStatus { try file.status() }
 
-    /// Opens a regular file to read, without waiting for anything: a pipe's other end, a terminal, another's lease on the file.
+    /// Opens a regular file for reading, without waiting for anything: a pipe's other end, a terminal, another process's lease
+    /// on the file.
     func openFile(_ name: String) throws(ReportError) -> OpenFile {
-        // Looked at first: to open a device can do something to it.
+        // Checked first: opening a device can have side effects.
         if let status = status(of: name), !status.isRegular { throw ReportError(.notAFile, path: filePath(name)) }
         let opened = try open(name, flags: O_RDONLY | O_NONBLOCK | O_NOCTTY)
         guard try opened.status().isRegular else { throw ReportError(.notAFile, path: opened.path) }
         return opened
     }
 
-    /// Creates a file that did not exist, mode 0600.
+    /// Creates a file that does not exist yet, mode 0600.
     func createFile(_ name: String) throws(ReportError) -> OpenFile {
         try open(name, flags: O_WRONLY | O_CREAT | O_EXCL)
     }
@@ -125,7 +128,7 @@ struct OpenDirectory: ~Copyable {
 }
 
 extension OpenDirectory {
-    /// Makes the directory and the missing ones above it, each with mode 0700. One that is there is left as it is.
+    /// Creates the directory and its missing parents, each with mode 0700. An existing one is not changed.
     static func create(path: String) throws(ReportError) {
         guard !path.isEmpty, !path.utf8.contains(0) else { throw ReportError(.missingDirectory, path: path) }
         if try make(path) { return }
@@ -134,7 +137,7 @@ extension OpenDirectory {
         guard try make(path) else { throw ReportError(.missingDirectory, path: path) }
     }
 
-    /// Whose the files are that we make here. Not always ours: a file server can take root for nobody.
+    /// The owner of the files that we create here. Not always us: a file server can map root to nobody.
     func ownerOfNewFiles() throws(ReportError) -> UInt32 {
         let draft = Self.newDraftName()
         let file = try createFile(draft)
@@ -151,12 +154,12 @@ extension OpenDirectory {
         return slash == rest.startIndex ? "/" : String(rest[..<slash])
     }
 
-    /// The part that `parent(of:)` leaves out.
+    /// The component that `parent(of:)` leaves out.
     static func lastComponent(of path: String) -> String {
         path.split(separator: "/").last.map(String.init) ?? path
     }
 
-    /// False when the directory above is missing.
+    /// False if the parent directory is missing.
     private static func make(_ path: String) throws(ReportError) -> Bool {
         guard unsafe mkdir(path, 0o700) != 0 else { return true }
         switch errno {
@@ -167,12 +170,13 @@ extension OpenDirectory {
     }
 }
 
-// Whole or not at all: a reader sees the old file or the new one, and after a crash one of the two is there.
+// Whole or not at all: a reader sees the old file or the new one, and after a crash one of the two exists.
 
 extension OpenDirectory {
-    /// Puts `bytes` where `name` is or will be. When this returns they are on the disk.
+    /// Writes `bytes` to the file `name`, replacing it. When this returns they are on the disk.
     ///
-    /// - Parameter owner: whose the file is to be, if not ours: an operator's command must not take a server's files away from it.
+    /// - Parameter owner: The owner of the new file, if not us: an operator's command must not take a server's files away from
+    ///   the server.
     func replaceFile(_ name: String, with bytes: [UInt8], ownedAs owner: FileStatus? = nil) throws(ReportError) {
         let draft = Self.newDraftName()
         let content = try createFile(draft)

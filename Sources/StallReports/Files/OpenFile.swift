@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// A file descriptor with one owner, closed when that goes.
+/// A file descriptor with one owner; it is closed with its owner.
 struct OpenFile: ~Copyable {
     let descriptor: Int32
     /// For error texts only.
@@ -10,7 +10,7 @@ struct OpenFile: ~Copyable {
 
     deinit { close(descriptor) }
 
-    /// Writes everything, however many calls that takes.
+    /// Writes everything, in as many calls as necessary.
     func write(_ bytes: [UInt8]) throws(ReportError) {
         var written = 0
         while written < bytes.count {
@@ -47,7 +47,7 @@ struct OpenFile: ~Copyable {
         return FileStatus(raw)
     }
 
-    /// Gives the file the other one's owner, group and mode. Throws `.permissionDenied` where that needs a privilege.
+    /// Gives the file the other one's owner, group and mode. Throws `.permissionDenied` if that needs a privilege.
     func giveTo(_ other: FileStatus) throws(ReportError) {
         let mine = try status()
         if mine.owner != other.owner || mine.group != other.group {
@@ -56,13 +56,13 @@ struct OpenFile: ~Copyable {
         if mine.mode != other.mode { try systemCall(path: path) { fchmod(descriptor, other.mode) } }
     }
 
-    /// Takes the file's lock if nobody holds it. It goes with the descriptor, so a dead process holds none (flock(2)).
+    /// Takes the file's lock if it is free. The lock is released with the descriptor, so a dead process holds none (flock(2)).
     func tryLock() -> Bool {
         flock(descriptor, LOCK_EX | LOCK_NB) == 0
     }
 }
 
-/// What tells one version of a file from another.
+/// Identifies one version of a file.
 struct FileStatus: Hashable {
     let inode: UInt64
     let size: Int
@@ -70,7 +70,7 @@ struct FileStatus: Hashable {
     let isRegular: Bool
     let owner: UInt32
     let group: UInt32
-    /// The permission bits alone.
+    /// Only the permission bits.
     let mode: UInt32
 
     init(_ raw: stat) {
@@ -82,7 +82,7 @@ struct FileStatus: Hashable {
     }
 }
 
-/// Makes a system call that answers −1 on failure: again when a signal interrupted it, throwing what `errno` says otherwise.
+/// Makes a system call that returns −1 on failure. Repeats it if a signal interrupted it, and throws for any other `errno`.
 @discardableResult
 func systemCall<Result: SignedInteger>(path: String?, _ call: () -> Result) throws(ReportError) -> Result {
     while true {

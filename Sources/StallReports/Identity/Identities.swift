@@ -2,16 +2,16 @@ internal import Glibc
 
 /// The machine, or container, that a process ran on.
 public struct HostIdentity: Codable, Hashable, Sendable {
-    /// The host's name, as `uname` tells it.
+    /// The host's name, from `uname`.
     public var name: String
-    /// One per start of the kernel: `/proc/sys/kernel/random/boot_id`.
+    /// One per boot of the kernel: `/proc/sys/kernel/random/boot_id`.
     public var bootID: String?
     /// The kernel's release.
     public var kernel: String?
-    /// Processors of the machine that are online.
+    /// The number of online processors of the machine.
     public var cpus: Int?
 
-    /// All but the name is nil unless given, which means: not known.
+    /// All except the name are nil by default, which means: not known.
     public init(name: String, bootID: String? = nil, kernel: String? = nil, cpus: Int? = nil) {
         (self.name, self.bootID, self.kernel, self.cpus) = (name, bootID, kernel, cpus)
     }
@@ -23,37 +23,37 @@ public struct HostIdentity: Codable, Hashable, Sendable {
     }
 }
 
-/// What the server calls itself.
+/// The server's own name.
 public struct ServiceIdentity: Codable, Hashable, Sendable {
-    /// As configured. Where nothing is, the monitor takes the executable's file name, or `unknown`.
+    /// As configured. If it is not configured, the monitor uses the executable's file name, or `unknown`.
     public var name: String
-    /// As configured, in any form. Shown, and never compared.
+    /// As configured, in any form. It is shown, and never compared.
     public var version: String?
-    /// Tells apart processes of the same service.
+    /// Distinguishes processes of the same service.
     public var instance: String?
 
-    /// Version and instance are nil unless given.
+    /// Version and instance are nil by default.
     public init(name: String, version: String? = nil, instance: String? = nil) {
         (self.name, self.version, self.instance) = (name, version, instance)
     }
 }
 
-/// A process, told apart from every other that had or will have its number.
+/// A process, distinguished from every other one with the same number.
 public struct ProcessIdentity: Codable, Hashable, Sendable {
-    /// As `pidNamespace` counts. The kernel gives it again later: alone it names no process for good.
+    /// The number in `pidNamespace`. The kernel reuses it later: alone it does not identify a process permanently.
     public var pid: Int32
-    /// Clock ticks from the kernel's start to the process's: field 22 of `/proc/PID/stat` (proc(5)).
+    /// Clock ticks from the kernel's boot to the process's start: field 22 of `/proc/PID/stat` (proc(5)).
     public var startTicks: UInt64?
-    /// `startTicks` on the wall clock, to about a tick. For people; processes are told apart by `startTicks`.
+    /// `startTicks` on the wall clock, to about a tick. For display; processes are distinguished by `startTicks`.
     public var startedAt: Timestamp?
     /// Path of the executable.
     public var executable: String?
     /// The executable's GNU build id, in hexadecimal.
     public var buildID: String?
-    /// Inode of the pid namespace: what `pid` counts in.
+    /// The inode of the pid namespace to which `pid` belongs.
     public var pidNamespace: UInt64?
 
-    /// All but the number is nil unless given, which means: not known.
+    /// All except the number are nil by default, which means: not known.
     public init(
         pid: Int32,
         startTicks: UInt64? = nil,
@@ -77,7 +77,7 @@ public struct ProcessIdentity: Codable, Hashable, Sendable {
 }
 
 extension HostIdentity {
-    /// The machine, or container, the caller runs on. Any thread; some system calls.
+    /// The machine, or container, on which the caller runs. Any thread; some system calls.
     public static func current() -> HostIdentity {
         HostIdentity(
             name: readProcFile("/proc/sys/kernel/hostname") ?? "unknown",

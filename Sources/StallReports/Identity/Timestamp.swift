@@ -1,15 +1,15 @@
 internal import Glibc
 
-/// A moment of the wall clock, to the nanosecond. In JSON RFC 3339 in UTC with nine digits: `2026-01-31T12:00:00.000000001Z`.
+/// A moment on the wall clock, to the nanosecond. In JSON RFC 3339 in UTC with nine digits: `2026-01-31T12:00:00.000000001Z`.
 public struct Timestamp: Hashable, Sendable {
-    /// Whole seconds since 1970-01-01T00:00:00Z, in 0000-01-01 ... 9999-12-31: what RFC 3339 can write.
+    /// Whole seconds since 1970-01-01T00:00:00Z, in 0000-01-01 ... 9999-12-31: the range of RFC 3339.
     public let seconds: Int64
-    /// 0 ..< 1,000,000,000, always forwards from `seconds`.
+    /// 0 ..< 1,000,000,000, always added to `seconds`.
     public let nanoseconds: Int32
 
     static let secondsRange: ClosedRange<Int64> = -62_167_219_200...253_402_300_799
 
-    /// Surplus nanoseconds are carried into the seconds; a moment outside the years 0 to 9999 becomes the nearest inside.
+    /// Excess nanoseconds are carried into the seconds; a moment outside the years 0 to 9999 becomes the nearest one inside.
     public init(seconds: Int64, nanoseconds: Int64 = 0) {
         let (carry, rest) = nanoseconds.dividedFloor(by: 1_000_000_000)
         let whole = seconds.addingSaturated(carry)
@@ -17,20 +17,20 @@ public struct Timestamp: Hashable, Sendable {
         self.nanoseconds = Int32(rest)
     }
 
-    /// The wall clock now (`CLOCK_REALTIME`). Any thread.
+    /// The current wall clock time (`CLOCK_REALTIME`). Any thread.
     public static func now() -> Timestamp {
         var time = timespec()
         unsafe clock_gettime(CLOCK_REALTIME, &time)
         return Timestamp(seconds: Int64(time.tv_sec), nanoseconds: Int64(time.tv_nsec))
     }
 
-    /// The moment so many nanoseconds later, or earlier.
+    /// The moment `delta` nanoseconds later (earlier, if negative).
     public func advanced(byNanoseconds delta: Int64) -> Timestamp {
         let (seconds, rest) = delta.dividedFloor(by: 1_000_000_000)
         return Timestamp(seconds: self.seconds + seconds, nanoseconds: Int64(nanoseconds) + rest)
     }
 
-    /// Nanoseconds from `earlier` to this moment; held at the ends of `Int64` (292 years).
+    /// Nanoseconds from `earlier` to this moment; saturated to `Int64` (292 years).
     public func nanoseconds(since earlier: Timestamp) -> Int64 {
         let (product, overflow) = (seconds - earlier.seconds).multipliedReportingOverflow(by: 1_000_000_000)
         let (sum, carried) = product.addingReportingOverflow(Int64(nanoseconds) - Int64(earlier.nanoseconds))
@@ -47,7 +47,7 @@ extension Timestamp: Comparable {
 }
 
 extension Timestamp: Codable {
-    /// From a JSON string that ``init(rfc3339:)`` takes; throws for anything else.
+    /// From a JSON string that ``init(rfc3339:)`` accepts; throws for anything else.
     public init(from decoder: any Decoder) throws {
         self = try decoder.decodeText(as: "an RFC 3339 time like 2026-01-31T12:00:00.000000000Z") {
             Timestamp(rfc3339: $0)
@@ -78,7 +78,7 @@ extension Timestamp: CustomStringConvertible {
         return "\(day)T\(time).\(Int64(nanoseconds).padded(9))Z"
     }
 
-    /// Reads RFC 3339 (section 5.6): any number of fraction digits (those after the ninth are dropped), `Z` or an offset.
+    /// Parses RFC 3339 (section 5.6): any number of fraction digits (those after the ninth are dropped), `Z` or an offset.
     /// A leap second becomes the second after it. Nil for anything else.
     public init?(rfc3339 text: some StringProtocol) {
         var scanner = DigitScanner(text.utf8)
@@ -135,7 +135,7 @@ private struct DigitScanner {
         return value
     }
 
-    /// One digit or more, as nanoseconds.
+    /// One or more digits, as nanoseconds.
     mutating func fraction() -> Int64? {
         guard let first = digit() else { return nil }
         var unit: Int64 = 100_000_000
@@ -147,7 +147,7 @@ private struct DigitScanner {
         return value
     }
 
-    /// `Z`, or `+hh:mm` east of Greenwich.
+    /// `Z`, or `+hh:mm` for east of Greenwich.
     mutating func offsetSeconds() -> Int64? {
         if take("Z") || take("z") { return 0 }
         let sign: Int64 = take("-") ? -1 : 1
@@ -174,7 +174,7 @@ struct CivilDate: Hashable {
         year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
     }
 
-    /// Nil for a day that the calendar does not have.
+    /// Nil for a day that does not exist in the calendar.
     init?(year: Int64, month: Int64, day: Int64) {
         let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
         let lengths: [Int64] = [31, leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]

@@ -2,22 +2,22 @@ internal import Synchronization
 
 /// A sortable identifier: 48 bits of milliseconds since 1970, then 80 random bits (github.com/ulid/spec).
 ///
-/// As text 26 characters of Crockford's base 32. Text, number and time sort alike.
+/// As text, 26 characters of Crockford's base 32. Text, number and time have the same order.
 public struct ULID: Hashable, Sendable {
     /// Time in the upper 48 bits, randomness in the lower 80.
     public let rawValue: UInt128
 
-    /// Takes any number, whatever time that makes.
+    /// Accepts any number.
     public init(rawValue: UInt128) { self.rawValue = rawValue }
 
-    /// The moment in it, to the millisecond.
+    /// The time in it, to the millisecond.
     public var timestamp: Timestamp {
         let milliseconds = Int64(rawValue >> 80)
         return Timestamp(seconds: milliseconds / 1000, nanoseconds: milliseconds % 1000 * 1_000_000)
     }
 
-    /// A new one, greater than every one this process made before. Any thread, also in a fork's child: without a lock, which another
-    /// thread of the parent's might have held.
+    /// A new one, greater than every one that this process made before. Any thread, also in a forked child: it uses no lock,
+    /// which another thread of the parent might have held.
     public static func make() -> ULID {
         var known = latest.load(ordering: .relaxed)
         while true {
@@ -34,12 +34,12 @@ public struct ULID: Hashable, Sendable {
 }
 
 extension ULID {
-    /// Makes ULIDs that only grow: within a millisecond, or when the clock was set back, by adding one to the last.
+    /// Makes ULIDs that only grow: within a millisecond, or after the clock was set back, by adding one to the last.
     public struct Generator<Randomness: RandomNumberGenerator & Sendable>: Sendable {
         private var randomness: Randomness
         fileprivate var last: UInt128 = 0
 
-        /// Remembers nothing of other generators: ids are certain to grow only within one.
+        /// Independent of other generators: ids are guaranteed to grow only within one.
         public init(randomness: Randomness) { self.randomness = randomness }
 
         /// The next one. The random part of a new millisecond starts in its lower half, so that adding cannot overflow it.
@@ -73,7 +73,7 @@ extension ULID: Comparable {
 
 extension ULID: LosslessStringConvertible {
     static let alphabet = Array("0123456789ABCDEFGHJKMNPQRSTVWXYZ".utf8)
-    /// What each byte stands for in either case; 255 for one that is none of the alphabet.
+    /// The value of each byte, in either case; 255 if it is not in the alphabet.
     private static let digits = (UInt8.min...UInt8.max).map { byte in
         alphabet.firstIndex(of: byte.uppercasedASCII).map { UInt8($0) } ?? .max
     }
@@ -84,7 +84,7 @@ extension ULID: LosslessStringConvertible {
         return String(decoding: digits, as: UTF8.self)
     }
 
-    /// Reads 26 characters, in either case; nil for anything else, and for a value above 128 bits.
+    /// Parses 26 characters, in either case; nil for anything else, and for a value above 128 bits.
     public init?(_ text: String) {
         guard text.utf8.count == 26 else { return nil }
         var value: UInt128 = 0

@@ -3,14 +3,14 @@ enum JSONTree: Hashable, Sendable {
     case null
     case bool(Bool)
     case integer(Int64)
-    /// Above the largest signed one.
+    /// A number above the largest signed one.
     case unsigned(UInt64)
     case number(Double)
     case text(String)
     case array([JSONTree])
     case object([String: JSONTree])
 
-    /// - Parameter document: read before as a model's JSON, so not deeper than that permits.
+    /// - Parameter document: Read before as a model's JSON, so its depth is limited.
     init(_ document: [UInt8]) throws(ReportError) {
         self = try ReportJSON.decodeTree(document)
     }
@@ -19,7 +19,7 @@ enum JSONTree: Hashable, Sendable {
         self = try JSONTree(ReportJSON.encode(value))
     }
 
-    /// Null where there is no such member, or this is no object. Setting does nothing to what is no object, unless it is null.
+    /// Null if there is no such member, or this is not an object. Setting has no effect if this is neither an object nor null.
     subscript(key: String) -> JSONTree {
         get { if case .object(let members) = self { members[key] ?? .null } else { .null } }
         set {
@@ -42,14 +42,14 @@ enum JSONTree: Hashable, Sendable {
         }
     }
 
-    /// Takes the member away, if there is one.
+    /// Removes the member, if there is one.
     mutating func remove(_ key: String) {
         guard case .object(var members) = self else { return }
         members[key] = nil
         self = .object(members)
     }
 
-    /// This object with the other's members, which win.
+    /// This object with the other's members, which take precedence.
     func merging(_ other: JSONTree) -> JSONTree {
         guard case .object(let mine) = self, case .object(let others) = other else { return other }
         return .object(mine.merging(others) { $1 })
@@ -93,10 +93,10 @@ extension JSONTree: Codable {
     }
 }
 
-/// What a look at the brackets of a JSON text tells, in one pass without recursion and without memory.
+/// The result of scanning the brackets of a JSON text, in one pass without recursion and without allocation.
 ///
-/// It is no validator: it keeps hostile nesting away from a recursive parser, and tells a file that was cut off from one
-/// that is wrong.
+/// It does not validate: it keeps hostile nesting away from a recursive parser, and distinguishes a truncated file from an
+/// invalid one.
 enum JSONShape: Hashable {
     case whole
     /// Empty, or an object that ends inside a string or an open bracket.
@@ -123,7 +123,7 @@ enum JSONShape: Hashable {
         self = first == nil || isOpenObject ? .cutOff : .whole
     }
 
-    /// About how many values there are in a JSON text: what the tree of it takes in memory goes by that, and not by its bytes.
+    /// The approximate number of values in a JSON text: the memory that its tree takes depends on that, not on its bytes.
     static func values(in bytes: [UInt8]) -> Int {
         var (count, strings) = (1, StringScan())
         for byte in bytes where !strings.take(byte) {
@@ -141,12 +141,12 @@ enum JSONShape: Hashable {
     }
 }
 
-/// Tells what stands in strings from what stands between them.
+/// Distinguishes bytes in strings from bytes between them.
 private struct StringScan {
     private(set) var isInside = false
     private var escaped = false
 
-    /// Whether the next byte belongs to a string, its quotation marks included.
+    /// Whether the next byte belongs to a string, including its quotation marks.
     mutating func take(_ byte: UInt8) -> Bool {
         guard isInside else {
             isInside = byte == UInt8(ascii: "\"")

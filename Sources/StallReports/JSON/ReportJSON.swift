@@ -1,8 +1,8 @@
 internal import FoundationEssentials
 
-/// Bytes of JSON to values and back, with limits set before the parser sees the first byte.
+/// Encodes and decodes JSON, with limits that are checked before the parser reads the first byte.
 package enum ReportJSON {
-    /// Deepest nesting accepted. A report needs six levels; unknown additions get room.
+    /// The deepest accepted nesting. A report needs six levels; the rest is room for unknown additions.
     static let maximumDepth = 64
 
     /// One line, keys sorted, a line feed at the end: several files in a row are valid NDJSON.
@@ -47,8 +47,8 @@ package enum ReportJSON {
         }
     }
 
-    /// Whether a document that names the schema `found` can be read as one of `schema`: also one of a later minor version
-    /// (`stall-report/1.2`), which has keys more, and none with another meaning.
+    /// Whether a document with the schema `found` can be read as one of `schema`. This includes a later minor version
+    /// (`stall-report/1.2`), which has additional keys, but no key with another meaning.
     static func reads(_ found: String, as schema: String) -> Bool {
         guard found != schema else { return true }
         guard found.hasPrefix(schema + ".") else { return false }
@@ -62,7 +62,7 @@ package enum ReportJSON {
     }
 }
 
-/// What the store keeps in a file of its own: encodes to one line of JSON, and names its schema.
+/// A document that the store keeps in a file of its own: it encodes to one line of JSON, and names its schema.
 public protocol JSONDocument: Codable, Hashable, Sendable {
     /// The schema that this version writes and reads.
     static var currentSchema: String { get }
@@ -70,9 +70,9 @@ public protocol JSONDocument: Codable, Hashable, Sendable {
 }
 
 extension JSONDocument {
-    /// Reads a document's JSON, of any size. Any thread.
+    /// Decodes a document's JSON, of any size. Any thread.
     ///
-    /// Unknown keys and names are kept out of the way; a missing or wrong value throws `.malformed` with its path.
+    /// Unknown keys are ignored and unknown names are kept; a missing or wrong value throws `.malformed` with its path.
     public init(json bytes: [UInt8]) throws(ReportError) {
         self = try ReportJSON.decode(Self.self, schema: Self.currentSchema, from: bytes)
     }
@@ -87,7 +87,7 @@ extension StallReport: JSONDocument {}
 extension RunRecord: JSONDocument {}
 
 extension ReportJSON {
-    /// Where and how a document departs from the model, in words of the model alone.
+    /// The place and kind of a deviation from the model, in terms of the model alone.
     static func text(for error: DecodingError) -> String {
         switch error {
         case .keyNotFound(let key, let context): "\(path(context.codingPath + [key])) is missing"
@@ -115,7 +115,7 @@ extension ReportJSON {
 }
 
 extension Decoder {
-    /// Decodes a value that JSON holds as a string of a fixed form.
+    /// Decodes a value that is a string of a fixed form in JSON.
     func decodeText<Value>(as form: String, _ parse: (String) -> Value?) throws -> Value {
         let container = try singleValueContainer()
         guard let value = parse(try container.decode(String.self)) else {
@@ -126,7 +126,7 @@ extension Decoder {
 }
 
 extension Encoder {
-    /// Encodes a value that JSON holds as a string.
+    /// Encodes a value as a JSON string.
     func encodeText(_ text: String) throws {
         var container = singleValueContainer()
         try container.encode(text)
@@ -134,7 +134,7 @@ extension Encoder {
 }
 
 extension ReportJSON {
-    /// Throws where a document is cut off, or so deep that a parser would be at risk.
+    /// Throws if a document is truncated, or so deep that a parser would be at risk.
     static func checkShape(of bytes: [UInt8]) throws(ReportError) {
         switch JSONShape(of: bytes, maximumDepth: maximumDepth) {
         case .whole: break
@@ -143,7 +143,7 @@ extension ReportJSON {
         }
     }
 
-    /// Decodes a value that names no schema, within the limits that hold for documents.
+    /// Decodes a value without a schema, within the limits that apply to documents.
     package static func decode<Value: Decodable>(_ bytes: [UInt8]) throws(ReportError) -> Value {
         try checkShape(of: bytes)
         do {

@@ -1,5 +1,5 @@
-/// Bytes of a fixed number, with integers in them, the least significant byte first. Traps outside its bounds: a layout is fixed,
-/// only the contents are foreign.
+/// A fixed number of bytes that contain integers, least significant byte first. Traps outside its bounds: the layout is fixed,
+/// only the contents come from outside.
 struct FixedBytes: Hashable {
     private(set) var bytes: [UInt8]
 
@@ -15,24 +15,24 @@ struct FixedBytes: Hashable {
         for index in 0..<value.bitWidth / 8 { bytes[offset + index] = UInt8(truncatingIfNeeded: value >> (8 * index)) }
     }
 
-    /// Text in so many bytes, ended by a zero if there is room.
+    /// The text in `count` bytes, terminated by a zero if there is room.
     func text(at offset: Int, count: Int) -> String {
         String(decoding: bytes[offset..<offset + count].prefix { $0 != 0 }, as: UTF8.self)
     }
 
-    /// Cuts what has no room, between two characters.
+    /// Cuts text that does not fit between two characters.
     mutating func set(_ text: String, at offset: Int, count: Int) {
         var rest = Substring(text)
         while rest.utf8.count > count { rest.removeLast() }
         for (index, byte) in rest.utf8.enumerated() { bytes[offset + index] = byte }
     }
 
-    /// FNV-1a, 64 bit: it tells a torn block from a whole one, and keeps nobody from forging one.
+    /// FNV-1a, 64 bit: detects a torn block, but does not protect against forgery.
     func checksum(of range: Range<Int>) -> UInt64 {
         bytes[range].reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x0000_0100_0000_01b3 }
     }
 
-    /// Puts the checksum of all before it at `offset`.
+    /// Writes the checksum of everything before it at `offset`.
     mutating func seal(from start: Int = 0, at offset: Int) { set(checksum(of: start..<offset), at: offset) }
 
     func isSealed(from start: Int = 0, at offset: Int) -> Bool {

@@ -1,10 +1,10 @@
 internal import Glibc
 
-/// A process that keeps, or kept, a live record, and what became of it.
+/// A process that keeps, or kept, a live record, and how it ended.
 public struct LiveProcess: Codable, Hashable, Sendable {
-    /// As it stands in the file.
+    /// The contents of the file.
     public var record: LiveRecord
-    /// Whether somebody holds the file's lock: the process itself, while it lives. Nil where nothing was locked.
+    /// Whether a process holds the file's lock: the process itself, while it lives. Nil if nothing was locked.
     public var holdsLock: Bool?
 
     package init(record: LiveRecord, holdsLock: Bool?) {
@@ -16,8 +16,9 @@ public struct LiveProcess: Codable, Hashable, Sendable {
         case holdsLock = "holds_lock"
     }
 
-    /// What became of it. The lock tells where the process's number cannot: in another pid namespace, or when it became another
-    /// program (execve(2)). The number tells where the lock cannot: a child without a program of its own still holds it.
+    /// Whether it is alive. The lock decides where the process's number cannot: in another pid namespace, or after the process
+    /// became another program (execve(2)). The number decides where the lock cannot: a forked child that has not called exec
+    /// still holds it.
     public func status(by liveness: ProcessLiveness) -> ProcessLiveness.Status {
         let seen = liveness.status(of: record.writer.process, on: record.writer.host)
         guard let holdsLock, liveness.isBoot(of: record.writer.host) else { return seen }
@@ -42,13 +43,13 @@ public struct LiveProcess: Codable, Hashable, Sendable {
 }
 
 extension LiveRecord {
-    /// The last that is known of the process.
+    /// The latest sign of life of the process.
     var lastSign: Timestamp { ([status.updatedAt] + stalls.map(\.lastSeenAt)).max() ?? status.updatedAt }
 }
 
 extension OpenDirectory {
-    /// Reads the live record of a run; nil where there is none, or one that a power cut tore: nobody holds it, and nothing can be
-    /// learnt from it.
+    /// Reads the live record of a run; nil if there is none, or if a power failure tore it: no process holds it, and it
+    /// contains no usable data.
     borrowing func liveProcess(_ name: LiveRecordName) throws(ReportError) -> LiveProcess? {
         do throws(ReportError) {
             return try readLiveProcess(name)
@@ -64,10 +65,11 @@ extension OpenDirectory {
         }
     }
 
-    /// A block may be read while it is written: a writer needs microseconds, so what is torn three times is torn.
+    /// A block may be read while it is written. A writer needs microseconds, so a block that is torn three times is really
+    /// torn.
     private borrowing func readLiveProcess(_ name: LiveRecordName) throws(ReportError) -> LiveProcess? {
         let file = try openFile(name.description)
-        // Asked first: of a process that dies in between, the last is read.
+        // Checked first: if the process dies in between, its last state is read.
         let isFree = file.tryShare()
         var attempt = 0
         while true {
@@ -88,7 +90,7 @@ extension OpenDirectory {
 }
 
 extension OpenFile {
-    /// Takes a share of the file's lock, and gives it back: false when a process has it for itself.
+    /// Takes a shared lock on the file, and releases it: false if a process has it exclusively.
     fileprivate func tryShare() -> Bool {
         guard flock(descriptor, LOCK_SH | LOCK_NB) == 0 else { return errno != EWOULDBLOCK }
         flock(descriptor, LOCK_UN)

@@ -1,17 +1,17 @@
-/// What a process that watches its loops keeps beside its reports while it lives: the stalls that are under way. It is the
-/// one thing that knows, to a tick, how long a stall had lasted that its process did not survive.
+/// What a process that watches its loops keeps beside its reports while it lives: the stalls in progress. It is the
+/// only source that knows, to a tick, how long a stall had lasted when its process died.
 ///
-/// In the report directory it is `live-ULID.bin`, named by the run. `LiveRecordLayout` says what is in the file.
+/// In the report directory it is `live-ULID.bin`, named after the run. `LiveRecordLayout` describes the file's contents.
 public struct LiveRecord: Codable, Hashable, Sendable {
     /// The run record of the same monitor.
     public var run: ULID
-    /// Who writes it.
+    /// The process that writes it.
     public var writer: Writer
-    /// What of it changes, but for the stalls.
+    /// The part that changes, except for the stalls.
     public var status: Status
-    /// Those that have begun and whose reports are not finished, in no order.
+    /// The stalls that have begun and whose reports are not finished, unsorted.
     public var stalls: [LiveStall]
-    /// Places for stalls that hold nothing that makes sense.
+    /// The number of places for stalls whose contents are invalid.
     public var tornStalls: Int
 
     /// Nothing is checked.
@@ -25,21 +25,21 @@ public struct LiveRecord: Codable, Hashable, Sendable {
         case tornStalls = "torn_stalls"
     }
 
-    /// What stays the same from the start of the monitor to its end.
+    /// The part that does not change from the start of the monitor to its end.
     public struct Writer: Codable, Hashable, Sendable {
         /// Where the process runs.
         public var host: HostIdentity
         /// As in the reports.
         public var service: ServiceIdentity?
-        /// The one that watches itself.
+        /// The process that watches itself.
         public var process: ProcessIdentity
         /// The wall clock when the monitor was started.
         public var startedAt: Timestamp
         /// The monitor's version.
         public var monitorVersion: String
-        /// Whether the file is locked for as long as the process lives (flock(2)). False where the file system has no locks.
+        /// Whether the file is locked for as long as the process lives (flock(2)). False if the file system has no locks.
         public var isLocked = true
-        /// Where the kernel counts what it kills for want of memory.
+        /// Where the kernel counts the processes that it kills for lack of memory.
         public var memory: MemoryCounter?
 
         /// Locked.
@@ -64,24 +64,26 @@ public struct LiveRecord: Codable, Hashable, Sendable {
         }
     }
 
-    /// How the monitor stands.
+    /// The state of the monitor.
     public struct Status: Codable, Hashable, Sendable {
-        /// When this was last true. While every loop is at rest nobody looks, and it grows old.
+        /// When this was last current. While every loop is at rest nothing samples, and it is not updated.
         public var updatedAt: Timestamp
-        /// The watchdog's last look, in nanoseconds of `CLOCK_MONOTONIC`; 0 before the first one.
+        /// The watchdog's last sample, in nanoseconds of `CLOCK_MONOTONIC`; 0 before the first one.
         public var lastLookMonotonicNs: UInt64
-        /// Loops under watch.
+        /// The number of watched loops.
         public var watched: Int
-        /// Stalls for which there was no place left.
+        /// The number of stalls for which there was no place left.
         public var unplaced: Int
-        /// The status that exit(3) was called with, once it was.
+        /// The status passed to exit(3), once it was called.
         public var exitStatus: Int32?
-        /// Processes of the cgroup that the kernel killed for want of memory, up to a second before. Nil where it does not tell.
+        /// The number of processes of the cgroup that the kernel killed for lack of memory, up to a second ago. Nil if it is
+        /// not known.
         public var memoryKills: UInt64?
-        /// Reports that the disk refused, and that wait in memory: the live record, whose place on the disk is there, can tell of them.
+        /// The number of reports that the disk refused and that wait in memory. The live record, whose disk space is allocated,
+        /// can report them.
         public var waitingReports: Int
 
-        /// Nothing watched yet, unless given.
+        /// Nothing is watched yet by default.
         package init(
             updatedAt: Timestamp,
             lastLookMonotonicNs: UInt64 = 0,

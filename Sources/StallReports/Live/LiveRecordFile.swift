@@ -1,19 +1,20 @@
 internal import Glibc
 
-/// A live record as its process keeps it. One thread at a time.
+/// A live record, as its process writes it. One thread at a time.
 ///
-/// It is written with pwrite(2), not through a shared mapping. To a reader and after a kill the two are the same: bytes in the
-/// page cache. But a store to a mapped page raises SIGBUS in the process when somebody has cut the file, when the disk is full or
-/// fails; and it waits for the disk when the page is being written back. Nothing of that may happen to the process that is
-/// watched. (process_vm_writev(2) into the mapping raises no signal, but dirties pages behind the file system's back, which
-/// kernels before 5.18 answer with a panic.)
+/// It is written with pwrite(2), not through a shared mapping. To a reader and after a kill both are the same: bytes in the
+/// page cache. But a store to a mapped page raises SIGBUS in the process if the file was truncated, or if the disk is full or
+/// fails; and it waits for the disk while the page is being written back. None of this may happen to the process that is
+/// watched. (process_vm_writev(2) into the mapping raises no signal, but dirties pages without the file system's knowledge,
+/// which makes kernels before 5.18 panic.)
 ///
-/// The file is locked (flock(2)) as long as it is open: a reader in any pid namespace sees by that whether the process lives.
+/// The file is locked (flock(2)) as long as it is open: a reader in any pid namespace can see whether the process lives.
 ///
-/// It is never synchronized: it outlives the process, not the machine, and a busy disk can take seconds for that, in which a stall could
-/// not be noted. What is to survive a power cut stands in the reports. After one the file may be torn, and is then worth nothing.
+/// It is never synchronized: it has to outlive the process, not the machine, and a busy disk can take seconds for a
+/// synchronization, during which no stall could be recorded. What has to survive a power failure is in the reports. After one
+/// the file may be torn and is then useless.
 package struct LiveRecordFile: ~Copyable {
-    /// For what must be done with it after fork(2): nothing else may use it.
+    /// For cleaning up after fork(2): no other code may use it.
     package let descriptor: Int32
     private let device: UInt64
     private let inode: UInt64
@@ -23,7 +24,7 @@ package struct LiveRecordFile: ~Copyable {
     /// Whether the file system has locks.
     package let isLocked: Bool
 
-    /// Makes the file, and the directory where it is missing.
+    /// Creates the file, and the directory if it is missing.
     package init(
         in directory: String,
         run: ULID,
@@ -43,14 +44,14 @@ package struct LiveRecordFile: ~Copyable {
             try? open.remove(draft)
             throw error
         }
-        // The copy shares the lock, and is closed by us alone.
+        // The duplicate shares the lock, and only this object closes it.
         descriptor = try systemCall(path: directory) { fcntl(file.descriptor, F_DUPFD_CLOEXEC, 0) }
         (device, inode, _) = Self.identity(of: descriptor) ?? (0, 0, 0)
         (self.directory, self.name, isLocked) = (directory, name, writer.isLocked)
     }
 
     deinit {
-        // Of a number that the process has closed under us, and may have given to another file since, we keep our hands off.
+        // If the process has closed this number, it may belong to another file now, and is not closed.
         if isOurs { close(descriptor) }
     }
 
@@ -59,7 +60,7 @@ package struct LiveRecordFile: ~Copyable {
         return (device, inode) == (self.device, self.inode)
     }
 
-    /// Leaves out what makes the head too long.
+    /// Leaves out data that would make the head too long.
     private static func bytes(
         run: ULID,
         writer: LiveRecord.Writer,
@@ -86,14 +87,14 @@ package struct LiveRecordFile: ~Copyable {
 
     package static var places: Range<Int> { 0..<LiveRecordLayout.placeCount }
 
-    /// Takes it out of the directory: the run has ended in order.
+    /// Removes the file from the directory: the run has ended normally.
     package func remove() {
         guard let open = try? OpenDirectory(path: directory), open.status(of: name)?.inode == inode else { return }
         try? open.remove(name)
     }
 
-    /// Throws `.missingFile` when the file is gone from the directory, or the process has closed the descriptor under us: the number
-    /// may be another file's by now, and that is not to be written to.
+    /// Throws `.missingFile` if the file was removed from the directory, or the process has closed the descriptor: the number
+    /// may belong to another file by now, which must not be written to.
     private func write(_ bytes: [UInt8], at offset: Int) throws(ReportError) {
         guard let (device, inode, links) = Self.identity(of: descriptor), links > 0,
             (device, inode) == (self.device, self.inode)

@@ -1,4 +1,4 @@
-// The two blocks that change, to bytes and back.
+// Encodes and decodes the two blocks that change.
 
 extension LiveRecordLayout {
     static func block(of status: LiveRecord.Status) -> [UInt8] {
@@ -29,7 +29,7 @@ extension LiveRecordLayout {
         )
     }
 
-    /// A place; nil is a free one.
+    /// Encodes a place; nil is a free one.
     static func block(of stall: LiveStall?) -> [UInt8] {
         var block = FixedBytes(count: placeSize)
         defer { assert(block.isSealed(at: 248)) }
@@ -64,7 +64,7 @@ extension LiveRecordLayout {
 
     static let labelSize = 56
 
-    /// What is in a place: nil if it is free. Fails for what nobody of ours can have written whole.
+    /// Decodes a place: nil if it is free. Fails if this program cannot have written the contents completely.
     static func stall(from block: FixedBytes) -> Result<LiveStall?, ReportError> {
         guard block.isSealed(at: 248) else { return .failure(ReportError(.torn)) }
         let state = block.integer(at: 0, as: UInt32.self)
@@ -111,7 +111,7 @@ extension LiveRecordLayout {
 }
 
 extension Timestamp {
-    /// Nanoseconds since 1970, held at the ends of 64 bits (the year 2262).
+    /// Nanoseconds since 1970, saturated to 64 bits (the year 2262).
     fileprivate var sinceEpoch: Int64 { nanoseconds(since: Timestamp(seconds: 0)) }
 
     fileprivate init(sinceEpoch nanoseconds: Int64) { self.init(seconds: 0, nanoseconds: nanoseconds) }

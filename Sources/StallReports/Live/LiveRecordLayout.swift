@@ -1,6 +1,6 @@
-/// The bytes of a live record: one page of head, then places of 256 bytes for stalls. Integers are little-endian, times are
-/// nanoseconds since 1970 or of `CLOCK_MONOTONIC`, texts are UTF-8 filled up with zeros. Each block ends with its checksum
-/// (FNV-1a, 64 bit), so a block that was read while it was written, or that a power cut tore, is known as such.
+/// The bytes of a live record: a head of one page, then places of 256 bytes for stalls. Integers are little-endian, times are
+/// nanoseconds since 1970 or of `CLOCK_MONOTONIC`, texts are UTF-8 padded with zeros. Each block ends with its checksum
+/// (FNV-1a, 64 bit), so a block that was read while it was written, or that a power failure tore, is detected.
 ///
 ///     0     magic "STALLIVE", version u32, head u32, place u32, places u32, run u128, length of the writer's JSON u32
 ///     64    status: updated i64, last look u64, watched u32, unplaced u32, exiting u32, exit status i32,
@@ -15,17 +15,17 @@ enum LiveRecordLayout {
     static let version: UInt32 = 1
     static let headSize = 4096
     static let placeSize = 256
-    /// Stalls at the same time that a record of ours has room for.
+    /// The number of simultaneous stalls for which our records have room.
     static let placeCount = 128
     static let statusRange = 64..<128
     static let size = headSize + placeCount * placeSize
-    /// What a reader accepts: another version of ours may have more places.
+    /// What a reader accepts: another version may have more places.
     static let maximumPlaceCount = 4096
     static let maximumSize = headSize + maximumPlaceCount * placeSize
 
     static func offset(ofPlace index: Int) -> Int { headSize + index * placeSize }
 
-    /// A whole file without stalls.
+    /// A complete file without stalls.
     static func file(run: ULID, writer: LiveRecord.Writer, status: LiveRecord.Status) throws(ReportError) -> [UInt8] {
         let json = try ReportJSON.encode(writer)
         guard json.count <= headSize - 512 else { throw ReportError(.tooLarge) }
@@ -48,7 +48,7 @@ enum LiveRecordLayout {
         head.checksum(of: 0..<64) ^ head.checksum(of: 512..<headSize)
     }
 
-    /// - Throws: `.torn`, `.malformed` or `.unsupportedSchema`. A place that makes no sense is counted and left out.
+    /// - Throws: `.torn`, `.malformed` or `.unsupportedSchema`. An invalid place is counted and skipped.
     static func record(from bytes: [UInt8]) throws(ReportError) -> LiveRecord {
         guard bytes.count >= headSize else { throw ReportError(.torn) }
         let head = FixedBytes(bytes[..<headSize])

@@ -1,36 +1,36 @@
-/// A stall as the live record of its process has it: no older than the watchdog's last look.
+/// A stall in the live record of its process: no older than the watchdog's last sample.
 public struct LiveStall: Codable, Hashable, Sendable {
-    /// The id of its report, which may not be written yet, or never: the monitor counts some stalls without reporting them.
+    /// The id of its report, which may not be written yet, or ever: the monitor counts some stalls without reporting them.
     public var report: ULID
-    /// `ongoing`; or `recovered`, while the report does not say so yet.
+    /// `ongoing`; or `recovered`, until the report says so.
     public var state: StallState
     /// The rule that fired, with its settings.
     public var rule: StallReport.Rule
     /// Without its mode; the label is cut after 56 bytes.
     public var watched: StallReport.Watched
-    /// Which of the run's watches it is: two things may be called the same.
+    /// Which of the run's watches it belongs to: two watched loops may have the same name.
     public var watch: Int
-    /// The thread that stands (gettid(2)). Nil when it is not known.
+    /// The stalled thread (gettid(2)). Nil if it is not known.
     public var threadID: Int32?
-    /// The process it stands in, where that is not the writer. Nil: it is.
+    /// The process of the stalled thread, if that is not the writer. Nil: it is the writer.
     public var processID: Int32?
-    /// The call it was found in at detection, as the kernel numbers it.
+    /// The kernel's number of the system call in which it was found at detection.
     public var systemCall: Int?
-    /// The last transition seen before the loop stood.
+    /// The last transition before the loop stalled.
     public var startedAt: Timestamp
-    /// The same in nanoseconds of `CLOCK_MONOTONIC`: wall clocks step.
+    /// The same in nanoseconds of `CLOCK_MONOTONIC`: wall clocks can be set.
     public var startedMonotonicNs: UInt64
     /// When the rule fired.
     public var detectedAt: Timestamp
-    /// The watchdog's last look at it; of one that has recovered, its end.
+    /// The time of the watchdog's last sample of it; for a recovered stall, its end.
     public var lastSeenAt: Timestamp
     /// The same in nanoseconds of `CLOCK_MONOTONIC`.
     public var lastSeenMonotonicNs: UInt64
     /// How long it had lasted then, as far as that is proven. Not negative.
     public var durationNs: Int64
-    /// The shortest it can have been.
+    /// The shortest possible duration.
     public var durationMinNs: Int64
-    /// The longest it can have been.
+    /// The longest possible duration.
     public var durationMaxNs: Int64
 
     /// Nothing is checked.

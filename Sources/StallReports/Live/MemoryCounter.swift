@@ -1,14 +1,15 @@
 internal import Glibc
 
-/// Where the kernel counts the processes of a cgroup that it killed for want of memory: `memory.events` of cgroup v2,
+/// Where the kernel counts the processes of a cgroup that it killed for lack of memory: `memory.events` of cgroup v2,
 /// `memory.oom_control` of v1 (Documentation/admin-guide/cgroup-v2.rst).
 public struct MemoryCounter: Codable, Hashable, Sendable {
-    /// As the process saw it.
+    /// The path as the process saw it.
     public var path: String
-    /// The file's inode: another cgroup's file under the same path has another.
+    /// The file's inode: another cgroup's file under the same path has a different one.
     public var inode: UInt64
 
-    /// The calling process's. Nil where there is none to be read, as in the root cgroup. Any thread; some system calls.
+    /// The calling process's counter. Nil if there is none that can be read, as in the root cgroup. Any thread; some system
+    /// calls.
     package static func current() -> MemoryCounter? {
         let text = readProcFile("/proc/self/cgroup") ?? ""
         for path in paths(of: text) {
@@ -19,8 +20,8 @@ public struct MemoryCounter: Codable, Hashable, Sendable {
         return nil
     }
 
-    /// Nil when the cgroup is gone, or cannot be seen from here. The path may be anything: it is what a file says. So only a counter of a
-    /// control group is opened, and nothing is waited for.
+    /// Nil if the cgroup is gone, or not visible from here. The path is not trusted, because it comes from a file: only a
+    /// control group's counter is opened, and the call never blocks.
     package func read() -> UInt64? {
         guard Self.isCounter(path), let file = try? OpenFile(kernelFile: path, inode: inode),
             let bytes = try? file.readAll(limit: 64 << 10)
@@ -30,7 +31,7 @@ public struct MemoryCounter: Codable, Hashable, Sendable {
 
     private static let root = "/sys/fs/cgroup"
 
-    /// Whether the path leads to such a file by its text, and nowhere else.
+    /// Whether the path text can only refer to such a file.
     static func isCounter(_ path: String) -> Bool {
         let names = path.split(separator: "/", omittingEmptySubsequences: false)
         guard path.hasPrefix(root + "/"), !path.utf8.contains(0), !names.contains(".."), let name = names.last else {
@@ -39,8 +40,9 @@ public struct MemoryCounter: Codable, Hashable, Sendable {
         return name == "memory.events" || name == "memory.oom_control"
     }
 
-    /// Where the file may be, by the lines of `/proc/PID/cgroup` (cgroups(7)): `0::/a`, `4:memory:/a`. A container without a namespace
-    /// of its own is shown a path that it does not see; its own cgroup is then the root of what is mounted.
+    /// The possible paths of the file, from the lines of `/proc/PID/cgroup` (cgroups(7)): `0::/a`, `4:memory:/a`. A container
+    /// without its own cgroup namespace is shown a path that is not visible to it; its own cgroup is then the root of the
+    /// mounted tree.
     static func paths(of text: String) -> [String] {
         text.split(separator: "\n").flatMap { line -> [String] in
             let fields = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
@@ -53,7 +55,7 @@ public struct MemoryCounter: Codable, Hashable, Sendable {
         }
     }
 
-    /// The number behind `oom_kill`.
+    /// The number after `oom_kill`.
     static func count(in text: String) -> UInt64? {
         for line in text.split(separator: "\n") {
             let words = line.split(separator: " ")
@@ -70,10 +72,10 @@ public struct MemoryCounter: Codable, Hashable, Sendable {
 }
 
 extension OpenFile {
-    /// Opens a regular file of the kernel's by its full path, if it is the one with this inode. It is looked at before it is opened to be
-    /// read: to open a device can do something to it, and a pipe waits for its other end.
+    /// Opens a regular file of the kernel by its full path, if it has this inode. It is checked before it is opened for
+    /// reading: opening a device can have side effects, and a pipe waits for its other end.
     fileprivate init(kernelFile path: String, inode: UInt64) throws(ReportError) {
-        // O_PATH of open(2), which the module of the C library leaves out.
+        // O_PATH of open(2), which the C library's module does not define.
         let pathOnly: Int32 = 0o10_000_000
         let look = OpenFile(
             owning: try systemCall(path: path) { unsafe open(path, pathOnly | O_NOFOLLOW | O_CLOEXEC) },

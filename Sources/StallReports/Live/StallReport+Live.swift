@@ -1,12 +1,12 @@
-// What a live record adds to a report.
+// Data that a live record adds to a report.
 
 extension LiveProcess {
-    /// The stall with that report, as it was seen last.
+    /// The stall with that report, as it was last sampled.
     func stall(of report: ULID) -> LiveStall? { record.stalls.first { $0.report == report } }
 }
 
 extension StallReport {
-    /// The report of a stall whose process died: over, if the loop was seen to turn again, else `terminated`.
+    /// The report of a stall whose process died: ended, if the loop was seen to turn again, otherwise `terminated`.
     func closed(as stall: LiveStall, _ end: ProcessEnd) -> StallReport {
         var copy = self
         copy.grow(to: stall)
@@ -22,7 +22,7 @@ extension StallReport {
         return copy
     }
 
-    /// Brings its length up to the last look. It never gets shorter.
+    /// Extends its duration to the last sample. It never becomes shorter.
     mutating func grow(to stall: LiveStall) {
         guard stall.durationNs >= durationNs else { return }
         durationNs = stall.durationNs
@@ -31,7 +31,7 @@ extension StallReport {
         severity = max(severity, Severity(nanoseconds: durationNs))
     }
 
-    /// What is known of a stall that its process did not live to report.
+    /// The known data of a stall that its process did not live to report.
     init(_ stall: LiveStall, of record: LiveRecord) {
         self.init(
             id: stall.report,
@@ -60,13 +60,13 @@ extension StallReport {
 }
 
 extension Severity {
-    /// As the monitor gives it unless configured.
+    /// As the monitor assigns it by default.
     fileprivate init(nanoseconds: Int64) {
         self = nanoseconds < 1_000_000_000 ? .warning : nanoseconds < 5_000_000_000 ? .error : .critical
     }
 }
 
-/// The more severe one. An unknown one stays.
+/// The more severe one. An unknown one is kept.
 private func max(_ given: Severity, _ other: Severity) -> Severity {
     let order: [Severity] = [.warning, .error, .critical]
     guard let left = order.firstIndex(of: given), let right = order.firstIndex(of: other) else { return given }

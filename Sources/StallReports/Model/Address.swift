@@ -3,10 +3,10 @@ public struct Address: Hashable, Sendable {
     /// In bytes. All 64 bits may be used.
     public var rawValue: UInt64
 
-    /// Takes any number, mapped or not.
+    /// Accepts any number, mapped or not.
     public init(_ rawValue: UInt64) { self.rawValue = rawValue }
 
-    /// Reads `0x` and one to sixteen hexadecimal digits; anything else is nil.
+    /// Parses `0x` and one to sixteen hexadecimal digits; anything else is nil.
     public init?(_ text: some StringProtocol) {
         let digits = text.dropFirst(2)
         guard text.hasPrefix("0x"), (1...16).contains(digits.utf8.count), digits.utf8.first != UInt8(ascii: "+"),
@@ -17,7 +17,7 @@ public struct Address: Hashable, Sendable {
 }
 
 extension Address: Comparable {
-    /// Compares as numbers without a sign.
+    /// Compares as unsigned numbers.
     public static func < (left: Address, right: Address) -> Bool { left.rawValue < right.rawValue }
 }
 

@@ -1,15 +1,15 @@
-/// By which fingerprints a fault is known: those that its reports had before its functions had names stand for it, too. Two that share such
-/// a one are the same fault.
+/// The fingerprints by which a fault is known, including those that its reports had before its functions had names. Two faults
+/// that share such a fingerprint are the same fault.
 public struct FaultNames: Hashable, Sendable {
-    /// Each group of fingerprints that mean the same fault, under each of them. Those that stand alone are left out.
+    /// For each fingerprint, the group of fingerprints of the same fault. Fingerprints without others are left out.
     private var groups: [Fingerprint: Set<Fingerprint>] = [:]
 
-    /// - Parameter reports: all that may have been named.
+    /// - Parameter reports: All reports that may have been symbolicated.
     public init(_ reports: some Sequence<StallReport>) {
         self.init(pairs: reports.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
     }
 
-    /// - Parameter pairs: fingerprints, each with others that mean the same fault.
+    /// - Parameter pairs: Fingerprints, each with others of the same fault.
     package init(pairs: some Sequence<(Fingerprint, [Fingerprint])>) {
         var others: [Fingerprint: Set<Fingerprint>] = [:]
         for (fingerprint, aliases) in pairs {
@@ -24,7 +24,7 @@ public struct FaultNames: Hashable, Sendable {
         }
     }
 
-    /// All that can be got to from one to the next. Each is gone through once.
+    /// All fingerprints that are reachable from one. Each is visited once.
     private static func reach(
         from start: Fingerprint,
         over others: [Fingerprint: Set<Fingerprint>]
@@ -36,12 +36,12 @@ public struct FaultNames: Hashable, Sendable {
         return reached
     }
 
-    /// The fingerprint, and all that mean the same fault.
+    /// The fingerprint, and all others of the same fault.
     public func all(of fingerprint: Fingerprint) -> Set<Fingerprint> { groups[fingerprint] ?? [fingerprint] }
 }
 
 extension StallReport {
-    /// What is missing of the names of own functions, and the command that finds them: one sentence. Nil where nothing is missing.
+    /// Which names of own functions are missing, and the command that finds them: one sentence. Nil if none are missing.
     public var missingNames: String? {
         guard isProvisional == true else { return nil }
         let module = culpritFrame?.module.flatMap { modules.indices.contains($0) ? modules[$0] : nil }
@@ -51,7 +51,7 @@ extension StallReport {
             + "'stall-monitor symbolicate DIR --symbols FILE' names them, with a FILE of the same build\(build)."
     }
 
-    /// The frame that the culprit points at.
+    /// The frame to which the culprit refers.
     private var culpritFrame: Frame? {
         guard let culprit, stacks.indices.contains(culprit.stack) else { return nil }
         let stack = stacks[culprit.stack]
@@ -59,7 +59,7 @@ extension StallReport {
         return frames.indices.contains(culprit.frame) ? frames[culprit.frame] : nil
     }
 
-    /// Who is to blame, for people: the function, or without a name its place: `shop+0x1a2b0 (no symbols)`. Nil without a culprit.
+    /// The culprit for display: the function, or without a name its place: `shop+0x1a2b0 (no symbols)`. Nil without a culprit.
     public var culpritName: String? {
         if let name = culprit?.function ?? culprit?.symbol { return name }
         guard let frame = culpritFrame else { return culprit?.module }
@@ -68,7 +68,7 @@ extension StallReport {
 }
 
 extension StallReport.Frame {
-    /// What stands for a name that there is not. It is the same wherever the module is loaded.
+    /// A placeholder for a missing name. It does not depend on where the module is loaded.
     public func placeName(in path: String?) -> String {
         guard let path, let offset else { return "code at \(address)" }
         let start = functionOffset.map { Address(offset.rawValue &- $0.rawValue) } ?? offset

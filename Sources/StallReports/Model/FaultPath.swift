@@ -1,13 +1,13 @@
-/// The way from a fault outwards, in functions of the source: what a fingerprint is made of.
+/// The path from a fault outwards, in source functions, from which a fingerprint is made.
 struct FaultPath {
-    /// The culprit, then its callers. A recursion's functions come first, sorted, if the culprit is one of them.
+    /// The culprit, then its callers. If the culprit is part of a recursion, the recursion's functions come first, sorted.
     private(set) var names: [String] = []
 
-    /// Enough to tell callers apart, and few enough that how the server was entered does not.
+    /// Enough to distinguish callers, and so few that the server's entry point does not matter.
     private static let depth = 4
-    /// A recursion of more functions than these goes another way each time.
+    /// A recursion of more functions than this takes a different path each time.
     private static let recursionLimit = 4
-    /// So far out from a closure the function is looked for that it stands in.
+    /// How many frames outwards from a closure its enclosing function is searched.
     private static let closureReach = 32
 
     private struct Step {
@@ -41,8 +41,8 @@ struct FaultPath {
         names = Self.withRecursionFirst(Self.withoutClosures(steps))
     }
 
-    /// Which frames count: own ones; where there are none, the executable's; where there are none of these either, all. What compilers
-    /// made up never does.
+    /// Which frames count: own ones; if there are none, the executable's; if there are none of these either, all.
+    /// Compiler-generated frames never count.
     private static func countingFrames(
         _ frames: [StallReport.Frame],
         _ modules: [StallReport.Module],
@@ -54,7 +54,8 @@ struct FaultPath {
         return frames.contains(where: isOfProgram) ? isOfProgram : { _ in true }
     }
 
-    /// The names of what counts, in its order; a closure that runs inside its function left out, with what lies between.
+    /// The names of the counting frames, in order. A closure that runs inside its function is left out, together with the
+    /// frames in between.
     private static func withoutClosures(_ steps: [Step]) -> [String] {
         var names: [String] = []
         var index = 0
@@ -69,8 +70,8 @@ struct FaultPath {
         return names
     }
 
-    /// The frame of the outermost function that the closure stands in and runs inside of. Nil for what is no closure, and for one that was
-    /// kept and called later.
+    /// The frame of the outermost function that encloses the closure and in which it runs. Nil if it is not a closure, and for
+    /// a closure that was stored and called later.
     private static func function(around index: Int, _ steps: [Step]) -> Int? {
         let enclosing = steps[index].enclosing
         guard !enclosing.isEmpty else { return nil }

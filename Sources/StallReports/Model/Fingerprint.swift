@@ -1,13 +1,13 @@
-/// Says which stalls are the same: equal on every host, in every run, and in every build that keeps the functions' names, whatever
-/// became of lines, addresses and optimisation.
+/// Identifies the fault of a stall: equal on every host, in every run, and in every build that keeps the functions' names,
+/// whatever changed in lines, addresses and optimisation.
 ///
-/// A version and sixteen hexadecimal digits: `v2:8a0d3d4acbfa9be8`. Made by ``make(kind:frames:modules:executable:source:)``, which
-/// documents what goes in. Those of other versions are read and written, and are equal to none of this one's.
+/// A version and sixteen hexadecimal digits: `v2:8a0d3d4acbfa9be8`. Made by ``make(kind:frames:modules:executable:source:)``,
+/// which documents its inputs. Fingerprints of other versions are read and written, and are equal to none of this version.
 public struct Fingerprint: Hashable, Sendable {
     /// The whole text, with its version.
     public let rawValue: String
 
-    /// Of those made here. `v1` went by the symbols as they were, so each way of compiling a function was another one.
+    /// The version made here. `v1` used the symbols unchanged, so each way of compiling a function gave another fingerprint.
     static let version = "v2"
 
     /// Nil unless it is a version (`v` and digits), a colon, and sixteen lower-case hexadecimal digits.
@@ -35,7 +35,7 @@ extension Fingerprint: CustomStringConvertible {
 }
 
 extension Fingerprint: Codable {
-    /// From a JSON string that ``init(rawValue:)`` takes; throws for anything else.
+    /// From a JSON string that ``init(rawValue:)`` accepts; throws for anything else.
     public init(from decoder: any Decoder) throws {
         self = try decoder.decodeText(as: "a fingerprint like v1:0123456789abcdef") { Fingerprint(rawValue: $0) }
     }
@@ -47,19 +47,19 @@ extension Fingerprint: Codable {
 }
 
 extension Fingerprint {
-    /// A function by its name in the source.
+    /// A function by its source name.
     public struct SourceName: Hashable, Sendable {
         /// The same however it was compiled.
         public var name: String
-        /// For a closure, what it stands in, the innermost first.
+        /// For a closure, the enclosing functions, the innermost first.
         public var enclosing: [String]
-        /// Whether the name says whose it is, so that the file need not.
+        /// Whether the name contains its module, so that the file is not needed.
         public var isQualified: Bool
-        /// Whether a compiler may dissolve it into its caller although it is not the server's own: the standard library's, and what
-        /// compilers make up.
+        /// Whether a compiler may inline it into its caller although it is not an own function: the standard library's, and
+        /// compiler-generated code.
         public var isTransparent: Bool
 
-        /// A plain function that no compiler dissolves, unless said otherwise.
+        /// By default a plain function that is not inlined.
         public init(
             _ name: String,
             enclosing: [String] = [],
@@ -75,27 +75,28 @@ extension Fingerprint {
     ///
     /// FNV-1a (64 bit) over the kind and the names of four functions at most, each followed by a zero byte:
     /// 1. the culprit: the first frame that is `own`;
-    /// 2. the next three own functions outwards, each once, also those that await, and those that were inlined.
+    /// 2. the next three own functions outwards, each once, including awaiting and inlined ones.
     ///
-    /// What makes them the same for all builds:
-    /// - A function goes in by its name in the source: no specialisation, part, clone or copy of it is another one. The file that it lies
-    ///   in goes in where the name does not say whose it is (C): its base name without a version (`libfoo.so.6.1` is `libfoo.so`).
-    /// - A closure that runs inside the function it stands in is that function, with only own code and the standard library's between:
-    ///   a compiler dissolves these. A closure that a library keeps and calls later is a function of its own.
-    /// - A recursion is one step of the way, however deep it is and whichever of its functions is the innermost.
-    /// - Where nothing is own (no symbols, or C and C++ alone), the frames in the executable count, or else all. One without a symbol goes in
-    ///   as its build id and its function's start; without that, as its place.
+    /// What makes fingerprints the same for all builds:
+    /// - A function is represented by its source name: a specialisation, part, clone or copy of it is the same function. Its
+    ///   file is included if the name does not contain the module (C): the base name without a version (`libfoo.so.6.1` is
+    ///   `libfoo.so`).
+    /// - A closure that runs inside its enclosing function counts as that function, if only own code and the standard library's
+    ///   is in between: a compiler may inline these. A closure that a library stores and calls later is a function of its own.
+    /// - A recursion is one step of the path, however deep it is and whichever of its functions is the innermost.
+    /// - If no function is own (no symbols, or only C and C++), the frames in the executable count, otherwise all. A frame
+    ///   without a symbol is represented by its build id and its function's start, or without that by its place.
     ///
-    /// Neither goes in: what the culprit calls, and why it stands (load turns `on_cpu` into `starved`, and one function may wait and
-    /// compute by turns); any address, line, thread, host or time. Inlined functions are known from debug information only, so a build that
-    /// was stripped of it can have fingerprints of its own.
+    /// Not included: what the culprit calls, and why it is stalled (load turns `on_cpu` into `starved`, and one function may
+    /// alternately wait and compute); any address, line, thread, host or time. Inlined functions are known from debug
+    /// information only, so a build that was stripped of it can have different fingerprints.
     ///
-    /// Without any frame the kind alone is left, so all stalls of that kind whose capture failed count as the same.
+    /// Without any frame only the kind is left, so all stalls of that kind whose capture failed count as the same.
     ///
     /// - Parameters:
-    ///   - frames: from the culprit outwards.
-    ///   - executable: the path of the process's.
-    ///   - source: a symbol's function, as its source has it.
+    ///   - frames: From the culprit outwards.
+    ///   - executable: The path of the process's executable.
+    ///   - source: Maps a symbol to its source function.
     public static func make(
         kind: StallKind,
         frames: [StallReport.Frame],
@@ -111,7 +112,7 @@ extension Fingerprint {
     }
 }
 
-/// The hash of Fowler, Noll and Vo, 64 bit, variant 1a: fixed for all time, unlike the standard library's seeded one.
+/// The hash of Fowler, Noll and Vo, 64 bit, variant 1a: fixed, unlike the standard library's seeded one.
 private struct FNV1a {
     private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
 

@@ -1,46 +1,47 @@
-/// The rule that made a stall out of a loop's silence.
+/// The rule by which a loop without transitions became a stall.
 public struct StallKind: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// No transition for the whole threshold while busy.
     public static let blocked = StallKind(rawValue: "blocked")
     /// Several busy spans in a row, each longer than a tick.
     public static let repeated = StallKind(rawValue: "repeated")
-    /// A turn full of short callbacks that does not come to its sleep.
+    /// A turn full of short callbacks that does not reach its sleep.
     public static let congested = StallKind(rawValue: "congested")
-    /// One job of a task pool that lasted, though other workers may have been free: told of only if asked for, and no stall of the pool.
+    /// One job of a task pool that took long, while other workers may have been free: reported only on request, and not a stall
+    /// of the pool.
     public static let longJob = StallKind(rawValue: "long_job")
 }
 
-/// Where a stall stands in its life: it starts once and ends once.
+/// The state of a stall: it starts once and ends once.
 public struct StallState: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// The loop still stands.
+    /// The loop is still stalled.
     public static let ongoing = StallState(rawValue: "ongoing")
     /// The loop turned again.
     public static let recovered = StallState(rawValue: "recovered")
-    /// The process ended while the loop stood.
+    /// The process ended while the loop was stalled.
     public static let terminated = StallState(rawValue: "terminated")
-    /// The monitor stopped looking while the loop stood: it was stopped or paused, or the watch cancelled. How long the stall went
-    /// on is not known.
+    /// The monitor stopped sampling while the loop was stalled: it was stopped or paused, or the watch was cancelled. The
+    /// remaining duration is not known.
     public static let abandoned = StallState(rawValue: "abandoned")
 }
 
-/// How much a stall matters, by its length.
+/// How serious a stall is, by its duration.
 public struct Severity: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// Under one second, as the monitor gives it.
+    /// Under one second, by the monitor's default.
     public static let warning = Severity(rawValue: "warning")
     /// From one second on.
     public static let error = Severity(rawValue: "error")
@@ -48,11 +49,11 @@ public struct Severity: OpenName {
     public static let critical = Severity(rawValue: "critical")
 }
 
-/// Why the thread stood still.
+/// Why the thread was stalled.
 public struct Verdict: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// It computed.
@@ -61,62 +62,63 @@ public struct Verdict: OpenName {
     public static let blocked = Verdict(rawValue: "blocked")
     /// It waited for a lock whose chain of owners leads back to itself.
     public static let deadlock = Verdict(rawValue: "deadlock")
-    /// It could have run, and was given no processor.
+    /// It was runnable and got no processor.
     public static let starved = Verdict(rawValue: "starved")
-    /// It waited for a disk, by a call or by a page fault.
+    /// It waited for a disk, in a call or in a page fault.
     public static let diskWait = Verdict(rawValue: "disk_wait")
     /// The whole process or machine was stopped.
     public static let paused = Verdict(rawValue: "paused")
-    /// The evidence does not tell.
+    /// The evidence does not show it.
     public static let unknown = Verdict(rawValue: "unknown")
 
-    /// The word for a wait. Reports have `blocked` for it, which is also a kind of stall.
+    /// The term for a wait. Reports use `blocked` for it, which is also a kind of stall.
     public static let waiting = Verdict(rawValue: "waiting")
 
-    /// One word for one cause, as people are told it.
+    /// The term for the cause that is shown to people.
     public var canonical: Verdict { self == .blocked ? .waiting : self }
 }
 
-/// What kind of thing is watched.
+/// The type of a watched loop.
 public struct WatchedType: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// A run loop, or another loop that publishes its turns itself.
     public static let runLoop = WatchedType(rawValue: "run_loop")
-    /// A loop that was found by its waits, in epoll or poll: SwiftNIO's and others. Modes and activities are not known of it.
+    /// A loop that was found by its waits in epoll or poll: SwiftNIO's and others. Its modes and activities are not known.
     public static let eventLoop = WatchedType(rawValue: "event_loop")
-    /// The workers that share one queue of jobs: Swift's tasks of one priority, or an executor's. Starved when none is free for too long.
+    /// The workers that share one queue of jobs: Swift's tasks of one priority, or an executor's. Starved if no worker is free
+    /// for too long.
     public static let taskPool = WatchedType(rawValue: "task_pool")
-    /// A serial dispatch queue. Stalled when new work has to wait for too long for what is on it.
+    /// A serial dispatch queue. Stalled if new work has to wait too long for the work on it.
     public static let queue = WatchedType(rawValue: "queue")
 }
 
-/// Whose stack it is.
+/// The role of a stack's thread.
 public struct StackRole: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// The thread that stands still.
+    /// The stalled thread.
     public static let stalled = StackRole(rawValue: "stalled")
-    /// The thread that holds the lock the stalled one waits for.
+    /// The thread that holds the lock for which the stalled one waits.
     public static let lockOwner = StackRole(rawValue: "lock_owner")
     /// Another thread of the process.
     public static let other = StackRole(rawValue: "other")
 }
 
-/// How a stack was taken.
+/// How a stack was captured.
 public struct CaptureMethod: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// Copied while the thread sat in a system call; the thread noticed nothing.
+    /// Copied while the thread was in a system call; the thread was not affected.
     public static let quiet = CaptureMethod(rawValue: "quiet")
     /// Copied by the thread itself, in a signal handler.
     public static let signal = CaptureMethod(rawValue: "signal")
@@ -124,20 +126,20 @@ public struct CaptureMethod: OpenName {
     public static let stopped = CaptureMethod(rawValue: "stopped")
 }
 
-/// How the unwinder came to a frame.
+/// How the unwinder found a frame.
 public struct FrameOrigin: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// The thread's own program counter.
     public static let programCounter = FrameOrigin(rawValue: "program_counter")
     /// The module's unwind table.
     public static let unwindTable = FrameOrigin(rawValue: "unwind_table")
-    /// The instructions of the code before it, up to its return: that code has no unwind table.
+    /// The instructions of the inner frame's code, up to its return: that code has no unwind table.
     public static let instructions = FrameOrigin(rawValue: "instructions")
-    /// A frame record (saved frame pointer and return address). Callers before it may be missing.
+    /// A frame record (saved frame pointer and return address). Frames before it may be missing.
     public static let framePointer = FrameOrigin(rawValue: "frame_pointer")
     /// A search of the stack for a return address.
     public static let stackScan = FrameOrigin(rawValue: "stack_scan")
@@ -145,16 +147,16 @@ public struct FrameOrigin: OpenName {
     public static let asyncContext = FrameOrigin(rawValue: "async_context")
 }
 
-/// What a frame stands for, where it is no call with a place of its own on the thread's stack.
+/// The kind of a frame that is not a call with its own frame on the thread's stack.
 public struct FrameKind: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// A call that the compiler replaced by the function's body. The frame after it, or the next one that is not inlined, has the
-    /// same address.
+    /// A call that the compiler replaced by the function's body. The frame after it, or the next one that is not inlined, has
+    /// the same address.
     public static let inlined = FrameKind(rawValue: "inlined")
-    /// An async function that waits for the one before it.
+    /// An async function that awaits the one before it.
     public static let awaiting = FrameKind(rawValue: "awaiting")
 }

@@ -1,9 +1,9 @@
-/// A name from a list that may grow: a later version's name is kept as it came and written back unchanged.
+/// A name from a list that may grow: a later version's name is kept and written back unchanged.
 ///
 /// Compare with the static constants of the type; a `switch` over them needs a `default`.
 public protocol OpenName: RawRepresentable, Codable, Hashable, Sendable, CustomStringConvertible
 where RawValue == String {
-    /// Takes any name, known or not.
+    /// Accepts any name, known or not.
     init(rawValue: String)
 }
 

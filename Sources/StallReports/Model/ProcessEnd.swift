@@ -1,12 +1,12 @@
-/// How a process ended that did not stop its monitor, as far as that can be known afterwards.
+/// How a process ended that did not stop its monitor, as far as that can be determined afterwards.
 public struct ProcessEnd: Codable, Hashable, Sendable {
     /// What ended it.
     public var cause: Cause
     /// One sentence for a person.
     public var summary: String
-    /// The last that is known of it.
+    /// The latest sign of life.
     public var lastSeenAt: Timestamp?
-    /// As its parent got it, 0 to 255. Only of one that called exit(3).
+    /// The status that its parent received, 0 to 255. Only if it called exit(3).
     public var exitStatus: Int32?
 
     /// Nothing is checked.
@@ -25,25 +25,25 @@ public struct ProcessEnd: Codable, Hashable, Sendable {
     public struct Cause: OpenName {
         /// As in JSON; unknown names are kept.
         public let rawValue: String
-        /// Takes unknown names too.
+        /// Accepts unknown names too.
         public init(rawValue: String) { self.rawValue = rawValue }
 
         /// It called exit(3), or returned from its main function.
         public static let exit = Cause(rawValue: "exit")
-        /// The kernel killed a process of its cgroup for want of memory just then.
+        /// The kernel killed a process of its cgroup for lack of memory at that time.
         public static let outOfMemory = Cause(rawValue: "oom_kill")
-        /// Its host was started anew: a power cut, a kernel's crash, or in order.
+        /// Its host was rebooted: a power failure, a kernel crash, or a regular reboot.
         public static let reboot = Cause(rawValue: "reboot")
         /// It became another program (execve(2)).
         public static let exec = Cause(rawValue: "exec")
-        /// None of these: a signal from outside, a crash of its own, or _exit(2). Nobody but its parent is told which.
+        /// None of these: a signal from outside, a crash, or _exit(2). Only its parent can know which.
         public static let killedOrCrashed = Cause(rawValue: "killed_or_crashed")
     }
 
-    /// What is known of an end.
+    /// The known facts about an end.
     struct Clues: Hashable {
         var isOtherBoot = false
-        /// A process of the same number and start is there.
+        /// A process with the same number and start exists.
         var isNumberAlive = false
         var exitStatus: Int32?
         var memoryKillsBefore: UInt64?
@@ -77,7 +77,7 @@ public struct ProcessEnd: Codable, Hashable, Sendable {
     }
 }
 
-/// Both or none.
+/// Both or neither.
 private func zip<A, B>(_ a: A?, _ b: B?) -> (A, B)? {
     guard let a, let b else { return nil }
     return (a, b)

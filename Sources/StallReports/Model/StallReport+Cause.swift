@@ -1,24 +1,24 @@
 extension StallReport {
-    /// Why the thread stood, with the numbers that say so.
+    /// Why the thread was stalled, with the numbers that show it.
     public struct Cause: Codable, Hashable, Sendable {
-        /// Decided from `evidence`, the system call and the thread's state (proc(5)).
+        /// Determined from `evidence`, the system call and the thread's state (proc(5)).
         public var verdict: Verdict
-        /// One sentence for a person, without a line break.
+        /// One sentence for display, without a line break.
         public var summary: String
         /// Nil for a thread that ran or slept in a page fault, and without a captured stack.
         public var systemCall: SystemCall?
-        /// Nil when nothing was measured.
+        /// Nil if nothing was measured.
         public var evidence: Evidence?
-        /// What the thread waited for that another thread has or gives. Nil for one that did not wait in futex(2).
+        /// The lock or other thread for which the thread waited. Nil if it did not wait in futex(2).
         public var lock: Lock?
-        /// The waits from the stalled thread on, when the lock's owner waits for a lock in turn. Each one's owner is the next one's
-        /// thread.
+        /// The waits from the stalled thread on, if the lock's owner waits for a lock in turn. Each one's owner is the next
+        /// one's thread.
         public var chain: [LockWait]?
-        /// The waits of the chain that form a circle: none of these threads can go on, but for one whose wait has a timeout. There for
-        /// the verdict `deadlock`.
+        /// The waits of the chain that form a cycle: none of these threads can continue, except one whose wait has a timeout.
+        /// Present for the verdict `deadlock`.
         public var cycle: [LockWait]?
 
-        /// `unknown`, without a sentence, a call or evidence, unless given.
+        /// `unknown`, without a sentence, a call or evidence, by default.
         public init(
             verdict: Verdict = .unknown,
             summary: String = "",
@@ -40,20 +40,20 @@ extension StallReport {
         }
     }
 
-    /// The system call the thread sat in (proc(5), `/proc/PID/task/TID/syscall`).
+    /// The system call in which the thread was (proc(5), `/proc/PID/task/TID/syscall`).
     public struct SystemCall: Codable, Hashable, Sendable {
         /// The kernel's number on the architecture that the process ran on.
         public var number: Int
-        /// The kernel's name: `futex`. Nil when the writer did not know the number.
+        /// The kernel's name: `futex`. Nil if the writer did not know the number.
         public var name: String?
         /// Register contents: numbers and addresses.
         public var arguments: [Address]
-        /// Those that tell something, in words. Nil for a call that the writer did not know.
+        /// The informative arguments, decoded. Nil for a call that the writer did not know.
         public var decoded: [Argument]?
-        /// The descriptors it waited on, the first one foremost. Nil for a call on none.
+        /// The descriptors on which it waited, the most important first. Nil for a call without descriptors.
         public var descriptors: [Descriptor]?
 
-        /// Without name and arguments unless given.
+        /// Without name and arguments by default.
         public init(
             number: Int,
             name: String? = nil,
@@ -66,30 +66,31 @@ extension StallReport {
         }
     }
 
-    /// What the thread did in a window of the stall; absent is not measured.
+    /// What the thread did in a window of the stall; absent values were not measured.
     public struct Evidence: Codable, Hashable, Sendable {
-        /// Time on a processor.
+        /// CPU time.
         public var cpuNs: Int64?
-        /// Time runnable and not run (schedstat).
+        /// Time runnable but not running (schedstat).
         public var runDelayNs: Int64?
-        /// The window the other numbers were taken over.
+        /// The window in which the other numbers were measured.
         public var windowNs: Int64?
         /// Page faults that had to wait for a disk (proc(5), field 12 of `stat`).
         public var majorFaults: Int64?
-        /// The kernel function it slept in (`/proc/PID/wchan`).
+        /// The kernel function in which it slept (`/proc/PID/wchan`).
         public var waitChannel: String?
-        /// Of `cpuNs` in the program. With `systemNs` in steps of 10 ms on most kernels (proc(5), `utime`).
+        /// The part of `cpuNs` in user mode. Like `systemNs`, in steps of 10 ms on most kernels (proc(5), `utime`).
         public var userNs: Int64?
-        /// Of `cpuNs` in the kernel.
+        /// The part of `cpuNs` in the kernel.
         public var systemNs: Int64?
-        /// Time it waited for a block device (proc(5), field 42 of `stat`). Nil unless the kernel counts it (`task_delayacct`).
+        /// Time that it waited for a block device (proc(5), field 42 of `stat`). Nil unless the kernel counts it
+        /// (`task_delayacct`).
         public var blockIONs: Int64?
-        /// What there was of processors.
+        /// The availability of processors.
         public var processors: Processors?
-        /// What the samples found it at.
+        /// What the samples found.
         public var sampled: SampledShares?
 
-        /// All nil unless given, which means: not measured.
+        /// All nil by default, which means: not measured.
         public init(
             cpuNs: Int64? = nil,
             runDelayNs: Int64? = nil,
@@ -108,7 +109,7 @@ extension StallReport {
             (self.processors, self.sampled) = (processors, sampled)
         }
 
-        /// Which part of the window the thread could have run and was given no processor, from 0 to 1. Nil: not measured.
+        /// The share of the window in which the thread was runnable and got no processor, from 0 to 1. Nil: not measured.
         package var runDelayShare: Double? {
             guard let runDelayNs, let windowNs, windowNs > 0 else { return nil }
             return min(1, max(0, Double(runDelayNs) / Double(windowNs)))

@@ -1,27 +1,28 @@
 // What a thread waited for that another thread holds.
 
 extension StallReport {
-    /// A lock that a thread was found waiting for, and who held it. Told only of an owner that stood in the lock before and after
-    /// its stack was taken, while the waiting thread slept on.
+    /// A lock for which a thread was found waiting, and its owner. An owner is reported only if it was in the lock both before
+    /// and after its stack was captured, while the waiting thread slept on.
     public struct Lock: Codable, Hashable, Sendable {
-        /// `futex` where nothing more is known than that the thread waits for another one.
+        /// `futex` if it is only known that the thread waits for another one.
         public var kind: LockKind
-        /// Where the lock lies; of a joined thread, a dispatch queue's or a condition's waiter, what it waits on.
+        /// The address of the lock; for a joined thread, a dispatch queue or a condition, the address on which the thread
+        /// waits.
         public var address: Address
-        /// A dispatch queue's label, or that of the run loop that was asked.
+        /// A dispatch queue's label, or that of the run loop to which a request was made.
         public var label: String?
-        /// Nil for a lock that has none (a semaphore, a condition), and where it could not be told for certain.
+        /// Nil for a lock that has no owner (a semaphore, a condition), and if it could not be determined with certainty.
         public var owner: Thread?
-        /// Where the owner was read. Nil without one.
+        /// How the owner was determined. Nil without one.
         public var knownBy: OwnerEvidence?
-        /// The system call that the owner was found in. Nil for an owner that ran, or whose stack could not be taken.
+        /// The system call in which the owner was found. Nil for an owner that ran, or whose stack could not be captured.
         public var ownerCall: SystemCall?
-        /// The number of a thread that took it and ended without a release: nobody will release it any more.
+        /// The id of a thread that took it and ended without releasing it: it will never be released.
         public var abandonedBy: Int32?
-        /// Whether the wait ends by itself after a time.
+        /// Whether the wait has a timeout.
         public var timed: Bool
 
-        /// Without an owner, and for as long as it takes, unless said otherwise.
+        /// Without an owner and without a timeout by default.
         public init(
             kind: LockKind,
             address: Address,
@@ -46,9 +47,9 @@ extension StallReport {
         }
     }
 
-    /// One thread's wait for another. Its stack is the one among the report's `stacks` with the same thread's number.
+    /// One thread's wait for another. Its stack is the one among the report's `stacks` with the same thread id.
     public struct LockWait: Codable, Hashable, Sendable {
-        /// The one that waits.
+        /// The waiting thread.
         public var thread: Thread
         /// What it waits for.
         public var lock: Lock
@@ -60,16 +61,16 @@ extension StallReport {
     }
 }
 
-/// What kind of lock a thread waits for. More may be added.
+/// The kind of lock for which a thread waits. More may be added.
 public struct LockKind: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// Something that threads wait on by futex(2), of unknown make.
+    /// A futex(2) of an unknown implementation.
     public static let futex = LockKind(rawValue: "futex")
-    /// A futex whose word names its owner, with priority inheritance: of unknown make.
+    /// A futex with priority inheritance, whose word names its owner, of an unknown implementation.
     public static let piFutex = LockKind(rawValue: "pi_futex")
     /// A pthread mutex of the default kind; Foundation's `NSLock` is one.
     public static let mutex = LockKind(rawValue: "mutex")
@@ -97,7 +98,7 @@ public struct LockKind: OpenName {
     public static let threadJoin = LockKind(rawValue: "thread_join")
     /// A stream's lock: stdout is written by one thread at a time.
     public static let stream = LockKind(rawValue: "stream")
-    /// A lock inside the C library, malloc's for example: it does not say who holds it.
+    /// A lock inside the C library, for example malloc's: its owner cannot be read.
     public static let libraryLock = LockKind(rawValue: "c_library_lock")
     /// `Mutex` of Swift's Synchronization.
     public static let swiftMutex = LockKind(rawValue: "swift_mutex")
@@ -118,10 +119,10 @@ public struct LockKind: OpenName {
     /// The end of a worker thread: `WorkerThread.join`. Its "owner" is the worker.
     public static let workerEnd = LockKind(rawValue: "worker_end")
 
-    /// For a sentence, with its article. A kind that this version does not know is told by its name.
+    /// For a sentence, with its article. A kind that this version does not know is shown by its name.
     public var words: String { Self.words[self] ?? "a \(rawValue)" }
 
-    /// Whether threads take it in turns, so that one of them holds it. The others are signalled by whoever comes by.
+    /// Whether it is held by one thread at a time. The others are signalled by any thread.
     public var canHaveOwner: Bool { !Self.ownerless.contains(self) }
 
     private static let ownerless: Set<LockKind> = [
@@ -157,25 +158,26 @@ public struct LockKind: OpenName {
     ]
 }
 
-/// Where the owner of a lock was read: how far to trust it.
+/// How the owner of a lock was determined, and so how reliable it is.
 public struct OwnerEvidence: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// The futex's own word holds the owner's number, as the kernel or the lock's maker has laid down: futex(2), FUTEX_LOCK_PI.
+    /// The futex's own word contains the owner's id, as defined by the kernel or the lock's implementation: futex(2),
+    /// FUTEX_LOCK_PI.
     public static let lockWord = OwnerEvidence(rawValue: "lock_word")
-    /// glibc's mutex names its owner beside its word.
+    /// glibc's mutex stores its owner beside its word.
     public static let mutexOwner = OwnerEvidence(rawValue: "mutex_owner")
-    /// glibc's rwlock names the writer that holds it.
+    /// glibc's rwlock stores the writer that holds it.
     public static let writer = OwnerEvidence(rawValue: "rwlock_writer")
-    /// The state of the dispatch queue names the thread that drains it.
+    /// The state of the dispatch queue contains the thread that drains it.
     public static let queueState = OwnerEvidence(rawValue: "queue_state")
-    /// The thread that is waited for is the one that the futex's word names until it has ended.
+    /// The futex's word contains the id of the joined thread until that has ended.
     public static let joinedThread = OwnerEvidence(rawValue: "joined_thread")
     /// glibc's stream lock points at its owner's descriptor.
     public static let streamOwner = OwnerEvidence(rawValue: "stream_owner")
-    /// The number that this package's own waits for another thread keep beside the word that the kernel waits at.
+    /// The thread id that this package's own waits for another thread keep beside the word on which the kernel waits.
     public static let waitPoint = OwnerEvidence(rawValue: "wait_point")
 }

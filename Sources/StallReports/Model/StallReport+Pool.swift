@@ -1,19 +1,19 @@
 extension StallReport {
-    /// A task pool that had no worker free: how wide it is, who waited, and what each worker stood at. As of detection, but for
+    /// A task pool that had no free worker: its width, the waiting jobs, and what each worker did. As of detection, except for
     /// ``Worker/standingNs``.
     public struct Pool: Codable, Hashable, Sendable {
-        /// How many jobs the pool runs at once.
+        /// The number of jobs that the pool runs at once.
         public var width: Int
-        /// How many were in progress. More than `width` where the pool had made workers in the place of some that wait.
+        /// The number of jobs in progress. More than `width` if the pool had created workers in place of waiting ones.
         public var running: Int
-        /// How many jobs waited for a worker, at least: not all kinds of work are known of beforehand. Nil: nothing is known of it.
+        /// The least number of jobs that waited for a worker: not all kinds of work are known in advance. Nil: not known.
         public var waiting: UInt64?
-        /// How many of the workers stand at the culprit, or wait for one that does. Nil without a culprit.
+        /// The number of workers that are in the culprit, or wait for a worker that is. Nil without a culprit.
         public var atCulprit: Int?
-        /// The one that has been at its job for longest first: all of them, or the first 64.
+        /// Sorted by the time in their job, the longest first: all of them, or the first 64.
         public var workers: [Worker]
 
-        /// Nothing is known of waiting jobs, nor of the culprit, unless given.
+        /// Waiting jobs and culprit are not known by default.
         public init(width: Int, running: Int, waiting: UInt64? = nil, atCulprit: Int? = nil, workers: [Worker]) {
             (self.width, self.running, self.waiting) = (width, running, waiting)
             (self.atCulprit, self.workers) = (atCulprit, workers)
@@ -25,24 +25,26 @@ extension StallReport {
         }
     }
 
-    /// A worker of a task pool, and the job that it stood at.
+    /// A worker of a task pool, and its job.
     public struct Worker: Codable, Hashable, Sendable {
         /// The thread that runs the job.
         public var thread: Thread
-        /// For how long it has been at this one job, as far as the report tells: to the stall's end, or until it was last written.
+        /// How long it has been in this one job, according to the report: to the stall's end, or until the report was last
+        /// written.
         public var standingNs: Int64
-        /// The job's task, as the Swift runtime counts them. Nil if it is not known, and for a job that is no task's.
+        /// The job's task number, as counted by the Swift runtime. Nil if it is not known, and for a job that does not belong
+        /// to a task.
         public var task: UInt64?
-        /// Why this worker stood, by itself.
+        /// Why this worker was stalled, considered alone.
         public var verdict: Verdict
-        /// What it waited for that another thread has or gives.
+        /// The lock or other thread for which it waited.
         public var lock: Lock?
-        /// Index into the report's stacks; workers with equal stacks share one. Nil: it has none.
+        /// The index in the report's stacks; workers with equal stacks share one. Nil: it has none.
         public var stack: Int?
         /// Why it has no stack.
         public var error: String?
 
-        /// Without a task, a lock and a stack, for an unknown reason, unless given.
+        /// Without a task, a lock and a stack, and for an unknown reason, by default.
         public init(
             thread: Thread,
             standingNs: Int64,
@@ -65,7 +67,7 @@ extension StallReport {
 }
 
 extension StallReport {
-    /// How many of a pool's workers stand at the culprit, or wait for one that does. Nil without a pool or a culprit.
+    /// The number of a pool's workers that are in the culprit, or wait for a worker that is. Nil without a pool or a culprit.
     package var workersAtCulprit: Int? {
         guard let pool, let culprit, let name = culpritIdentity(culprit) else { return nil }
         var found: Set<Int32> = []
@@ -76,7 +78,7 @@ extension StallReport {
             found.formUnion([stack.thread.id] + (stack.threads ?? []).map(\.id))
         }
         found.formIntersection(pool.workers.map(\.thread.id))
-        // Each pass finds those that wait for one found before. Chains of waits are short.
+        // Each pass finds the workers that wait for one found before. Chains of waits are short.
         for _ in 0..<8 {
             let waiting = pool.workers.filter { $0.lock?.owner.map { found.contains($0.id) } == true }.map(\.thread.id)
             if found.isSuperset(of: waiting) { break }

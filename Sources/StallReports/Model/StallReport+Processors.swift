@@ -1,32 +1,33 @@
-// Why a thread that could run was given no processor.
+// Why a runnable thread got no processor.
 
 extension StallReport {
-    /// What there was of processors over the evidence's window, and who else wanted them; absent is not measured.
+    /// The availability of processors in the evidence's window, and the competition for them; absent values were not measured.
     public struct Processors: Codable, Hashable, Sendable {
         /// The cgroup's limit, in percent of one processor: 50 is half of one. Nil without a limit.
         public var quotaPercent: Double?
-        /// Enforcement periods of that limit that passed, and in how many of them the cgroup was held back (`cpu.stat`).
+        /// The number of enforcement periods of that limit that passed, and the number in which the cgroup was throttled
+        /// (`cpu.stat`).
         public var periods: Int64?
         /// See `periods`.
         public var throttledPeriods: Int64?
-        /// How long the cgroup was held back, its processors added up: it can exceed the window.
+        /// How long the cgroup was throttled, its processors added up: it can exceed the window.
         public var throttledNs: Int64?
         /// How long at least one task of the cgroup waited for a processor (`cpu.pressure`, `some`).
         public var cgroupPressureNs: Int64?
         /// The same for the whole machine (`/proc/pressure/cpu`).
         public var systemPressureNs: Int64?
-        /// What the hypervisor gave to others, the machine's processors added up (`/proc/stat`, `steal`).
+        /// The time that the hypervisor gave to others, the machine's processors added up (`/proc/stat`, `steal`).
         public var stealNs: Int64?
         /// The machine's load average over a minute, at the window's end.
         public var load: Double?
-        /// Threads of the whole machine that ran or could have run, at the window's end (`/proc/loadavg`).
+        /// The number of threads of the whole machine that were running or runnable, at the window's end (`/proc/loadavg`).
         public var runnable: Int?
-        /// The machine's processors.
+        /// The number of the machine's processors.
         public var count: Int?
-        /// How many of them the thread may use (sched_setaffinity(2)).
+        /// The number of processors that the thread may use (sched_setaffinity(2)).
         public var allowed: Int?
 
-        /// All nil unless given, which means: not measured.
+        /// All nil by default, which means: not measured.
         public init(
             quotaPercent: Double? = nil,
             periods: Int64? = nil,
@@ -58,11 +59,11 @@ extension StallReport {
         }
     }
 
-    /// What the samples of a stall found the thread at, as shares of its time; together 100 at most.
+    /// What the samples of a stall found the thread doing, as shares of its time; together at most 100.
     public struct SampledShares: Codable, Hashable, Sendable {
-        /// Samples that the shares are of.
+        /// The number of samples.
         public var samples: Int
-        /// Percent of the sampled time in which it ran, or could have.
+        /// Percent of the sampled time in which it was running or runnable.
         public var running: Int
         /// … in which it slept in a system call.
         public var calling: Int

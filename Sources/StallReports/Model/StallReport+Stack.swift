@@ -3,33 +3,34 @@ extension StallReport {
     public struct Stack: Codable, Hashable, Sendable {
         /// `stalled` for the thread that the report is about.
         public var role: StackRole
-        /// For a `stalled` stack the report's own thread, as it was at detection; of a task pool, a worker.
+        /// For a `stalled` stack the report's own thread, as it was at detection; for a task pool, a worker.
         public var thread: Thread
-        /// When it was taken; of equal stacks, the first that was added.
+        /// When it was captured; for equal stacks, the first one.
         public var capturedAt: Timestamp
-        /// Nil when nothing was captured.
+        /// Nil if nothing was captured.
         public var method: CaptureMethod?
-        /// Captures that gave exactly this stack; at least 1.
+        /// The number of captures with exactly this stack; at least 1.
         public var count: Int
         /// Whether it reaches the thread's start.
         public var complete: Bool
-        /// Innermost first. Of a deep stack, both ends: see `leftOut`.
+        /// Innermost first. For a deep stack, both ends: see `leftOut`.
         public var frames: [Frame]
-        /// The gap between the two ends of a deep stack. `complete` says nothing of it.
+        /// The gap between the two ends of a deep stack. `complete` does not refer to it.
         public var leftOut: LeftOut?
         /// Why there is no stack, or why it ends early.
         public var error: String?
-        /// Who awaits the functions on it. Nil without an asynchronous function.
+        /// The functions that await those on it. Nil without an asynchronous function.
         public var async: AsyncCallers?
-        /// How much of the stall its captures stand for: each for the time since the one before it. Nil when nobody counted.
+        /// The time of the stall that its captures represent: each for the time since the one before it. Nil if it was not
+        /// counted.
         public var sampledNs: Int64?
-        /// Which frame is the loop's own, of a loop that was watched from outside: it called those before it, and turns no further before these
-        /// have returned. Index into `frames`; nil where it is not known.
+        /// The index in `frames` of the loop's own frame, for a loop that was watched from outside: it called the frames before
+        /// it, and does not turn until these have returned. Nil if it is not known.
         public var loop: Int?
-        /// All threads that had this stack, `thread` among them. Nil for one thread's.
+        /// All threads that had this stack, including `thread`. Nil for a single thread.
         public var threads: [Thread]?
 
-        /// A complete stack of the stalled thread, captured once, without frames, unless said otherwise.
+        /// By default a complete stack of the stalled thread, captured once, without frames.
         public init(
             role: StackRole = .stalled,
             thread: Thread,
@@ -63,9 +64,9 @@ extension StallReport {
 
     /// Frames of a deep stack that are not in the report.
     public struct LeftOut: Codable, Hashable, Sendable {
-        /// They were between the first so many frames and the others.
+        /// The number of frames before the gap.
         public var after: Int
-        /// How many they were.
+        /// The number of frames in the gap.
         public var count: Int
 
         /// Nothing is defaulted or checked.
@@ -76,32 +77,33 @@ extension StallReport {
 
     /// One call on a stack.
     public struct Frame: Codable, Hashable, Sendable {
-        /// Nil for a call with a frame of its own on the thread's stack.
+        /// Nil for a call with its own frame on the thread's stack.
         public var kind: FrameKind?
         /// The program counter, or return address.
         public var address: Address
-        /// Index into the report's `modules`.
+        /// The index in the report's `modules`.
         public var module: Int?
-        /// `address` as the module's file counts (address − load base): with the build id, enough to name the frame later.
+        /// `address` in the module's file (address − load base): with the build id, enough to symbolicate the frame later.
         public var offset: Address?
-        /// For people: demangled, without types. Nil when there is no symbol.
+        /// Demangled, without types, for display. Nil if there is no symbol.
         public var function: String?
-        /// The name as the symbol table has it.
+        /// The name in the symbol table.
         public var symbol: String?
-        /// `address` from the function's start.
+        /// The offset of `address` in the function.
         public var functionOffset: Address?
-        /// The source file, as the compiler wrote it down: usually a path on the machine that built it. Nil without debug information.
+        /// The source file as recorded by the compiler: usually a path on the build machine. Nil without debug information.
         public var file: String?
-        /// From 1: where `address` lies, for a return address the call, for an inlined function the next call inwards.
+        /// From 1: the line of `address`; for a return address, that of the call; for an inlined function, that of the next
+        /// inner call.
         public var line: Int?
-        /// From 1, in bytes. Nil if the compiler gave none.
+        /// From 1, in bytes. Nil if the compiler recorded none.
         public var column: Int?
-        /// Whether it is the server's own code, not a library's or the system's.
+        /// Whether it is the server's own code, not that of a library or the system.
         public var own: Bool
-        /// How far to trust `address`. Nil when the writer did not say.
+        /// How `address` was found, and so how reliable it is. Nil if the writer did not record it.
         public var foundBy: FrameOrigin?
 
-        /// In no module, without a name, and not `own`, unless given.
+        /// By default in no module, without a name, and not `own`.
         public init(
             kind: FrameKind? = nil,
             address: Address,
@@ -130,16 +132,16 @@ extension StallReport {
         }
     }
 
-    /// An executable or library that frames lie in.
+    /// An executable or library that contains frames.
     public struct Module: Codable, Hashable, Sendable {
-        /// As the kernel names it (proc(5), `maps`), without the mark of a deleted file. `[vdso]` for its own.
+        /// The kernel's path (proc(5), `maps`), without the mark of a deleted file. `[vdso]` for the kernel's own.
         public var path: String
         /// The GNU build id, in hexadecimal.
         public var buildID: String?
-        /// What was added to the file's own addresses. 0 for an executable that is not position-independent.
+        /// The offset added to the file's own addresses. 0 for an executable that is not position-independent.
         public var loadBase: Address
 
-        /// Without a build id unless given.
+        /// Without a build id by default.
         public init(path: String, buildID: String? = nil, loadBase: Address) {
             (self.path, self.buildID, self.loadBase) = (path, buildID, loadBase)
         }
@@ -151,26 +153,26 @@ extension StallReport {
         }
     }
 
-    /// The frame to look at first: the own function that was on the stack for longest, and among equals the innermost.
+    /// The frame to check first: the own function that was on the stack for the longest time, and among equals the innermost.
     public struct Culprit: Codable, Hashable, Sendable {
-        /// For people, as in the frame pointed at. Nil when that has no name.
+        /// The demangled name in that frame. Nil if it has no name.
         public var function: String?
-        /// Mangled, as in the frame pointed at. Nil when that has none.
+        /// The mangled name in that frame. Nil if it has none.
         public var symbol: String?
-        /// The Swift module whose source it stands in. Nil for other languages.
+        /// The Swift module whose source contains it. Nil for other languages.
         public var module: String?
-        /// As in the frame pointed at.
+        /// As in that frame.
         public var file: String?
-        /// As in the frame pointed at.
+        /// As in that frame.
         public var line: Int?
-        /// Index into the report's `stacks`.
+        /// The index in the report's `stacks`.
         public var stack: Int
-        /// Index into that stack's `frames`, or into those of its awaiting functions.
+        /// The index in that stack's `frames`, or in those of its awaiting functions.
         public var frame: Int
-        /// Whether `frame` counts in the functions that await (`async.frames`). Nil is no.
+        /// Whether `frame` is an index in the awaiting functions (`async.frames`). Nil means no.
         public var isAwaiting: Bool?
 
-        /// Without names unless given. That the indices fit the report is not checked.
+        /// Without names by default. It is not checked that the indices fit the report.
         public init(
             function: String? = nil,
             symbol: String? = nil,

@@ -1,18 +1,18 @@
-// Who stood still, and by which rule.
+// The stalled loop, and the rule that detected the stall.
 
 extension StallReport {
     /// The rule that fired, with its settings.
     public struct Rule: Codable, Hashable, Sendable {
         /// Equal to the report's `kind`.
         public var name: StallKind
-        /// Nanoseconds between two looks at the loop.
+        /// Nanoseconds between two samples of the loop.
         public var tickNs: Int64
-        /// Looks in a row that make a stall; for `repeated`, how many of them each turn exceeds.
+        /// The number of consecutive samples that make a stall; for `repeated`, the number of ticks that each turn exceeds.
         public var ticks: Int
-        /// For `repeated`: how many such turns in a row make a stall.
+        /// For `repeated`: the number of consecutive such turns that make a stall.
         public var turns: Int?
 
-        /// Without turns unless given.
+        /// Without turns by default.
         public init(name: StallKind, tickNs: Int64, ticks: Int, turns: Int? = nil) {
             (self.name, self.tickNs, self.ticks, self.turns) = (name, tickNs, ticks, turns)
         }
@@ -24,22 +24,23 @@ extension StallReport {
         }
     }
 
-    /// The watched thing, as it was at detection.
+    /// The watched loop, as it was at detection.
     public struct Watched: Codable, Hashable, Sendable {
-        /// `runLoop`, or `eventLoop` for one that was found by its waits.
+        /// `runLoop`, or `eventLoop` for a loop that was found by its waits.
         public var type: WatchedType
-        /// The name it was registered under.
+        /// The name under which it was registered.
         public var label: String
         /// A run loop's mode.
         public var mode: String?
-        /// The last transition seen, in snake case: `before_sources`.
+        /// The last transition, in snake case: `before_sources`.
         public var activity: String?
-        /// Turns finished since the loop began. Nil of a task pool.
+        /// The number of turns finished since the loop began. Nil for a task pool.
         public var turn: UInt64?
-        /// Of the loop since its watch began (of a task pool: its jobs, since it began), those of the stall included as far as they are over. Nil before its first turn.
+        /// Turn durations since the watch began (for a task pool: of its jobs, since it began), including finished turns of the
+        /// stall. Nil before the first turn.
         public var turnDurations: TurnDurations?
 
-        /// A run loop, without mode, activity and turns, unless given.
+        /// By default a run loop without mode, activity and turns.
         public init(
             type: WatchedType = .runLoop,
             label: String,
@@ -60,27 +61,27 @@ extension StallReport {
 
     /// A thread of the process.
     public struct Thread: Codable, Hashable, Sendable {
-        /// The kernel's number for it (gettid(2)).
+        /// The kernel's thread id (gettid(2)).
         public var id: Int32
-        /// The thread's own, 15 bytes at most (proc(5), `comm`). Nil when it could not be read.
+        /// The thread's name, 15 bytes at most (proc(5), `comm`). Nil if it could not be read.
         public var name: String?
-        /// One letter of proc(5): R, S, D, T, …
+        /// The letter of proc(5): R, S, D, T, …
         public var state: String?
 
-        /// Name and state are nil unless given, which means: not read.
+        /// Name and state are nil by default, which means: not read.
         public init(id: Int32, name: String? = nil, state: String? = nil) {
             (self.id, self.name, self.state) = (id, name, state)
         }
     }
 
-    /// The distributed trace that the stalled work belonged to, as the server says.
+    /// The distributed trace of the stalled work, as set by the server.
     public struct Trace: Codable, Hashable, Sendable {
-        /// As the tracer writes it.
+        /// In the tracer's format.
         public var traceID: String
-        /// As the tracer writes it. Nil when only the trace is known.
+        /// In the tracer's format. Nil if only the trace is known.
         public var spanID: String?
 
-        /// Without a span unless given.
+        /// Without a span by default.
         public init(traceID: String, spanID: String? = nil) {
             (self.traceID, self.spanID) = (traceID, spanID)
         }
@@ -91,27 +92,27 @@ extension StallReport {
         }
     }
 
-    /// What the stalled thread and the machine paid for this report.
+    /// The cost of this report for the stalled thread and the machine.
     public struct MonitorCost: Codable, Hashable, Sendable {
-        /// Nanoseconds the stalled thread was held; 0 after a quiet capture.
+        /// Nanoseconds for which the stalled thread was held; 0 after a quiet capture.
         public var heldNs: Int64
-        /// Nanoseconds spent on unwinding, while the stalled thread ran on. All captures of the stall together.
+        /// Nanoseconds spent on unwinding, while the stalled thread ran. The total of all captures of the stall.
         public var unwindNs: Int64
-        /// Nanoseconds spent on finding names, away from the stalled thread.
+        /// Nanoseconds spent on symbolication, on another thread than the stalled one.
         public var symbolicationNs: Int64
         /// Bytes of stack copied.
         public var copiedBytes: Int64
-        /// One line for a person: why names or lines are missing that the budget for them did not permit. Nil if it did.
+        /// One line for display: why names or lines are missing because of the symbolication budget. Nil if none are.
         public var symbolicationNote: String?
-        /// Processor time of the watchdog's thread from when the loop stood still until this was written, whatever else it watched.
+        /// CPU time of the watchdog's thread from the start of the stall until this was written, including its other work.
         public var watchdogCPUNs: Int64?
-        /// Processor time of composing this report, names included.
+        /// CPU time of composing this report, including symbolication.
         public var reporterCPUNs: Int64?
-        /// Why there are fewer samples, or no stacks: the state of the monitor's budget, `thinned`, `stopped` or `trial`. Nil if it
-        /// held.
+        /// Why there are fewer samples, or no stacks: the state of the monitor's budget, `thinned`, `stopped` or `trial`. Nil
+        /// if the budget was kept.
         public var budget: String?
 
-        /// All zero unless given.
+        /// All zero by default.
         public init(
             heldNs: Int64 = 0,
             unwindNs: Int64 = 0,

@@ -1,16 +1,17 @@
 extension StallReport {
-    /// What a stall of several turns or callouts is made of.
+    /// The composition of a stall that consists of several turns or callouts.
     public struct BusyTime: Codable, Hashable, Sendable {
-        /// Turns of the stall: all long ones of a `repeated` one; 1 for a `congested` one.
+        /// The number of turns in the stall: all long ones of a `repeated` stall; 1 for a `congested` one.
         public var turns: Int
-        /// Nanoseconds that these took together: the stall without the pauses in it.
+        /// The total nanoseconds of these turns: the stall without the pauses in it.
         public var totalNs: Int64
-        /// The longest of them.
+        /// The longest of these turns.
         public var longestNs: Int64
-        /// Callouts that the loop made meanwhile: blocks, handlers, jobs. Nil where it does not count them.
+        /// The number of callouts that the loop made in the meantime: blocks, handlers, jobs. Nil if the loop does not count
+        /// them.
         public var callouts: UInt64?
 
-        /// Without callouts unless given.
+        /// Without callouts by default.
         public init(turns: Int, totalNs: Int64, longestNs: Int64, callouts: UInt64? = nil) {
             (self.turns, self.totalNs) = (turns, totalNs)
             (self.longestNs, self.callouts) = (longestNs, callouts)
@@ -25,16 +26,16 @@ extension StallReport {
     }
 }
 
-/// How long a loop's turns took, also where nothing stalled.
+/// The durations of a loop's turns, also without a stall.
 ///
-/// A turn counts from the departure from rest to the next rest; one that no rest precedes, from its own beginning. Each was timed
-/// by the loop's own thread, however short it was.
+/// A turn counts from the departure from rest to the next rest; a turn that no rest precedes, from its own beginning. Each was
+/// timed by the loop's own thread, however short it was.
 public struct TurnDurations: Codable, Hashable, Sendable {
-    /// Turns timed.
+    /// The number of turns timed.
     public var count: UInt64
-    /// Half of the turns were not longer, give or take an eighth.
+    /// Half of the turns were not longer, to within an eighth.
     public var p50Ns: Int64
-    /// 99 of 100 turns were not longer, give or take an eighth.
+    /// 99 of 100 turns were not longer, to within an eighth.
     public var p99Ns: Int64
     /// The longest one, exactly.
     public var maxNs: Int64
@@ -53,19 +54,19 @@ public struct TurnDurations: Codable, Hashable, Sendable {
 }
 
 extension StallReport {
-    /// Stalls of one fault that were counted, and not reported one by one.
+    /// Stalls of one fault that were counted, and not reported individually.
     public struct Repeats: Codable, Hashable, Sendable {
-        /// How many there were.
+        /// The number of these stalls.
         public var count: Int
         /// The report that they repeat. Nil if there was none yet, because too many others were written.
         public var report: ULID?
         /// When the first of them started.
         public var firstAt: Timestamp
-        /// When the last of them ended, or was last looked at.
+        /// When the last of them ended, or was last sampled.
         public var lastAt: Timestamp
-        /// How long they lasted, together, in nanoseconds.
+        /// Their total duration, in nanoseconds.
         public var totalNs: Int64
-        /// How long the longest lasted, in nanoseconds.
+        /// The duration of the longest, in nanoseconds.
         public var longestNs: Int64
 
         /// Nothing is defaulted or checked.
@@ -81,7 +82,7 @@ extension StallReport {
             (self.totalNs, self.longestNs) = (totalNs, longestNs)
         }
 
-        /// Both together, as repeats of the later one's report.
+        /// The sum of both, as repeats of the later one's report.
         public func joined(by later: Repeats) -> Repeats {
             Repeats(
                 count: count.addingSaturated(later.count),
@@ -103,17 +104,17 @@ extension StallReport {
     }
 }
 
-/// Why a stall was counted, and not reported.
+/// Why a stall was counted but not reported.
 public struct SuppressionReason: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// The same fault was reported not long ago.
+    /// The same fault was reported recently.
     public static let repeated = SuppressionReason(rawValue: "repeat")
-    /// So many reports were begun lately that there was no room for one more.
+    /// The limit on reports begun per time was reached.
     public static let reportRate = SuppressionReason(rawValue: "report_rate")
-    /// So many bytes were written lately that there was no room for more.
+    /// The limit on bytes written per time was reached.
     public static let byteRate = SuppressionReason(rawValue: "byte_rate")
 }

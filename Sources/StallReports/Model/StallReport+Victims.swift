@@ -1,16 +1,16 @@
 extension StallReport {
-    /// Who waited for the loop when the stall was detected, counted once: clients whose connections it serves, as far as the kernel knows of
-    /// them. A lower bound: what was read before the stall and is not answered yet shows nowhere.
+    /// The clients that waited for the loop when the stall was detected, counted once: clients of its connections, as far as
+    /// the kernel knows them. A lower bound: requests that were read before the stall and are not answered yet are not visible.
     public struct Victims: Codable, Hashable, Sendable {
-        /// Of accepted connections those with something unread, and connections not accepted yet.
+        /// Accepted connections with unread data, plus connections not accepted yet.
         public var clients: Int64
-        /// Accepted connections with something unread.
+        /// Accepted connections with unread data.
         public var unread: Int64
-        /// How much that is, bytes.
+        /// The total unread bytes.
         public var unreadBytes: Int64
         /// Connections that wait to be accepted.
         public var unaccepted: Int64
-        /// Connections and listeners that were looked at: all of the loop's, unless there are very many.
+        /// The number of connections and listeners checked: all of the loop's, unless there are very many.
         public var sockets: Int64
 
         /// `clients` is the sum. Nothing is checked.

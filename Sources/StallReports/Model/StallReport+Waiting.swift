@@ -1,11 +1,11 @@
-// What a system call was given, and what it waited on.
+// The arguments of a system call, and the descriptors on which it waited.
 
 extension StallReport {
-    /// One argument of a system call, in words.
+    /// One argument of a system call, decoded.
     public struct Argument: Codable, Hashable, Sendable {
         /// As in the call's manual page: `timeout`.
         public var name: String
-        /// For people: `250ms`, `LOCK_EX`, `10.0.0.7:5432`.
+        /// For display: `250ms`, `LOCK_EX`, `10.0.0.7:5432`.
         public var value: String
 
         /// Nothing is defaulted.
@@ -14,28 +14,28 @@ extension StallReport {
         }
     }
 
-    /// What a descriptor stood for while the thread waited on it.
+    /// The file behind a descriptor while the thread waited on it.
     public struct Descriptor: Codable, Hashable, Sendable {
-        /// As the call was given it.
+        /// The number passed to the call.
         public var number: Int32
-        /// What it is. `unknown` when it could not be read.
+        /// Its kind. `unknown` if it could not be read.
         public var kind: DescriptorKind
-        /// As the kernel names it (proc(5), `fd`): a path, `pipe:[77]`, `anon_inode:[eventfd]`. Nil when there was none.
+        /// The kernel's name (proc(5), `fd`): a path, `pipe:[77]`, `anon_inode:[eventfd]`. Nil if there was none.
         public var target: String?
-        /// Whether the file's name was gone already. Nil for what is no file.
+        /// Whether the file had already been deleted. Nil if it is not a file.
         public var isDeleted: Bool?
-        /// The type of the file system that a file is on: `ext4`, `nfs4`.
+        /// The type of the file's file system: `ext4`, `nfs4`.
         public var fileSystem: String?
-        /// Whether that file system asks another machine, or a process (`fuse`).
+        /// Whether that file system depends on another machine, or on a process (`fuse`).
         public var isRemote: Bool?
-        /// Who holds what the call wants: a file lock's owner.
+        /// The holder of what the call waits for: a file lock's owner.
         public var holder: ProcessName?
-        /// For a socket.
+        /// Only for a socket.
         public var socket: Socket?
-        /// What else the kernel says of it, in words: an eventfd's count, a pidfd's process.
+        /// More data from the kernel, in words: an eventfd's count, a pidfd's process.
         public var note: String?
 
-        /// Only number and kind are known unless given.
+        /// Only number and kind are known by default.
         public init(
             number: Int32,
             kind: DescriptorKind,
@@ -65,10 +65,10 @@ extension StallReport {
     public struct ProcessName: Codable, Hashable, Sendable {
         /// In the pid namespace of the reporting process.
         public var pid: Int32
-        /// 15 bytes at most (proc(5), `comm`). Nil when it was gone already.
+        /// 15 bytes at most (proc(5), `comm`). Nil if the process had already exited.
         public var name: String?
 
-        /// Without a name unless given.
+        /// Without a name by default.
         public init(pid: Int32, name: String? = nil) {
             (self.pid, self.name) = (pid, name)
         }
@@ -78,22 +78,22 @@ extension StallReport {
     public struct Socket: Codable, Hashable, Sendable {
         /// `tcp`, `tcp6`, `udp`, `udp6`, `unix`, `netlink`, `vsock`, or `family` and its number.
         public var family: String
-        /// `10.0.0.3:40112`, `[::1]:80`, or a path, an abstract one with `@`. Nil where the socket has none.
+        /// `10.0.0.3:40112`, `[::1]:80`, or a path, an abstract one with `@`. Nil if the socket has none.
         public var local: String?
-        /// Likewise. Nil while there is none: a listener's, an unconnected datagram socket's.
+        /// Likewise. Nil if there is none: for a listener or an unconnected datagram socket.
         public var peer: String?
-        /// Of TCP: `established`, `syn_sent`, `close_wait`, `listen`, …
+        /// TCP only: `established`, `syn_sent`, `close_wait`, `listen`, …
         public var state: String?
         /// The process at the other end of a local socket, when it connected or listened.
         public var peerProcess: ProcessName?
-        /// Of TCP: how long nothing has come from the peer, nanoseconds. A kernel counts it in milliseconds.
+        /// TCP only: how long nothing has arrived from the peer, nanoseconds. The kernel counts it in milliseconds.
         public var silentNs: Int64?
-        /// Of TCP: how often the segment that is under way was sent again without an answer.
+        /// TCP only: how often the segment in flight was retransmitted without an answer.
         public var retransmits: Int?
-        /// Of TCP: segments sent that the peer has not acknowledged.
+        /// TCP only: segments sent that the peer has not acknowledged.
         public var unacknowledged: Int?
 
-        /// Only the family is known unless given.
+        /// Only the family is known by default.
         public init(
             family: String,
             local: String? = nil,
@@ -118,11 +118,11 @@ extension StallReport {
     }
 }
 
-/// What a descriptor is.
+/// The kind of a descriptor.
 public struct DescriptorKind: OpenName {
     /// As in JSON; unknown names are kept.
     public let rawValue: String
-    /// Takes unknown names too.
+    /// Accepts unknown names too.
     public init(rawValue: String) { self.rawValue = rawValue }
 
     /// Has a path: a file, a directory, a device, a named pipe.
@@ -147,6 +147,6 @@ public struct DescriptorKind: OpenName {
     public static let ioUring = DescriptorKind(rawValue: "io_uring")
     /// Something else without a path.
     public static let other = DescriptorKind(rawValue: "other")
-    /// Nothing could be read: it was closed meanwhile, or never open.
+    /// Nothing could be read: it was closed in the meantime, or never open.
     public static let unknown = DescriptorKind(rawValue: "unknown")
 }

@@ -1,89 +1,89 @@
-/// One stall: what stood still, since when, where in the code, and why. JSON Schema: `config/stall-report.schema.json`.
+/// One stall: which loop was stalled, since when, where in the code, and why. JSON Schema: `config/stall-report.schema.json`.
 ///
 /// Every property that is not optional is always written; a reader may rely on it.
 public struct StallReport: Codable, Hashable, Sendable {
-    /// The schema this version writes.
+    /// The schema that this version writes.
     public static let currentSchema = "stall-report/1"
 
-    /// A file with another one than ``currentSchema`` is not read.
+    /// A file with another schema than ``currentSchema`` is not read.
     public var schema: String
-    /// Also in the file's name. Stays the same from the first version to the last.
+    /// Also in the file's name. It is the same in all versions of the report.
     public var id: ULID
     /// The same as `rule.name`.
     public var kind: StallKind
     /// `ongoing` in the file of a dead process is read as `terminated`.
     public var state: StallState
-    /// By the length so far: it can rise while the stall lasts.
+    /// According to the duration so far: it can rise while the stall lasts.
     public var severity: Severity
 
-    /// The last transition seen before the loop stood.
+    /// The last transition before the loop stalled.
     public var startedAt: Timestamp
     /// When the rule fired. Never before `startedAt`.
     public var detectedAt: Timestamp
-    /// Nil while ongoing, and when the process died unseen.
+    /// Nil while ongoing, and if the process died without this being recorded.
     public var endedAt: Timestamp?
     /// How long it lasted, or has lasted so far. Not negative.
     public var durationNs: Int64
-    /// With `durationMaxNs`, there when the length is not exact.
+    /// Present, with `durationMaxNs`, if the duration is not exact.
     public var durationMinNs: Int64?
-    /// The longest it can have been, as far as the monitor saw. Nil when the length is exact.
+    /// The longest possible duration, as far as the monitor saw. Nil if the duration is exact.
     public var durationMaxNs: Int64?
-    /// How much of the time from start to end does not count, and is not in `durationNs`: the process was stopped, the watchdog
-    /// woke late, the server had said that it would be slow. Nil: nothing.
+    /// The time from start to end that does not count and is not in `durationNs`: the process was stopped, the watchdog
+    /// woke late, the server had announced slow work. Nil: none.
     public var excludedNs: Int64?
 
-    /// As it was set for this loop.
+    /// The rule as set for this loop.
     public var rule: Rule
-    /// Where the process ran. With `process`, what tells whether the stall can still last.
+    /// Where the process ran. Together with `process` it determines whether the stall can still last.
     public var host: HostIdentity
-    /// The monitor always writes one; unless configured, its name is the executable's file name.
+    /// The monitor always writes one; by default its name is the executable's file name.
     public var service: ServiceIdentity?
-    /// The one that `thread` belongs to.
+    /// The process of `thread`.
     public var process: ProcessIdentity
-    /// Who looked, where that was another process: the report was taken from outside, and `process` had no part in it. Nil: the monitor is
-    /// part of `process`.
+    /// The watching process, if that was another one: the report was made from outside, without any part of `process`. Nil: the
+    /// monitor is in `process`.
     public var watcher: ProcessIdentity?
     /// The run record of the same monitor.
     public var run: ULID?
-    /// The loop that stood, or the task pool that had no worker free.
+    /// The loop that was stalled, or the task pool that had no free worker.
     public var watched: Watched
-    /// Nil for a stall that is one standstill.
+    /// Nil for a stall that is one turn without progress.
     public var busy: BusyTime?
     /// The workers of a task pool; nil for anything else.
     public var pool: Pool?
-    /// Who waited for the loop when the stall was detected. Nil where that is not known.
+    /// Who waited for the loop when the stall was detected. Nil if it is not known.
     public var victims: Victims?
-    /// The thread that stood. Of a task pool, a worker that stood at the culprit.
+    /// The stalled thread. For a task pool, a worker that was in the culprit.
     public var thread: Thread
-    /// Decided at detection, and again at the end if the thread could still be measured.
+    /// Determined at detection, and again at the end if the thread could still be measured.
     public var cause: Cause
-    /// The stalled thread's come first.
+    /// The stalled thread's stacks come first.
     public var stacks: [Stack]
-    /// Nil when nothing was captured, or no frame has a name.
+    /// Nil if nothing was captured, or no frame has a name.
     public var culprit: Culprit?
-    /// What the frames' `module` counts in.
+    /// The modules to which the frames' `module` refers.
     public var modules: [Module]
-    /// Of `kind` alone without a culprit. Can change at the stall's end, when later samples are taken into account.
+    /// Made from `kind` alone if there is no culprit. Can change at the stall's end, when later samples are included.
     public var fingerprint: Fingerprint
-    /// Whether the fingerprint stands for places of one build, for want of names: equal wherever that build runs, and another one for the
-    /// next. It is replaced when names are found. Nil is no.
+    /// Whether the fingerprint is based on code addresses of one build, because names are missing: it is equal wherever that
+    /// build runs, and different for the next build. It is replaced when names are found. Nil means no.
     public var isProvisional: Bool?
-    /// Fingerprints that the report had before its functions had names. Whatever goes by one of these means the same fault.
+    /// Fingerprints that the report had before its functions had names. Each of them identifies the same fault.
     public var aliases: [Fingerprint]?
-    /// Stalls with the same fingerprint since its last report that were counted, and not reported.
+    /// The number of stalls with the same fingerprint since its last report that were counted and not reported.
     public var suppressed: Int
-    /// What these add up to. Nil if there are none.
+    /// The sums of these stalls. Nil if there are none.
     public var repeats: Repeats?
-    /// Known to the server only: the monitor leaves it nil.
+    /// Known only to the server: the monitor leaves it nil.
     public var trace: Trace?
-    /// What the server adds for itself.
+    /// Data that the server adds.
     public var metadata: [String: String]
-    /// What taking this report cost.
+    /// The cost of this report.
     public var monitor: MonitorCost
-    /// How the process ended. Only of a `terminated` stall, where its process kept a live record.
+    /// How the process ended. Only for a `terminated` stall whose process kept a live record.
     public var processEnd: ProcessEnd?
 
-    /// Ongoing and a `warning`, with a new id, unless said otherwise. `schema` is always ``currentSchema``.
+    /// By default ongoing and a `warning`, with a new id. `schema` is always ``currentSchema``.
     public init(
         id: ULID = .make(),
         kind: StallKind,

@@ -1,11 +1,11 @@
 internal import Glibc
 
 extension ProcessIdentity {
-    /// The calling process, without its build id. Any thread; some system calls. False after fork until called again.
+    /// The calling process, without its build id. Any thread; some system calls. After a fork it must be called again.
     public static func current() -> ProcessIdentity { of(getpid()) }
 
-    /// A process that can be seen from here, without its build id: what cannot be read of it is left out. Its number is as the caller
-    /// counts. Any thread; some system calls.
+    /// A process visible from here, without its build id: what cannot be read is left out. Its number is in the caller's
+    /// pid namespace. Any thread; some system calls.
     package static func of(_ pid: Int32) -> ProcessIdentity {
         let ticks = ProcessStat(pid: pid)?.startTicks
         return ProcessIdentity(
@@ -22,7 +22,7 @@ extension ProcessIdentity {
         readProcLink("/proc/self/ns/pid").flatMap { UInt64($0.dropFirst(5).dropLast()) }
     }
 
-    /// The wall clock's time of a tick since the kernel's start, by the clocks as they stand now (to about a tick).
+    /// The wall clock time of a tick since the kernel's boot, by the current clocks (to about a tick).
     private static func startTime(ticks: UInt64) -> Timestamp? {
         let perSecond = Int64(sysconf(Int32(_SC_CLK_TCK)))
         var uptime = timespec()

@@ -1,20 +1,20 @@
 internal import Glibc
 
-/// Tells whether the process that wrote a report is still there.
+/// Determines whether the process that wrote a report is still alive.
 ///
-/// A process is its number, its start, the kernel it ran on and the namespace that counts it: a number alone is given again.
+/// A process is identified by its number, its start, its boot of the kernel and its pid namespace: the number alone is reused.
 /// Any thread.
 public struct ProcessLiveness: Sendable {
-    /// What became of a process. `unknown` is no reason to take it for dead.
+    /// The state of a process. `unknown` must not be treated as dead.
     public enum Status: Hashable, Sendable {
         case alive
-        /// Gone, or a zombie, or its number belongs to another process now.
+        /// Exited, or a zombie, or its number belongs to another process now.
         case dead
-        /// It cannot be seen from here: another host, or another pid namespace.
+        /// It is not visible from here: another host, or another pid namespace.
         case unknown
     }
 
-    /// From where we look; nil looks nowhere.
+    /// The place from which processes are seen; nil sees none.
     private let viewpoint: Viewpoint?
 
     private struct Viewpoint: Sendable {
@@ -22,35 +22,35 @@ public struct ProcessLiveness: Sendable {
         let pidNamespace: UInt64?
     }
 
-    /// Looks from the calling process.
+    /// From the calling process.
     public init() {
         self.init(host: .current(), pidNamespace: ProcessIdentity.currentPIDNamespace())
     }
 
-    /// Looks as if from another place: for tests.
+    /// As if from another place: for tests.
     init(host: HostIdentity, pidNamespace: UInt64?) {
         viewpoint = Viewpoint(host: host, pidNamespace: pidNamespace)
     }
 
     private init(viewpoint: Viewpoint?) { self.viewpoint = viewpoint }
 
-    /// Sees nobody, and so holds nobody for dead.
+    /// Sees no process, and so treats none as dead.
     static let blind = ProcessLiveness(viewpoint: nil)
 
-    /// Whether we look from the boot of the kernel that `host` had: then what the kernel holds for a process tells of it.
+    /// Whether this is the boot of the kernel on which `host` ran: then the kernel's state about a process is valid.
     func isBoot(of host: HostIdentity) -> Bool {
         guard let viewpoint, let boot = viewpoint.host.bootID else { return false }
         return boot == host.bootID
     }
 
-    /// What became of `process`, which ran on `host`.
+    /// The state of `process`, which ran on `host`.
     public func status(of process: ProcessIdentity, on host: HostIdentity) -> Status {
         guard let viewpoint, let ours = viewpoint.host.bootID, let theirs = host.bootID else { return .unknown }
-        // Another boot of the same machine: nothing of the earlier one is left.
+        // Another boot of the same machine: no process of the earlier one is left.
         guard ours == theirs else { return viewpoint.host.name == host.name ? .dead : .unknown }
         guard let namespace = process.pidNamespace, namespace == viewpoint.pidNamespace else { return .unknown }
         guard process.pid > 0 else { return .dead }
-        // A process of another user that /proc hides (hidepid) still answers to signal 0, with EPERM.
+        // A process of another user that /proc hides (hidepid) still answers signal 0 with EPERM.
         if kill(process.pid, 0) != 0, errno == ESRCH { return .dead }
         guard let stat = ProcessStat(pid: process.pid) else { return .unknown }
         if stat.state == "Z" || stat.state == "X" { return .dead }
@@ -62,16 +62,17 @@ public struct ProcessLiveness: Sendable {
 struct ProcessStat: Hashable {
     /// Field 3: one letter.
     let state: Character
-    /// Field 22: the process's start, in clock ticks since the kernel's.
+    /// Field 22: the process's start, in clock ticks since the kernel's boot.
     let startTicks: UInt64
 
-    /// Nil when the process is gone, or hidden.
+    /// Nil if the process has exited, or is hidden.
     init?(pid: Int32) {
         guard let text = readProcFile("/proc/\(pid)/stat") else { return nil }
         self.init(text)
     }
 
-    /// The second field is the name in brackets, and may itself hold blanks and brackets: the fields begin after the last one.
+    /// The second field is the name in parentheses, which may itself contain blanks and parentheses: the fields begin after the
+    /// last one.
     init?(_ text: String) {
         guard let end = text.lastIndex(of: ")") else { return nil }
         let fields = text[text.index(after: end)...].split(separator: " ")
@@ -80,7 +81,7 @@ struct ProcessStat: Hashable {
     }
 }
 
-/// The text of a small file of /proc, without its last line feed; nil when it cannot be read.
+/// The text of a small file of /proc, without its last line feed; nil if it cannot be read.
 func readProcFile(_ path: String) -> String? {
     guard
         let descriptor = try? systemCall(
@@ -94,7 +95,7 @@ func readProcFile(_ path: String) -> String? {
     return String(decoding: bytes, as: UTF8.self)
 }
 
-/// Where a link of /proc points; nil when it cannot be read.
+/// The target of a link of /proc; nil if it cannot be read.
 func readProcLink(_ path: String) -> String? {
     var buffer = [UInt8](repeating: 0, count: 4096)
     let count = unsafe buffer.withUnsafeMutableBytes { bytes in

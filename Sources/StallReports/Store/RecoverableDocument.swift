@@ -1,23 +1,23 @@
 internal import Glibc
 
-/// A document that its process keeps up to date, and can leave behind.
+/// A document that its process keeps up to date, and may leave unfinished.
 protocol RecoverableDocument: JSONDocument {
-    /// The run whose live record may know more of it; nil when nothing more can be known.
+    /// The run whose live record may have more data; nil if there can be none.
     var liveRun: ULID? { get }
-    /// The document with its end noted, if its process is dead and did not do so; nil if there is nothing to note.
+    /// The document with its end recorded, if its process is dead and did not record it; nil if there is nothing to record.
     ///
-    /// - Parameter live: the live record of its run, where there is one.
+    /// - Parameter live: The live record of its run, if there is one.
     func closed(by liveness: ProcessLiveness, _ live: LiveProcess?) -> Self?
     /// The document as its living process would write it now.
     func grown(by live: LiveProcess, _ liveness: ProcessLiveness) -> Self
-    /// Whether its numbers can be true.
+    /// Whether its numbers are possible.
     var isPossible: Bool { get }
 }
 
 extension StallReport: RecoverableDocument {
     var liveRun: ULID? { state == .ongoing ? run : nil }
 
-    /// The last known duration stays, as the least it can have been.
+    /// The last known duration is kept, as the shortest possible one.
     func closed(by liveness: ProcessLiveness, _ live: LiveProcess? = nil) -> StallReport? {
         guard state == .ongoing else { return nil }
         guard (live?.status(by: liveness) ?? liveness.status(of: watcher ?? process, on: host)) == .dead else {
@@ -25,7 +25,7 @@ extension StallReport: RecoverableDocument {
         }
         if let live, let stall = live.stall(of: id) { return closed(as: stall, live.end(by: liveness)) }
         var copy = self
-        // Of a process that only lost its watcher nothing more is known.
+        // For a process that only lost its watcher nothing more is known.
         copy.state = watcher == nil ? .terminated : .abandoned
         copy.durationMinNs = durationMinNs ?? durationNs
         copy.durationMaxNs = nil
@@ -57,7 +57,7 @@ extension RunRecord: RecoverableDocument {
         return copy
     }
 
-    /// While its loops rest a process writes nothing, and watches all the same: as long as it lives, which its live record tells.
+    /// While its loops rest, a process writes nothing but still watches: as long as it lives, which its live record shows.
     func grown(by live: LiveProcess, _ liveness: ProcessLiveness) -> RunRecord {
         guard state == .running, live.status(by: liveness) == .alive else { return self }
         var copy = self
@@ -71,8 +71,8 @@ extension RunRecord: RecoverableDocument {
         return copy
     }
 
-    /// How old it is by the clock that says less: the wall clock may have been set, the other one not be ours. Nil in records of older
-    /// monitors.
+    /// Its age by the clock that gives the lesser value: the wall clock may have been set, and the other one may belong to
+    /// another machine. Nil in records of older monitors.
     private var ageNs: Int64? {
         guard let updatedMonotonicNs else { return nil }
         var time = timespec()
@@ -82,7 +82,7 @@ extension RunRecord: RecoverableDocument {
         return max(0, min(monotonic, Timestamp.now().nanoseconds(since: updatedAt)))
     }
 
-    /// Reports that the disk refused: what is written of the run is then older than they are.
+    /// Records the reports that the disk refused: the written run record is then older than they are.
     private mutating func note(waiting: Int) {
         guard waiting > 0 else { return }
         var told = writing ?? Writing()

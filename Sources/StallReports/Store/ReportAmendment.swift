@@ -1,11 +1,11 @@
-/// What is found out later about a report's frames, and what follows from that. Nothing is taken away but what was said for want of
-/// names.
+/// Later findings about a report's frames, and their consequences. Nothing is removed except statements that were made because
+/// names were missing.
 public struct ReportAmendment: Hashable, Sendable {
-    /// What becomes of one frame.
+    /// The changes to one frame.
     public struct Frame: Hashable, Sendable {
-        /// Goes before it.
+        /// Inserted before it.
         public var inlined: [StallReport.Frame]
-        /// Takes its place: the same, with more known of it.
+        /// Replaces it: the same frame with more data.
         public var frame: StallReport.Frame
 
         /// Nothing is checked.
@@ -14,11 +14,11 @@ public struct ReportAmendment: Hashable, Sendable {
         }
     }
 
-    /// What the report is about, decided anew with names.
+    /// The identity of the report's fault, determined again with names.
     public struct Identity: Hashable, Sendable {
-        /// By the names. The one before becomes an alias.
+        /// Based on the names. The former one becomes an alias.
         public var fingerprint: Fingerprint
-        /// Whether names are missing still.
+        /// Whether names are still missing.
         public var isProvisional: Bool
         /// The cause in a sentence.
         public var summary: String
@@ -29,16 +29,16 @@ public struct ReportAmendment: Hashable, Sendable {
         }
     }
 
-    /// For each of the report's stacks, one per frame.
+    /// For each of the report's stacks, one element per frame.
     public var stacks: [[Frame]]
-    /// For each of the report's stacks, one per awaiting function. May be shorter: the rest stays as it is.
+    /// For each of the report's stacks, one element per awaiting function. May be shorter: the rest is unchanged.
     public var awaiting: [[Frame]]
-    /// With the place it then has.
+    /// With its new indices.
     public var culprit: StallReport.Culprit?
-    /// Nil: as it was.
+    /// Nil: unchanged.
     public var identity: Identity?
 
-    /// That they fit the report is not checked.
+    /// It is not checked that they fit the report.
     public init(
         stacks: [[Frame]],
         awaiting: [[Frame]] = [],
@@ -48,7 +48,7 @@ public struct ReportAmendment: Hashable, Sendable {
         (self.stacks, self.awaiting, self.culprit, self.identity) = (stacks, awaiting, culprit, identity)
     }
 
-    /// The report with it.
+    /// The report with the amendment.
     public func applied(to report: StallReport) -> StallReport {
         var report = report
         for (index, frames) in zip(report.stacks.indices, stacks) {
@@ -81,29 +81,29 @@ public struct ReportAmendment: Hashable, Sendable {
         report.monitor.symbolicationNote = report.missingNames
     }
 
-    /// By how much what stands behind a frame moves.
+    /// The number of positions by which frames after a frame move.
     private static func inserted(in frames: [Frame], through last: Int) -> Int {
         zip(frames.indices, frames).reduce(0) { $0 + ($1.0 <= last ? $1.1.inlined.count : 0) }
     }
 }
 
 extension ReportDirectory {
-    /// What became of a report that was to be amended.
+    /// The result of amending a report.
     public enum AmendmentOutcome: Hashable, Sendable {
-        /// Written, whole.
+        /// Written completely.
         case written
-        /// There was nothing to add; the file was not touched.
+        /// There was nothing to add; the file was not changed.
         case unchanged
-        /// The stall lasts, so its process will write the file again; it was not touched.
+        /// The stall lasts, so its process will write the file again; it was not changed.
         case ongoing
-        /// Somebody else wrote the file meanwhile; it was not touched.
+        /// Another process wrote the file in the meantime; it was not changed.
         case overtaken
     }
 
-    /// Adds to a finished report what was found out later. The file is replaced as a whole or not at all, and keeps what this version
-    /// does not know of; the directory's limits are left alone.
+    /// Adds later findings to a finished report. The file is replaced as a whole or not at all, and keeps data that this
+    /// version does not know; the directory's limits are not applied.
     ///
-    /// - Parameter amend: given the report; nil for nothing to add.
+    /// - Parameter amend: Called with the report; returns nil if there is nothing to add.
     public func amend(
         _ id: ULID,
         liveness: ProcessLiveness = ProcessLiveness(),
@@ -118,7 +118,7 @@ extension ReportDirectory {
         let bytes = try directory.openFile(name.description).readAll(limit: ReportReader.maximumFileSize)
         let amended = try amendment.bytes(of: bytes, readAs: report)
         guard amended.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
-        // What is written is read back first: a report that could not be read any more would be lost.
+        // The result is decoded first: a report that could not be read any more would be lost.
         guard try StallReport(json: amended).id == id else { throw ReportError(.malformed, path: path) }
         guard directory.status(of: name.description) == before else { return .overtaken }
         try directory.replaceFile(name.description, with: amended, ownedAs: before)
@@ -155,7 +155,7 @@ extension ReportAmendment {
         return try ReportJSON.encode(tree)
     }
 
-    /// What this version does not know is kept, up to as much as it knows and ten thousand values more: a tree of a few megabytes of
+    /// Unknown data is kept up to the amount of known data plus ten thousand values: a tree of a few megabytes of
     /// brackets would take gigabytes.
     private static func refuseJunk(in document: [UInt8], around report: StallReport) throws(ReportError) {
         let (all, known) = (JSONShape.values(in: document), JSONShape.values(in: try report.json()))

@@ -2,13 +2,13 @@ internal import Dispatch
 internal import Glibc
 internal import Synchronization
 
-/// Which stalls and runs a report directory holds: names, and the live records. The reports themselves are read when they are asked for.
+/// The stalls and runs of a report directory: names, and the live records. The reports themselves are read on demand.
 ///
-/// As of the moment it was made; a value without state otherwise. All methods may be called on any thread.
+/// As of the moment it was created; otherwise a value without state. All methods may be called on any thread.
 public struct ReportCatalog: Sendable {
-    /// The oldest first: stalls that have a report, and those that only the live record of a dead process knows.
+    /// Oldest first: stalls that have a report, and those known only from the live record of a dead process.
     public let stalls: [ULID]
-    /// The run records, the oldest first.
+    /// The run records, oldest first.
     public let runs: [ULID]
     /// The processes that keep, or kept, a live record.
     public let processes: [LiveProcess]
@@ -17,25 +17,26 @@ public struct ReportCatalog: Sendable {
 
     let reader: ReportReader
     private let live: LiveRuns
-    /// What only a live record knows.
+    /// Reports known only from a live record.
     private let unwritten: [ULID: StallReport]
 
     init(_ reader: ReportReader, in directory: borrowing OpenDirectory) throws(ReportError) {
-        // Before the names: what a start in the directory makes a report of meanwhile is then found twice, and not missed.
+        // Before the names: a stall whose report is written by another monitor's start in the meantime is then found twice, and
+        // not missed.
         let (processes, failures) = try reader.liveProcesses(in: directory)
         let names = try directory.names().compactMap { ReportFileName($0) }
         let orphans = reader.orphans(of: processes, besides: names)
         self.reader = reader
         (self.processes, self.failures) = (processes, failures)
         live = LiveRuns(processes)
-        // A hostile record may know one twice.
+        // A hostile record may contain one twice.
         unwritten = Dictionary(orphans.map { ($0.id, $0) }) { first, _ in first }
         let written = names.filter { $0.content == .stall }.map(\.id)
         stalls = (written + unwritten.keys).sorted()
         runs = names.filter { $0.content == .run }.map(\.id).sorted()
     }
 
-    /// One report. Throws `.missingFile` if it made room for a newer one meanwhile.
+    /// One report. Throws `.missingFile` if it was removed for a newer one in the meantime.
     public func report(_ id: ULID) throws(ReportError) -> StallReport {
         try report(id, in: OpenDirectory(path: reader.path))
     }
@@ -45,7 +46,7 @@ public struct ReportCatalog: Sendable {
         return try reader.load(ReportFileName(.stall, id), in: directory, live)
     }
 
-    /// What lists tell of one.
+    /// The list data of one report.
     public func outline(_ id: ULID) throws(ReportError) -> StallOutline {
         try outline(id, in: OpenDirectory(path: reader.path))
     }
@@ -54,7 +55,7 @@ public struct ReportCatalog: Sendable {
         if let report = unwritten[id] { return StallOutline(report) }
         let name = ReportFileName(.stall, id)
         let bytes = try directory.openFile(name.description).readAll(limit: ReportReader.maximumFileSize)
-        // One that lasts takes what is known of its process; one that is no report takes an error that says why.
+        // An ongoing stall needs its process's state; an invalid report needs an error with the reason.
         if let outline = StallOutline(json: bytes), outline.id == id, outline.durationNs >= 0, outline.state != .ongoing
         {
             return outline
@@ -64,14 +65,15 @@ public struct ReportCatalog: Sendable {
 }
 
 extension ReportCatalog {
-    /// All run records, and what could not be read of them.
+    /// All run records, and the errors of those that could not be read.
     package func allRuns() throws(ReportError) -> (runs: [RunRecord], failures: [ReportError]) {
         try reader.runs(in: OpenDirectory(path: reader.path))
     }
 
-    /// What lists tell of each, the oldest first, one in memory at a time.
+    /// The list data of each report, oldest first, one in memory at a time.
     ///
-    /// - Returns: what could not be read. Reports that made room for newer ones meanwhile are not among it.
+    /// - Returns: The errors of reports that could not be read, without reports that were removed for newer ones in the
+    ///   meantime.
     package func forEachOutline(_ body: (StallOutline) -> Void) throws(ReportError) -> [ReportError] {
         try forEachOutline(stalls[...], body)
     }
@@ -92,21 +94,21 @@ extension ReportCatalog {
         return failures
     }
 
-    /// So many reports after one are looked at for what they tell of it: as many as a directory holds unless set otherwise.
+    /// The number of reports after one that are searched for its repeats: as many as a directory contains by default.
     static let repeatReach = 1000
 
-    /// Stalls like it that came after it and were only counted: what its run record says, or else the fault's next report. Nil also where
-    /// these cannot be read.
+    /// Similar stalls that came after it and were only counted: from its run record, or otherwise from the fault's next report.
+    /// Nil also if these cannot be read.
     ///
-    /// Reads the run record; the reports that came after it only where that has counted more than it still holds.
+    /// Reads the run record, and the following reports only if the run has counted more stalls than its record still contains.
     public func repeats(of report: StallReport) -> StallReport.Repeats? {
         guard let directory = try? OpenDirectory(path: reader.path) else { return nil }
-        // A report that does not say which run it is of may be of any.
+        // A report without a run id may belong to any run.
         let all = { (try? reader.runs(in: directory).0) ?? [] }
         let runs = report.run.map { [try? reader.run($0)].compactMap(\.self) } ?? all()
         let counted = runs.flatMap { $0.repeated ?? [] }.map(\.repeats)
         if let found = counted.first(where: { $0.report == report.id }) { return found }
-        // All that was counted is in the record still: no report has taken any of it over.
+        // All counted stalls are still in the record: no report has taken any of them over.
         if let run = runs.first, report.run != nil,
             counted.map({ Int64(clamping: $0.count) }).saturatingSum() == run.suppressed
         {
@@ -127,7 +129,7 @@ extension ReportCatalog {
 }
 
 extension [UInt8] {
-    /// Whether it contains the other, which is not empty.
+    /// Whether it contains the other, which must not be empty.
     fileprivate func has(_ part: [UInt8]) -> Bool {
         guard count >= part.count else { return false }
         return (0...count - part.count).contains { start in
@@ -137,16 +139,16 @@ extension [UInt8] {
 }
 
 extension ReportReader {
-    /// What the directory holds, by name. Throws only when the directory itself cannot be read.
+    /// The contents of the directory, by name. Throws only if the directory itself cannot be read.
     public func catalog() throws(ReportError) -> ReportCatalog {
         try ReportCatalog(self, in: OpenDirectory(path: path))
     }
 
-    /// What lists tell of everything in the directory.
+    /// The list data of everything in the directory.
     public struct Overview: Sendable {
-        /// The oldest first, by their ids.
+        /// Oldest first, by id.
         public var stalls: [StallOutline] = []
-        /// The oldest first, by their ids.
+        /// Oldest first, by id.
         public var runs: [RunRecord] = []
         /// One per file that could not be read, with its path.
         public var failures: [ReportError] = []
@@ -154,13 +156,13 @@ extension ReportReader {
         /// Empty, for callers that fill it themselves.
         public init() {}
 
-        /// Of reports that are at hand.
+        /// From reports in memory.
         public init(_ contents: Contents) {
             (stalls, runs, failures) = (contents.reports.map { StallOutline($0) }, contents.runs, contents.failures)
         }
     }
 
-    /// Like ``contents()``, for many reports: only what lists tell of each is kept.
+    /// Like ``contents()``, for many reports: keeps only the list data of each.
     public func overview() throws(ReportError) -> Overview {
         let directory = try OpenDirectory(path: path)
         var overview = Overview()
@@ -168,7 +170,7 @@ extension ReportReader {
         let catalog = try ReportCatalog(self, in: directory)
         overview.stalls.reserveCapacity(catalog.stalls.count)
         var parts = Array(try catalog.outlines().reversed())
-        // Each is given up as soon as it is taken over: there are not two of everything.
+        // Each part is freed as soon as it is taken over, so that not everything exists twice.
         while let part = parts.popLast() {
             overview.stalls += part.stalls
             overview.failures += part.failures
@@ -179,12 +181,12 @@ extension ReportReader {
 }
 
 extension ReportCatalog {
-    /// So many reports are worth a thread.
+    /// The number of reports for which a thread is worthwhile.
     private static let reportsPerThread = 500
     /// More threads would wait for the directory's lock in the kernel.
     private static let mostThreads = 8
 
-    /// What lists tell of all stalls, in parts that follow each other. Of many the parts are read at the same time.
+    /// The list data of all stalls, in consecutive parts. If there are many, the parts are read concurrently.
     fileprivate func outlines() throws(ReportError) -> [ReportReader.Overview] {
         let wanted = min(
             stalls.count / Self.reportsPerThread,
@@ -212,7 +214,7 @@ extension ReportCatalog {
     }
 }
 
-/// Texts that many stalls have in common, each kept once.
+/// Strings that many stalls have in common, each stored once.
 private struct SharedTexts {
     private var texts: Set<String> = []
 

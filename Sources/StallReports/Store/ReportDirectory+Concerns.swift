@@ -1,23 +1,24 @@
 internal import Glibc
 
 extension ReportDirectory {
-    /// What is wrong with a report directory that is written all the same.
+    /// A problem of a report directory that does not prevent writing.
     ///
-    /// A key that others can write to is refused by ssh. A report directory that they can is told, once: to refuse it would lose the
-    /// server's reports, and in a container it is the rule, not the exception, for volumes come with mode 0777 (an emptyDir) or belong to
-    /// another user. What others can do there is bounded: nothing that stands in it ends, holds up or makes the monitor write elsewhere,
-    /// and it removes no report of its own for theirs. What remains is that they can remove or forge reports, and that is for a
-    /// person to know.
+    /// ssh refuses a key that others can write to. A report directory with that problem is only reported, once: refusing it
+    /// would lose the server's reports, and in a container it is the rule, not the exception, because volumes have mode 0777
+    /// (an emptyDir) or belong to another user. What others can do there is limited: nothing in the directory can end or delay
+    /// the monitor or make it write elsewhere, and it removes no report of its own because of their files. They can still
+    /// remove or forge reports, which a person has to know.
     package enum Concern: String, Hashable, Sendable, CaseIterable {
-        /// The path is a symbolic link: where reports go is up to whoever can change it. Links further up, as in /var/run, are the system's.
+        /// The path is a symbolic link: anyone who can change it decides where reports go. Links further up, as in /var/run,
+        /// are the system's.
         case link
-        /// Others may remove and replace what is in it: it belongs to neither root nor us, or is writable for its group or for all. A sticky
-        /// one is in order, like /tmp: others can add files, which count for nothing, and remove none of ours.
+        /// Others may remove and replace its contents: it belongs to neither root nor us, or its group or everyone may write to
+        /// it. A sticky directory like /tmp is accepted: others can add files, which do not count, and can remove none of ours.
         case openToOthers = "open_to_others"
-        /// What this run did not write, and may not remove, is more than the limits are.
+        /// Files that this run did not write and may not remove exceed the limits.
         case filled
 
-        /// What it means, and what to do.
+        /// The meaning, and the remedy.
         package func advice(for path: String) -> String {
             switch self {
             case .link:
@@ -33,7 +34,7 @@ extension ReportDirectory {
         }
     }
 
-    /// What is wrong with the directory itself, as it is now. Nothing if it cannot be looked at: the next write tells why.
+    /// The current problems of the directory itself. Empty if it cannot be inspected: the next write reports the reason.
     package var exposures: Set<Concern> {
         var concerns: Set<Concern> = []
         var link = stat()

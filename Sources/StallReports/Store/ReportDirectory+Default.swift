@@ -4,7 +4,7 @@ extension ReportDirectory {
     /// The environment variable that names the report directory.
     public static let environmentVariable = "STALL_MONITOR_DIRECTORY"
 
-    /// Where reports go, and are looked for, unless told: `$STALL_MONITOR_DIRECTORY`, or else `./stall-reports`.
+    /// The default directory for writing and reading reports: `$STALL_MONITOR_DIRECTORY`, or otherwise `./stall-reports`.
     ///
     /// Reads the environment: call it before threads that change that.
     public static var defaultPath: String {

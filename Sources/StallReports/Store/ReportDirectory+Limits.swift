@@ -1,30 +1,30 @@
 internal import Glibc
 
 extension ReportDirectory {
-    /// What a write left behind.
+    /// The result of a write.
     package struct Written: Hashable, Sendable {
         /// The file's size.
         package var bytes: Int
-        /// What is wrong with the directory.
+        /// The problems of the directory.
         package var concerns: Set<Concern>
 
         package init(bytes: Int, concerns: Set<Concern>) { (self.bytes, self.concerns) = (bytes, concerns) }
     }
 
-    /// Writes a document that was encoded elsewhere, then keeps the limits.
+    /// Writes a document that was encoded elsewhere, then applies the limits.
     ///
-    /// - Parameter memory: of what the caller's run has written and read here before. Takes in this one.
+    /// - Parameter memory: Of what the caller's run has written and read here before. This write is added.
     package func write(
         _ bytes: [UInt8],
         as name: ReportFileName,
         _ memory: inout WriterMemory
     ) throws(ReportError) -> Written {
-        // What no reader would open again is not written either.
+        // What no reader would open is not written either.
         guard bytes.count <= ReportReader.maximumFileSize else { throw ReportError(.tooLarge, path: path) }
         do throws(ReportError) {
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
         } catch let error where [.missingDirectory, .missingFile].contains(error.code) {
-            // Somebody tidied up: the directory, or the draft between its creation and its lock.
+            // The directory was removed, or the draft between its creation and its lock.
             try OpenDirectory.create(path: path)
             try OpenDirectory(path: path).replaceFile(name.description, with: bytes)
         }
@@ -33,16 +33,16 @@ extension ReportDirectory {
         return Written(bytes: bytes.count, concerns: exposures.union(isFilled ? [.filled] : []))
     }
 
-    /// Removes the oldest finished files until the limits hold, or only files that must stay, or are not ours, are left. Those of other
-    /// runs go first; those of the caller's only for what it has written itself.
+    /// Removes the oldest finished files until the limits are kept, or only files that must stay, or are not ours, are left.
+    /// Files of other runs are removed first; the caller's own only because of what it has written itself.
     ///
-    /// - Returns: whether what is not the caller's to remove fills the directory.
+    /// - Returns: Whether files that the caller may not remove fill the directory.
     private func keepLimits(sparing written: ReportFileName, _ memory: inout WriterMemory) -> Bool {
         guard let directory = try? OpenDirectory(path: path),
             var stock = Stock(of: directory, around: written, own: memory.own, limits)
         else { return false }
         let reader = ReportReader(path: path)
-        // What is read of others' files takes nothing from what may be read of the run's own.
+        // Reading others' files does not reduce the quota for the run's own.
         let isThrough = stock.thin(ofOthers: true, limits, in: directory, reader, &memory.lastingOthers)
         stock.thin(ofOthers: false, limits, in: directory, reader, &memory.lastingOwn)
         memory.own.formIntersection(stock.names)
@@ -50,10 +50,10 @@ extension ReportDirectory {
     }
 }
 
-/// How much is read for the sake of the limits at one write, of others' files and of the run's own each: many and large ones must not hold up
-/// the reports behind them.
+/// The limit on what one write reads in order to apply the limits, for others' files and for the run's own each: many and large
+/// files must not delay the reports that wait.
 private struct Examination {
-    /// Of files that were never read. What is over goes at the next writes.
+    /// For files that were never read. What exceeds this is read at the next writes.
     private var new = ReadQuota(files: 2048, bytes: 64 << 20)
     private var changed = ReadQuota(files: LastingFiles.readAgain, bytes: 4 << 20)
     private var known = ReadQuota(files: LastingFiles.readAgain, bytes: 4 << 20)
@@ -86,15 +86,15 @@ private struct Examination {
     }
 }
 
-/// A file that a monitor of this user wrote, by all that can be seen without reading it.
+/// A file written by a monitor of this user, as far as can be determined without reading it.
 private struct StoredFile {
     let name: ReportFileName
     let version: FileStatus
-    /// What it takes of the disk. Its size can be anything: a file has holes.
+    /// Its disk usage. Its size can be anything, because a file can have holes.
     let room: Int
     let isOwn: Bool
-    /// Named by a time that has not come: planted, or written while the clock was wrong. Its age is not known, and nobody is to put others
-    /// out by it.
+    /// Its name contains a future time: it was planted, or written while the clock was wrong. Its age is not known, and it must
+    /// not displace other files.
     let isUndated: Bool
 
     var size: Int { version.size }
@@ -104,7 +104,7 @@ private struct StoredFile {
     }
 }
 
-/// How many files there are, and what room they take.
+/// The number of files, and their disk usage.
 private struct Usage {
     private var counts: [ReportFileName.Content: Int] = [:]
     private var bytes = 0
@@ -126,7 +126,7 @@ private struct Usage {
         return all
     }
 
-    /// Whether a limit is broken that removing `file` would help.
+    /// Whether a limit is exceeded that removing `file` would help to keep.
     func exceeds(_ limits: ReportDirectory.Limits, by file: StoredFile) -> Bool {
         bytes > limits.bytes || counts[file.name.content, default: 0] > limits.most(file.name.content)
     }
@@ -140,22 +140,22 @@ extension ReportDirectory.Limits {
     fileprivate func most(_ content: ReportFileName.Content) -> Int { content == .stall ? reports : runs }
 }
 
-/// What is in a directory, by whose it is.
+/// The contents of a directory, by owner.
 private struct Stock {
-    /// The first to go first.
+    /// In the order of removal.
     private var files: [StoredFile] = []
     private let written: ReportFileName
     private var gone: Set<ReportFileName> = []
     private(set) var own = Usage()
     private(set) var others = Usage()
-    /// All that no monitor of this user wrote. Counted as reports, and not further than to the limits.
+    /// Everything that was not written by a monitor of this user. Counted as reports, and only up to the limits.
     private(set) var strangers = Usage()
 
-    /// Of the files that are there still.
+    /// The files that still exist.
     var names: some Sequence<ReportFileName> { files.map(\.name).filter { !gone.contains($0) } }
 
-    /// - Parameter written: a file just written. It shows whose files are ours here, and whether the file system tells their room: some
-    ///   that are mounted over a network, or through a process, say neither as others do.
+    /// - Parameter written: A file just written. It shows the owner of our files here, and whether the file system reports disk
+    ///   usage: some network and FUSE file systems report neither in the usual way.
     init?(
         of directory: borrowing OpenDirectory,
         around written: ReportFileName,
@@ -194,9 +194,9 @@ private struct Stock {
         if file.isOwn { own.add(file.name.content, file.room) } else { others.add(file.name.content, file.room) }
     }
 
-    /// - Parameter ofOthers: files of other runs, as long as all together are over the limits; else those of our own, as long as these
-    ///   alone are.
-    /// - Returns: whether it came to the last file: else what stays may still be removed at a later write.
+    /// - Parameter ofOthers: Files of other runs, while all files together exceed the limits; otherwise our own, while these
+    ///   alone do.
+    /// - Returns: Whether it reached the last file: if not, what stays may still be removed at a later write.
     @discardableResult
     mutating func thin(
         ofOthers: Bool,
@@ -227,7 +227,7 @@ private struct Stock {
         return true
     }
 
-    /// False if it is not ours to remove. One that is gone already, by another process that shares the directory, counts as removed.
+    /// False if we may not remove it. A file already removed by another process that shares the directory counts as removed.
     private func remove(_ file: StoredFile, in directory: borrowing OpenDirectory) -> Bool {
         do throws(ReportError) {
             try directory.remove(file.name.description)
@@ -239,12 +239,12 @@ private struct Stock {
 }
 
 extension OpenDirectory {
-    /// Whether a monitor gives such names to what is neither report nor run record: drafts and live records.
+    /// Whether a monitor uses such names for files other than reports and run records: drafts and live records.
     fileprivate static func isOfMonitor(_ name: String) -> Bool { isDraft(name) || LiveRecordName(name) != nil }
 }
 
 extension ULID {
-    /// The first of a moment.
+    /// The first id of a moment.
     fileprivate init(startOf time: Timestamp) {
         let milliseconds = max(0, time.seconds * 1000 + Int64(time.nanoseconds / 1_000_000))
         self.init(rawValue: UInt128(milliseconds) << 80)

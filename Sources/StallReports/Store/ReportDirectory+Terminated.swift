@@ -1,9 +1,9 @@
 extension ReportDirectory {
-    /// Writes down what readers already say: stalls and runs whose process died are `terminated`. Then removes the live records of
+    /// Writes what readers already show: stalls and runs whose process died are `terminated`. Then removes the live records of
     /// such processes. For a monitor's start, after ``prepare()``.
     ///
-    /// Returns the stalls closed. Files that cannot be read stay as they are, and so do those of other users: what these claim is shown by
-    /// readers, and must not become reports of ours.
+    /// Returns the closed stalls. Files that cannot be read are not changed, and neither are those of other users: readers show
+    /// their contents, but they must not become our reports.
     @discardableResult
     public func closeTerminated(liveness: ProcessLiveness = ProcessLiveness()) throws(ReportError) -> [StallReport] {
         let reader = ReportReader(path: path, liveness: liveness)
@@ -16,16 +16,16 @@ extension ReportDirectory {
         }
         let names = try reader.names()
         let orphans = reader.orphans(of: live, besides: names)
-        // One after the other: a directory can hold more than fits into memory.
+        // One at a time: a directory can contain more than fits into memory.
         var closed: [StallReport] = []
         for name in names where name.content == .stall && directory.status(of: name.description)?.owner == owner {
-            // As it stands in the file: a reader that looks for its process would have closed it already.
+            // As it is in the file: a reader that checks its process would have closed it already.
             guard let report: StallReport = try? reader.parse(name, in: directory), report.state == .ongoing,
                 let report = reader.seenAgain(report), report.state != .ongoing
             else { continue }
             closed.append(report)
         }
-        // For all writes one: none is to read again what must stay.
+        // Shared by all writes, so that none reads again what must stay.
         var memory = WriterMemory()
         for report in closed + orphans { try write(report, &memory) }
         for name in names where name.content == .run && directory.status(of: name.description)?.owner == owner {
@@ -38,11 +38,12 @@ extension ReportDirectory {
         return closed + orphans
     }
 
-    /// What the live records of dead processes knew stands in the reports now. One that cannot be removed tells the next start the same.
+    /// The data of dead processes' live records is in the reports now. If one cannot be removed, the next start finds the same
+    /// again.
     private func removeDeadRecords(_ reader: ReportReader, of owner: UInt32) throws(ReportError) {
         let directory = try OpenDirectory(path: path)
         for name in try directory.names().compactMap({ LiveRecordName($0) }) {
-            // One that cannot be read is left for somebody to look at.
+            // A file that cannot be read is left for inspection.
             guard directory.status(of: name.description)?.owner == owner,
                 let process = try? .some(directory.liveProcess(name))
             else { continue }
@@ -52,7 +53,7 @@ extension ReportDirectory {
         }
     }
 
-    /// They are another run's, and go as such.
+    /// They belong to another run, and may be removed as such.
     private func write(_ document: some RecoverableDocument, _ memory: inout WriterMemory) throws(ReportError) {
         let content: ReportFileName.Content = document is RunRecord ? .run : .stall
         _ = try write(document.json(), as: ReportFileName(content, document.id), &memory)

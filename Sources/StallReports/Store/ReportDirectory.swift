@@ -1,46 +1,47 @@
-/// The directory that a monitor writes its reports to. Several processes may share one.
+/// The directory to which a monitor writes its reports. Several processes may share one.
 ///
-/// A value without state: it holds no descriptor between calls, and a directory that was removed is made again at the next
-/// write. All methods may be called on any thread; they wait for the disk, so not on a loop that is watched.
+/// A value without state: it holds no descriptor between calls, and a removed directory is created again at the next
+/// write. All methods may be called on any thread; they wait for the disk, so do not call them on a watched loop.
 public struct ReportDirectory: Hashable, Sendable {
-    /// As given. A relative one goes by the working directory of each call.
+    /// The path as passed in. A relative one is resolved against the working directory of each call.
     public let path: String
-    /// Kept by each write of this value. Others that write to the directory keep their own.
+    /// Applied by each write of this value. Other writers to the directory apply their own.
     public let limits: Limits
 
-    /// How much the directory may hold. What is over goes at the next write, the oldest first; stalls that last and runs that
-    /// live never go. Of a monitor's own run nothing goes as long as it is within the limits itself: others' go first.
+    /// How much the directory may contain. What exceeds this is removed at the next write, oldest first; ongoing stalls and
+    /// running processes' run records are never removed. Nothing of a monitor's own run is removed while it is within the
+    /// limits itself: others' files are removed first.
     ///
-    /// Only what monitors wrote counts: regular files with their names, of the user who writes, up to
-    /// ``ReportReader/maximumFileSize``. Nothing else is ever removed, and each user of a shared directory has limits of its own. Files
-    /// named by a time that has not come are the first to go.
+    /// Only files written by monitors count: regular files with their names, of the writing user, up to
+    /// ``ReportReader/maximumFileSize``. Nothing else is ever removed, and each user of a shared directory has separate limits.
+    /// Files named by a future time are removed first.
     public struct Limits: Hashable, Sendable {
-        /// Stall reports: 1 to 1,000,000. What was written last stays, whatever the limits.
+        /// Stall reports: 1 to 1,000,000. The file written last is kept, whatever the limits.
         public var reports: Int
         /// Run records: 1 to 1,000,000.
         public var runs: Int
-        /// Reports and run records together, in bytes of the disk that they take: 1 to 1 TiB.
+        /// The disk usage of reports and run records together, in bytes: 1 to 1 TiB.
         public var bytes: Int
 
-        /// 1000 reports, 100 runs and 256 MiB unless given.
+        /// 1000 reports, 100 runs and 256 MiB by default.
         public init(reports: Int = 1000, runs: Int = 100, bytes: Int = 256 << 20) {
             (self.reports, self.runs, self.bytes) = (reports, runs, bytes)
         }
     }
 
-    /// Touches no file. Without a path it reads the environment: see ``defaultPath``.
+    /// Accesses no file. Without a path it reads the environment: see ``defaultPath``.
     public init(path: String = ReportDirectory.defaultPath, limits: Limits = Limits()) {
         (self.path, self.limits) = (path, limits)
     }
 
-    /// Makes the directory (mode 0700) where it is missing, and removes the half-written files of processes that died.
+    /// Creates the directory (mode 0700) if it is missing, and removes the incomplete files of processes that died.
     public func prepare() throws(ReportError) {
         try OpenDirectory.create(path: path)
         try OpenDirectory(path: path).removeAbandonedDrafts()
     }
 
-    /// Writes a report whole or not at all (mode 0600), in the place of an earlier version of it. Then keeps the limits
-    /// as well as it can: a report that was written never counts as lost. Returns its size in bytes.
+    /// Writes a report whole or not at all (mode 0600), replacing an earlier version of it. Then applies the limits
+    /// as far as possible: a failure of that does not make the written report count as lost. Returns its size in bytes.
     @discardableResult
     public func write(_ report: StallReport) throws(ReportError) -> Int {
         try write(report.json(), as: ReportFileName(.stall, report.id))

@@ -1,21 +1,21 @@
 /// The name of a file of the store: `stall-ULID.json` or `run-ULID.json`. Sorted by age.
 public struct ReportFileName: Hashable, Sendable {
-    /// Which document the file holds. The raw value is the name's first part.
+    /// The kind of document in the file. The raw value is the name's first part.
     public enum Content: String, Sendable {
         case stall, run
     }
 
-    /// By the name alone: what the file holds may be another thing.
+    /// According to the name: the file's contents may differ.
     public let content: Content
-    /// A file whose document has another id is refused as `malformed`.
+    /// A file whose document has another id is rejected as `malformed`.
     public let id: ULID
 
     /// The name under which the store keeps the document with this id.
     public init(_ content: Content, _ id: ULID) { (self.content, self.id) = (content, id) }
 
-    /// The name of a document, by what it says of itself.
+    /// The name of a document, from its contents.
     ///
-    /// - Throws: why it is neither a report nor a run record.
+    /// - Throws: The reason why it is neither a report nor a run record.
     package init(of json: [UInt8]) throws(ReportError) {
         do throws(ReportError) {
             self.init(.stall, try StallOutline(checking: json).id)
@@ -31,7 +31,7 @@ public struct ReportFileName: Hashable, Sendable {
             let id = ULID(String(Substring(text.utf8[hyphen...].dropFirst().dropLast(".json".utf8.count))))
         else { return nil }
         self.init(content, id)
-        // Nothing else in place of what was passed over.
+        // Rejects other characters at the skipped positions.
         guard description == text else { return nil }
     }
 }
@@ -42,7 +42,7 @@ extension ReportFileName: CustomStringConvertible {
 }
 
 extension ReportFileName: Comparable {
-    /// The older one is less; of the same id, the run.
+    /// The older one is less; for the same id, the run.
     public static func < (left: ReportFileName, right: ReportFileName) -> Bool {
         left.id == right.id ? left.content.rawValue < right.content.rawValue : left.id < right.id
     }

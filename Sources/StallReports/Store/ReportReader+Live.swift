@@ -1,4 +1,4 @@
-/// A directory's live records, by their runs: of each report under way one is asked for, and they may be many.
+/// A directory's live records, by run: one is looked up for each ongoing report, and they may be many.
 struct LiveRuns: Sendable {
     private let processes: [ULID: LiveProcess]
 
@@ -10,9 +10,9 @@ struct LiveRuns: Sendable {
 }
 
 extension ReportReader {
-    /// The live records in the directory: of processes that live, and of those that died and were not tidied up since. Any thread.
+    /// The live records in the directory: of living processes, and of dead ones that were not cleaned up. Any thread.
     ///
-    /// Throws only when the directory itself cannot be read; `failures` has one per record that cannot be.
+    /// Throws only if the directory itself cannot be read; `failures` has one error per record that cannot be read.
     public func liveProcesses() throws(ReportError) -> (processes: [LiveProcess], failures: [ReportError]) {
         try liveProcesses(in: OpenDirectory(path: path))
     }
@@ -31,7 +31,7 @@ extension ReportReader {
         return (processes, failures)
     }
 
-    /// The document with what its run's live record knows of it, and whether its process is dead and left it so.
+    /// The document with the data of its run's live record, and whether its process died and left it unfinished.
     func upToDate<Document: RecoverableDocument>(
         _ document: Document,
         in directory: borrowing OpenDirectory,
@@ -45,8 +45,8 @@ extension ReportReader {
         return (live.map { document.grown(by: $0, liveness) } ?? document, false)
     }
 
-    /// A report that was ongoing when it was read, with what is known now: grown, or closed if its process died since. Nil if its
-    /// process closed it, which its file tells.
+    /// The current state of a report that was ongoing when it was read: grown, or closed if its process died since. Nil if its
+    /// process closed it, which its file shows.
     func seenAgain(_ report: StallReport) -> StallReport? {
         guard let directory = try? OpenDirectory(path: path) else { return report.closed(by: liveness) ?? report }
         let name = ReportFileName(.stall, report.id)
@@ -54,7 +54,7 @@ extension ReportReader {
         return upToDate(now, in: directory).document
     }
 
-    /// Stalls that processes had noted before they died, and that have no report in the directory.
+    /// Stalls that processes had recorded before they died, and that have no report in the directory.
     func orphans(
         of processes: [LiveProcess],
         besides names: some Sequence<ReportFileName>

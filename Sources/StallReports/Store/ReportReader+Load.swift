@@ -1,7 +1,7 @@
 extension ReportReader {
-    /// Reads one file, and says what became of its process.
+    /// Reads one file, and determines the state of its process.
     ///
-    /// - Parameter live: the directory's live records, read before; nil to read the one that is asked for.
+    /// - Parameter live: The directory's live records, read before; nil to read only the one needed.
     func load<Document: RecoverableDocument>(
         _ name: ReportFileName,
         in directory: borrowing OpenDirectory,
@@ -10,12 +10,12 @@ extension ReportReader {
         let document: Document = try parse(name, in: directory)
         let (known, isClosed) = upToDate(document, in: directory, live)
         guard isClosed else { return known }
-        // A process that ended in order has written its last word before: perhaps after we read.
+        // A process that ended normally wrote its final version before that: perhaps after we read the file.
         let again: Document = try parse(name, in: directory)
         return again == document ? known : upToDate(again, in: directory, live).document
     }
 
-    /// As it stands in the file.
+    /// The contents of the file, unchanged.
     func parse<Document: RecoverableDocument>(
         _ name: ReportFileName,
         in directory: borrowing OpenDirectory
@@ -34,7 +34,7 @@ extension ReportReader {
         }
     }
 
-    /// Whether nobody will write this file again. One that cannot be understood counts as finished.
+    /// Whether no process will write this file again. A file that cannot be parsed counts as finished.
     func isFinished(_ name: ReportFileName, in directory: borrowing OpenDirectory) -> Bool {
         do throws(ReportError) {
             switch name.content {

@@ -1,28 +1,27 @@
 /// Reads a report directory. A file that cannot be read never hides the others.
 ///
-/// A stall that its file calls ongoing, but whose process is dead, is read as `terminated`; so is a run that was not stopped. What
-/// the process's live record knows better is taken from there: how long a stall lasts or had lasted, how the process ended, and
-/// stalls that it did not live to report.
-/// A value without state; all methods may be called on any thread.
+/// A stall that is ongoing in its file, but whose process is dead, is read as `terminated`; so is a run that was not stopped.
+/// More recent data in the process's live record is used: how long a stall lasts or had lasted, how the process ended, and
+/// stalls that it did not live to report. A value without state; all methods may be called on any thread.
 public struct ReportReader: Sendable {
-    /// Larger files are refused unread: 16 MiB.
+    /// Larger files are rejected unread: 16 MiB.
     public static let maximumFileSize = 16 << 20
 
-    /// As given. A relative one goes by the working directory of each call.
+    /// The path as passed in. A relative one is resolved against the working directory of each call.
     public let path: String
-    /// Says whose process is dead, and so what is read as `terminated`.
+    /// Determines which processes are dead, and so what is read as `terminated`.
     public let liveness: ProcessLiveness
 
-    /// Opens nothing of the directory. Without a path it reads the environment: see ``ReportDirectory/defaultPath``.
+    /// Does not open the directory. Without a path it reads the environment: see ``ReportDirectory/defaultPath``.
     public init(path: String = ReportDirectory.defaultPath, liveness: ProcessLiveness = ProcessLiveness()) {
         (self.path, self.liveness) = (path, liveness)
     }
 
-    /// What a directory holds, the oldest first.
+    /// The contents of a directory, oldest first.
     public struct Contents: Sendable {
-        /// The oldest first, by their ids.
+        /// Oldest first, by id.
         public var reports: [StallReport] = []
-        /// The oldest first, by their ids.
+        /// Oldest first, by id.
         public var runs: [RunRecord] = []
         /// One per file that could not be read, with its path.
         public var failures: [ReportError] = []
@@ -31,7 +30,7 @@ public struct ReportReader: Sendable {
         public init() {}
     }
 
-    /// Everything in the directory. Throws only when the directory itself cannot be read.
+    /// Everything in the directory. Throws only if the directory itself cannot be read.
     public func contents() throws(ReportError) -> Contents {
         let directory = try OpenDirectory(path: path)
         var contents = Contents()
@@ -41,7 +40,7 @@ public struct ReportReader: Sendable {
             do throws(ReportError) {
                 contents.reports.append(try catalog.report(id, in: directory))
             } catch let error where error.code == .missingFile {
-                // Made room for a newer one after it was listed.
+                // Removed for a newer one after it was listed.
             } catch {
                 contents.failures.append(error)
             }
@@ -50,7 +49,7 @@ public struct ReportReader: Sendable {
         return contents
     }
 
-    /// All run records. They are read before the reports are listed: what a run has counted as reported is then among them.
+    /// All run records. They are read before the reports are listed, so that the reports counted in them are listed.
     func runs(
         in directory: borrowing OpenDirectory
     ) throws(ReportError) -> (runs: [RunRecord], failures: [ReportError]) {
@@ -59,7 +58,7 @@ public struct ReportReader: Sendable {
             do throws(ReportError) {
                 runs.append(try load(name, in: directory))
             } catch let error where error.code == .missingFile {
-                // Made room for a newer one after it was listed.
+                // Removed for a newer one after it was listed.
             } catch {
                 failures.append(error)
             }
@@ -67,7 +66,7 @@ public struct ReportReader: Sendable {
         return (runs, failures)
     }
 
-    /// The names of the store's files, the oldest first, whatever is in them.
+    /// The names of the store's files, oldest first, whatever their contents.
     public func names() throws(ReportError) -> [ReportFileName] {
         try names(in: OpenDirectory(path: path))
     }
@@ -95,8 +94,8 @@ public struct ReportReader: Sendable {
 }
 
 extension ReportReader.Contents {
-    /// For each report, the stalls like it that came after it and were only counted: what the fault's next report says, or while there is
-    /// none the run record.
+    /// For each report, the similar stalls that came after it and were only counted: from the fault's next report, or from the
+    /// run record while there is none.
     public var repeats: [ULID: StallReport.Repeats] { repeatsByReport(reports.lazy.compactMap(\.repeats), runs) }
 }
 

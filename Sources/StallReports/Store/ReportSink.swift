@@ -1,22 +1,22 @@
-/// Where reports go: a directory, or whatever else takes them. What waits for it, is tried again and is bounded in memory is the writer's
-/// business, and the same for all.
+/// A destination of reports: a directory, or anything else that accepts them. Queueing, retries and the bound on memory are the
+/// writer's responsibility, and the same for all sinks.
 ///
-/// For the writer's thread alone, which may wait in it.
+/// For the writer's thread only, which may block in it.
 package protocol ReportSink: Sendable {
-    /// What messages call it.
+    /// Its name in messages.
     var name: String { get }
 
-    /// Makes it ready for what is to come.
+    /// Prepares it for writes.
     ///
-    /// - Parameter closing: also closes the reports that processes left unfinished when they died.
-    /// - Returns: what is wrong with it, though it takes reports.
+    /// - Parameter closing: Also closes the reports that processes left unfinished when they died.
+    /// - Returns: The problems that it has, although it accepts reports.
     mutating func prepare(closing: Bool) throws(ReportError) -> Set<ReportDirectory.Concern>
 
-    /// Takes a document whole or not at all, in the place of an earlier version of it.
+    /// Writes a document whole or not at all, replacing an earlier version of it.
     mutating func write(_ bytes: [UInt8], as name: ReportFileName) throws(ReportError) -> ReportDirectory.Written
 }
 
-/// A directory, with what is remembered of it from one write to the next.
+/// A directory, with the data that is kept about it between writes.
 package struct DirectorySink: ReportSink {
     private let directory: ReportDirectory
     private var memory = WriterMemory()

@@ -1,19 +1,19 @@
 internal import Glibc
 
-/// The report directories that a path stands for: one per host, service or run, however deep they lie.
+/// The report directories at or below a path: one per host, service or run, at any depth.
 ///
-/// As of the moment it was made; a value without state otherwise.
+/// As of the moment it was created; otherwise a value without state.
 package struct ReportTree: Sendable {
-    /// More directories than these are not looked into.
+    /// The greatest number of directories that are searched.
     static let limit = 4096
 
-    /// In order of their paths: those that reports, run records or live records lie in. The path itself where there is none, or where it cannot
-    /// be read: whoever reads it says why.
+    /// Sorted by path: the directories that contain reports, run records or live records. The path itself if there is none, or
+    /// if it cannot be read: reading it then gives the reason.
     package let directories: [String]
-    /// Directories below that could not be looked into. Reports in them are missing from all that is read.
+    /// Errors of directories that could not be searched. Their reports are missing from all results.
     package let failures: [ReportError]
 
-    /// Links to directories are followed. A directory that several names lead to counts once.
+    /// Links to directories are followed. A directory with several names counts once.
     package init(_ path: String) {
         var walk = Walk(path)
         while walk.visitsNext() {}
@@ -21,7 +21,7 @@ package struct ReportTree: Sendable {
         failures = walk.failures
     }
 
-    /// The same directory under two names would be counted twice.
+    /// A directory under two names would otherwise be counted twice.
     package static func resolved(_ path: String) -> String {
         guard let name = unsafe realpath(path, nil) else { return path }
         defer { unsafe free(name) }
@@ -38,13 +38,13 @@ private struct Walk {
 
     init(_ path: String) { (top, left) = (path, [path]) }
 
-    /// Looks into one directory more. False when there is none, or when there are too many.
+    /// Searches one more directory. False if there is none, or if there are too many.
     mutating func visitsNext() -> Bool {
         guard let path = left.popLast() else { return false }
         do throws(ReportError) {
             try visit(path)
         } catch let error where path == top || error.code == .missingDirectory || error.code == .notADirectory {
-            // The first is told by whoever reads it; the others went away, or are links to files.
+            // An error of the first is reported when it is read; the others were removed, or are links to files.
         } catch {
             failures.append(error)
         }
@@ -62,7 +62,7 @@ private struct Walk {
         var below: [String] = []
         try directory.forEachEntry { entry in
             if entry.mayBeDirectory {
-                // One more than is permitted shows that there are too many.
+                // One more than permitted shows that there are too many.
                 if below.count <= ReportTree.limit, directory.leadsToDirectory(entry) {
                     below.append(directory.filePath(entry.name))
                 }

@@ -1,4 +1,5 @@
-/// What lists tell of a stall: its report without stacks, evidence, and what else only its page shows. A fraction of it in memory.
+/// The data of a stall that lists show: its report without stacks, evidence, and other data that only its page shows. Uses a
+/// fraction of the memory.
 public struct StallOutline: Hashable, Sendable {
     /// As in the report, like all that follows.
     public var id: ULID
@@ -11,13 +12,13 @@ public struct StallOutline: Hashable, Sendable {
     public var run: ULID?
     /// The host's name.
     public var host: String
-    /// The service's name. Nil where the report tells none.
+    /// The service's name. Nil if the report has none.
     public var service: String?
-    /// The service's version. Nil where the report tells none.
+    /// The service's version. Nil if the report has none.
     public var release: String?
-    /// Of the watched thing.
+    /// The type of the watched loop.
     public var type: WatchedType
-    /// Of the watched thing.
+    /// The label of the watched loop.
     public var label: String
     public var verdict: Verdict
     public var culprit: StallReport.Culprit?
@@ -26,14 +27,14 @@ public struct StallOutline: Hashable, Sendable {
     /// Why the stalled thread's stack is missing or ends early.
     public var stackError: String?
     public var fingerprint: Fingerprint
-    /// Of the same fault: fingerprints that the report had before.
+    /// Fingerprints of the same fault that the report had before.
     public var aliases: [Fingerprint]?
     public var suppressed: Int
     public var repeats: StallReport.Repeats?
-    /// Which part of the measured time the thread could have run and was given no processor, from 0 to 1. Nil: not measured.
+    /// The share of the measured time in which the thread was runnable and got no processor, from 0 to 1. Nil: not measured.
     public var runDelayShare: Double?
 
-    /// Of a report that is at hand.
+    /// From a report in memory.
     public init(_ report: StallReport) {
         (id, kind, state, severity) = (report.id, report.kind, report.state, report.severity)
         (startedAt, endedAt, durationNs) = (report.startedAt, report.endedAt, report.durationNs)
@@ -47,14 +48,14 @@ public struct StallOutline: Hashable, Sendable {
 }
 
 extension StallOutline {
-    /// The function to look at, or why there is none.
+    /// The function to inspect, or why there is none.
     public var culpritText: String {
         if let name = culpritName { return name }
         if let reason = stackError { return "no stack: \(reason)" }
         return "unknown"
     }
 
-    /// Its end, or until when it is known to have lasted.
+    /// Its end, or the time until which it is known to have lasted.
     public var lastKnownMoment: Timestamp { endedAt ?? startedAt.advanced(byNanoseconds: max(0, durationNs)) }
 }
 
@@ -67,9 +68,9 @@ extension StallReport.Culprit {
 }
 
 extension StallOutline {
-    /// Of a report's JSON, without a look at most of its stacks: many times as fast as the report itself.
+    /// From a report's JSON, without parsing most of its stacks: many times as fast as reading the report itself.
     ///
-    /// - Throws: why it is no report, as ``StallReport/init(json:)`` does.
+    /// - Throws: The reason why it is not a report, as ``StallReport/init(json:)`` does.
     public init(checking bytes: [UInt8]) throws(ReportError) {
         try ReportJSON.checkShape(of: bytes)
         if let outline = StallOutline(json: bytes) {
@@ -80,10 +81,10 @@ extension StallOutline {
         }
     }
 
-    /// Of a report's JSON; nil if that has not all that an outline has.
+    /// From a report's JSON; nil if that does not have all the data of an outline.
     ///
-    /// As a monitor writes them, reports are read without a parser. What is largest in one is parsed only where the outline needs it: where the
-    /// culprit has no name.
+    /// Reports in the monitor's own format are read without a parser. The largest parts are parsed only if the outline needs
+    /// them: if the culprit has no name.
     init?(json bytes: [UInt8]) {
         let members = JSONMembers(bytes)
         if let members, let outline = try? StallOutline(members) {
@@ -97,7 +98,7 @@ extension StallOutline {
         self = outline
     }
 
-    /// Throws for a report that is not written as a monitor does, or whose culprit has no name: a parser is to read it.
+    /// Throws for a report that is not in the monitor's format, or whose culprit has no name: a parser has to read it.
     private init(_ report: JSONMembers) throws {
         guard ReportJSON.reads(try required(report.text("schema")), as: StallReport.currentSchema) else {
             throw JSONMembers.Irregular()
@@ -148,7 +149,7 @@ extension StallReport.Culprit {
 }
 
 extension StallOutline: Decodable {
-    /// Reads a report's JSON, and of that only what it takes: what an outline lacks is not checked.
+    /// Reads the needed parts of a report's JSON: other parts are not checked.
     public init(from decoder: any Decoder) throws {
         let report = try decoder.container(keyedBy: CodingKeys.self)
         guard ReportJSON.reads(try report.decode(String.self, forKey: .schema), as: StallReport.currentSchema) else {
@@ -171,7 +172,7 @@ extension StallOutline: Decodable {
         verdict = cause.verdict
         runDelayShare = cause.evidence?.runDelayShare
         culprit = try report.decodeIfPresent(StallReport.Culprit.self, forKey: .culprit)
-        // Most have names; then the stacks are not looked at.
+        // Most have names; then the stacks are not read.
         culpritName = culprit?.function ?? culprit?.symbol
         if culpritName == nil {
             let stacks = try report.decode([Stack].self, forKey: .stacks)
@@ -231,7 +232,7 @@ extension StallOutline: Decodable {
 }
 
 extension FaultNames {
-    /// - Parameter stalls: all that may have been named.
+    /// - Parameter stalls: All stalls that may have been symbolicated.
     public init(_ stalls: some Sequence<StallOutline>) {
         self.init(pairs: stalls.lazy.map { ($0.fingerprint, $0.aliases ?? []) })
     }

@@ -1,7 +1,7 @@
-/// What a writer remembers of its directory from one write to the next, so that a write costs the same however many reports of other
-/// processes stand in it. Empty for a writer that writes once. At most about a megabyte. A value; for one thread at a time.
+/// The data that a writer keeps about its directory between writes, so that a write costs the same however many reports of
+/// other processes are in it. Empty for a writer that writes once. At most about a megabyte. A value; for one thread at a time.
 package struct WriterMemory: Sendable {
-    /// What the run has written, as far as it is still there: it goes last.
+    /// The files that the run has written and that still exist: they are removed last.
     package var own: Set<ReportFileName>
     var lastingOwn = LastingFiles()
     var lastingOthers = LastingFiles()
@@ -9,14 +9,15 @@ package struct WriterMemory: Sendable {
     package init(own: Set<ReportFileName> = []) { self.own = own }
 }
 
-/// Files that were read for the sake of the limits, and must stay: stalls that last, runs that live, what cannot be removed.
+/// Files that were read in order to apply the limits, and must stay: ongoing stalls, running processes' run records, files that
+/// cannot be removed.
 ///
-/// One that was not written again lasts still, unless its process has died meanwhile. So of these a few are read again at each write,
-/// each in its turn.
+/// A file that was not written again still has to stay, unless its process has died in the meantime. So a few of these are read
+/// again at each write, in rotation.
 struct LastingFiles: Sendable {
-    /// So many are remembered. More are read in their turn only, as those that are known.
+    /// The number of files that are remembered. Further files are only read in rotation, like those that are known.
     static let capacity = 4096
-    /// So many are read again at a write: of those that were written meanwhile, and of the others, each.
+    /// The number of files that are read again at a write: of those written in the meantime, and of the others, each.
     static let readAgain = 16
 
     enum Standing: Hashable, Sendable {
@@ -24,14 +25,14 @@ struct LastingFiles: Sendable {
         case new
         /// Written again since it was read.
         case changed
-        /// As it was, or one more than can be remembered.
+        /// Unchanged, or beyond the number that can be remembered.
         case known
     }
 
     private var versions: [ReportFileName: FileStatus] = [:]
     private var turn = 0
 
-    /// How many are remembered.
+    /// The number of remembered files.
     var count: Int { versions.count }
 
     func standing(of name: ReportFileName, _ version: FileStatus) -> Standing {
@@ -46,12 +47,12 @@ struct LastingFiles: Sendable {
 
     mutating func forget(_ name: ReportFileName) { versions[name] = nil }
 
-    /// Keeps only what is there still.
+    /// Keeps only files that still exist.
     mutating func forgetAll(but names: Set<ReportFileName>) {
         versions = versions.filter { names.contains($0.key) }
     }
 
-    /// Those of the known whose turn it is.
+    /// The known files whose turn it is.
     mutating func next(of known: [ReportFileName]) -> Set<ReportFileName> {
         guard !known.isEmpty else { return [] }
         let start = turn % known.count

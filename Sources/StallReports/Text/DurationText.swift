@@ -1,9 +1,9 @@
-/// A length of time as people write it: `500ms`, `1.5s`, `2m`, `1h30m`. Not negative; to the nanosecond, up to 292 years.
+/// A duration in human notation: `500ms`, `1.5s`, `2m`, `1h30m`. Not negative; to the nanosecond, up to 292 years.
 public struct DurationText: Hashable, Sendable {
     /// Zero or more.
     public let nanoseconds: Int64
 
-    /// Negative lengths become zero.
+    /// Negative durations become zero.
     public init(nanoseconds: Int64) { self.nanoseconds = max(0, nanoseconds) }
 
     private static let units: [(name: String, nanoseconds: Int64)] = [
@@ -13,7 +13,7 @@ public struct DurationText: Hashable, Sendable {
 }
 
 extension DurationText: LosslessStringConvertible {
-    /// Reads one number and unit, or several one after the other. Units: d, h, m, s, ms, µs (us), ns. `0` needs none.
+    /// Parses a number with a unit, or several in a row. Units: d, h, m, s, ms, µs (us), ns. `0` needs none.
     public init?(_ text: String) {
         if text == "0" {
             self.init(nanoseconds: 0)
@@ -30,7 +30,7 @@ extension DurationText: LosslessStringConvertible {
         self.init(nanoseconds: sum)
     }
 
-    /// All of it: `1m0.25s`. Reads back as the same length.
+    /// The exact duration: `1m0.25s`. Parsing it gives the same duration.
     public var description: String {
         if nanoseconds == 0 { return "0s" }
         var text = ""
@@ -44,7 +44,7 @@ extension DurationText: LosslessStringConvertible {
         return text + Self.decimal(rest, in: unit.nanoseconds) + unit.name
     }
 
-    /// About three digits, for reading: `612ms`, `1.53s`, `2m5s`.
+    /// About three digits, for display: `612ms`, `1.53s`, `2m5s`.
     public var short: String {
         var step: Int64 = 1
         if nanoseconds >= 3_600_000_000_000 {
@@ -62,7 +62,7 @@ extension DurationText: LosslessStringConvertible {
         units.first { nanoseconds >= $0.nanoseconds } ?? units[units.count - 1]
     }
 
-    /// `value / unit` as a decimal fraction without needless zeros. `unit` is a power of ten.
+    /// `value / unit` as a decimal fraction without trailing zeros. `unit` is a power of ten.
     private static func decimal(_ value: Int64, in unit: Int64) -> String {
         let fraction = String(unit + value % unit).dropFirst()
         let digits = fraction.reversed().drop { $0 == "0" }.reversed()
@@ -78,7 +78,7 @@ extension DurationText: LosslessStringConvertible {
         return product(String(digits), unit.nanoseconds)
     }
 
-    /// A decimal number times a unit, exactly; what is below a nanosecond is dropped.
+    /// A decimal number times a unit, exactly; fractions of a nanosecond are dropped.
     private static func product(_ number: String, _ unit: Int64) -> Int64? {
         let parts = number.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count <= 2, let whole = Int64(parts[0]) else { return nil }

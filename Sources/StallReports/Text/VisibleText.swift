@@ -1,12 +1,12 @@
-/// A string from a report as it can be shown to a person: it moves no cursor, turns no text round, hides nothing.
+/// A string from a report in a form that is safe to show: it moves no cursor, reverses no text, hides nothing.
 ///
-/// Names and metadata come from the process that stalled, and whoever could write into the report directory. What a terminal
-/// would obey or not show (control, format and bidirectional characters, line breaks, unusual blanks, private and
-/// unassigned code points, heaps of accents) appears as `\u{1B}`.
+/// Names and metadata come from the stalled process, and from anyone who could write into the report directory. What a terminal
+/// would interpret or not show (control, format and bidirectional characters, line breaks, unusual blanks, private and
+/// unassigned code points, long series of accents) is shown as `\u{1B}`.
 public enum VisibleText {
     /// The text made visible, and cut to `limit` characters, of which the last is then "…".
     public static func of(_ text: String, limit: Int = 500) -> String {
-        // Nearly all texts are this, and there are many.
+        // The fast path: nearly all texts are like this, and there are many.
         if text.utf8.count <= limit, text.utf8.allSatisfy({ (0x20...0x7e).contains($0) }) { return text }
         var visible = ""
         var count = 0
