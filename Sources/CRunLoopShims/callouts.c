@@ -1,8 +1,7 @@
 #include "CRunLoopShims.h"
 
 // In C, because the Swift compiler clones and merges functions under new names, and a frame's name must be stable. Never
-// inlined, and
-// with work left after the call, so that the call is not a tail call and no linker folds two of them into one.
+// inlined, and with work left after the call, so that the call is not a tail call and no linker folds two of them into one.
 #define CALLOUT(name)                                                                     \
     __attribute__((noinline)) void name(run_loop_callout call, void *context) {           \
         call(context);                                                                    \

@@ -31,8 +31,7 @@ __attribute__((constructor)) static void install_drain_hook(void) {
 }
 
 // Written by the main thread: the generation in which libdispatch made its eventfd, plus one (0 before that), the eventfd, and
-// the
-// kernel's id of it.
+// the kernel's id of it.
 static _Atomic uint32_t generation_of_eventfd;
 static int main_eventfd = -1;
 static uint64_t main_eventfd_id;

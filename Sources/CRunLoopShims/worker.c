@@ -21,8 +21,7 @@ static void *run(void *argument) {
 }
 
 // The signals that a worker leaves to other threads: all except those that a thread causes itself and those that profilers and
-// stack
-// captures send. libdispatch makes the same choice for its threads.
+// stack captures send. libdispatch makes the same choice for its threads.
 static void deferred_signals(sigset_t *mask) {
     static const int open[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPIPE, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP};
     sigfillset(mask);
@@ -30,8 +29,7 @@ static void deferred_signals(sigset_t *mask) {
 }
 
 // The default is the process's stack limit. A limit of 64 KiB is enough for C, but not for the Swift runtime: its first lookup
-// of a
-// generic type needs more, and an overflow would end the process.
+// of a generic type needs more, and an overflow would end the process.
 enum { LEAST_STACK = 1024 * 1024 };
 
 static int give_room(pthread_attr_t *attributes) {

@@ -1,17 +1,13 @@
 /// Finds the functions that await the asynchronous function on the stack. Such functions return by a jump, so their callers are
-/// not on the
-/// stack, but in a chain of contexts on the heap: {caller's context, function that resumes it}.
+/// not on the stack, but in a chain of contexts on the heap: {caller's context, function that resumes it}.
 ///
 /// Names are not known here. An asynchronous frame is recognised by the call that started it (job_call.c). A chain is
-/// distinguished from
-/// old memory by two conditions: every resume function is a function's start, and the last context is the first one of a
-/// running task.
+/// distinguished from old memory by two conditions: every resume function is a function's start, and the last context is the
+/// first one of a running task.
 ///
 /// A context does not change, and lives until its function returns. For a thread that has not moved, the whole chain can be
-/// read after its
-/// stack has been unwound. For a thread that may have moved, the chain's beginning is read immediately after the stack (a
-/// glimpse). This
-/// requires knowing where on the stack a job's call is, which the first capture learns for the next.
+/// read after its stack has been unwound. For a thread that may have moved, the chain's beginning is read immediately after the
+/// stack (a glimpse). This requires knowing where on the stack a job's call is, which the first capture learns for the next.
 #include "internal.h"
 
 #include <string.h>
@@ -85,8 +81,7 @@ static struct stackcap_part copy_from(const struct stackcap_part *part, uint64_t
 }
 
 /// The part of the copy from the return address of the job's call on, if the call is where it was last time at any depth, or
-/// not far from the
-/// stack's inner end; or an empty part.
+/// not far from the stack's inner end; or an empty part.
 static struct stackcap_part find_job_call(const stackcap_unwinder *unwinder) {
     const struct stackcap_copy *copy = &unwinder->copy;
     const struct stackcap_async *async = &unwinder->async;
@@ -375,8 +370,7 @@ void stackcap_async_read(stackcap_unwinder *unwinder) {
 }
 
 /// Checks the outer end of a frame, which holds the return address, the caller's frame pointer and the context: they do not
-/// change while the
-/// function runs.
+/// change while the function runs.
 static bool frame_holds(const stackcap_unwinder *unwinder, uint64_t low, uint64_t high) {
     enum { FIXED_BYTES = 24 };
     uint8_t now[FIXED_BYTES];
@@ -394,8 +388,7 @@ bool stackcap_async_holds(const stackcap_unwinder *unwinder) {
     if (async->is_exact)
         return true;
     // A task's memory is reused for its next contexts, at the same addresses, by functions called from the same place: what
-    // shows that
-    // a chain is still the same must have been read immediately after the stack.
+    // shows that a chain is still the same must have been read immediately after the stack.
     if (!from_glimpse(async, async->first, &glimpsed))
         return false;
     for (size_t i = 0; i < async->callers.count; i++) {

@@ -7,8 +7,8 @@
 #include <string.h>
 
 /// The operands that follow each opcode: Intel's manual, volume 2, appendix A. `-` invalid; `.` none; m ModRM; b, w, z an
-/// immediate
-/// of 1, 2, or 2 or 4 bytes; M, Z both; r a distance of 4 bytes; o an address; v up to 8 bytes; t as its ModRM says; e 3 bytes.
+/// immediate of 1, 2, or 2 or 4 bytes; M, Z both; r a distance of 4 bytes; o an address; v up to 8 bytes; t as its ModRM says;
+/// e 3 bytes.
 static const char one_byte[256 + 1] =
     "mmmmbz--mmmmbz--" "mmmmbz--mmmmbz--" "mmmmbz--mmmmbz--" "mmmmbz--mmmmbz--"
     "----------------" "................" "---m----zZbM...." "bbbbbbbbbbbbbbbb"

@@ -34,8 +34,7 @@ int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uin
 }
 
 /// Copies the outer part of the thread's own stack. The first thread's stack is mapped only as far as it has been used: if the
-/// whole cannot
-/// be read, this copies what is readable from its outer end.
+/// whole cannot be read, this copies what is readable from its outer end.
 static void copy_home(stackcap_unwinder *unwinder, uint64_t low, uint64_t high) {
     struct stackcap_copy *copy = &unwinder->copy;
     uint8_t *end = copy->bytes + STACKCAP_MAX_COPY;
@@ -100,8 +99,7 @@ bool stackcap_middle_holds(const stackcap_unwinder *unwinder) {
     struct stackcap_part edge = {inner->bytes + skipped, inner->start + skipped, length};
     struct stackcap_part outer = copy->outer;
     // Beyond the outermost frame are the thread's variables, which may fill all that was copied of this end. The kernel also
-    // writes there
-    // whenever the thread moves to another processor: rseq(2).
+    // writes there whenever the thread moves to another processor: rseq(2).
     uint64_t outermost = unwinder->frame_count ? stackcap_frame_at(unwinder, unwinder->frame_count - 1)->stack_pointer : UINT64_MAX;
     if (outermost < outer.start + outer.length)
         outer.length = outermost > outer.start ? outermost - outer.start : 0;

@@ -1,7 +1,6 @@
 /// For a thread asleep in the kernel, the program counter and stack pointer are known, but not the registers that its callers
-/// still hold
-/// there. Most unwind rows do not need them. If one needs the frame pointer, the function's frame record {caller's frame
-/// pointer, return address} is somewhere above: the record is recognised by the call before its return address.
+/// still hold there. Most unwind rows do not need them. If one needs the frame pointer, the function's frame record {caller's
+/// frame pointer, return address} is somewhere above: the record is recognised by the call before its return address.
 #include "internal.h"
 
 #include <string.h>
@@ -17,8 +16,7 @@ struct candidates {
 };
 
 /// Whether a search for the record of code in a module, or of code generated at run time, may use this one. The caller of
-/// generated code is
-/// likely to be generated as well; the frame pointer in its record must then lead to another record.
+/// generated code is likely to be generated as well; the frame pointer in its record must then lead to another record.
 static bool may_be_found(stackcap_unwinder *unwinder, uint64_t at, const uint64_t record[2], bool is_made) {
     return stackcap_in_module(unwinder, stackcap_plain_return_address(record[1])) ||
            (is_made && record[0] > at && stackcap_in_copy(unwinder, record[0], 2 * sizeof *record) &&
@@ -26,8 +24,7 @@ static bool may_be_found(stackcap_unwinder *unwinder, uint64_t at, const uint64_
 }
 
 /// The class of the call before a frame record's return address, if there may be a record here. If the record was not found by
-/// a search, but
-/// by a function's own code, the caller need not be in a module: it may have been generated.
+/// a search, but by a function's own code, the caller need not be in a module: it may have been generated.
 static int class_of_record(stackcap_unwinder *unwinder, uint64_t at, uint64_t function, bool is_searched, bool is_made) {
     uint64_t record[2];
     if (at % 16 != 0 || !stackcap_in_copy(unwinder, at, sizeof record))
@@ -66,10 +63,9 @@ static void collect(stackcap_unwinder *unwinder, const stackcap_frame *stuck, ui
 enum { BY_PROLOGUE = CALL_MATCHES + 1 };
 
 /// Adds plausible frame pointers for the frame at which the unwinder is stuck. First the one computed from the function's
-/// prologue: below
-/// it, calls that have returned left their records, which look valid. Then those whose return address follows a call of this
-/// very
-/// function, then of an unknown one, then of another one, which may have jumped here. Most threads need none of these searches.
+/// prologue: below it, calls that have returned left their records, which look valid. Then those whose return address follows a
+/// call of this very function, then of an unknown one, then of another one, which may have jumped here. Most threads need none
+/// of these searches.
 static void add_candidates(stackcap_unwinder *unwinder, const stackcap_frame *stuck, uint64_t function, int class,
                            struct candidates *found) {
     uint64_t distance;

@@ -1,10 +1,9 @@
 /// Indexes of another process's unwind rows, for modules without a search table: GNU ld gives no .eh_frame_hdr to static
-/// programs, and Go's
-/// linker only writes a .debug_frame. Made from the file, once per module, and only for other processes, because they allocate.
+/// programs, and Go's linker only writes a .debug_frame. Made from the file, once per module, and only for other processes,
+/// because they allocate.
 ///
 /// libunwind looks a row up in a table in the target's memory. Ours has addresses that no program uses: there libunwind finds
-/// one
-/// entry that fits every address, followed by the row that we have looked up.
+/// one entry that fits every address, followed by the row that we have looked up.
 #include "internal.h"
 
 #include <stdlib.h>

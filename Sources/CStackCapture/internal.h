@@ -28,8 +28,7 @@ struct stackcap_copy {
     uint8_t *bytes;  ///< STACKCAP_MAX_COPY bytes, for both parts.
     struct stackcap_part inner;  ///< From the stack pointer on.
     /// The outer end of a stack that is larger than the buffer; or the outer end of the thread's own stack if it is on a
-    /// foreign one:
-    /// a signal handler returns there.
+    /// foreign one: a signal handler returns there.
     struct stackcap_part outer;
     uint64_t high;  ///< The outer end of the thread's current stack. Uncopied memory up to here may have changed since.
     bool is_foreign;  ///< The thread was not on its own stack, but on an alternate signal stack or a coroutine's.
@@ -39,8 +38,7 @@ struct stackcap_copy {
 };
 
 /// Direct-mapped, valid for one capture: a module that is replaced at the same address must not leave its tables behind. Pages
-/// of modules
-/// that came with the program are kept: stackcap_is_lasting.
+/// of modules that came with the program are kept: stackcap_is_lasting.
 struct stackcap_page_cache {
     uint8_t *bytes;
     struct {
@@ -317,8 +315,7 @@ struct stackcap_waits {
 };
 
 /// The one thread that may stop threads of the other process. The kernel ties a stopped thread to the thread that stopped it,
-/// and
-/// releases it when that thread ends: however a stop fails, ending this thread cleans up.
+/// and releases it when that thread ends: however a stop fails, ending this thread cleans up.
 struct stackcap_tracer {
     pthread_t handle;
     bool exists;
@@ -387,8 +384,7 @@ void stackcap_previous_keep(struct stackcap_previous *previous, const struct sig
 void stackcap_previous_restore(const struct stackcap_previous *previous, struct sigaction *action);
 
 /// The flags of the previous action that apply when the kernel delivers to our handler: what the application's signal does to
-/// system calls, and
-/// on which stack it runs, stay as the application chose them.
+/// system calls, and on which stack it runs, stay as the application chose them.
 int stackcap_flags_over(const struct sigaction *action);
 
 /// Acts as the kernel would have without our handler. In the handler.
@@ -417,8 +413,7 @@ int stackcap_handler_install(struct stackcap_session *session);
 void stackcap_handler_remove(struct stackcap_session *session);
 bool stackcap_handler_is_busy(const struct stackcap_session *session);
 /// In a forked child, immediately: the request that replaced an ignored signal belongs to its parent. Otherwise the signal
-/// would stay
-/// handled in the child, and would not be ignored in a program that it executes.
+/// would stay handled in the child, and would not be ignored in a program that it executes.
 void stackcap_handler_ignore_in_child(struct stackcap_session *session);
 /// In a forked child, where no thread is left that could answer.
 void stackcap_request_forget(struct stackcap_session *session);
@@ -461,8 +456,7 @@ void stackcap_pages_forget_all(struct stackcap_page_cache *pages);
 bool stackcap_peek(stackcap_unwinder *unwinder, uint64_t address, void *to, size_t length);
 
 /// Reads `length` bytes of instructions from `address`, over two pages at most. Bytes on a page that cannot be read are zero:
-/// code
-/// may begin or end at a page boundary.
+/// code may begin or end at a page boundary.
 void stackcap_peek_code(stackcap_unwinder *unwinder, uint64_t address, void *code, size_t length);
 
 // copy.c
@@ -473,8 +467,8 @@ void stackcap_peek_code(stackcap_unwinder *unwinder, uint64_t address, void *cod
 int stackcap_copy_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high);
 
 /// Copies the memory at the stack pointer, up to the first page that cannot be read, and the outer part of the thread's own
-/// stack
-/// [low, high), which it is not using at the moment; at most STACKCAP_MAX_COPY / 2 of each. Async-signal-safe; changes errno.
+/// stack [low, high), which it is not using at the moment; at most STACKCAP_MAX_COPY / 2 of each. Async-signal-safe; changes
+/// errno.
 /// \returns 0 or an errno.
 int stackcap_copy_foreign_stack(stackcap_unwinder *unwinder, uint64_t stack_pointer, uint64_t low, uint64_t high);
 
@@ -485,8 +479,7 @@ void stackcap_bound_copy(stackcap_unwinder *unwinder, uint64_t high);
 bool stackcap_copy_holds(const stackcap_unwinder *unwinder);
 
 /// Whether memory on both sides of the uncopied part between the two ends still has the copied contents, as far out as the
-/// outermost frame.
-/// To be called after a walk, and not in the handler.
+/// outermost frame. To be called after a walk, and not in the handler.
 bool stackcap_middle_holds(const stackcap_unwinder *unwinder);
 
 bool stackcap_in_copy(const stackcap_unwinder *unwinder, uint64_t address, size_t length);
@@ -550,8 +543,7 @@ stackcap_outcome stackcap_unwind_copy(stackcap_unwinder *unwinder, stackcap_unwo
 bool stackcap_unwind_from_registers(stackcap_unwinder *unwinder);
 
 /// Reads a word for the unwinder; a value that looks like a frame pointer loses Swift's mark. met_unknown and first_unknown
-/// report an
-/// address that cannot be known.
+/// report an address that cannot be known.
 bool stackcap_read_word(stackcap_unwinder *unwinder, uint64_t address, uint64_t *value);
 
 /// \returns a register's value in the walk's current frame; 0 if it is not known.
@@ -585,8 +577,7 @@ void stackcap_row_learn(stackcap_unwinder *unwinder, struct stackcap_walk *walk,
 // async.c
 
 /// Reads the probable innermost contexts of a thread immediately after its stack: when the stack has been unwound, they may be
-/// gone. At
-/// most 25 system calls, usually three; the results are checked later. Async-signal-safe; changes errno.
+/// gone. At most 25 system calls, usually three; the results are checked later. Async-signal-safe; changes errno.
 /// \param context_register 0 if unknown.
 void stackcap_async_glimpse(stackcap_unwinder *unwinder, uint64_t context_register);
 /// Drops the glimpses that differ from current memory: the thread has run in the meantime.
@@ -652,18 +643,16 @@ bool stackcap_find_way_out(stackcap_unwinder *unwinder, uint64_t address, bool i
 enum { STACKCAP_STARTS = 4 };
 
 /// The addresses where functions without an unwind table may start, in the same gap between tables' functions, up to the
-/// address: the last
-/// STACKCAP_STARTS of them, each at its number % STACKCAP_STARTS. \returns the number of all.
+/// address: the last STACKCAP_STARTS of them, each at its number % STACKCAP_STARTS. \returns the number of all.
 size_t stackcap_find_starts(stackcap_unwinder *unwinder, uint64_t address, uint64_t starts[_Nonnull STACKCAP_STARTS]);
 
 /// Like stackcap_find_way_out, but by the instructions from the function's start to the address: for a function that never
 /// returns.
 bool stackcap_find_way_in(stackcap_unwinder *unwinder, uint64_t start, uint64_t address, struct stackcap_way_out *way);
 
-/// Finds the return address of the innermost function if it is in an unknown register: a frame record leads to the
-/// caller's caller, the call there to the caller, and the calls in the caller to the place. Unwinds from the registers it
-/// found.
-/// Leaves the registers unchanged if nothing fits.
+/// Finds the return address of the innermost function if it is in an unknown register: a frame record leads to the caller's
+/// caller, the call there to the caller, and the calls in the caller to the place. Unwinds from the registers it found. Leaves
+/// the registers unchanged if nothing fits.
 void stackcap_guess_return_address(stackcap_unwinder *unwinder);
 
 /// The distance of the frame pointer above the stack pointer in a function's body, from the instructions at its start.
@@ -672,8 +661,7 @@ bool stackcap_frame_pointer_distance(stackcap_unwinder *unwinder, uint64_t funct
 
 /// Makes a call that our signal has cut short start again when the handler returns, if it is one that never waits: poll and
 /// select with a zero timeout, as event loops make them. Even these return EINTR when a signal is pending. A call that waits is
-/// not changed:
-/// a signal of the application may have been meant to end it. Async-signal-safe; changes errno.
+/// not changed: a signal of the application may have been meant to end it. Async-signal-safe; changes errno.
 void stackcap_restart_looking_call(const struct stackcap_reader *reader, ucontext_t *context);
 
 #pragma clang assume_nonnull end

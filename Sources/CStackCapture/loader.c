@@ -1,18 +1,14 @@
 /// Determines whether modules were loaded or unloaded between two moments, without the loader's lock: the captured thread may
 /// hold it.
 ///
-/// dl_iterate_phdr reports this by two counts, dlpi_adds and dlpi_subs, but takes the lock. It computes them from the
-/// loader's own data (`_rtld_global`), which begins with the first list of modules: its start, and the number of modules. The
-/// count
-/// of all modules ever added follows at a place that only the loader knows, and is found by its value: before main, all words
-/// there
-/// that have this value are recorded. A word that has it by chance makes the loader seem busy when the word changes; no word
-/// can make it
-/// seem idle.
+/// dl_iterate_phdr reports this by two counts, dlpi_adds and dlpi_subs, but takes the lock. It computes them from the loader's
+/// own data (`_rtld_global`), which begins with the first list of modules: its start, and the number of modules. The count of
+/// all modules ever added follows at a place that only the loader knows, and is found by its value: before main, all words
+/// there that have this value are recorded. A word that has it by chance makes the loader seem busy when the word changes; no
+/// word can make it seem idle.
 ///
 /// A module is mapped before it is counted, and its address may have belonged to another module, which was removed from the
-/// count. So the
-/// loader's own state (r_state) is recorded too.
+/// count. So the loader's own state (r_state) is recorded too.
 #include "internal.h"
 
 #include <dlfcn.h>

@@ -200,8 +200,7 @@ static bool has_not_run(int tasks, pid_t thread, const stackcap_look *since) {
 }
 
 /// Whether the thread did not move, or ran only inside the kernel, as fsync and large reads do while they sleep and wake. The
-/// latter
-/// is accepted if the whole stack, read again, is unchanged, and the thread is in the same call before and after that.
+/// latter is accepted if the whole stack, read again, is unchanged, and the thread is in the same call before and after that.
 static stackcap_outcome confirm_copy(stackcap_unwinder *unwinder, int tasks, pid_t thread, const stackcap_look *seen) {
     if (has_not_run(tasks, thread, seen))
         return (stackcap_outcome){STACKCAP_OK, 0};

@@ -16,8 +16,7 @@ static bool is_same(const struct sigaction *a, const struct sigaction *b) {
 void stackcap_previous_keep(struct stackcap_previous *previous, const struct sigaction *action) {
     const struct sigaction *current = atomic_load_explicit(&previous->action, memory_order_relaxed);
     // A handler that is still running may be reading the action kept last. That one is not written, whether the action has
-    // changed or
-    // not.
+    // changed or not.
     if (!current || !is_same(current, action)) {
         struct sigaction *other = current == &previous->kept[0] ? &previous->kept[1] : &previous->kept[0];
         *other = *action;

@@ -173,8 +173,7 @@ int stackcap_process_directory(const stackcap_process *process) {
 // Following the process's changes.
 
 /// Whether the opened memory is still in use. A read from memory that belongs to no process any more returns 0 bytes, whereas
-/// an
-/// unmapped address is an error.
+/// an unmapped address is an error.
 static bool is_same_program(const stackcap_process *process) {
     char byte;
     return process->memory >= 0 && pread(process->memory, &byte, 1, 0) != 0;

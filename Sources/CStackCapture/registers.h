@@ -58,8 +58,7 @@ void stackcap_registers_from_context(struct stackcap_registers *registers, const
 void stackcap_registers_from_user(struct stackcap_registers *registers, const stackcap_user_registers *user);
 
 /// Some system calls return EINTR for a stop, although no signal has to be handled: epoll_wait and others of signal(7). Changes
-/// the
-/// result to the code by which the kernel restarts the call, unless a handler runs; all other calls restart automatically.
+/// the result to the code by which the kernel restarts the call, unless a handler runs; all other calls restart automatically.
 /// \returns whether the registers have to be written back.
 bool stackcap_mend_cut_call(stackcap_user_registers *user);
 

@@ -1,15 +1,13 @@
 /// A running thread copies its own stack on request: the request, the signal handler, and the wait.
 ///
 /// The word of a request holds its number and whose turn it is. REQUESTED is left only by compare-and-swap, so a request is
-/// either
-/// served or withdrawn, never both:
+/// either served or withdrawn, never both:
 ///
 ///     IDLE ──capturer──> REQUESTED ──handler──> COPYING ──handler──> DONE ──capturer──> (next request)
 ///                            └──────capturer──> WITHDRAWN ─────────────────capturer──> (next request)
 ///
 /// A request can be left open beyond its deadline: a thread that gets no processor serves it when it runs. The request then
-/// stays
-/// REQUESTED while nobody waits, and the next operation on the session settles it first.
+/// stays REQUESTED while nobody waits, and the next operation on the session settles it first.
 ///
 /// While the word is COPYING, request and copy belong to the handler. The number prevents a handler that was delayed between
 /// reading the word and its swap from serving a later request as its own.
@@ -41,8 +39,7 @@ static bool is_marked(const stackcap_session *session, const siginfo_t *info) {
 }
 
 /// If the user's signal queue is full (RLIMIT_SIGPENDING), the kernel still delivers our signal, but without a sender. It must
-/// not
-/// be forwarded: the default action ends the process. The time limit prevents signals from outside a container, which look
+/// not be forwarded: the default action ends the process. The time limit prevents signals from outside a container, which look
 /// the same, from being taken for ours indefinitely after one of ours was lost.
 static bool lost_its_mark(const stackcap_session *session, const siginfo_t *info) {
     enum { LONGEST_WAY_NS = 1000000000 };
@@ -68,8 +65,7 @@ static void copy_own_stack(stackcap_session *session, const ucontext_t *context)
 }
 
 /// Answers the open request if it is for this thread. It does not matter whether our signal or the application's started the
-/// handler: a
-/// pending signal absorbs the next one of its number, and the requested stack is this thread's current one.
+/// handler: a pending signal absorbs the next one of its number, and the requested stack is this thread's current one.
 /// \returns whether there was a request.
 static bool serve(stackcap_session *session, const ucontext_t *context) {
     struct stackcap_request *request = &session->request;
@@ -101,10 +97,8 @@ static _Thread_local struct {
 } passing __attribute__((tls_model("initial-exec")));
 
 /// An application may have read our action while it was installed, and installed its handler while it was not. Then its handler
-/// forwards to
-/// ours, and ours to it, and ours is called again deeper in the stack for the same interruption. (A handler that was left
-/// earlier by a
-/// jump may have had the same context, but not deeper.)
+/// forwards to ours, and ours to it, and ours is called again deeper in the stack for the same interruption. (A handler that
+/// was left earlier by a jump may have had the same context, but not deeper.)
 static bool came_round(const void *context, uintptr_t frame) {
     return context == passing.context && frame < passing.frame;
 }
@@ -178,8 +172,7 @@ static bool exists(const stackcap_session *session, pid_t thread) {
 }
 
 /// Polls, at first without pauses: a wake-up call in the handler would double the pause of the target. Returns early if the
-/// thread
-/// exits.
+/// thread exits.
 /// \returns whether the handler is done.
 static bool wait_until(const stackcap_session *session, pid_t thread, uint64_t deadline_ns) {
     const struct stackcap_request *request = &session->request;
@@ -203,8 +196,7 @@ static bool wait_until(const stackcap_session *session, pid_t thread, uint64_t d
 }
 
 /// If a call returned EINTR at the point that our signal interrupted, the signal cut it short. This happens to a thread that
-/// entered the call
-/// between our last sample and the signal.
+/// entered the call between our last sample and the signal.
 static void count_call_cut_short(stackcap_session *session) {
     uint8_t before[SYSTEM_CALL_LENGTH];
     int64_t result;
@@ -247,8 +239,7 @@ static bool is_on_top(const stackcap_session *session) {
 }
 
 /// Whether signals still reach our handler. If not, a signal would run the application's handler, or end the process. If a
-/// handler
-/// was installed over ours, we send signals only after it has forwarded one of its own to us.
+/// handler was installed over ours, we send signals only after it has forwarded one of its own to us.
 static bool is_reached(stackcap_session *session) {
     uintptr_t handler = installed_handler(session);
     if (handler == (uintptr_t)on_signal)
@@ -331,8 +322,7 @@ static void settle_account(stackcap_session *session) {
 }
 
 /// Signals that were sent and have not arrived would reach the handler that we restore, and the default action ends the
-/// process.
-/// Ignoring a signal discards pending instances of it on every thread (signal(7), POSIX 2.4.3).
+/// process. Ignoring a signal discards pending instances of it on every thread (signal(7), POSIX 2.4.3).
 static bool discard_pending(stackcap_session *session) {
     struct sigaction ignore;
     memset(&ignore, 0, sizeof ignore);
@@ -360,10 +350,9 @@ void stackcap_handler_remove(stackcap_session *session) {
 }
 
 /// An ignored signal interrupts no call, but with any handler it does, even one that forwards it to nobody: SA_RESTART does not
-/// help
-/// a sleep. So if the application ignores the signal, ours is installed only while a request is open. Pending signals
-/// of our own are discarded then, which is correct: nobody waits for them. A program that the application executes gets the
-/// signal ignored, too.
+/// help a sleep. So if the application ignores the signal, ours is installed only while a request is open. Pending signals of
+/// our own are discarded then, which is correct: nobody waits for them. A program that the application executes gets the signal
+/// ignored, too.
 static void ignore_again(stackcap_session *session) {
     const struct sigaction *previous = atomic_load_explicit(&session->previous.action, memory_order_relaxed);
     if (session->in_chain && !session->request.left_open && previous && is_ignored(previous))

@@ -1,10 +1,9 @@
 #if defined(__aarch64__)
 
 /// A system call's wrapper often keeps its return address in x30 alone, and /proc does not show x30. What can still be
-/// determined:
-/// the wrapper's caller has saved its own return address, which follows a call of that caller. Somewhere in the caller is
-/// the call of the wrapper. A guess is correct if the caller's own unwind row, from there, leads to that very return address.
-/// If the caller was called indirectly, its function is unknown: its frame is left out, and the next is marked as
+/// determined: the wrapper's caller has saved its own return address, which follows a call of that caller. Somewhere in the
+/// caller is the call of the wrapper. A guess is correct if the caller's own unwind row, from there, leads to that very return
+/// address. If the caller was called indirectly, its function is unknown: its frame is left out, and the next is marked as
 /// found by the frame pointer.
 #include "code_aarch64.h"
 

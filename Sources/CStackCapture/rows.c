@@ -1,15 +1,12 @@
 /// Unwind rows that were used before. A deep recursion uses the same few rows repeatedly, and so do the threads of a pool. Each
-/// time,
-/// libunwind finds the row, decodes it and runs it, which takes twenty times as long as applying the result.
+/// time, libunwind finds the row, decodes it and runs it, which takes twenty times as long as applying the result.
 ///
 /// A row is learnt the second time that it is used, from libunwind's result. The register on which it is based is determined by
 /// showing libunwind registers that are all unknown: the first address that it reads is that of the return address. Rows whose
-/// results
-/// are not sums of one register and a constant are left to libunwind.
+/// results are not sums of one register and a constant are left to libunwind.
 ///
 /// No row outlives its module. Rows of modules that came with the program are kept, because these are never unloaded. Others
-/// are valid for
-/// one capture.
+/// are valid for one capture.
 #include "internal.h"
 
 #include <dlfcn.h>
@@ -37,9 +34,8 @@ static int note_module(struct dl_phdr_info *info, size_t size, void *context) {
 }
 
 /// Runs before main, when only the modules that the program was linked with are loaded, and those loaded by constructors of
-/// these
-/// libraries, which are assumed to stay. Does nothing if this code is in a library itself, which may have been loaded at any
-/// time.
+/// these libraries, which are assumed to stay. Does nothing if this code is in a library itself, which may have been loaded at
+/// any time.
 __attribute__((constructor)) static void note_modules(void) {
     struct dl_find_object object;
     if (_dl_find_object((void *)(uintptr_t)&note_modules, &object) != 0)

@@ -1,6 +1,5 @@
 /// Sections of a file that another process has mapped: the unwind tables that no program header refers to. The file is checked
-/// to be
-/// the mapped one, and its contents are not trusted.
+/// to be the mapped one, and its contents are not trusted.
 #include "internal.h"
 
 #include <errno.h>
@@ -36,8 +35,7 @@ static bool read_exactly(int file, void *to, size_t length, uint64_t offset) {
 // The file.
 
 /// The path may by now name a pipe or a device, and opening that for reading can block or have side effects: so it is checked
-/// to be a file
-/// first. \param flag O_NOFOLLOW, or 0 if the path is one of /proc's own links.
+/// to be a file first. \param flag O_NOFOLLOW, or 0 if the path is one of /proc's own links.
 static int open_regular(int directory, const char *path, int flag) {
     struct stat status;
     char place[32];
@@ -65,8 +63,7 @@ static bool is_same_note(stackcap_unwinder *unwinder, int file, const struct sta
 }
 
 /// Whether all notes, including a build id, are the same in the file and in memory. The first notes alone may only list
-/// required processor
-/// features, which are the same in most files.
+/// required processor features, which are the same in most files.
 static bool has_same_notes(stackcap_unwinder *unwinder, int file, const struct stackcap_origin *origin, const Elf64_Ehdr *header) {
     bool has_notes = false;
     for (unsigned i = 0; i < header->e_phnum; i++) {

@@ -2,8 +2,7 @@
 
 /// libunwind 1.6 has no frame pointers on aarch64. For code without an unwind table, or with one that it cannot interpret (rows
 /// with signed return addresses), it uses the last value of the return address register, which shows a frame twice. So we
-/// follow
-/// the frame record {caller's frame pointer, return address} there.
+/// follow the frame record {caller's frame pointer, return address} there.
 #include "code_aarch64.h"
 
 enum { SEARCH_CODE_BYTES = 64 * 1024 };
@@ -32,8 +31,7 @@ static bool read_record(stackcap_unwinder *unwinder, uint64_t frame_pointer, uin
 }
 
 /// Continues from our own registers. libunwind has no way to accept the address as a return address, so it gets the address
-/// before it,
-/// which is the one it would look up.
+/// before it, which is the one it would look up.
 static int resume(stackcap_unwinder *unwinder, unw_cursor_t *cursor) {
     unwinder->current = &unwinder->resumed;
     unwinder->address_bias = 1;
@@ -100,8 +98,8 @@ static bool sets_no_frame_up_before(stackcap_unwinder *unwinder, uint64_t addres
 }
 
 /// Whether the function at the top of the stack, which has no usable table, has no frame of its own, or not yet: then its
-/// return address is in
-/// the link register. Once it has called another function, the link register points into the function itself.
+/// return address is in the link register. Once it has called another function, the link register points into the function
+/// itself.
 static bool has_no_frame(stackcap_unwinder *unwinder, uint64_t link, uint64_t frame_pointer) {
     uint64_t caller, return_address, address = unwinder->frames[0].address;
     uint32_t code;

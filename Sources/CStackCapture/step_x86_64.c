@@ -1,7 +1,6 @@
 /// The step where there is no unwind table: by the function's own instructions, up to its return. If these give no result, by
-/// the nearest
-/// word on the stack that a call of this code has left, and last by the frame pointer. That may belong to the caller, or to an
-/// outer function, and then callers are skipped.
+/// the nearest word on the stack that a call of this code has left, and last by the frame pointer. That may belong to the
+/// caller, or to an outer function, and then callers are skipped.
 #if defined(__x86_64__)
 
 #include "internal.h"
@@ -62,8 +61,7 @@ static bool follow_way(stackcap_unwinder *unwinder, const struct stackcap_regist
 }
 
 /// Uses the nearest of the functions that may start before the address and that leads to a return address; \param confirmed if
-/// not 0, the
-/// required position of the return address.
+/// not 0, the required position of the return address.
 static bool follow_start(stackcap_unwinder *unwinder, const struct stackcap_registers *registers, uint64_t address, bool is_return,
                          uint64_t confirmed, struct arrival *arrival) {
     struct stackcap_way_out way;
@@ -100,8 +98,7 @@ static uint64_t called_by(stackcap_unwinder *unwinder, uint64_t return_address) 
 }
 
 /// Sets the registers by the nearest word on the stack that follows a call of code between the last table's function and the
-/// address.
-/// It cannot distinguish words left by earlier calls from that of this call.
+/// address. It cannot distinguish words left by earlier calls from that of this call.
 static bool search_stack(stackcap_unwinder *unwinder, uint64_t address, struct stackcap_registers *registers) {
     uint64_t low, high, start = registers->value[REGISTER_STACK_POINTER];
     if (!stackcap_gap_around(unwinder, address, &low, &high))
@@ -121,9 +118,8 @@ static bool search_stack(stackcap_unwinder *unwinder, uint64_t address, struct s
 }
 
 /// Sets the registers to the caller's by the frame pointer. libunwind does this too, but computes the stack pointer from the
-/// callee's: a
-/// caller whose row needs it would be unwound wrongly. \returns false if the frame pointer does not point to a word left by a
-/// call.
+/// callee's: a caller whose row needs it would be unwound wrongly. \returns false if the frame pointer does not point to a word
+/// left by a call.
 static bool follow_frame_pointer(stackcap_unwinder *unwinder, struct stackcap_registers *registers) {
     uint64_t *value = registers->value, record[2], frame_pointer = value[REGISTER_FRAME_POINTER];
     unwinder->met_unknown |= stackcap_is_unknown(frame_pointer);

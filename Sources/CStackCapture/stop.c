@@ -141,8 +141,8 @@ static void count_stop(stackcap_process *process, uint64_t held_ns) {
 }
 
 /// The thread is stopped at the latest from the moment when this was seen, and at the earliest from the last moment when it was
-/// not: this
-/// whole time counts as held. Before that it ran, or waited for a processor, which it would also have done without us.
+/// not: this whole time counts as held. Before that it ran, or waited for a processor, which it would also have done without
+/// us.
 /// \returns whether the thread is free; if not, the end of the tracer's thread frees it.
 static bool stop_and_copy(stackcap_process *process, struct stackcap_thread_files files, stackcap_outcome *outcome) {
     struct stackcap_tracer *tracer = &process->tracer;

@@ -7,10 +7,8 @@
 #include <unwind.h>
 
 /// Keeps C++ exceptions with libgcc's unwinder. libunwind-x86_64.so (or -aarch64) needs libunwind.so.8, which defines _Unwind_*
-/// as
-/// well, and the dynamic linker uses the first definition that it finds, breadth first. Linkers drop a library that nothing
-/// refers to;
-/// this reference makes the program need libgcc_s.so.1 itself, one level above libunwind.so.8.
+/// as well, and the dynamic linker uses the first definition that it finds, breadth first. Linkers drop a library that nothing
+/// refers to; this reference makes the program need libgcc_s.so.1 itself, one level above libunwind.so.8.
 __attribute__((used, retain)) static _Unwind_Reason_Code (*const exceptions_stay_with_libgcc)(struct _Unwind_Exception *) =
     _Unwind_RaiseException;
 
@@ -123,8 +121,7 @@ static bool was_scanned(const stackcap_unwinder *unwinder, size_t frame) {
 }
 
 /// A hash of the function's callee-saved registers. If two captures agree on the function's position and differ in this, it has
-/// run
-/// in between. \returns 0 if it is not known: the thread slept, or the callee has no unwind table that says what it saved.
+/// run in between. \returns 0 if it is not known: the thread slept, or the callee has no unwind table that says what it saved.
 static uint64_t state_of(const stackcap_unwinder *unwinder, struct stackcap_walk *walk, stackcap_found found) {
     const stackcap_frame *callee = unwinder->frame_count ? stackcap_frame_at(unwinder, unwinder->frame_count - 1) : NULL;
     bool is_by_table = found == STACKCAP_FOUND_REGISTER || found == STACKCAP_FOUND_TABLE;
@@ -263,8 +260,7 @@ static int step_by_libunwind(stackcap_unwinder *unwinder, struct stackcap_walk *
 }
 
 /// Code that resumes an exception jumps to the handler: the return address that it leaves does not follow a call, and is looked
-/// up
-/// unchanged. The byte before it may belong to another function, or to a frame that is gone.
+/// up unchanged. The byte before it may belong to another function, or to a frame that is gone.
 static void notice_jump(stackcap_unwinder *unwinder, struct stackcap_walk *walk) {
     bool is_return = walk->lookup != walk->address && !stackcap_is_unknown(walk->address) && walk->address != 0;
     if (unwinder->frame_count != 1 || !is_return || stackcap_call_before(unwinder, walk->address, 0) != CALL_NONE)
@@ -331,8 +327,7 @@ static bool walk_once(stackcap_unwinder *unwinder, bool reads_middle) {
 }
 
 /// Whether a running thread is still where it was copied, as far as can be determined: it may have left and returned by another
-/// path,
-/// so two walks must see the same frames, and the memory copied next to the middle must be unchanged after each.
+/// path, so two walks must see the same frames, and the memory copied next to the middle must be unchanged after each.
 static bool is_still_there(stackcap_unwinder *unwinder) {
     uint64_t seen = unwinder->trail;
     return stackcap_middle_holds(unwinder) && walk_once(unwinder, true) && unwinder->trail == seen &&
@@ -353,8 +348,7 @@ static bool walk(stackcap_unwinder *unwinder) {
 }
 
 /// Whether the walk may have used the table or the instructions of a module that was replaced since the copy was made. Only
-/// modules that can
-/// be replaced count: most stacks contain none.
+/// modules that can be replaced count: most stacks contain none.
 static bool may_be_replaced(const stackcap_unwinder *unwinder) {
     if (unwinder->modules || !stackcap_loader_has_moved(&unwinder->loader))
         return false;

@@ -1,12 +1,9 @@
 /// Unwinds out of a function without an unwind table. Its own instructions, followed from the thread's position to its return,
-/// show
-/// where the return address is and where registers were saved. This needs neither the function's start nor a frame pointer. A
-/// function
-/// that never returns is followed from its start to the thread's position.
+/// show where the return address is and where registers were saved. This needs neither the function's start nor a frame
+/// pointer. A function that never returns is followed from its start to the thread's position.
 ///
 /// Calls return with the stack unchanged. At a branch both paths are followed. A path that ends in a trap gives no information;
-/// nor does one
-/// on which the stack pointer is computed from an unknown value, until it is set from the frame pointer again.
+/// nor does one on which the stack pointer is computed from an unknown value, until it is set from the frame pointer again.
 #if defined(__x86_64__)
 
 #include "internal.h"
@@ -46,8 +43,7 @@ static int kept_index(int number) {
 }
 
 /// Records that the register is read from the stack. Values below the initial stack pointer were pushed on this path: the
-/// register gets its
-/// former value back.
+/// register gets its former value back.
 static void restore(struct position *now, int number, struct stackcap_sum from) {
     int kept = kept_index(number);
     if (kept < 0)

@@ -4,14 +4,11 @@ public import Synchronization
 /// A value and the lock that guards it, stored inline: for state that is rarely contended and must not cost an allocation.
 ///
 /// It replaces Synchronization's `Mutex`, which is a priority-inheriting futex. That futex identifies the thread that holds it
-/// by a
-/// thread id that the thread has cached: after fork, the child's thread uses its parent's id, and the first contention ends the
-/// process.
-/// This lock identifies a thread by its thread pointer, which a fork does not change.
+/// by a thread id that the thread has cached: after fork, the child's thread uses its parent's id, and the first contention
+/// ends the process. This lock identifies a thread by its thread pointer, which a fork does not change.
 ///
 /// It identifies the thread for one reason: a thread that takes a lock it already holds, in a signal handler, would wait for
-/// itself
-/// forever. Instead it traps with a message.
+/// itself forever. Instead it traps with a message.
 ///
 /// Sendable: the value is accessed only in `withLock`, by the one thread that holds the lock.
 public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
@@ -22,8 +19,7 @@ public struct ForkSafeMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
     @inlinable static var patience: Int { 40 }
 
     // Cells (of Synchronization, which makes its own lock of them) have addresses: the kernel waits on one, and the other is
-    // written
-    // through a borrowed lock.
+    // written through a borrowed lock.
     @usableFromInline let state = _Cell(Atomic<UInt>(0))
     @usableFromInline let value: _Cell<Value>
 

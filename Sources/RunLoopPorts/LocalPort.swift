@@ -5,12 +5,11 @@ public import RunLoopKit
 /// Receives messages from other threads and processes and delivers them to its handler on a loop, as a version 1 source (R54).
 ///
 /// Processes of the same user find a named port with ``RemotePort/init(_:in:timeout:onInvalidation:)``. A port without a name
-/// is reached
-/// inside its process with ``RemotePort/init(to:onInvalidation:)``, and from elsewhere as the reply port of a message.
+/// is reached inside its process with ``RemotePort/init(to:onInvalidation:)``, and from elsewhere as the reply port of a
+/// message.
 ///
 /// One message is delivered per turn, and connections alternate. Each connection has a queue of its own in the kernel; when
-/// that is full
-/// its sender waits or gets `sendTimeout`. Messages also wait there while the port is on no loop.
+/// that is full its sender waits or gets `sendTimeout`. Messages also wait there while the port is on no loop.
 ///
 /// A port lives until it is invalidated, or until no holder and no loop has it any more. A loop that ends releases it, and it
 /// can be added to another loop (R2). Any thread may call its members; not in a signal handler.
@@ -44,8 +43,7 @@ public final class LocalPort: Sendable {
         /// thread.
         public var accepts: @Sendable (PortPeer) -> Bool = { $0.userID == LocalPort.ownUser }
         /// A connection was dropped because of an error of the peer or a shortage in this process. The peer sees its port
-        /// become invalid. Called
-        /// on the loop's thread.
+        /// become invalid. Called on the loop's thread.
         public var onDrop: (@Sendable (PortPeer, DropReason) -> Void)?
         /// The port was invalidated. Called once (R55), on the thread that invalidated it.
         public var onInvalidation: (@Sendable () -> Void)?
@@ -91,8 +89,7 @@ public final class LocalPort: Sendable {
     public var isValid: Bool { anchor.isValid }
 
     /// Ends it permanently: removes it from all loops, releases the name, and closes all connections. Undelivered messages are
-    /// dropped; a
-    /// running handler runs to its end.
+    /// dropped; a running handler runs to its end.
     public func invalidate() {
         anchor.invalidate()
         receiver.close()
@@ -122,8 +119,7 @@ extension LocalPort {
 
 extension EventRunLoop {
     /// Adds a port to a mode: its messages are delivered in runs of that mode. As for an `EventSource`, it may be on several
-    /// loops and in
-    /// several modes.
+    /// loops and in several modes.
     ///
     /// - Throws: `portInvalid`, `loopEnded`, `outOfResources`; nothing is added then.
     public func add(_ port: LocalPort, to mode: Mode = .default) throws(RunLoopError) { try port.enter(self, mode) }

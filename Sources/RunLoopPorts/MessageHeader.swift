@@ -58,8 +58,7 @@ extension MessageHeader {
 
 extension MessageHeader {
     /// Reads a whole message that arrived with `descriptors` descriptors. The peer's data is not trusted: after this, every
-    /// length is within
-    /// `bytes`.
+    /// length is within `bytes`.
     static func read(_ bytes: RawSpan, descriptors: Int) throws(LocalPort.DropReason) -> MessageHeader {
         guard bytes.byteCount >= fixedSize, unsafe bytes.unsafeLoadUnaligned(as: UInt32.self) == magic,
             unsafe bytes.unsafeLoadUnaligned(fromByteOffset: 4, as: UInt8.self) == version,

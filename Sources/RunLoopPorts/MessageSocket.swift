@@ -4,8 +4,7 @@ import Glibc
 import RunLoopKit
 
 /// One end of a connection. It is closed when the last reference is released, so that its number cannot be reused for another
-/// file in the
-/// middle of a call.
+/// file in the middle of a call.
 final class MessageSocket: Sendable {
     let descriptor: Int32
     private let generation = run_loop_generation()
@@ -30,8 +29,7 @@ final class MessageSocket: Sendable {
     }
 
     /// Ends the connection for both sides, also if another process has a copy of this end. Does nothing in a forked child that
-    /// inherited
-    /// it: the connection is the parent's, and closing is enough for the child.
+    /// inherited it: the connection is the parent's, and closing is enough for the child.
     func hangUp() {
         guard generation == run_loop_generation() else { return }
         shutdown(descriptor, Int32(SHUT_RDWR))
@@ -66,8 +64,7 @@ extension MessageSocket {
         // Both ends were made here: only the messages can identify the process that got the other end.
         run_loop_message_tell_senders(ours.descriptor)
         // The receiver may answer at once, so our end exists before the message is sent. If sending fails, our end sees the
-        // other end
-        // close, and is dropped.
+        // other end close, and is dropped.
         try port.receiver.adopt(ours)
         try send(message, kind, number, message.descriptors + [theirs.descriptor], timeout)
     }

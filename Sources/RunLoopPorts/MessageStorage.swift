@@ -6,8 +6,7 @@ import RunLoopKit
 /// The bytes and descriptors of one received message.
 ///
 /// Sendable: everything except the descriptors is written only by `ReceiveSpace.receive`, while no one else has a reference (a
-/// new object,
-/// or one found uniquely referenced), and is read-only afterwards; the descriptors are behind a lock.
+/// new object, or one found uniquely referenced), and is read-only afterwards; the descriptors are behind a lock.
 @safe
 final class MessageStorage: @unchecked Sendable {
     private let memory: UnsafeMutableRawBufferPointer
@@ -53,9 +52,8 @@ final class MessageStorage: @unchecked Sendable {
 /// The buffers into which messages of one receiver are read. Guarded by the receiver's lock; receiving never blocks.
 ///
 /// Most messages are small, and the recipient may keep them, so they are read into small storage. What does not fit overflows
-/// into a
-/// spare area of the greatest size and is then copied together; from then on large storage is used until messages are small
-/// again.
+/// into a spare area of the greatest size and is then copied together; from then on large storage is used until messages are
+/// small again.
 @safe
 struct ReceiveSpace: ~Copyable {
     /// The result of reading from a socket.

@@ -49,9 +49,8 @@ public struct PortMessage: Sendable {
 }
 
 /// The process at the other end, as reported by the kernel: the one that made the connection or listened for it
-/// (`SO_PEERCRED`), and for
-/// what arrives at a reply port, the sender (`SCM_CREDENTIALS`). A fork does not change the former: a child is reported as its
-/// parent.
+/// (`SO_PEERCRED`), and for what arrives at a reply port, the sender (`SCM_CREDENTIALS`). A fork does not change the former: a
+/// child is reported as its parent.
 public struct PortPeer: Hashable, Sendable {
     /// 0 if the process is not in this one's pid namespace.
     public let processID: Int32

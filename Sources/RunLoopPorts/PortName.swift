@@ -6,8 +6,7 @@ public import RunLoopKit
 /// The name under which processes of one user find a port. Compares byte by byte.
 ///
 /// It becomes a file name in a ``PortDirectory`` and cannot leave that directory: 1 to 64 bytes of UTF-8, neither `.` nor `..`,
-/// without
-/// `/` and NUL (R55).
+/// without `/` and NUL (R55).
 public struct PortName: Hashable, Sendable {
     /// The longest name, in bytes: with it an address still fits into the kernel's 108.
     public static let maximumLength = 64
@@ -46,10 +45,8 @@ extension PortName: CustomStringConvertible {
 /// The directory of port names: it belongs to the user and has mode 0700 (R55).
 ///
 /// It is created when first needed, and checked each time: it must be a directory and not a link, belong to the process's
-/// effective user
-/// and be closed to all others; otherwise `portDirectoryUnsafe` is thrown. Needs /proc, through which its sockets are reached
-/// however long
-/// the path is. Do not let a cleaner of old files delete in it while a port is alive.
+/// effective user and be closed to all others; otherwise `portDirectoryUnsafe` is thrown. Needs /proc, through which its
+/// sockets are reached however long the path is. Do not let a cleaner of old files delete in it while a port is alive.
 public struct PortDirectory: Hashable, Sendable {
     /// The path as passed to the initialiser.
     public let path: String
@@ -96,14 +93,12 @@ extension OwnedDescriptor {
 /// A process's claim on a name, for as long as the process lives: a lock on a file beside the socket (R55).
 ///
 /// The kernel releases the lock when the holder dies, however it dies, so the process that gets the lock may remove what a dead
-/// holder has
-/// left. Of two that try at the same time one gets it. A holder that releases the name removes the lock's file while it holds
-/// the
-/// lock; a process that was waiting for that file finds that it is no longer the file of the name, and starts again.
+/// holder has left. Of two that try at the same time one gets it. A holder that releases the name removes the lock's file while
+/// it holds the lock; a process that was waiting for that file finds that it is no longer the file of the name, and starts
+/// again.
 ///
 /// (A forked child that has not called exec shares its parent's lock until it closes its copy or ends. It never releases the
-/// name, which
-/// is the parent's.)
+/// name, which is the parent's.)
 final class NameClaim: Sendable {
     private let name: PortName
     private let directory: OwnedDescriptor

@@ -4,16 +4,12 @@ import Locking
 import RunLoopKit
 
 /// The implementation of a local port: it watches its listener and its connections in all modes of the port, and delivers their
-/// messages,
-/// one at a time.
+/// messages, one at a time.
 ///
 /// In a mode, a port consists of an anchor, a source that is never signalled and keeps the mode from being empty (R9), and one
-/// descriptor
-/// source per connection, so that connections are served in rotation with all ready descriptors (R36). The anchor reports when
-/// the port is
-/// added to a mode or removed from one, in whatever way. It retains this object, which thus lives as long as a loop or a holder
-/// has the
-/// port.
+/// descriptor source per connection, so that connections are served in rotation with all ready descriptors (R36). The anchor
+/// reports when the port is added to a mode or removed from one, in whatever way. It retains this object, which thus lives as
+/// long as a loop or a holder has the port.
 ///
 /// The lock is taken before those of loops and items: none of these calls back into a receiver while it holds one.
 final class PortReceiver: Sendable {
@@ -210,8 +206,7 @@ extension PortReceiver.State {
 
 extension PortReceiver {
     /// Whether the connection may deliver now. If the handler is busy, on another thread or further up the stack, the
-    /// connection keeps
-    /// its messages until that call is over (R23).
+    /// connection keeps its messages until that call is over (R23).
     func begin(_ connection: Connection) -> Bool {
         state.withLock { state in
             guard state.isDelivering else {

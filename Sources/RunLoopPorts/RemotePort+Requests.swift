@@ -4,20 +4,18 @@ public import RunLoopKit
 
 extension RemotePort {
     /// Sends a request and waits for the reply, while the calling thread's loop runs a mode: its timers, sources and observers
-    /// continue
-    /// (R56).
+    /// continue (R56).
     ///
     /// There is exactly one outcome: the reply, or one of the errors. A stop of the loop does not end the wait; it is passed on
-    /// to the
-    /// outer run afterwards. Requests may be nested, and be made by several threads at once.
+    /// to the outer run afterwards. Requests may be nested, and be made by several threads at once.
     ///
     /// - Parameters:
     ///   - sendTimeout: How long the caller and its loop block if the receiver's queue is full; nil for no limit.
     ///   - receiveTimeout: How long the loop runs until the reply arrives, counted from the sending; nil for no limit.
     ///   - mode: The mode to run; `EventRunLoop/Mode/common` traps.
     /// - Throws: `sendTimeout`, `receiveTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56);
-    ///   `messageTooLarge`,
-    ///   `tooManyDescriptors` (R57); `outOfResources` if the loop cannot watch for the reply: then nothing was sent.
+    ///   `messageTooLarge`, `tooManyDescriptors` (R57); `outOfResources` if the loop cannot watch for the reply: then nothing
+    ///   was sent.
     public func request(
         _ message: PortMessage,
         sendTimeout: Duration? = .seconds(1),
@@ -133,12 +131,10 @@ private final class LoopWaiter: RemoteChannel.Waiter {
 
 extension RemotePort {
     /// Sends a request from a loop and suspends until that loop receives the reply. Blocks no thread, except the loop's for as
-    /// long as
-    /// `sendTimeout` allows.
+    /// long as `sendTimeout` allows.
     ///
     /// The port is added to the mode, and stays there. The wait is bounded by `receiveTimeout`, counted from the sending;
-    /// cancelling the
-    /// task does not end it. The message is sent when the loop next runs the mode.
+    /// cancelling the task does not end it. The message is sent when the loop next runs the mode.
     ///
     /// - Parameters:
     ///   - loop: A loop that runs the mode: on another thread than the caller's, or, for the main actor, the main loop.
@@ -185,8 +181,7 @@ extension RemotePort {
             throw error
         }
         // From here on only the timer retains the promise: if the loop ends, both are released, and the promise reports that.
-        // The timer also
-        // retains the port.
+        // The timer also retains the port.
         let timer = EventTimer(after: receiveTimeout) { _ in
             self.channel.leave(number)
             promise.finish(.failure(RunLoopError(.receiveTimeout)))

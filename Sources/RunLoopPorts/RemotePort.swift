@@ -6,8 +6,7 @@ public import RunLoopKit
 /// The sending side of a port: sends messages, and requests that are replied to (R54, R56).
 ///
 /// Any thread may call its members; messages of one thread arrive in order. On a loop, the port notices when the other side
-/// closes:
-/// `EventRunLoop/add(_:to:)-(RemotePort,_)`. Otherwise it notices at the next message.
+/// closes: `EventRunLoop/add(_:to:)-(RemotePort,_)`. Otherwise it notices at the next message.
 public final class RemotePort: Sendable {
     let channel: RemoteChannel
     let source: DescriptorSource
@@ -18,8 +17,7 @@ public final class RemotePort: Sendable {
     /// - Parameters:
     ///   - timeout: How long the caller blocks if more clients connect than the receiver can accept.
     ///   - onInvalidation: Called once, on the thread that finds that the other side has closed, or that invalidates the port;
-    ///     without
-    ///     locks held.
+    ///     without locks held.
     /// - Throws: `noSuchPort`, `sendTimeout`, `portDirectoryUnsafe`, `outOfResources`, `transportError`.
     public convenience init(
         _ name: PortName,
@@ -71,8 +69,7 @@ public final class RemotePort: Sendable {
     public var isValid: Bool { channel.isOpen }
 
     /// The process that listened at the other end when the connection was made, as reported by the kernel. For the reply port
-    /// of a message:
-    /// the process that made it.
+    /// of a message: the process that made it.
     public var peer: PortPeer { PortPeer(channel.peer) }
 
     /// Closes the connection. Requests in progress end with `portBecameInvalid`.
@@ -82,8 +79,7 @@ public final class RemotePort: Sendable {
     ///
     /// - Parameter timeout: How long the caller blocks if the receiver's queue is full; zero tries once; nil for no limit.
     /// - Throws: `sendTimeout`, `portInvalid`, `portBecameInvalid`, `transportError` (R56); `messageTooLarge`,
-    ///   `tooManyDescriptors`
-    ///   (R57); with a reply port, `outOfResources`.
+    ///   `tooManyDescriptors` (R57); with a reply port, `outOfResources`.
     public func send(_ message: PortMessage, timeout: Duration? = .seconds(1)) throws(RunLoopError) {
         try channel.send(message, kind: .message, timeout: timeout)
     }
@@ -99,8 +95,7 @@ public final class RemotePort: Sendable {
 
 extension EventRunLoop {
     /// Adds a port to a mode: in runs of that mode it notices when the other side closes. Requests that wait in that mode also
-    /// become
-    /// cheaper. The loop does not retain the port.
+    /// become cheaper. The loop does not retain the port.
     public func add(_ port: RemotePort, to mode: Mode = .default) throws(RunLoopError) {
         try port.enter(self, mode)
     }

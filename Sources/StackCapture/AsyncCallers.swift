@@ -1,10 +1,8 @@
 /// The functions that await the innermost asynchronous function on a stack. They are not on the stack themselves: an
-/// asynchronous
-/// function gives up its thread when it awaits, and its callers are linked in a chain on the heap.
+/// asynchronous function gives up its thread when it awaits, and its callers are linked in a chain on the heap.
 ///
 /// Swift's concurrency runtime has no interface for this. The chain's layout is part of the platform's ABI. Each link is
-/// checked, and
-/// a chain that does not lead to the first function of a running task is rejected.
+/// checked, and a chain that does not lead to the first function of a running task is rejected.
 public struct AsyncCallers: Sendable, Hashable {
     /// Where the chain ends.
     public enum End: Sendable, Hashable {
@@ -21,9 +19,8 @@ public struct AsyncCallers: Sendable, Hashable {
     }
 
     /// Where each function resumes when the function it awaits is done: the start of a compiler-generated function, often on
-    /// another line
-    /// than the `await`. Look it up as a resumption, not as a return address. Innermost first; empty if the frame is the task's
-    /// first function.
+    /// another line than the `await`. Look it up as a resumption, not as a return address. Innermost first; empty if the frame
+    /// is the task's first function.
     public var addresses: [UInt]
     /// The index, in the stack's `frames`, of the frame that the first of them awaits. The outer frames after it are the
     /// executor's.

@@ -53,9 +53,8 @@ import Glibc
     /// Samples and copies until a copy is consistent or the deadline has passed. Allocates nothing.
     ///
     /// - Parameter sight: What an earlier attempt has shown about this thread. It saves a computing thread the second sample.
-    ///   It is also the
-    ///   only way to distinguish a thread that gets no processor from one that does not compute: within one attempt neither
-    ///   moves.
+    ///   It is also the only way to distinguish a thread that gets no processor from one that does not compute: within one
+    ///   attempt neither moves.
     func copy(_ sight: inout Sight) -> Result<Copied, CaptureError> {
         repeat {
             if let result = unsafe copyOnce(&sight) { return result }
@@ -93,11 +92,9 @@ import Glibc
     }
 
     /// Signals the thread only if it is computing. A thread that runs briefly between two sleeps would often be in the next
-    /// sleep when the
-    /// signal arrives, and the sleep would be cut short; a thread that was woken and waits for a processor is still in its
-    /// system call. If the
-    /// thread has the signal blocked, the signal would stay pending until the application's sigwaitinfo(2) or signalfd(2)
-    /// receives it.
+    /// sleep when the signal arrives, and the sleep would be cut short; a thread that was woken and waits for a processor is
+    /// still in its system call. If the thread has the signal blocked, the signal would stay pending until the application's
+    /// sigwaitinfo(2) or signalfd(2) receives it.
     ///
     /// - Returns: Nil if the thread sleeps, or may be about to, or cannot receive the signal just now.
     private func copyRunning(_ sight: inout Sight) -> Result<Copied, CaptureError>? {

@@ -23,8 +23,7 @@ public struct CapturedStack: Sendable {
             /// address.
             case instructions
             /// Found through the frame pointer, past code that has no unwind table and cannot be read, or whose address range
-            /// another module may have
-            /// taken over. Frames in between may be missing.
+            /// another module may have taken over. Frames in between may be missing.
             case framePointer
             /// A guess: found by scanning the stack, for a thread that slept, or for the caller of code without an unwind
             /// table.
@@ -37,8 +36,8 @@ public struct CapturedStack: Sendable {
         /// How reliable `address` is. Only the innermost frame has `register`.
         public var found: Found
         /// A hash of the callee-saved registers in this frame. If two captures have the same address here and different states,
-        /// the function has
-        /// run on in between; if both agree, it most likely has not. Nil: not known, for example for a thread that slept.
+        /// the function has run on in between; if both agree, it most likely has not. Nil: not known, for example for a thread
+        /// that slept.
         public var state: UInt64?
 
         /// Without a state by default; nothing is checked.
@@ -52,8 +51,7 @@ public struct CapturedStack: Sendable {
         /// There are so many frames that walking them took a fifth of a second.
         case timeLimit
         /// The frames lead out of the copied memory, and the rest could not be read as it was then: the thread ran on, or
-        /// nothing is known about
-        /// that stack.
+        /// nothing is known about that stack.
         case copyLimit
         /// Code without an unwind table, or whose address range another module may have taken over, and without a usable frame
         /// pointer.
@@ -79,8 +77,7 @@ public struct CapturedStack: Sendable {
     /// The cost of the capture.
     public struct Cost: Sendable, Hashable {
         /// How long the thread was kept in the signal handler; the kernel's delivery adds about 7 µs. 0 if it got no signal.
-        /// For
-        /// `stopped`, an upper bound of the time it was stopped, measured from outside.
+        /// For `stopped`, an upper bound of the time it was stopped, measured from outside.
         public var heldNanoseconds: UInt64
         /// How long the capturing thread spent on unwinding. The target runs on during that time.
         public var unwindNanoseconds: UInt64

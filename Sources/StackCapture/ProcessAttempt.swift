@@ -29,8 +29,7 @@ import Glibc
     }
 
     /// A thread that a signal has stopped outside of a system call shows its registers, if we may read them, and stays stopped.
-    /// One stopped
-    /// inside a call would not.
+    /// One stopped inside a call would not.
     ///
     /// - Returns: Nil if the thread has run in the meantime.
     private func copyBlocked(_ look: stackcap_look) -> Result<Attempt.Copied, CaptureError>? {
@@ -47,8 +46,7 @@ import Glibc
     }
 
     /// Stops the thread only if it has been running for a while: a thread that runs briefly between two sleeps might be in the
-    /// next sleep when
-    /// the stop arrives, and a stop ends some system calls.
+    /// next sleep when the stop arrives, and a stop ends some system calls.
     ///
     /// - Parameter sleeps: How often it had gone to sleep when it was first seen running.
     /// - Returns: Nil if the thread sleeps, or may be about to.

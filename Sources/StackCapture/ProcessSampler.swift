@@ -4,10 +4,8 @@ import Synchronization
 /// Captures the stacks of any other process's threads: monitored or not, Swift or not, with nothing installed in it.
 ///
 /// A thread that sleeps in the kernel is copied from outside and is not affected. A thread that runs is stopped while its
-/// registers and
-/// stack are copied, some tens of microseconds; it continues before the copy is unwound. If this process ends in the middle,
-/// the
-/// kernel lets the target continue.
+/// registers and stack are copied, some tens of microseconds; it continues before the copy is unwound. If this process ends in
+/// the middle, the kernel lets the target continue.
 ///
 /// Do not use it in a process in which a thread waits for any child (`waitpid(-1)`): that call may consume the notification of
 /// a stop.
@@ -21,11 +19,9 @@ public final class ProcessSampler: Sendable {
     /// Opens the process's files. The process is not affected.
     ///
     /// - Parameter deadline: The longest time that one capture waits for its target and retries. Capturing a thread that gets a
-    ///   processor
-    ///   takes under a millisecond; a thread of low priority on a busy machine can wait for seconds.
+    ///   processor takes under a millisecond; a thread of low priority on a busy machine can wait for seconds.
     /// - Throws: ``CaptureError`` with the reason: no such process, a zombie, a kernel thread, another architecture, or the
-    ///   missing
-    ///   permission.
+    ///   missing permission.
     public convenience init(processID: Int32, deadline: Duration = .milliseconds(20)) throws(CaptureError) {
         try self.init(processID: processID, deadline: deadline, readsThroughFile: false)
     }
@@ -80,8 +76,7 @@ public final class ProcessSampler: Sendable {
     }
 
     /// The number of programs that the process has run since the sampler was made, including the first: after an execve(2) the
-    /// same address
-    /// means something else.
+    /// same address means something else.
     public var programsRun: UInt64 {
         process.withLock { $0.programsRun }
     }
@@ -111,14 +106,13 @@ public struct SamplingCost: Sendable, Hashable {
     /// How often one of its threads was stopped.
     public var stops: UInt64
     /// An upper bound of the total time for which its threads were stopped: for each, from the last moment at which it was seen
-    /// not yet stopped
-    /// until it was released.
+    /// not yet stopped until it was released.
     public var heldNanoseconds: UInt64
     /// The longest of these times.
     public var longestHeldNanoseconds: UInt64
     /// The additional time that they waited for a processor: before they could stop, which they would also have done unsampled,
-    /// and until they
-    /// continued, as far as that had happened when the stack had been unwound. 0 if the kernel does not count it.
+    /// and until they continued, as far as that had happened when the stack had been unwound. 0 if the kernel does not count
+    /// it.
     public var waitedNanoseconds: UInt64
     /// System calls that a stop would have cut short, and that were restarted instead, with their whole timeout.
     public var callsRestarted: UInt64

@@ -66,9 +66,8 @@ public struct ThreadIdentity: Sendable, Hashable {
     }
 
     /// The calling thread's identity. Take it where the heartbeat is taken, not once at the start: the main actor, for example,
-    /// may move to
-    /// another thread. On the process's first thread this reads `/proc/self/maps`, which is slow.
-    /// Nil if the C library cannot determine it (pthread_getattr_np(3)): out of memory, or no `/proc` on the first thread.
+    /// may move to another thread. On the process's first thread this reads `/proc/self/maps`, which is slow. Nil if the C
+    /// library cannot determine it (pthread_getattr_np(3)): out of memory, or no `/proc` on the first thread.
     public static func current() -> ThreadIdentity? {
         var low: UInt64 = 0
         var high: UInt64 = 0

@@ -2,9 +2,8 @@ import CStackCapture
 import Glibc
 
 /// Captures all threads' stacks, one after another. Until the last stack is copied, nothing is allocated except with `mmap`:
-/// each thread
-/// still to be captured may hold malloc's lock. (Without optimisation Swift creates some types' metadata on first use; that
-/// allocates, once.)
+/// each thread still to be captured may hold malloc's lock. (Without optimisation Swift creates some types' metadata on first
+/// use; that allocates, once.)
 @unsafe struct Roundup: ~Copyable {
     /// The state of one thread's capture. Stored in the arena; what it refers to is static.
     struct Entry {

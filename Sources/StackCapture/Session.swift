@@ -13,8 +13,8 @@ struct Target {
     var stack: Range<UInt>
 }
 
-/// The use of one signal for captures: sample, copy, unwind, in that order, by one thread at a time.
-/// Safe: the pointer is passed only to C calls, and C never frees what it points to.
+/// The use of one signal for captures: sample, copy, unwind, in that order, by one thread at a time. Safe: the pointer is
+/// passed only to C calls, and C never frees what it points to.
 @safe struct Session: ~Copyable {
     /// Owned by C and never freed, so the pointer stays valid. Nil once closed.
     private var handle: OpaquePointer?
@@ -49,8 +49,7 @@ struct Target {
     }
 
     /// - Parameter since: If the thread gets no processor, a copy requested by an earlier capture is used if it is not older
-    ///   than this. Nil:
-    ///   no such copy is used, and none is requested beyond the deadline.
+    ///   than this. Nil: no such copy is used, and none is requested beyond the deadline.
     mutating func capture(
         _ target: Target,
         within deadline: Duration,

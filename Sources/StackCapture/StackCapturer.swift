@@ -6,9 +6,8 @@ import Synchronization
 /// to it.
 ///
 /// A thread that sleeps in the kernel is copied from outside and gets no signal, so no sleep or timed wait is cut short. A
-/// thread
-/// that runs gets a signal and copies its own stack in the handler. In both cases the thread continues before the copy is
-/// unwound.
+/// thread that runs gets a signal and copies its own stack in the handler. In both cases the thread continues before the copy
+/// is unwound.
 ///
 /// Normally there is one capturer per process, made before the first stall: it takes about 1.7 MiB and a signal number.
 public final class StackCapturer: Sendable {
@@ -19,25 +18,19 @@ public final class StackCapturer: Sendable {
     let process = getpid()
 
     /// Allocates everything and installs the handler. A handler that the application installed before still gets the signals
-    /// that are not the
-    /// capturer's. A handler that it installs later replaces the capturer's; captures of running threads then fail until that
-    /// handler forwards
-    /// a signal or is removed. If the application ignores the signal, the handler is installed only during a capture, so that
-    /// other senders'
-    /// signals still interrupt nothing.
+    /// that are not the capturer's. A handler that it installs later replaces the capturer's; captures of running threads then
+    /// fail until that handler forwards a signal or is removed. If the application ignores the signal, the handler is installed
+    /// only during a capture, so that other senders' signals still interrupt nothing.
     ///
     /// The application must not set the signal's default action while a capturer is in use: a capture's pending signal would
-    /// then end the
-    /// process. `invalidate()` prevents that.
+    /// then end the process. `invalidate()` prevents that.
     ///
     /// A forked child makes its own capturer; this one does nothing there.
     ///
     /// - Parameters:
     ///   - signal: Swift's and libdispatch's threads block the real-time signals, but not SIGPROF. Like any pending signal
-    ///     below the
-    ///     real-time ones, the capturer's signal absorbs another one of its number that is sent to the same thread before it
-    ///     has arrived: do
-    ///     not choose a signal whose every arrival counts.
+    ///     below the real-time ones, the capturer's signal absorbs another one of its number that is sent to the same thread
+    ///     before it has arrived: do not choose a signal whose every arrival counts.
     ///   - deadline: The longest time that one capture waits for its target. Capturing a healthy thread takes under a
     ///     millisecond.
     /// - Throws: `signalInUse` while another capturer has the signal, `unusableSignal`, `memoryUnreadable` if neither
@@ -57,24 +50,19 @@ public final class StackCapturer: Sendable {
     }
 
     /// Captures the stack of a thread of this process. Callable from any thread but the target; callers are served one at a
-    /// time, the others
-    /// wait.
+    /// time, the others wait.
     ///
     /// Never faults, never takes a lock that the target may hold, allocates nothing until the target has been released, and
-    /// does not
-    /// wait for the target beyond the deadline.
+    /// does not wait for the target beyond the deadline.
     ///
     /// - Parameters:
     ///   - threadID: The kernel's thread id, as returned by `gettid`.
     ///   - stack: The thread's stack, from the lowest address to one past the highest. With stale bounds the capture fails, and
-    ///     nothing worse
-    ///     happens.
+    ///     nothing worse happens.
     ///   - since: For a thread that may get no processor for longer than the deadline: the earliest time, on CLOCK_MONOTONIC in
     ///     nanoseconds, from which a late copy is accepted. If the signal does not arrive in time (`notDelivered`), the thread
-    ///     still copies its
-    ///     stack when it runs. If its next capture fails in the same way, that capture returns this copy, with `copiedAt`,
-    ///     unless the capturer
-    ///     was used for something else in between.
+    ///     still copies its stack when it runs. If its next capture fails in the same way, that capture returns this copy, with
+    ///     `copiedAt`, unless the capturer was used for something else in between.
     public func capture(
         threadID: Int32,
         stack: Range<UInt>,
@@ -87,21 +75,18 @@ public final class StackCapturer: Sendable {
     }
 
     /// The copy that the thread has made since its latest ``capture(threadID:stack:since:)`` failed; nil if there is none. This
-    /// ends the
-    /// request for a copy.
+    /// ends the request for a copy.
     public func lateCapture(threadID: Int32, since: UInt64) -> CapturedStack? {
         guard getpid() == process else { return nil }
         return session.withLock { $0.lateCapture(of: threadID, since: since) }
     }
 
     /// Captures the stacks of all threads of this process except the calling one, one after another, and merges equal ones.
-    /// Their bounds are
-    /// read from `/proc/self/maps`, so no thread has to be known beforehand. 500 sleeping threads take a few hundredths of a
-    /// second.
+    /// Their bounds are read from `/proc/self/maps`, so no thread has to be known beforehand. 500 sleeping threads take a few
+    /// hundredths of a second.
     ///
     /// Nothing is allocated until all stacks are copied: any of the threads may hold malloc's lock. Sleeping threads come first
-    /// and
-    /// are not affected; running ones get a signal each, and have 10 ms to answer.
+    /// and are not affected; running ones get a signal each, and have 10 ms to answer.
     ///
     /// - Parameters:
     ///   - excluded: Threads to leave out, for example the caller's own kind.
@@ -115,17 +100,16 @@ public final class StackCapturer: Sendable {
     }
 
     /// Reads `count` bytes of this process's memory, whether mapped or not, for example what a captured thread's registers
-    /// point at. Nil if not
-    /// all of them can be read. Never faults. Any thread; callers are served one at a time. Allocates: do not call it while a
-    /// thread is held.
+    /// point at. Nil if not all of them can be read. Never faults. Any thread; callers are served one at a time. Allocates: do
+    /// not call it while a thread is held.
     public func readMemory(at address: UInt, count: Int) -> [UInt8]? {
         guard getpid() == process else { return nil }
         return session.withLock { $0.readMemory(at: address, count: count) }
     }
 
     /// Restores the previous signal handler, if the capturer's is still the one installed. Captures then fail with
-    /// `invalidated`.
-    /// Memory that a late signal could access stays allocated, and is reused by the next capturer with this signal.
+    /// `invalidated`. Memory that a late signal could access stays allocated, and is reused by the next capturer with this
+    /// signal.
     public func invalidate() {
         guard getpid() == process else { return }
         session.withLock { $0.close() }
@@ -161,8 +145,7 @@ extension StackCapturer {
     }
 
     /// Copies memory of this process that may change, or be unmapped, at any time, such as a lock that other threads use. It
-    /// uses a system
-    /// call, so it never faults. Any thread.
+    /// uses a system call, so it never faults. Any thread.
     ///
     /// - Parameter count: The number of 32-bit words. Each word is consistent; words that other threads write in the meantime
     ///   may not match.
@@ -186,8 +169,7 @@ extension StackCapturer {
 }
 
 /// Where a thread is at one moment: proc(5), `/proc/PID/task/TID/syscall` and `schedstat`. If two sightings are equal, the
-/// thread slept
-/// throughout the time between them.
+/// thread slept throughout the time between them.
 public struct ThreadSighting: Sendable, Hashable {
     /// The system call in which it sleeps. Nil for a running thread, and for one that sleeps in a page fault.
     public var systemCall: SystemCall?

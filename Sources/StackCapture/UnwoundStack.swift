@@ -4,8 +4,7 @@ import CStackCapture
 struct UnwoundStack {
     var stack: CapturedStack
     /// Whether the awaiting functions are unknown and another capture is more likely to find them: this one has shown where on
-    /// the stack they
-    /// begin, so that they can be read immediately after the next copy.
+    /// the stack they begin, so that they can be read immediately after the next copy.
     var missesCallers: Bool
     /// Whether modules on the stack were loaded or unloaded in the meantime: the stack was unwound without them.
     var isUnsettled: Bool

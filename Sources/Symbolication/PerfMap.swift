@@ -1,12 +1,10 @@
 import Glibc
 
 /// Names of functions that were generated at run time, as their generator has written them to `/tmp/perf-PID.map` for perf:
-/// node with
-/// `--perf-basic-prof`, Python 3.12 with `-X perf`, agents of the JVM. Pure except for `Source.read(limit:)`.
+/// node with `--perf-basic-prof`, Python 3.12 with `-X perf`, agents of the JVM. Pure except for `Source.read(limit:)`.
 ///
 /// A line is `START SIZE NAME`, both numbers in hexadecimal. If several lines cover an address, the last one is valid, because
-/// new code is
-/// generated in the place of old code. The file is not trusted: invalid lines are ignored.
+/// new code is generated in the place of old code. The file is not trusted: invalid lines are ignored.
 struct PerfMap: Sendable {
     private struct Entry {
         var start: UInt
@@ -116,8 +114,7 @@ extension PerfMap {
     /// Identifies one state of a process's file. Nil if it has no file that can be trusted.
     ///
     /// Trusted is a regular file of the process's own user, or of root, with one link, that others may not write to; in the
-    /// process's own
-    /// /tmp, under the process id that the process has in its own namespace.
+    /// process's own /tmp, under the process id that the process has in its own namespace.
     struct Source: ~Copyable {
         private let file: Int32
         let stamp: FileStamp

@@ -1,11 +1,11 @@
 import Glibc
 
 /// A function as it is in the source, whatever compilers made of it: the same for a debug and a release build, for all
-/// specialisations of
-/// a generic function, for each part into which an asynchronous or a split function was cut, and in each copy of it.
+/// specialisations of a generic function, for each part into which an asynchronous or a split function was cut, and in each
+/// copy of it.
 public struct SourceFunction: Hashable, Sendable {
-    /// With types and argument labels, as the demangler writes them, without what optimisation adds:
-    /// `closure #1 (Swift.Int) -> () in shop.Cart.total() -> Swift.Int`. For a C++ template, the name alone.
+    /// With types and argument labels, as the demangler writes them, without what optimisation adds: `closure #1 (Swift.Int) ->
+    /// () in shop.Cart.total() -> Swift.Int`. For a C++ template, the name alone.
     public var name: String
     /// For a closure, the enclosing functions, the innermost first: the last one is not a closure.
     public var enclosing: [String]
@@ -89,8 +89,7 @@ extension Substring {
 /// Shortens names for headings.
 enum ShortName {
     /// As the runtime writes its own backtraces: without modules and types, with argument labels. Nil if it is not a Swift
-    /// symbol.
-    /// `closure #1 in Server.run(_:)`
+    /// symbol. `closure #1 in Server.run(_:)`
     static func swift(_ symbol: String) -> String? {
         guard let name = backtraceName(symbol) else { return nil }
         let plain = name.hasPrefix("specialized ") ? String(name.dropFirst("specialized ".count)) : name
@@ -100,8 +99,7 @@ enum ShortName {
     }
 
     /// The closure that the optimiser has inlined into a function: the code that runs there is the closure's as well as the
-    /// function's.
-    /// `… [Closure Propagated : $s4main3runyyFyycfU_, Argument Types : […` → `closure #1 in run()`
+    /// function's. `… [Closure Propagated : $s4main3runyyFyycfU_, Argument Types : […` → `closure #1 in run()`
     private static func builtInClosure(in symbol: String) -> String? {
         let mark = "Closure Propagated : "
         let phrases = Demangler.demangle(symbol).split(separator: "[")

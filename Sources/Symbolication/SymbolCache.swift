@@ -1,9 +1,8 @@
 /// Symbols of the modules used so far, within a size limit.
 struct SymbolCache {
     /// Identifies the module for which symbols were read. The first page, read from memory on each use, distinguishes a module
-    /// from another one
-    /// loaded in its place, even under the same name. Modules without a build id may have equal first pages; for them the
-    /// file's stamp decides.
+    /// from another one loaded in its place, even under the same name. Modules without a build id may have equal first pages;
+    /// for them the file's stamp decides.
     private struct Key: Hashable {
         var path: String
         var firstPage: [UInt8]?

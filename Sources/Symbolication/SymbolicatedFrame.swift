@@ -6,8 +6,7 @@ public enum AddressKind: Sendable, Hashable {
     /// next address belongs to another function.
     case returnAddress
     /// Where an awaiting function resumes: the start of a function that the compiler has split off. The line is that of the
-    /// `await`,
-    /// as far as the code shows it: see ``Suspension``. Otherwise it is the first line after the resumption.
+    /// `await`, as far as the code shows it: see ``Suspension``. Otherwise it is the first line after the resumption.
     case resumption
 }
 
@@ -71,12 +70,10 @@ public struct LoadedModule: Sendable, Hashable {
     /// The linker's build id in lower-case hexadecimal, or nil if the module has none.
     public var buildID: String?
     /// The offset added to the module's own addresses when it was loaded: `address - loadBase` is the address in its symbol
-    /// table, for `addr2line`
-    /// and for a debugger on the file. 0 for an executable that is not position-independent.
+    /// table, for `addr2line` and for a debugger on the file. 0 for an executable that is not position-independent.
     public var loadBase: UInt
     /// Whether most of its functions have no name here: it was stripped, or its file is not available, and no symbol file was
-    /// found. The few
-    /// that a stripped module keeps for the loader do not count.
+    /// found. The few that a stripped module keeps for the loader do not count.
     public var lacksNames: Bool
 
     /// With names by default. Nothing is checked.
@@ -151,8 +148,7 @@ public struct SymbolicatedFrame: Sendable, Hashable {
     /// Nil without a symbol.
     public var language: Language?
     /// The location of the address in the function, or of the outermost call inlined there. For a return address, the location
-    /// of the call;
-    /// for a resumption, that of the `await`.
+    /// of the call; for a resumption, that of the `await`.
     public var location: SourcePosition?
     /// The calls inlined into the function around the address, the innermost first.
     public var inlined: [InlinedCall]

@@ -3,17 +3,14 @@ import Glibc
 /// What one call may spend on names. Addresses beyond the budget get no name, but are still reported by module and offset.
 public struct SymbolicationBudget: Hashable, Sendable {
     /// CPU time of the calling thread: on a busy machine a low-priority thread gets the same result as on an idle one, only
-    /// later. The elapsed
-    /// time, including waits for processors and disks, may be ten times as long. Checked between steps of some ten
-    /// microseconds; a read from a
-    /// slow disk is one step.
+    /// later. The elapsed time, including waits for processors and disks, may be ten times as long. Checked between steps of
+    /// some ten microseconds; a read from a slow disk is one step.
     public var time: Duration
     /// Bytes of symbol tables and debug information that the call may read into memory, besides what earlier calls have read.
     public var memory: Int
     /// Whether compressed debug information is read. It has to be inflated as a whole: the C library's alone takes 50
-    /// milliseconds and
-    /// 17 MB, for lines that are rarely needed. Distributions compress it, compilers usually do not. Function names do not
-    /// depend on it.
+    /// milliseconds and 17 MB, for lines that are rarely needed. Distributions compress it, compilers usually do not. Function
+    /// names do not depend on it.
     public var inflates: Bool
 
     /// Nothing is defaulted.
@@ -74,10 +71,8 @@ private func processorTime() -> Duration {
 /// Finds where an asynchronous function awaits.
 ///
 /// The captured address of an awaiting function is that of the function that resumes it, a part that the compiler has split
-/// off. In
-/// optimised code that part begins with what follows the `await`, often on another line. The line of the `await` itself is
-/// where the part
-/// before it stored the resume function's address. This finds that place in the surrounding code.
+/// off. In optimised code that part begins with what follows the `await`, often on another line. The line of the `await` itself
+/// is where the part before it stored the resume function's address. This finds that place in the surrounding code.
 public enum Suspension {
     /// The greatest distance in practice between the resume function and the other parts of its function. Bytes.
     public static let reach: UInt64 = 1 << 18

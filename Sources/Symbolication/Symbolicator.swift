@@ -3,10 +3,8 @@ import Synchronization
 /// Symbolicates addresses, by default of this process: module, build id, function, line, inlined calls.
 ///
 /// Reads `/proc/PID/maps`, memory through `/proc/PID/mem`, the modules' files and their symbol files. Never takes the loader's
-/// lock,
-/// so it may be used while a stalled thread holds it. Not for the hot path: it allocates, and the first address of a module
-/// requires reading its
-/// symbol table and an index of its debug information. Any thread may call; calls are serialised.
+/// lock, so it may be used while a stalled thread holds it. Not for the hot path: it allocates, and the first address of a
+/// module requires reading its symbol table and an index of its debug information. Any thread may call; calls are serialised.
 public final class Symbolicator: Sendable {
     private let process: ProcessDirectory
     private let cache: Mutex<SymbolCache>
@@ -25,9 +23,7 @@ public final class Symbolicator: Sendable {
     }
 
     /// For any process whose memory may be read; otherwise nothing gets a name. Finds its files also if it runs in a container,
-    /// and the names of
-    /// functions generated at run time in its `/tmp/perf-PID.map`.
-    /// Reads nothing yet.
+    /// and the names of functions generated at run time in its `/tmp/perf-PID.map`. Reads nothing yet.
     public init(processID: Int32, search: SymbolSearch = SymbolSearch()) {
         process = ProcessDirectory(processID: processID)
         cache = Mutex(SymbolCache(search: search, limit: 64 << 20, process: process))

@@ -1,8 +1,7 @@
 #pragma once
 
-// Unix sockets that keep message boundaries (SOCK_SEQPACKET), with descriptor passing. Every function retries after EINTR,
-// and returns descriptors that are closed on exec and owned by the caller. None allocates or locks; errno is not changed,
-// failures
+// Unix sockets that keep message boundaries (SOCK_SEQPACKET), with descriptor passing. Every function retries after EINTR, and
+// returns descriptors that are closed on exec and owned by the caller. None allocates or locks; errno is not changed, failures
 // are returned as -errno.
 
 #include <stdbool.h>
@@ -28,8 +27,7 @@ int run_loop_message_socket(void);
 int run_loop_message_pair(int ends[_Nonnull 2]);
 
 /// Makes each message that arrives at `fd` from now on name its sender: for an end whose peer end is passed on. It costs both
-/// sides some
-/// time; on other sockets the process that connected is the sender. Async-signal-safe.
+/// sides some time; on other sockets the process that connected is the sender. Async-signal-safe.
 void run_loop_message_tell_senders(int fd);
 
 /// Binds `fd` to `path` and listens. -ENAMETOOLONG if the path does not fit into an address. Async-signal-safe.
@@ -51,16 +49,14 @@ int run_loop_message_send(
     int fd, const struct iovec *parts, int part_count, const int *_Nullable descriptors, int descriptor_count);
 
 /// Receives one message without blocking: its length, 0 if the peer has closed, -EAGAIN if there is none. `descriptors` has
-/// room for
-/// RUN_LOOP_MESSAGE_DESCRIPTORS. A truncated message leaves nothing open: -EMSGSIZE if it was longer than `parts`, -EMFILE if
-/// some of its
-/// descriptors did not fit into this process. `peer` keeps its value if the kernel reports none. Async-signal-safe.
+/// room for RUN_LOOP_MESSAGE_DESCRIPTORS. A truncated message leaves nothing open: -EMSGSIZE if it was longer than `parts`,
+/// -EMFILE if some of its descriptors did not fit into this process. `peer` keeps its value if the kernel reports none.
+/// Async-signal-safe.
 int run_loop_message_receive(
     int fd, const struct iovec *parts, int part_count, int *descriptors, int *descriptor_count, struct run_loop_peer *peer);
 
 /// Waits until `fd` accepts another message or its peer has closed: at most `timeout_ns`, without limit if negative. Returns 1,
-/// or 0 after
-/// the timeout, or -errno; -EINTR after a signal, for the caller to check its clock. Async-signal-safe.
+/// or 0 after the timeout, or -errno; -EINTR after a signal, for the caller to check its clock. Async-signal-safe.
 int run_loop_message_wait_writable(int fd, int64_t timeout_ns);
 
 #pragma clang assume_nonnull end

@@ -1,10 +1,8 @@
 #pragma once
 
 // The C part of RunLoopKit: the loop hooks of libdispatch and the concurrency runtime, system calls that Swift's C library
-// module
-// lacks or that must be safe in signal handlers, frames with stable names, and facts about threads and forks. No function here
-// allocates
-// or locks unless its comment says so.
+// module lacks or that must be safe in signal handlers, frames with stable names, and facts about threads and forks. No
+// function here allocates or locks unless its comment says so.
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,54 +15,44 @@
 #pragma clang assume_nonnull begin
 
 /// Waits for events of `epoll_fd`: at most `timeout_ns`, without limit if negative, not at all if zero. Nanosecond precision
-/// where the
-/// kernel has epoll_pwait2 (5.11), otherwise rounded up to milliseconds.
-/// Returns the number of events written to `events` (room for `capacity`, at least 1), or -errno; never restarts after EINTR.
-/// Its frame stays on the stack while it waits; readers of stacks recognise a loop at rest by it.
-/// Async-signal-safe; does not change errno.
+/// where the kernel has epoll_pwait2 (5.11), otherwise rounded up to milliseconds. Returns the number of events written to
+/// `events` (room for `capacity`, at least 1), or -errno; never restarts after EINTR. Its frame stays on the stack while it
+/// waits; readers of stacks recognise a loop at rest by it. Async-signal-safe; does not change errno.
 int event_run_loop_wait(int epoll_fd, struct epoll_event *events, int capacity, int64_t timeout_ns);
 
 /// Whether `return_address` lies in a wait function of this file, that is, in a wait that a run loop publishes itself. Two
-/// comparisons.
-/// Async-signal-safe.
+/// comparisons. Async-signal-safe.
 bool run_loop_publishes_wait_at(uintptr_t return_address);
 
 /// The events out of `events` (epoll's bits) that `fd` has now, without waiting; POLLNVAL if it is closed. Async-signal-safe;
-/// does not
-/// change errno.
+/// does not change errno.
 uint32_t run_loop_poll(int fd, uint32_t events);
 
 // A wake descriptor wakes a waiting loop. It is an eventfd that is always readable, is never read or written, and is registered
 // edge-triggered in the loop's epoll sets. Signalling it means re-arming it in one set, which makes an edge in that set.
-// Compared with
-// write(2) to an eventfd this is no slower, and if a program has closed the loop's descriptors and other files have been given
-// their
-// numbers, signalling fails and changes nothing.
+// Compared with write(2) to an eventfd this is no slower, and if a program has closed the loop's descriptors and other files
+// have been given their numbers, signalling fails and changes nothing.
 
 /// The token of a wake descriptor's event.
 #define RUN_LOOP_WAKE_TOKEN 0xFFFFFFFFFFFFFFFFULL
 
 /// A new wake descriptor, closed on exec, with a mark by which it can be recognised (not zero, not the greatest number); the
-/// caller owns it.
-/// -1 and errno if there are no descriptors left.
+/// caller owns it. -1 and errno if there are no descriptors left.
 int run_loop_make_wake_descriptor(uint32_t mark);
 
 /// Adds the wake descriptor to an epoll set. Returns 0 or an errno.
 int run_loop_add_wake_descriptor(int epoll_fd, int wake_fd);
 
 /// Wakes the thread that waits for the epoll set, or the next one to wait for it. Returns 0, or an errno if the two are no
-/// longer a set and
-/// the wake descriptor in it. One system call. Async-signal-safe; does not change errno.
+/// longer a set and the wake descriptor in it. One system call. Async-signal-safe; does not change errno.
 int run_loop_signal_wake_descriptor(int epoll_fd, int wake_fd);
 
 /// Whether the descriptor is the wake descriptor with this mark. Reads /proc; without it, or without a descriptor to read it
-/// with, assumes
-/// that an open descriptor is. Changes errno.
+/// with, assumes that an open descriptor is. Changes errno.
 bool run_loop_is_bell(int fd, uint32_t mark);
 
 /// A hexadecimal field of /proc's information about an eventfd: `eventfd-count:` or `eventfd-id:`. Zero for other files;
-/// `unknown` if
-/// /proc cannot be read. Changes errno.
+/// `unknown` if /proc cannot be read. Changes errno.
 uint64_t run_loop_eventfd_field(int fd, const char *field, uint64_t unknown);
 
 /// Identifies a descriptor's file as far as fstat(2) can: descriptors without a file system of their own (eventfd, timerfd) are
@@ -77,14 +65,12 @@ struct run_loop_file {
 struct run_loop_file run_loop_identify(int fd);
 
 /// Ends the wait of a thread of this process that no descriptor can wake any more. It sends SIGURG, whose default action is to
-/// do nothing,
-/// and installs a handler that does nothing if the signal has none. No effect if the thread blocks the signal.
+/// do nothing, and installs a handler that does nothing if the signal has none. No effect if the thread blocks the signal.
 /// Async-signal-safe; does not change errno.
 void run_loop_interrupt(int32_t tid);
 
 /// Sleeps while the 32 bits at `word` are `seen`, until a wake, or until CLOCK_MONOTONIC has reached `deadline_ns` (UINT64_MAX:
-/// no
-/// limit); may return spuriously. False if the deadline was reached. Async-signal-safe; does not change errno.
+/// no limit); may return spuriously. False if the deadline was reached. Async-signal-safe; does not change errno.
 bool run_loop_futex_wait(void *word, uint32_t seen, uint64_t deadline_ns);
 
 /// The same, in a frame of its own: a captured stack shows that the thread waits for a request that it made to another loop.
@@ -100,8 +86,7 @@ void run_loop_futex_wake(void *word, int32_t count);
 _Noreturn void run_loop_trap_relocking(void);
 
 /// The calling thread's thread pointer: even, not zero, different from that of every other live thread, and unchanged by a
-/// fork. No call:
-/// one instruction. Async-signal-safe.
+/// fork. No call: one instruction. Async-signal-safe.
 static inline uintptr_t run_loop_own_thread_pointer(void) {
     uintptr_t pointer;
     // Volatile: a function that continues on another thread must not use the value read on the first.
@@ -118,8 +103,7 @@ static inline uintptr_t run_loop_own_thread_pointer(void) {
 extern _Atomic uint32_t run_loop_generation_counter;
 
 /// The number of forks without exec between this process and the first one that loaded this image. What another generation has
-/// made is
-/// shared with the parent. Forks that bypass fork(2)'s handlers (vfork, posix_spawn, clone) do not count.
+/// made is shared with the parent. Forks that bypass fork(2)'s handlers (vfork, posix_spawn, clone) do not count.
 /// Async-signal-safe.
 static inline uint32_t run_loop_generation(void) {
     return atomic_load_explicit(&run_loop_generation_counter, memory_order_relaxed);
@@ -160,26 +144,19 @@ int run_loop_stack_bounds(pthread_t thread, uintptr_t *low, uintptr_t *high);
 bool run_loop_thread_name(int32_t tid, char name[_Nonnull 16]);
 
 /// Starts a thread that runs `body(context)`; it is named before `body` runs. Up to 15 bytes of `name` are used. Its signal
-/// mask is the
-/// caller's with all other signals blocked except those that a thread causes itself, and SIGPROF. Its stack is the process's
-/// default, but at
-/// least 1 MiB. Returns 0 and the thread, to be joined or detached, or an errno. Allocates.
+/// mask is the caller's with all other signals blocked except those that a thread causes itself, and SIGPROF. Its stack is the
+/// process's default, but at least 1 MiB. Returns 0 and the thread, to be joined or detached, or an errno. Allocates.
 int run_loop_start_worker(pthread_t *thread, const char *name, void (*body)(void *_Nonnull context), void *context);
 
 /// Writes one line to stderr, prefixed with the module's name. Async-signal-safe.
 void run_loop_warn(const char *message);
 
 /// libdispatch: the eventfd that becomes readable when the main queue wants to be drained. The first call hands the main queue
-/// over to a
-/// loop: from then on `event_run_loop_is_servicing_the_main_dispatch_queue` is the only way its work is done.
-/// Main thread only, and not for each turn: checks whether it is still the same file, and if it was closed, reopens it under
-/// the
-/// same number.
-/// -1 if there is none: with EBADF, its number now belongs to another file; with another errno, there are no descriptors left.
-/// (libdispatch
-/// itself ends the process in that case, so this opens a descriptor first as a test; only a descriptor taken by another thread
-/// at that very
-/// moment is missed.)
+/// over to a loop: from then on `event_run_loop_is_servicing_the_main_dispatch_queue` is the only way its work is done. Main
+/// thread only, and not for each turn: checks whether it is still the same file, and if it was closed, reopens it under the
+/// same number. -1 if there is none: with EBADF, its number now belongs to another file; with another errno, there are no
+/// descriptors left. (libdispatch itself ends the process in that case, so this opens a descriptor first as a test; only a
+/// descriptor taken by another thread at that very moment is missed.)
 int run_loop_main_queue_eventfd(void);
 
 /// Consumes the readiness of the eventfd, and returns whether it was ready; to be called only after
@@ -195,9 +172,8 @@ static inline bool run_loop_main_queue_is_usable(void) {
 }
 
 // The ways in which a loop runs foreign code. Each calls `call(context)`, and has its own frame on the stack while it runs.
-// Readers of
-// captured stacks classify by these names, so they are interface. Async-signal safety, allocation and locks are those of
-// `call`.
+// Readers of captured stacks classify by these names, so they are interface. Async-signal safety, allocation and locks are
+// those of `call`.
 typedef void (*run_loop_callout)(void *context);
 /// Runs an observer.
 void event_run_loop_is_calling_out_to_an_observer(run_loop_callout call, void *context);
@@ -217,8 +193,7 @@ void event_run_loop_is_running_a_task(run_loop_callout call, void *context);
 void event_run_loop_is_calling_out_to_a_message_handler(run_loop_callout call, void *context);
 
 /// Drains the main dispatch queue, and with it the main actor. Does the work that is there now; work that arrives in the
-/// meantime makes the
-/// eventfd ready again. Main thread only. A frame with a stable name, like the callouts'.
+/// meantime makes the eventfd ready again. Main thread only. A frame with a stable name, like the callouts'.
 void event_run_loop_is_servicing_the_main_dispatch_queue(void);
 
 /// The name of the function among these that begins at the address, for a program without symbols; null for any other address.

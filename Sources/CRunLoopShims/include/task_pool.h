@@ -4,14 +4,11 @@
 //
 // A job in progress has its own place in the pool: its worker takes a free one as the job begins, and frees it as the job ends.
 // So threads may start and end at any time, and a thread that ends leaves nothing behind. One word counts the jobs in progress
-// (bits 0 to
-// 15) and all beginnings and ends so far (bits 16 to 63): two equal words read at different times mean that no job has begun or
-// ended in
-// between.
+// (bits 0 to 15) and all beginnings and ends so far (bits 16 to 63): two equal words read at different times mean that no job
+// has begun or ended in between.
 //
 // A beginning or an end takes one atomic addition to that word, one change of the worker's own place, and one clock read. No
-// lock, no
-// allocation.
+// lock, no allocation.
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,13 +35,11 @@ typedef struct task_pool_job {
 /// \param width  the number of jobs that run at once: 1 to 4,096; other numbers are clamped to that range.
 task_pool *_Nullable task_pool_create(uint32_t width);
 /// The events by which a watcher can request to be woken: a job that leaves no worker free, and one that begins while no other
-/// is in
-/// progress.
+/// is in progress.
 typedef enum task_pool_wish { TASK_POOL_FULL = 0, TASK_POOL_BUSY = 1 } task_pool_wish;
 
 /// Sets the callback, which is called on the thread of a worker whose job was requested. It must not block. Call this before
-/// the first
-/// request.
+/// the first request.
 void task_pool_call(task_pool *pool, void (*wake)(void *_Nullable context, task_pool_wish wish), void *_Nullable context);
 /// Frees the pool. No job may be in progress, and none may begin.
 void task_pool_destroy(task_pool *pool);
@@ -81,8 +76,7 @@ void task_pool_add_lengths(const task_pool *pool, uint64_t counts[_Nonnull TASK_
 bool task_pool_oldest_job(const task_pool *pool, task_pool_job *job);
 
 /// Sets or clears the request that the next such job call `wake`. Returns whether it was set before. Sequentially consistent
-/// with the
-/// word: either that job sees the request, or the requester, which reads the word afterwards, sees the job.
+/// with the word: either that job sees the request, or the requester, which reads the word afterwards, sees the job.
 bool task_pool_wish_wake(task_pool *pool, task_pool_wish wish, bool wished);
 /// Requests that the next beginning or end record its time.
 void task_pool_wish_stamp(task_pool *pool);

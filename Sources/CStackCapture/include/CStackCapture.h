@@ -24,8 +24,7 @@ extern "C" {
 #define STACKCAP_MAX_COPY (512 * 1024)
 
 /// The longest time that one walk over a stack may take, as CPU time of the capturing thread. 100,000 frames of a recursion
-/// take
-/// about a tenth of it.
+/// take about a tenth of it.
 #define STACKCAP_MAX_WALK_NS 200000000
 
 /// The buffers, the signal handler's request and the unwinder's state. One per signal number; see stackcap_open.
@@ -60,9 +59,8 @@ typedef struct stackcap_outcome {
 // Opening and closing
 
 /// Allocates everything a session will ever need (about 1.7 MiB, populated) and installs the handler with SA_SIGINFO |
-/// SA_RESTART |
-/// SA_ONSTACK; the last two are those of the previous handler, if there was one. Signals that are not this session's
-/// are forwarded to that handler, with the mask that it asked for.
+/// SA_RESTART | SA_ONSTACK; the last two are those of the previous handler, if there was one. Signals that are not this
+/// session's are forwarded to that handler, with the mask that it asked for.
 ///
 /// Allocates; may take libunwind's own locks. A session's memory is never freed, because a late signal may still read it: a
 /// later open for the same signal reuses it, so the cost is bounded by the number of signals.
@@ -72,9 +70,8 @@ typedef struct stackcap_outcome {
 stackcap_outcome stackcap_open(int signal, bool read_through_file,
                                stackcap_session *_Nullable *_Nonnull session);
 
-/// Restores the previous handler if the session's own is still the one installed, and discards its pending
-/// signals, so that none meets the default action (which ends the process). Below another handler ours stays installed and
-/// forwards signals.
+/// Restores the previous handler if the session's own is still the one installed, and discards its pending signals, so that
+/// none meets the default action (which ends the process). Below another handler ours stays installed and forwards signals.
 void stackcap_close(stackcap_session *session);
 
 // Sampling
@@ -100,8 +97,7 @@ typedef struct stackcap_look {
 stackcap_outcome stackcap_look_at(pid_t thread, stackcap_look *look);
 
 /// Distinguishes a thread that computes from one that runs briefly between two sleeps, or has been woken and waits for a
-/// processor; and
-/// shows whether a signal and its handler would work there.
+/// processor; and shows whether a signal and its handler would work there.
 typedef struct stackcap_progress {
     uint64_t sleeps;  ///< How often it went to sleep: voluntary_ctxt_switches in /proc/self/task/TID/status.
     uint64_t cpu_ns;  ///< CPU time so far: pthread_getcpuclockid(3).
@@ -116,8 +112,7 @@ stackcap_outcome stackcap_read_progress(pid_t thread, stackcap_progress *progres
 /// Copies the stack of a thread that sleeps in the kernel. The thread gets no signal and is not affected.
 ///
 /// Here and below [low, high) is the thread's own stack. If it is on another one at the moment (an alternate signal stack, a
-/// coroutine's),
-/// that one is copied from the stack pointer on, and also the outer part of its own one.
+/// coroutine's), that one is copied from the stack pointer on, and also the outer part of its own one.
 /// \param seen the last result of stackcap_look_at: STACKCAP_STATE_CALLING or STACKCAP_STATE_HALTED.
 /// \returns STACKCAP_MOVED if it ran while its stack was copied; the copy is then invalid.
 stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
@@ -130,8 +125,7 @@ stackcap_outcome stackcap_copy_blocked(stackcap_session *session, pid_t thread, 
 /// \param stays_open after STACKCAP_NOT_DELIVERED the thread still copies itself when it runs, for stackcap_take_left_open. To
 /// be settled before anything else is done with the session.
 /// \returns STACKCAP_MOVED if the thread is no longer running; STACKCAP_IN_USE if another handler replaced ours and has
-/// forwarded
-/// nothing to it since: in both cases nothing was sent.
+/// forwarded nothing to it since: in both cases nothing was sent.
 stackcap_outcome stackcap_copy_running(stackcap_session *session, pid_t thread, uint64_t low, uint64_t high,
                                        const stackcap_progress *seen, uint64_t deadline_ns, bool stays_open);
 
@@ -212,8 +206,8 @@ stackcap_outcome stackcap_unwind(stackcap_session *session, stackcap_unwound *un
 // Live memory
 
 /// Copies current memory of this process by a system call: if memory is not mapped, or is unmapped in the meantime, this is not
-/// a fault. What
-/// other threads write at the same time may be copied in parts, but each aligned word of up to 8 bytes is consistent.
+/// a fault. What other threads write at the same time may be copied in parts, but each aligned word of up to 8 bytes is
+/// consistent.
 /// \returns whether all of it could be read. Otherwise the contents of `to` are not valid.
 bool stackcap_read_memory(stackcap_session *session, uint64_t address, void *to, size_t length);
 
@@ -237,8 +231,7 @@ typedef struct stackcap_kept {
 } stackcap_kept;
 
 /// This process's threads and their stacks, without awaiting callers. Stored at the start of its own memory. That is from mmap,
-/// not
-/// malloc, because any thread may hold malloc's lock: only the used part is ever populated.
+/// not malloc, because any thread may hold malloc's lock: only the used part is ever populated.
 typedef struct stackcap_arena {
     size_t size;
     pid_t *threads;  ///< From /proc/self/task, including the caller.
@@ -277,8 +270,7 @@ void stackcap_arena_read_name(stackcap_arena *arena, size_t index);
 #define STACKCAP_JOB_CALL_BYTES 32
 
 /// The register that holds the job, in DWARF's numbers, if the bytes before a return address are the Swift concurrency
-/// runtime's call of
-/// a job's function; otherwise −1. Pure, for each architecture; async-signal-safe.
+/// runtime's call of a job's function; otherwise −1. Pure, for each architecture; async-signal-safe.
 int stackcap_job_register_x86_64(const uint8_t before[_Nonnull STACKCAP_JOB_CALL_BYTES]);
 int stackcap_job_register_aarch64(const uint8_t before[_Nonnull STACKCAP_JOB_CALL_BYTES]);
 
@@ -298,8 +290,7 @@ stackcap_counters stackcap_read_counters(stackcap_session *session);
 pid_t stackcap_own_thread(void);
 
 /// The calling thread's stack, without the thread-local variables after it. Allocates; takes the loader's lock; on the
-/// process's first
-/// thread it reads /proc/self/maps: pthread_getattr_np(3).
+/// process's first thread it reads /proc/self/maps: pthread_getattr_np(3).
 /// \returns 0 or an errno.
 int stackcap_own_stack(uint64_t *low, uint64_t *high);
 

@@ -4,11 +4,9 @@
 /// allocate. errno is not part of the interface. Each function says whether it holds up the target.
 ///
 /// Threads are stopped by a thread of ours, created on first use, because the kernel releases a stopped thread when the thread
-/// that
-/// stopped it ends: whatever goes wrong, even if our process is killed, the target continues. That thread takes
-/// the lowest real-time priority if it may, so that no stopped thread waits while ours waits for a processor. A thread of this
-/// process that
-/// waits for any child (waitpid(−1)) can consume the notification of a stop; the stop then ends as if it had not happened.
+/// that stopped it ends: whatever goes wrong, even if our process is killed, the target continues. That thread takes the lowest
+/// real-time priority if it may, so that no stopped thread waits while ours waits for a processor. A thread of this process
+/// that waits for any child (waitpid(−1)) can consume the notification of a stop; the stop then ends as if it had not happened.
 #pragma once
 
 #include "CStackCapture.h"
@@ -47,8 +45,7 @@ stackcap_outcome stackcap_process_count_sleeps(stackcap_process *process, pid_t 
 stackcap_outcome stackcap_process_copy_blocked(stackcap_process *process, pid_t thread, const stackcap_look *seen);
 
 /// Stops a running thread, copies its registers and stack, and releases it: PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH.
-/// Samples
-/// once more directly before it. Signals that arrive in the meantime are passed on.
+/// Samples once more directly before it. Signals that arrive in the meantime are passed on.
 /// \param deadline_ns on stackcap_now_ns's clock; the call does not wait beyond it.
 /// \returns STACKCAP_MOVED if the thread is no longer running, and was not stopped; STACKCAP_NOT_STOPPED; STACKCAP_REFUSED.
 stackcap_outcome stackcap_process_copy_stopped(stackcap_process *process, pid_t thread, uint64_t deadline_ns);
@@ -65,8 +62,7 @@ stackcap_outcome stackcap_process_unwind(stackcap_process *process, stackcap_unw
 typedef struct stackcap_process_counters {
     uint64_t stops;
     /// An upper bound of the total time for which threads were stopped: for each, from the last moment at which it was seen not
-    /// yet stopped until it
-    /// was released.
+    /// yet stopped until it was released.
     uint64_t held_ns;
     uint64_t longest_held_ns;
     /// The additional time that they waited for a processor, before they could stop and after they were released; 0 if the

@@ -3,11 +3,9 @@ public import Synchronization
 // What the loop publishes about its past turns: lengths and callouts.
 
 extension LoopHeartbeat {
-    /// Counts a callout: the loop is about to call foreign code, such as a block, a handler or a job. A watcher uses
-    /// the count to see
-    /// progress within a long turn, and to distinguish a turn full of short callouts from one that is stalled.
-    /// Optional. Call it on the
-    /// loop's thread only.
+    /// Counts a callout: the loop is about to call foreign code, such as a block, a handler or a job. A watcher uses the count
+    /// to see progress within a long turn, and to distinguish a turn full of short callouts from one that is stalled. Optional.
+    /// Call it on the loop's thread only.
     ///
     /// Cost: two loads and a store.
     @inlinable

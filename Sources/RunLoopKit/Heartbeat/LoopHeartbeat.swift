@@ -3,14 +3,12 @@ public import Synchronization
 
 /// The state that a loop publishes about itself, and the requests that a watcher leaves for it.
 ///
-/// The loop's thread writes one atomic word at each transition; any thread can read it, wait-free. Any event loop can
-/// own a
+/// The loop's thread writes one atomic word at each transition; any thread can read it, wait-free. Any event loop can own a
 /// heartbeat: create one, call ``publish(_:modeIndex:)`` at least around each wait, and ``end()`` when the thread ends.
 ///
-/// Cost of a transition: one store and one relaxed load. A departure from rest costs one additional sequentially
-/// consistent store
-/// and load. While a watcher is attached, the beginning of a turn, a departure from rest and an arrival at rest also
-/// read the clock.
+/// Cost of a transition: one store and one relaxed load. A departure from rest costs one additional sequentially consistent
+/// store and load. While a watcher is attached, the beginning of a turn, a departure from rest and an arrival at rest also read
+/// the clock.
 public final class LoopHeartbeat: Sendable {
     /// Written by the loop's thread alone.
     @usableFromInline let word = Atomic<UInt64>(0)
@@ -34,8 +32,7 @@ public final class LoopHeartbeat: Sendable {
     /// Acquiring: a thread that reads a pulse also sees the ``turnStamp`` that was taken for it, or a later one.
     public var pulse: Pulse { Pulse(rawValue: word.load(ordering: .acquiring)) }
 
-    /// When the current turn began, or when the loop last left its rest, whichever is later: CLOCK_MONOTONIC in
-    /// nanoseconds.
+    /// When the current turn began, or when the loop last left its rest, whichever is later: CLOCK_MONOTONIC in nanoseconds.
     /// Zero if nothing was stamped since the watcher was attached. Any thread.
     public var turnStamp: UInt64 { stampOfTurn.load(ordering: .relaxed) }
 
@@ -64,9 +61,8 @@ extension LoopHeartbeat {
     ///
     /// - Parameters:
     ///   - modeIndex: 0 to 65535.
-    ///   - turn: Counted modulo 2^40. Two successive transitions to the same phase need different turns; otherwise a
-    ///     watcher sees no
-    ///     transition.
+    ///   - turn: Counted modulo 2^40. Two successive transitions to the same phase need different turns; otherwise a watcher
+    ///     sees no transition.
     @inlinable
     public func publish(_ phase: LoopPhase, modeIndex: Int, turn: UInt64) {
         // Relaxed: this thread is the only writer.
@@ -83,12 +79,10 @@ extension LoopHeartbeat {
             // store.
             return word.store(pulse.rawValue, ordering: .releasing)
         }
-        // Dekker's pattern with `requestWakeSignal()`. Here: store word, load wishes. There: set wish, load word. All
-        // four are
-        // sequentially consistent. In their single order either our load comes after the wish was set, and we signal,
-        // or our
-        // store comes before the watcher's load, and the watcher sees a busy loop. For both to miss, the order would
-        // need a cycle.
+        // Dekker's pattern with `requestWakeSignal()`. Here: store word, load wishes. There: set wish, load word. All four are
+        // sequentially consistent. In their single order either our load comes after the wish was set, and we signal, or our
+        // store comes before the watcher's load, and the watcher sees a busy loop. For both to miss, the order would need a
+        // cycle.
         word.store(pulse.rawValue, ordering: .sequentiallyConsistent)
         if wishes.load(ordering: .sequentiallyConsistent) & Wish.wakeSignal != 0 { signalWatcher() }
     }
@@ -163,9 +157,8 @@ extension LoopHeartbeat {
         }
     }
 
-    /// Removes the watcher and its requests. It is never called again after this method returns. Any thread, but not
-    /// from inside
-    /// ``LoopWatcher/loopDidLeaveRest()``.
+    /// Removes the watcher and its requests. It is never called again after this method returns. Any thread, but not from
+    /// inside ``LoopWatcher/loopDidLeaveRest()``.
     public func detach() {
         let former = watcher.withLock { present in
             wishes.store(0, ordering: .sequentiallyConsistent)
@@ -177,9 +170,8 @@ extension LoopHeartbeat {
 
     /// Requests that the next departure from rest call the watcher, once.
     ///
-    /// - Returns: True if the call is still to come or has just been made. False if the loop is busy or has ended; the
-    ///   request is then
-    ///   withdrawn. A departure is never lost (proof at `publish`). Call it on the watcher's thread only.
+    /// - Returns: True if the call is still to come or has just been made. False if the loop is busy or has ended; the request
+    ///   is then withdrawn. A departure is never lost (proof at `publish`). Call it on the watcher's thread only.
     public func requestWakeSignal() -> Bool {
         wishes.bitwiseOr(Wish.wakeSignal, ordering: .sequentiallyConsistent)
         let seen = Pulse(rawValue: word.load(ordering: .sequentiallyConsistent))
@@ -219,8 +211,7 @@ extension LoopHeartbeat {
 
 /// The receiver of a notification that a loop leaves its rest.
 public protocol LoopWatcher: AnyObject, Sendable {
-    /// Called on the loop's thread, at most once per request. The loop is held up until it returns: post a semaphore
-    /// and return.
-    /// It must not block, attach or detach.
+    /// Called on the loop's thread, at most once per request. The loop is held up until it returns: post a semaphore and
+    /// return. It must not block, attach or detach.
     func loopDidLeaveRest()
 }

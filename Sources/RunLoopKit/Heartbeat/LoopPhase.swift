@@ -20,9 +20,8 @@ public enum LoopPhase: UInt8, Sendable, Hashable, CaseIterable {
 extension LoopHeartbeat {
     /// One transition, in one word: phase (bits 0–7), index of the mode (8–23), number of the turn (24–63).
     ///
-    /// Two equal pulses read at different times mean that the loop has made no transition in between (otherwise the
-    /// turn would have
-    /// to wrap: 2^40 turns are 12 days of turns of one microsecond).
+    /// Two equal pulses read at different times mean that the loop has made no transition in between (otherwise the turn would
+    /// have to wrap: 2^40 turns are 12 days of turns of one microsecond).
     public struct Pulse: RawRepresentable, Hashable, Sendable {
         /// The word as it is published, with the layout described above.
         public let rawValue: UInt64

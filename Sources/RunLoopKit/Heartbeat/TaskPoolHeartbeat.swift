@@ -5,8 +5,7 @@ internal import Synchronization
 /// What the workers of a task pool publish about the jobs they run, so that a watcher sees when no worker is free.
 ///
 /// A *job* is what a worker runs from the moment it takes it until it is ready for the next. For a Swift task, it is the code
-/// between two
-/// suspensions. A suspended task is not a job and keeps no worker busy.
+/// between two suspensions. A suspended task is not a job and keeps no worker busy.
 ///
 /// Swift's own pool is published automatically where the library `StallMonitorLoops` is linked. An executor of your own
 /// publishes with two calls per job:
@@ -21,13 +20,11 @@ internal import Synchronization
 ///     }
 ///
 /// To its watcher a pool is a loop that is at rest while it has a free worker. It leaves its rest with the job that takes the
-/// last free
-/// worker, and each job that then begins or ends is a transition. A pool with a free worker is not sampled and wakes no
-/// watcher.
+/// last free worker, and each job that then begins or ends is a transition. A pool with a free worker is not sampled and wakes
+/// no watcher.
 ///
 /// Cost of a job: two clock reads, two atomic additions to a word that all workers share, two atomic writes to a word that they
-/// do not
-/// share. No lock, no allocation.
+/// do not share. No lock, no allocation.
 @safe public final class TaskPoolHeartbeat: Sendable {
     /// The pool's name in reports.
     public let label: String
@@ -191,8 +188,7 @@ extension TaskPoolHeartbeat {
     }
 
     /// The lengths of the jobs that have ended, and where the longest of them began, followed by the functions that awaited it,
-    /// the nearest
-    /// first: code addresses, empty if they are not known. Any thread.
+    /// the nearest first: code addresses, empty if they are not known. Any thread.
     package var jobLengths: (lengths: TurnHistogram, longestFunctions: [UInt]) {
         guard let pool = unsafe pool else { return (TurnHistogram(), []) }
         var counts = [UInt64](repeating: 0, count: TurnHistogram.Buckets.count)

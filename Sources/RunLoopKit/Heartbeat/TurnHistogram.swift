@@ -1,8 +1,7 @@
 /// The lengths of a loop's turns, counted in buckets, from which quantiles are read. A value type; any thread.
 ///
-/// The resolution is an eighth: up to 511 ns in steps of 64 ns, above that in eight steps per octave; all lengths from
-/// 64 s on share one
-/// bucket. The longest is exact.
+/// The resolution is an eighth: up to 511 ns in steps of 64 ns, above that in eight steps per octave; all lengths from 64 s on
+/// share one bucket. The longest is exact.
 public struct TurnHistogram: Hashable, Sendable {
     /// Per bucket; empty when nothing was counted.
     private(set) var counts: [UInt64]
@@ -17,9 +16,8 @@ public struct TurnHistogram: Hashable, Sendable {
     /// The number of turns.
     public var count: UInt64 { counts.reduce(0, &+) }
 
-    /// The length, in nanoseconds, that the given share of the turns did not exceed: at most an eighth (or 64 ns) too
-    /// long, and never longer
-    /// than the longest turn. Zero without a turn.
+    /// The length, in nanoseconds, that the given share of the turns did not exceed: at most an eighth (or 64 ns) too long, and
+    /// never longer than the longest turn. Zero without a turn.
     ///
     /// - Parameter share: 0 to 1; 0.5 is the median.
     public func length(ofShare share: Double) -> UInt64 {
@@ -34,9 +32,8 @@ public struct TurnHistogram: Hashable, Sendable {
         return longest
     }
 
-    /// The number of turns per interval between two bounds (longer than the bound before, not longer than the bound),
-    /// to within an eighth of
-    /// their length. The last element counts the turns that were longer than all bounds.
+    /// The number of turns per interval between two bounds (longer than the bound before, not longer than the bound), to within
+    /// an eighth of their length. The last element counts the turns that were longer than all bounds.
     ///
     /// - Parameter bounds: Nanoseconds, in ascending order.
     package func counts(upTo bounds: [UInt64]) -> [UInt64] {

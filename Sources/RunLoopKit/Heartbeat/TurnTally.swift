@@ -2,11 +2,9 @@ internal import Synchronization
 
 /// What a loop's own thread records about its turns: the length of each, and the times of the long ones.
 ///
-/// Here a *turn* is counted from the loop's departure from rest to its next rest; a turn that no rest precedes, from
-/// its own
-/// beginning. (The engine's turn that begins right after a departure is a part of that turn.) So a loop that polls
-/// between pieces
-/// of work has many turns, and a loop that does not check for new work has one.
+/// Here a *turn* is counted from the loop's departure from rest to its next rest; a turn that no rest precedes, from its own
+/// beginning. (The engine's turn that begins right after a departure is a part of that turn.) So a loop that polls between
+/// pieces of work has many turns, and a loop that does not check for new work has one.
 ///
 /// Written by the loop's thread alone, so no operation here needs more than a load and a store; any thread can read it.
 @safe final class TurnTally: Sendable {
@@ -23,9 +21,8 @@ internal import Synchronization
     private let longCount = Atomic<UInt64>(0)
     // The pointer is immutable after init, and it points at atomics.
     nonisolated(unsafe) private let ring: UnsafeMutablePointer<Atomic<UInt64>>
-    // An atomic pointer to atomics. Allocated when the first watcher is attached and kept until deinit: the loop's
-    // thread may write
-    // there at any time.
+    // An atomic pointer to atomics. Allocated when the first watcher is attached and kept until deinit: the loop's thread may
+    // write there at any time.
     nonisolated(unsafe) private let buckets = unsafe Atomic<UnsafeMutablePointer<Atomic<UInt64>>?>(nil)
 
     private static let ringCapacity: UInt64 = 8

@@ -1,8 +1,7 @@
 internal import CRunLoopShims
 
-// Every way in which a loop runs foreign code has its own frame on the stack (R64). Readers of captured stacks classify
-// by these
-// names, so they are interface:
+// Every way in which a loop runs foreign code has its own frame on the stack (R64). Readers of captured stacks classify by
+// these names, so they are interface:
 //
 //   frame                                                    runs
 //   event_run_loop_is_calling_out_to_an_observer             an observer
@@ -18,11 +17,9 @@ internal import CRunLoopShims
 //   event_run_loop_wait_for_a_perform_request                nothing: the thread waits for another's loop
 //   event_run_loop_wait_for_a_worker_to_end                  nothing: the thread waits for a worker's end
 //
-// The frames are C functions; callouts.c gives the reason. Each function here, and one in RunLoopPorts, puts the value
-// to be called on
-// the stack and calls one of them. (A context pointer is valid for the duration of the call, and has the type that was
-// stored three
-// lines above.)
+// The frames are C functions; callouts.c gives the reason. Each function here, and one in RunLoopPorts, puts the value to be
+// called on the stack and calls one of them. (A context pointer is valid for the duration of the call, and has the type that
+// was stored three lines above.)
 
 /// Maps a function's address to the frame's name, for a program that was stripped of symbols.
 package enum CalloutFrames {

@@ -1,10 +1,8 @@
 /// What a loop is doing and the contents of its modes, for a person who debugs or a program that inspects it (R62); it
-/// corresponds to
-/// what the platform's debugger prints. Each mode is as it was at one moment.
+/// corresponds to what the platform's debugger prints. Each mode is as it was at one moment.
 ///
-/// Its ``description`` is that of the loop. Its ``json`` has the shape below, with names in snake case. Members may be
-/// added; none will be
-/// removed or change its meaning. Times are CLOCK_MONOTONIC in nanoseconds.
+/// Its ``description`` is that of the loop. Its ``json`` has the shape below, with names in snake case. Members may be added;
+/// none will be removed or change its meaning. Times are CLOCK_MONOTONIC in nanoseconds.
 ///
 ///     {"loop": "main", "thread": 4711, "time_ns": 99, "phase": "waiting", "turn": 42, "current_mode": "default",
 ///      "common_modes": ["default"], "queued_blocks": 0, "perform_requests": 0, "before_waiting_work": 0,

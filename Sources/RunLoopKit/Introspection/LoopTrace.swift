@@ -1,13 +1,11 @@
 internal import Glibc
 import Locking
 
-/// Records every transition of a loop that an observer can see, in all modes including those created later, in a memory
-/// ring and
-/// optionally to a sink (R63). Records until ``stop()``, or until the last reference is released. Any thread.
+/// Records every transition of a loop that an observer can see, in all modes including those created later, in a memory ring
+/// and optionally to a sink (R63). Records until ``stop()``, or until the last reference is released. Any thread.
 ///
 /// Its observer has order `Int.min` and is called first among observers of that order added after it. The time between
-/// `beforeWaiting` and
-/// `afterWaiting` is the sleep, together with the work of the other observers of `beforeWaiting`.
+/// `beforeWaiting` and `afterWaiting` is the sleep, together with the work of the other observers of `beforeWaiting`.
 public final class LoopTrace: Sendable {
     /// One step of the loop, from one activity to the next.
     public struct Transition: Sendable, Hashable {
@@ -146,9 +144,8 @@ private final class TransitionRing: Sendable {
     }
 }
 
-/// Writes the line in one write, so that lines of several threads do not mix, and the rest in further writes if it was
-/// cut short. An
-/// error other than EINTR ends the writing.
+/// Writes the line in one write, so that lines of several threads do not mix, and the rest in further writes if it was cut
+/// short. An error other than EINTR ends the writing.
 private func writeLine(_ text: String, to descriptor: Int32) {
     var line = Array((text + "\n").utf8)[...]
     while !line.isEmpty {

@@ -3,17 +3,14 @@ internal import Glibc
 import Locking
 internal import Synchronization
 
-/// One mode's epoll set. It contains the loop's wake descriptor, on main the main queue's eventfd, and the mode's
-/// descriptors. It is created
-/// when the mode first waits or gets a descriptor.
+/// One mode's epoll set. It contains the loop's wake descriptor, on main the main queue's eventfd, and the mode's descriptors.
+/// It is created when the mode first waits or gets a descriptor.
 ///
 /// Opening, closing and changing happen under the mode's lock. Only the loop's thread waits, and waiting takes no lock.
 ///
-/// A set is abandoned, and not closed, if its number is no longer its own: the program has closed it, or this process
-/// was forked and the
-/// set is its parent's. The mode then makes a new one. (If another library's epoll set has been given the number, this
-/// is noticed at the
-/// first event or change; the events that one wait has harvested are lost to that library.)
+/// A set is abandoned, and not closed, if its number is no longer its own: the program has closed it, or this process was
+/// forked and the set is its parent's. The mode then makes a new one. (If another library's epoll set has been given the
+/// number, this is noticed at the first event or change; the events that one wait has harvested are lost to that library.)
 final class Poller: Sendable {
     /// Tokens carried by events of the set's own members; descriptors' tokens are lower numbers.
     static let wakeToken = RUN_LOOP_WAKE_TOKEN
@@ -33,13 +30,11 @@ final class Poller: Sendable {
         }
     }
 
-    /// The number of events taken by one wait. The lower one is used as long as it suffices, because it fits on the
-    /// stack. Events that are
-    /// left over stay at the head of the kernel's list.
+    /// The number of events taken by one wait. The lower one is used as long as it suffices, because it fits on the stack.
+    /// Events that are left over stay at the head of the kernel's list.
     private static let capacities = (usual: 64, greatest: 1024)
-    /// A loop with work at hand polls the kernel at the latest after this number of turns, or in the first turn that
-    /// begins after this
-    /// duration. This bounds how long the main queue and the descriptors wait for a loop that is busy with its own
+    /// A loop with work at hand polls the kernel at the latest after this number of turns, or in the first turn that begins
+    /// after this duration. This bounds how long the main queue and the descriptors wait for a loop that is busy with its own
     /// work.
     static let longestWithoutAsking = Duration.microseconds(50)
     static let turnsWithoutAsking = Atomic<Int>(8)
@@ -197,9 +192,8 @@ extension Poller {
 
 /// The registry of which epoll set of this library has which descriptor number.
 ///
-/// If a program closes descriptors that are not its own, several loops make new ones at once, and one of them can get
-/// the number that
-/// another still uses for its set. The loop that gets a number notifies the former owner.
+/// If a program closes descriptors that are not its own, several loops make new ones at once, and one of them can get the
+/// number that another still uses for its set. The loop that gets a number notifies the former owner.
 enum SetRegistry {
     private struct Owner: Sendable {
         let poller: ObjectIdentifier

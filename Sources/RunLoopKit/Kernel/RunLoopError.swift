@@ -81,9 +81,8 @@ extension RunLoopError: CustomStringConvertible {
     }
 }
 
-/// Traps on a programmer error, from which the loop cannot continue. Also in an optimised build it prints the text on
-/// stderr with the line
-/// of the program that made the error; a `precondition` would end the process there without a message.
+/// Traps on a programmer error, from which the loop cannot continue. Also in an optimised build it prints the text on stderr
+/// with the line of the program that made the error; a `precondition` would end the process there without a message.
 @inline(__always)
 package func require(
     _ condition: Bool,

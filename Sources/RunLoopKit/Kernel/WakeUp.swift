@@ -10,16 +10,13 @@ internal import Synchronization
 ///         │  └───────────────────┼── prepareToSleep() ────────┘ │
 ///         └────── consume() ─────┴───────── consume() ──────────┘
 ///
-/// No wake-up is lost. `prepareToSleep` leaves `running` only by compare-and-exchange: it sees a wake-up made before it
-/// (state
+/// No wake-up is lost. `prepareToSleep` leaves `running` only by compare-and-exchange: it sees a wake-up made before it (state
 /// `pending`: do not sleep), and a wake-up made after it finds `sleeping` and signals. The wake descriptor (see
-/// `run_loop_make_wake_descriptor`) makes an edge in the set in which the loop sleeps. An edge from an earlier sleep
-/// can end a later one;
-/// that one then checks the state, finds no wake-up and sleeps again.
+/// `run_loop_make_wake_descriptor`) makes an edge in the set in which the loop sleeps. An edge from an earlier sleep can end a
+/// later one; that one then checks the state, finds no wake-up and sleeps again.
 ///
-/// If a program closes the loop's descriptors while the loop sleeps, the wake descriptor cannot be signalled. Such a
-/// loss is counted and the
-/// thread is interrupted; the loop checks the count before it sleeps and makes new descriptors.
+/// If a program closes the loop's descriptors while the loop sleeps, the wake descriptor cannot be signalled. Such a loss is
+/// counted and the thread is interrupted; the loop checks the count before it sleeps and makes new descriptors.
 final class WakeUp: Sendable {
     private static let running: UInt8 = 0
     private static let sleeping: UInt8 = 1
@@ -33,9 +30,8 @@ final class WakeUp: Sendable {
     /// -1 before the first use and after the loop's end.
     private let wakeDescriptor = Atomic<Int32>(-1)
     private let mark = WakeUp.lastMark.add(1, ordering: .relaxed).newValue
-    /// Where the loop sleeps, and on which thread of which process. Written by that thread before the state becomes
-    /// `sleeping`; relaxed,
-    /// because a thread that finds `sleeping` has acquired them.
+    /// Where the loop sleeps, and on which thread of which process. Written by that thread before the state becomes `sleeping`;
+    /// relaxed, because a thread that finds `sleeping` has acquired them.
     private let place = Atomic<UInt64>(Place.none.word)
     private let sleeper = Atomic<Int32>(0)
     private let generation = Atomic<UInt32>(.max)
@@ -85,11 +81,9 @@ final class WakeUp: Sendable {
 
     /// Any thread, and signal handlers: one atomic exchange, and a system call if the loop sleeps.
     ///
-    /// Acquiring and releasing: the exchange always writes, so what the caller did before is visible to the `consume`
-    /// that reads
-    /// this write or a later write of `post`. (A load that finds `pending` would not be enough: the loop may consume
-    /// that wake-up without
-    /// seeing what the caller has just stored.)
+    /// Acquiring and releasing: the exchange always writes, so what the caller did before is visible to the `consume` that
+    /// reads this write or a later write of `post`. (A load that finds `pending` would not be enough: the loop may consume that
+    /// wake-up without seeing what the caller has just stored.)
     func post() {
         guard state.exchange(WakeUp.pending, ordering: .acquiringAndReleasing) == WakeUp.sleeping else { return }
         // A forked child shares its parent's sets and must not signal in them.
@@ -133,9 +127,8 @@ extension WakeUp {
     /// Changes when the loop must check whether its descriptors are still its own.
     var losses: UInt32 { lossCount.load(ordering: .relaxed) }
 
-    /// Records that a set, or the wake descriptor in it, is no longer the loop's. If the loop sleeps in it, no
-    /// descriptor can wake it any
-    /// more, so its thread is interrupted. Any thread, and signal handlers.
+    /// Records that a set, or the wake descriptor in it, is no longer the loop's. If the loop sleeps in it, no descriptor can
+    /// wake it any more, so its thread is interrupted. Any thread, and signal handlers.
     func loseDescriptors() {
         lossCount.add(1, ordering: .relaxed)
         place.store(Place.none.word, ordering: .relaxed)

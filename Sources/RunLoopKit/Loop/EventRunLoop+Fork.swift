@@ -2,11 +2,9 @@ internal import CRunLoopShims
 import Locking
 internal import Synchronization
 
-// A forked child has one thread: a copy of the one that called fork. That thread's loop continues there, with epoll
-// sets of its own:
-// changing the inherited sets would change the parent's. The threads of the other loops do not exist in the child, and
-// their locks may be
-// held forever. Such a loop accepts nothing, like one whose thread has ended (R3).
+// A forked child has one thread: a copy of the one that called fork. That thread's loop continues there, with epoll sets of its
+// own: changing the inherited sets would change the parent's. The threads of the other loops do not exist in the child, and
+// their locks may be held forever. Such a loop accepts nothing, like one whose thread has ended (R3).
 
 extension EventRunLoop {
     /// Whether the loop's thread does not exist in this process because of a fork. Takes no lock.

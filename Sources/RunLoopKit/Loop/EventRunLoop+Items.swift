@@ -2,26 +2,22 @@ import Locking
 internal import Synchronization
 
 extension EventRunLoop {
-    /// Adds a source to a mode, creating the mode if necessary (R4). Adding to ``Mode/common`` adds to each common
-    /// mode, present and future
-    /// (R6). Adding twice has no effect.
+    /// Adds a source to a mode, creating the mode if necessary (R4). Adding to ``Mode/common`` adds to each common mode,
+    /// present and future (R6). Adding twice has no effect.
     public func add(_ source: EventSource, to mode: Mode = .default) { attachOrComplain(source, to: mode) }
 
     /// Removes a source from a mode; from ``Mode/common``: from each common mode.
     ///
-    /// A run whose mode is then empty finishes when its current turn ends. The removal does not wake the loop: a loop
-    /// that sleeps, and loses
-    /// its last item to another thread, sleeps on until its run times out or something wakes it. To end it, call
-    /// ``stop()``, or
-    /// ``wakeUp()`` after the removal. The same holds for items that are invalidated.
+    /// A run whose mode is then empty finishes when its current turn ends. The removal does not wake the loop: a loop that
+    /// sleeps, and loses its last item to another thread, sleeps on until its run times out or something wakes it. To end it,
+    /// call ``stop()``, or ``wakeUp()`` after the removal. The same holds for items that are invalidated.
     public func remove(_ source: EventSource, from mode: Mode = .default) { detach(source, from: mode) }
 
     /// Whether the source is in a mode; for ``Mode/common``: whether it was added to the common modes.
     public func contains(_ source: EventSource, in mode: Mode = .default) -> Bool { hasAttached(source, in: mode) }
 
-    /// Adds a source to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop. Throws if the
-    /// kernel refuses
-    /// the descriptor; nothing is added then.
+    /// Adds a source to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop. Throws if the kernel
+    /// refuses the descriptor; nothing is added then.
     public func add(_ source: DescriptorSource, to mode: Mode = .default) throws(RunLoopError) {
         try attach(source, to: mode)
     }
@@ -32,9 +28,8 @@ extension EventRunLoop {
     /// Whether the source is in a mode, as for an ``EventSource``.
     public func contains(_ source: DescriptorSource, in mode: Mode = .default) -> Bool { hasAttached(source, in: mode) }
 
-    /// Adds a timer to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop (R27). A timer
-    /// that is on
-    /// another loop is not added.
+    /// Adds a timer to a mode, as for an ``EventSource``. Takes effect at once, also on a sleeping loop (R27). A timer that is
+    /// on another loop is not added.
     public func add(_ timer: EventTimer, to mode: Mode = .default) { attachOrComplain(timer, to: mode) }
 
     /// Removes a timer from a mode, as for an ``EventSource``.

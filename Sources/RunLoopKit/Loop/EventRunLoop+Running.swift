@@ -84,8 +84,7 @@ extension EventRunLoop {
         let result = takeTurns(&activation)
         notify(.exit, in: activation.mode)
         // A stop by another thread that this run has not answered, because it ended for another reason in that turn, applies to
-        // the outer
-        // run: the other thread does not know about nested runs. A stop by this thread was for this run (R22).
+        // the outer run: the other thread does not know about nested runs. A stop by this thread was for this run (R22).
         let isLeft = stopRequested.exchange(outerStop, ordering: .acquiringAndReleasing) && result != .stopped
         let isFromElsewhere = stopIsFromElsewhere.exchange(outerIsFromElsewhere, ordering: .relaxed)
         let passesOn = isLeft && isFromElsewhere && outer.phase != .idle
@@ -202,8 +201,7 @@ extension EventRunLoop {
     }
 
     /// Serves the perform requests (R52), and performs the signalled sources, or the first of them (R28–R32). Returns whether
-    /// there was any
-    /// request or source.
+    /// there was any request or source.
     private func performSources(_ activation: Activation) -> Bool {
         let mode = activation.mode
         let served = serveRequests(in: mode)
@@ -211,8 +209,7 @@ extension EventRunLoop {
         guard isInsidePass || mode.hasSignalledSources.load(ordering: .acquiring) else { return served }
         let pass = isInsidePass ? mode.takeSignalledInsidePass() : mode.takeSignalled()
         // A pass with one source hides nothing from nested runs. (The pass itself must not be used after it was recycled: its
-        // buffer would be
-        // copied.)
+        // buffer would be copied.)
         let hides = pass.count > 1 ? 1 : 0
         mode.openPasses.add(hides, ordering: .relaxed)
         defer { mode.openPasses.subtract(hides, ordering: .relaxed) }

@@ -86,8 +86,7 @@ extension EventRunLoop {
     }
 
     /// Chooses among what is ready (R36). The main queue precedes everything else in a turn that checks it, and follows
-    /// everything else in
-    /// a turn that gives way to the others (R16). Timers and descriptors alternate.
+    /// everything else in a turn that gives way to the others (R16). Timers and descriptors alternate.
     ///
     /// - Parameter isFresh: The kernel has just been polled.
     private func choose(in mode: LoopMode, wokenUp: Bool, mainQueueFirst: Bool, isFresh: Bool) -> Arrival {
@@ -145,8 +144,7 @@ extension EventRunLoop {
 
 extension EventRunLoop {
     /// Ensures that the mode has its epoll set, on main with the main queue in it if possible. False if the process has no
-    /// descriptors
-    /// left.
+    /// descriptors left.
     private func prepareToWait(in mode: LoopMode) -> Bool {
         mode.poller.giveUpIfLost(wake)
         if !mode.poller.isOpen {
@@ -167,8 +165,7 @@ extension EventRunLoop {
     /// Polls the kernel without waiting; returns whether that was a harvest.
     ///
     /// While harvested descriptors wait for their delivery no more are needed: descriptors that became ready since then are
-    /// taken after
-    /// these. The main queue does not wait for that.
+    /// taken after these. The main queue does not wait for that.
     private func ask(_ mode: LoopMode) -> Bool {
         mode.forgetExpected()
         guard mode.hasReadyDescriptors.load(ordering: .acquiring) else {

@@ -4,23 +4,18 @@ import Locking
 internal import Synchronization
 
 /// A run loop with CFRunLoop's features, on epoll, eventfd and CLOCK_MONOTONIC. The module's README.md gives the order of a
-/// turn and the
-/// rules.
+/// turn and the rules.
 ///
 /// There is one loop per thread, created when it is first requested (R1). Unless a member says otherwise, any thread may call
-/// it. A loop
-/// whose thread has ended accepts nothing more: a throwing call throws, every other call has no effect and prints one warning
-/// on stderr (R3).
+/// it. A loop whose thread has ended accepts nothing more: a throwing call throws, every other call has no effect and prints
+/// one warning on stderr (R3).
 ///
 /// In a signal handler only ``wakeUp()`` may be called, of this class and of all others here. The other calls take locks and
-/// allocate: a
-/// handler that interrupts such a call on the same thread waits for itself. A lock of this module detects that, prints a
-/// message on stderr
-/// and traps; malloc's lock hangs.
+/// allocate: a handler that interrupts such a call on the same thread waits for itself. A lock of this module detects that,
+/// prints a message on stderr and traps; malloc's lock hangs.
 ///
 /// A call that traps on a programmer error prints its text and the caller's line on stderr, also in an optimised build: the
-/// parameters
-/// `file` and `line` serve that purpose.
+/// parameters `file` and `line` serve that purpose.
 public final class EventRunLoop: Sendable {
     let isMain: Bool
     let table = ForkSafeMutex(ModeTable())
@@ -36,8 +31,7 @@ public final class EventRunLoop: Sendable {
     /// Whether another thread has made that stop, or one of several. Written before `stopRequested`, which releases it.
     let stopIsFromElsewhere = Atomic<Bool>(false)
     /// Whether the current turn of the innermost activation has still to reach its wait or its poll; and whether an outer
-    /// activation has. The
-    /// loop's thread; relaxed.
+    /// activation has. The loop's thread; relaxed.
     let waitsAhead = Atomic<Bool>(false)
     let outerWaitsAhead = Atomic<Bool>(false)
     /// Whether due timers precede ready descriptors this time (R36). The loop's thread; relaxed.
@@ -109,8 +103,7 @@ public final class EventRunLoop: Sendable {
     }
 
     /// Ends the loop with its thread: tasks' jobs are run (R61), sources are cancelled, everything else is dropped, and pending
-    /// blocks are
-    /// released without running (R2).
+    /// blocks are released without running (R2).
     func end() {
         endJobs()
         let (modes, common) = table.withLock { table in
@@ -135,8 +128,7 @@ public final class EventRunLoop: Sendable {
 
 extension EventRunLoop {
     /// Sets the number of turns after which a loop with work at hand polls the kernel at the latest (R16), for all loops of the
-    /// process. With
-    /// 1 they poll in each turn, as Foundation's loops do, so that the two can be compared.
+    /// process. With 1 they poll in each turn, as Foundation's loops do, so that the two can be compared.
     package static func askKernel(everyTurns turns: Int) { Poller.turnsWithoutAsking.store(turns, ordering: .relaxed) }
 }
 
@@ -164,10 +156,8 @@ extension EventRunLoop {
     }
 
     /// Ends the innermost activation of this mode, at the latest when the activations nested in it have ended, and wakes the
-    /// loop for it
-    /// (R17). If the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``, which never
-    /// runs. Not in a
-    /// signal handler.
+    /// loop for it (R17). If the mode is not running, nothing is remembered, as in ``stop()`` (R22). Not for ``Mode/common``,
+    /// which never runs. Not in a signal handler.
     public func stop(mode: Mode) {
         guard !isOfParent, heartbeat.pulse.phase != .idle else { return }
         guard let mode = table.withLock({ $0.existing(mode) }) else { return }
@@ -177,14 +167,12 @@ extension EventRunLoop {
     }
 
     /// Ends the loop's current sleep, or, if it does not sleep, ends the next one at once. Lock-free; one system call if the
-    /// loop sleeps,
-    /// otherwise none (R25, R26).
+    /// loop sleeps, otherwise none (R25, R26).
     ///
     /// The only call that may be made in a signal handler. The handler must find the loop in a variable that was set before:
-    /// ``main`` and
-    /// ``current`` may have to create it. The handler leaves the work in an atomic, where an observer of `afterWaiting` sees
-    /// it. A signal that
-    /// needs no handler is more simply read from a descriptor: signalfd(2) in a ``DescriptorSource``.
+    /// ``main`` and ``current`` may have to create it. The handler leaves the work in an atomic, where an observer of
+    /// `afterWaiting` sees it. A signal that needs no handler is more simply read from a descriptor: signalfd(2) in a
+    /// ``DescriptorSource``.
     public func wakeUp() { wake.post() }
 
     /// Wakes the loop if the caller is not its thread: the loop's own thread sees the change before it sleeps.

@@ -4,8 +4,7 @@ internal import Synchronization
 /// One mode of one loop: its items, and the state that the loop's turn reads without taking a lock.
 ///
 /// The atomics are written under `contents`' lock and read by the loop's thread without it. A thread that changes the mode and
-/// needs a
-/// sleeping loop to see the change wakes the loop, which orders the two; otherwise the next turn is early enough.
+/// needs a sleeping loop to see the change wakes the loop, which orders the two; otherwise the next turn is early enough.
 final class LoopMode: Sendable {
     let name: String
     /// The mode's number in the loop's heartbeat.
@@ -64,12 +63,10 @@ final class LoopMode: Sendable {
 
 extension LoopMode.Contents {
     /// Removes the source, also from the queue. It may be in the queue without its ticket: a pass may have performed what a
-    /// nested run had
-    /// put back.
+    /// nested run had put back.
     ///
     /// - Parameter isValid: False if it will never be performed again: then its entry can stay in the queue until half of the
-    ///   queue can be
-    ///   removed at once.
+    ///   queue can be removed at once.
     mutating func remove(_ source: EventSource, isValid: Bool) {
         sources[ObjectIdentifier(source)] = nil
         guard !signalled.isEmpty else { return }
@@ -111,8 +108,7 @@ extension LoopMode {
     }
 
     /// For a run inside an outer run's pass: also takes the sources that the outer pass has taken and not reached yet (R23).
-    /// The outer pass
-    /// skips those that have lost their signal by then.
+    /// The outer pass skips those that have lost their signal by then.
     func takeSignalledInsidePass() -> [EventSource] {
         var taken = takeSignalled()
         let present = contents.withLock { Array($0.sources.values) }
@@ -175,8 +171,7 @@ extension LoopMode {
 
 extension LoopMode {
     /// The earliest dates, not counting timers in their callout. The four values may be from different moments: a thread that
-    /// changes one wakes
-    /// the loop.
+    /// changes one wakes the loop.
     var timerOutlook: TimerOutlook {
         TimerOutlook(
             fire: earliestFire.load(ordering: .acquiring),

@@ -6,13 +6,12 @@ public struct LoopThread: Sendable, Hashable {
     /// The kernel's thread id.
     public let id: Int32
     /// The addresses of its stack without the guard page; `upperBound` is where the stack begins. On the main thread the lower
-    /// part is
-    /// mapped only as the stack grows, and with an unlimited stack is very far away. Empty if the bounds cannot be determined.
+    /// part is mapped only as the stack grows, and with an unlimited stack is very far away. Empty if the bounds cannot be
+    /// determined.
     public let stack: Range<UInt>
 
     /// Describes a thread that is known from elsewhere. Nothing is checked: if the thread does not exist or the bounds are
-    /// wrong, no stack can
-    /// be captured, and nothing worse happens.
+    /// wrong, no stack can be captured, and nothing worse happens.
     public init(id: Int32, stack: Range<UInt>) { (self.id, self.stack) = (id, stack) }
 }
 

@@ -5,19 +5,16 @@ internal import Glibc
 internal import Synchronization
 
 /// The main loop's integration with the main dispatch queue (R58), and through it with the main actor. The loop's thread only;
-/// the
-/// atomics only satisfy the compiler's concurrency checks, and are relaxed.
+/// the atomics only satisfy the compiler's concurrency checks, and are relaxed.
 ///
 /// libdispatch writes to an eventfd when work is enqueued. The sets of common modes watch it edge-triggered, so that a drain
-/// costs no read.
-/// An edge seen while draining is not allowed (inside a drain) is remembered here.
+/// costs no read. An edge seen while draining is not allowed (inside a drain) is remembered here.
 final class MainQueue: Sendable {
     private let isReadyFlag = Atomic<Bool>(false)
     private let isDrainingFlag = Atomic<Bool>(false)
     /// The number of epoll sets that watch the eventfd. With one, each edge is one readiness. With more, each gets every edge,
-    /// and an event
-    /// counts only if the eventfd has something to read. (A set that was recreated counts twice, which only costs additional
-    /// reads.)
+    /// and an event counts only if the eventfd has something to read. (A set that was recreated counts twice, which only costs
+    /// additional reads.)
     private let watchers = Atomic<Int>(0)
 
     /// A check has found work whose edge no set has reported yet.

@@ -49,8 +49,7 @@ import CElfUtils
     }
 
     /// Like ``calls(at:_:)``, without compiler-generated code. If the innermost call has no line at the address, uses the
-    /// nearest line that it
-    /// has in `function`. If it has none at all, uses its caller's.
+    /// nearest line that it has in `function`. If it has none at all, uses its caller's.
     func calls(
         at address: UInt64,
         nearest side: DebugUnit.Side,

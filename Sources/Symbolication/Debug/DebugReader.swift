@@ -28,8 +28,7 @@ import CElfUtils
     }
 
     /// Like ``ranges(of:)``, for a unit's first entry. A server has some ten thousand such ranges, and libdw takes a
-    /// microsecond for each:
-    /// up to DWARF 4 the list consists of pairs of addresses, which are read here.
+    /// microsecond for each: up to DWARF 4 the list consists of pairs of addresses, which are read here.
     func unitRanges(
         of entry: Dwarf_Die,
         version: UInt16,

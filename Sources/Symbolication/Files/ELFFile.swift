@@ -138,8 +138,7 @@ import CElfUtils
 
 extension ELFFile {
     /// The start of the function that contains an address, from `.eh_frame_hdr` (Linux Standard Base, 10.6.2): a header, then
-    /// pairs of a
-    /// function's start and its description's, sorted, both relative to the section.
+    /// pairs of a function's start and its description's, sorted, both relative to the section.
     ///
     /// A part that the compiler has split off counts as a function.
     ///

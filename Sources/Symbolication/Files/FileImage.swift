@@ -3,9 +3,8 @@ import Glibc
 /// A file's bytes in our own memory, read on demand.
 ///
 /// libelf and libdw are given memory of the whole file's length. Only the loaded parts contain the file's bytes; the rest reads
-/// as zeros
-/// and uses no memory. So a lookup in a file of a hundred megabytes reads only the few that it needs, and its cost is known.
-/// If the file is truncated in the meantime, the result is an error, where a mapped file would kill the process.
+/// as zeros and uses no memory. So a lookup in a file of a hundred megabytes reads only the few that it needs, and its cost is
+/// known. If the file is truncated in the meantime, the result is an error, where a mapped file would kill the process.
 @safe final class FileImage {
     static let pageSize = 4096
     /// Larger files are refused. A server's executable has some hundred megabytes.

@@ -2,8 +2,7 @@ import CElfUtils
 import Glibc
 
 /// Debuginfod servers, queried through elfutils' own client, libdebuginfod. The library is loaded at the first query, so a
-/// process that never
-/// queries has neither it nor its network library loaded.
+/// process that never queries has neither it nor its network library loaded.
 ///
 /// Never queried unless passed to a ``SymbolSearch``: intended for tools. The client stores files in its own cache
 /// (`$DEBUGINFOD_CACHE_PATH`, or `~/.cache/debuginfod_client`).

@@ -1,9 +1,8 @@
 /// Where symbol files are searched. A file is used only if its build id is the module's.
 public struct SymbolSearch: Sendable {
     /// Directories to search first. In each: `.build-id/xx/yyyy.debug`, the module's file name with and without `.debug`, and
-    /// then any
-    /// file of the module's build in it or its subdirectories, whatever its name. A path of a file is used as a symbol file
-    /// itself.
+    /// then any file of the module's build in it or its subdirectories, whatever its name. A path of a file is used as a symbol
+    /// file itself.
     public var directories: [String]
     /// Where a distribution keeps them: `.build-id/xx/yyyy.debug`, and a module's own path below.
     public var systemDirectories: [String]

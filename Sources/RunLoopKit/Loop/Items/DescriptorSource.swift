@@ -4,15 +4,12 @@ import Locking
 internal import Synchronization
 
 /// Watches a file descriptor that the kernel can wait for: socket, pipe, eventfd, timerfd, signalfd, inotify, pidfd (R34, R35).
-/// The
-/// loop never reads, writes or closes it. It corresponds to CFRunLoop's version 1 source.
+/// The loop never reads, writes or closes it. It corresponds to CFRunLoop's version 1 source.
 ///
-/// Level-triggered by default: while an event lasts, each turn delivers it again. One source is delivered per turn (R36).
-/// Any thread may create, add and invalidate it; not in a signal handler. Invalidate the source before closing the descriptor.
-/// If the
-/// descriptor is closed first, the source delivers `closed`, at the latest when events keep arriving or its number is watched
-/// again, and is
-/// then invalid; it never keeps the loop busy (R37).
+/// Level-triggered by default: while an event lasts, each turn delivers it again. One source is delivered per turn (R36). Any
+/// thread may create, add and invalidate it; not in a signal handler. Invalidate the source before closing the descriptor. If
+/// the descriptor is closed first, the source delivers `closed`, at the latest when events keep arriving or its number is
+/// watched again, and is then invalid; it never keeps the loop busy (R37).
 public final class DescriptorSource: Sendable {
     /// Called on a loop's thread, never on two at once, with the events of the descriptor (R36).
     public typealias Handler = @Sendable (DescriptorSource, Events) -> Void
@@ -131,8 +128,7 @@ extension DescriptorSource.Events {
 
 extension DescriptorSource {
     /// Calls the handler. If it is already being called, further up the stack or on another thread, the source is instead muted
-    /// until that
-    /// call ends (R23). The loop's thread.
+    /// until that call ends (R23). The loop's thread.
     ///
     /// - Returns: What the handler found; `nothing` if it was not called.
     func deliver(_ epollEvents: UInt32) -> Finding {

@@ -4,16 +4,13 @@ internal import Glibc
 /// The descriptor sources of one mode, and the queue of those that are ready. Guarded by the mode's lock.
 ///
 /// Events are harvested in batches and delivered one per turn, in rotation (R36): a source that was delivered goes to the end
-/// of the
-/// queue when the next harvest finds it ready again. If a source was not harvested in the same turn, its events are polled once
-/// more,
-/// because a callout since then may have consumed them.
+/// of the queue when the next harvest finds it ready again. If a source was not harvested in the same turn, its events are
+/// polled once more, because a callout since then may have consumed them.
 ///
 /// A source that reads its descriptor itself needs no such poll: its own read finds out. If it has found something it may be
-/// called again
-/// before the kernel is polled, because it is expected to have more. Expected sources come after all sources that are known to
-/// be ready.
-/// They are cleared whenever the kernel is polled, so that the loop's bound for polling (see `Poller`) applies here, too.
+/// called again before the kernel is polled, because it is expected to have more. Expected sources come after all sources that
+/// are known to be ready. They are cleared whenever the kernel is polled, so that the loop's bound for polling (see `Poller`)
+/// applies here, too.
 struct DescriptorTable: Sendable {
     struct Delivery: Sendable {
         let source: DescriptorSource
@@ -99,8 +96,7 @@ extension DescriptorTable {
     }
 
     /// Makes the mode's epoll set if there is none, and registers every source in it. Sources whose descriptor is gone are
-    /// marked as
-    /// closed.
+    /// marked as closed.
     mutating func openSet(of poller: Poller, for wakeUp: WakeUp) throws(RunLoopError) {
         guard !poller.isOpen else { return }
         try poller.open(for: wakeUp)

@@ -2,8 +2,8 @@ import Locking
 internal import Synchronization
 
 /// A source that the program signals; it corresponds to CFRunLoop's version 0 source. Any thread may signal it; the loop
-/// performs it once
-/// for any number of preceding signals (R28–R33). In spite of the name, not in a signal handler: see ``EventRunLoop/wakeUp()``.
+/// performs it once for any number of preceding signals (R28–R33). In spite of the name, not in a signal handler: see
+/// ``EventRunLoop/wakeUp()``.
 public final class EventSource: Sendable {
     /// Called on a loop's thread. A signal made inside it is performed in the next turn (R29).
     public typealias Perform = @Sendable (EventSource) -> Void
@@ -17,8 +17,7 @@ public final class EventSource: Sendable {
     private let onCancel: Notice?
     private let state: ForkSafeMutex<State>
     /// The sequence number of the current signal, counted over all sources. Written under `state`'s lock. A pass that sorts by
-    /// it may read
-    /// either of two successive signals; both are valid.
+    /// it may read either of two successive signals; both are valid.
     private let signalNumber = Atomic<UInt64>(0)
     private static let lastSignalNumber = Atomic<UInt64>(0)
     /// Whether a signal is already in all queues, so that another signal has nothing to do. Written under `state`'s lock.
@@ -66,12 +65,11 @@ public final class EventSource: Sendable {
     var signalSequence: UInt64 { signalNumber.load(ordering: .relaxed) }
 
     /// Requests that the first loop to reach it, of those it is on, performs it in its next pass. Does not wake a sleeping loop
-    /// (R24):
-    /// see ``signalAndWake()``. Any thread; not in a signal handler, which has ``EventRunLoop/wakeUp()``.
+    /// (R24): see ``signalAndWake()``. Any thread; not in a signal handler, which has ``EventRunLoop/wakeUp()``.
     public func signal() {
         // Many threads may signal one source at once. This is a read-modify-write even if it changes nothing. If the loop's
-        // exchange in
-        // `begin` comes after it, that exchange acquires what the caller did before; if it came before it, this finds false.
+        // exchange in `begin` comes after it, that exchange acquires what the caller did before; if it came before it, this
+        // finds false.
         if hasQueuedSignal.compareExchange(expected: true, desired: true, ordering: .acquiringAndReleasing).exchanged {
             return
         }
@@ -95,8 +93,7 @@ public final class EventSource: Sendable {
     }
 
     /// Removes it permanently from all loops and modes, calls `onCancel` for each, and frees `perform`. Any thread; a running
-    /// call runs to its
-    /// end.
+    /// call runs to its end.
     public func invalidate() {
         let (places, perform) = state.withLock { state in
             state.isSignalled = false

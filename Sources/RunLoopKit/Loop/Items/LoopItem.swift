@@ -1,8 +1,7 @@
 /// An item that can be added to modes; the four kinds share how they are added and removed.
 ///
 /// Locks are taken in one order: a loop's mode table, an item's state, a mode's contents. No lock is held while foreign code
-/// runs,
-/// including the deinit of objects that a closure holds.
+/// runs, including the deinit of objects that a closure holds.
 protocol LoopItem: AnyObject, Sendable {
     /// Puts the item into a mode. False if it was there already.
     func attach(to mode: LoopMode, of loop: EventRunLoop) throws(RunLoopError) -> Bool

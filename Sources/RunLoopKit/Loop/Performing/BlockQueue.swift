@@ -76,8 +76,7 @@ final class BlockQueue: Sendable {
 
     private let state = ForkSafeMutex(State())
     /// Written under the lock and read without it by the loop's thread: a block that is enqueued at that moment is left for the
-    /// next drain
-    /// point.
+    /// next drain point.
     private let count = Atomic<Int>(0)
 
     /// The number of blocks that wait, for any mode.
@@ -93,8 +92,7 @@ final class BlockQueue: Sendable {
             state.blocks.append(block)
             count.store(state.blocks.count, ordering: .releasing)
             // One wake-up is enough for all blocks up to the loop's next check: the caller that announced it wakes the loop
-            // after this, or has
-            // done so, and the loop does not sleep between a wake-up and its next check.
+            // after this, or has done so, and the loop does not sleep between a wake-up and its next check.
             if state.isAnnounced { return .isAnnounced }
             state.isAnnounced = wakes
             return .needsWakeUp
@@ -147,8 +145,7 @@ final class BlockQueue: Sendable {
 /// Blocks in the order in which they were enqueued; each is moved in and moved out again.
 ///
 /// Not an array: running a block out of an array retains and releases it once more. That is noticeable for threads that enqueue
-/// one
-/// closure repeatedly, because they share its reference count.
+/// one closure repeatedly, because they share its reference count.
 ///
 /// Sendable: it is the only owner of its memory, and blocks are Sendable.
 @safe
@@ -183,8 +180,7 @@ struct BlockBuffer: ~Copyable, @unchecked Sendable {
     }
 
     /// Moves the blocks for a mode, the oldest of which is at `first`, to the end of another buffer; the others keep their
-    /// order. Each block
-    /// is tested once: the mode may become common during the loop.
+    /// order. Each block is tested once: the mode may become common during the loop.
     mutating func move(to taken: inout BlockBuffer, for mode: LoopMode, from first: Int) {
         var kept = first
         for index in first..<count {

@@ -60,25 +60,21 @@ extension BlockQueue.Modes {
 
 extension EventRunLoop {
     /// Runs `body` once, on the loop's thread, when the loop is about to sleep or its run ends: once for all the changes of a
-    /// turn, as user
-    /// interfaces lay out and commit, and pools are drained. Any thread; not in a signal handler.
+    /// turn, as user interfaces lay out and commit, and pools are drained. Any thread; not in a signal handler.
     ///
     /// Until `body` has begun, another call with the same key replaces `body`, which keeps its position. A call made while such
-    /// work is being
-    /// done takes effect in the next turn, for which the loop stays awake. Work does not keep a mode from being empty, and is
-    /// not done for a
-    /// run that is refused because the mode is empty; if the loop's thread ends first, the work is released.
+    /// work is being done takes effect in the next turn, for which the loop stays awake. Work does not keep a mode from being
+    /// empty, and is not done for a run that is refused because the mode is empty; if the loop's thread ends first, the work is
+    /// released.
     ///
     /// A loop that always has a signalled source or a request never reaches its rest: see `limit`.
     ///
     /// - Parameters:
     ///   - key: Names the work in this loop: a string, an `ObjectIdentifier`.
     ///   - order: Among the loop's observers, lower first (R38). `Int.min` is before, `Int.max` after everything else. Work of
-    ///     one order is done
-    ///     in the order of the calls. Use few orders: each order ever used keeps an observer on the loop.
+    ///     one order is done in the order of the calls. Use few orders: each order ever used keeps an observer on the loop.
     ///   - activities: When the work is done; an empty set traps. `beforeWaiting` alone makes it work for an idle loop: a run
-    ///     that ends takes no
-    ///     time for it.
+    ///     that ends takes no time for it.
     ///   - mode: A mode, or all common ones.
     ///   - limit: If the loop has not done the work after this time, it is done at the beginning of a turn. Nil for no limit.
     public func performBeforeWaiting(
@@ -123,8 +119,7 @@ extension EventRunLoop {
     ///   - delay: Zero or less: in the next turn that checks timers.
     ///   - modes: At least one; an empty array traps. By default the default mode alone.
     ///   - target: The owner of the perform, for ``cancelPerforms(target:)``. It is not retained, and is identified by its
-    ///     identity only: a
-    ///     target that may be released before `body` must cancel in its deinit.
+    ///     identity only: a target that may be released before `body` must cancel in its deinit.
     /// - Returns: A handle that cancels this perform.
     @discardableResult
     public func perform(
@@ -152,7 +147,6 @@ extension EventRunLoop {
     }
 
     /// Cancels every perform after a delay that was requested with this target on this loop and has not begun (R53). Any
-    /// thread; also
-    /// from inside a callout, where it stops performs that are due in the same turn.
+    /// thread; also from inside a callout, where it stops performs that are due in the same turn.
     public func cancelPerforms(target: AnyObject) { delayed.cancelAll(of: ObjectIdentifier(target)) }
 }

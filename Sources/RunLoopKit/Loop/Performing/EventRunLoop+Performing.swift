@@ -1,19 +1,15 @@
 import Locking
 
 // Perform requests: the run loop's way to run work on its thread and report its completion (R52). A block of `perform` is
-// lighter and
-// runs earlier in the turn, and its completion is not tracked. A request is handled like a signalled source, and can be waited
-// for.
+// lighter and runs earlier in the turn, and its completion is not tracked. A request is handled like a signalled source, and
+// can be waited for.
 extension EventRunLoop {
     /// Requests that the loop run `body` once, in whichever of the modes it runs first, and wakes it (R52). Any thread; not in
-    /// a
-    /// signal handler.
+    /// a signal handler.
     ///
     /// Requests are served first in, first out. All requests of a mode are served in one turn, before that turn's signalled
-    /// sources; a
-    /// request made by a request is served in the next turn. They count as a source handled (R19). If the loop ends first,
-    /// `body` is released
-    /// without running.
+    /// sources; a request made by a request is served in the next turn. They count as a source handled (R19). If the loop ends
+    /// first, `body` is released without running.
     ///
     /// - Parameter modes: At least one; an empty array traps. By default all common modes.
     public func performRequest(
@@ -36,8 +32,7 @@ extension EventRunLoop {
     ///   - timeout: How long the request may wait to begin; nil for no limit. Once begun, it is waited for to its end.
     /// - Returns: What `body` returns.
     /// - Throws: What `body` throws; ``RunLoopError`` `requestTimedOut` if the request was withdrawn and will never run;
-    ///   `loopEnded` if the
-    ///   loop's thread has ended, before `body` began or while it ran.
+    ///   `loopEnded` if the loop's thread has ended, before `body` began or while it ran.
     @available(*, noasync, message: "In an async function, await the call.")
     @discardableResult
     public func performAndWait<Value: Sendable>(
@@ -60,8 +55,7 @@ extension EventRunLoop {
     }
 
     /// Runs `body` on the loop, and suspends until it is done (R52). If the task is cancelled before `body` has begun, the
-    /// request is
-    /// withdrawn.
+    /// request is withdrawn.
     ///
     /// - Parameter modes: At least one; an empty array traps. By default all common modes.
     /// - Returns: What `body` returns.

@@ -2,12 +2,10 @@ internal import CRunLoopShims
 internal import Synchronization
 
 /// How a reader of this process's memory finds what a thread waits for at a latch: by the address of the word on which the
-/// kernel waits,
-/// without a lock. This is interface for readers of captured stacks, like the frames of `CalloutFrames`.
+/// kernel waits, without a lock. This is interface for readers of captured stacks, like the frames of `CalloutFrames`.
 package enum WaitPoint {
     /// After the word follow, as 32-bit words: the reason of the wait, this mark (lower half first), and the kernel's id of the
-    /// thread that
-    /// will end the wait, or 0 where it is not known.
+    /// thread that will end the wait, or 0 where it is not known.
     package static let mark: UInt64 = 0x744e_506f_6f4c_6e75
     /// The number of these 32-bit words, including the word itself.
     package static let words = 5

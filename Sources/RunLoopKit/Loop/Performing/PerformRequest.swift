@@ -90,9 +90,8 @@ final class PerformRequest: Sendable {
 /// serves.
 ///
 /// A request keeps its place until it is over. So a nested run finds the requests that the outer run has not reached, and the
-/// end of the
-/// thread finds the request that it has cut short. A request that is over holds no memory, and is removed together with others
-/// in sweeps.
+/// end of the thread finds the request that it has cut short. A request that is over holds no memory, and is removed together
+/// with others in sweeps.
 final class PerformQueue: Sendable {
     private struct State: Sendable {
         var requests: [PerformRequest] = []
@@ -123,8 +122,7 @@ final class PerformQueue: Sendable {
 
     private let state = ForkSafeMutex(State())
     /// Written under the lock and read without it by the loop's thread: a request that is added at that moment causes a
-    /// wake-up, and is
-    /// found in the next turn.
+    /// wake-up, and is found in the next turn.
     private let count = Atomic<Int>(0)
 
     /// The number of waiting requests.
@@ -187,8 +185,7 @@ final class PerformQueue: Sendable {
 }
 
 /// The length of the part of a queue, from its head, that was searched without success for one mode. Only entries added since
-/// then must be
-/// searched, so that entries parked for a mode that does not run cost the turns of another mode nothing.
+/// then must be searched, so that entries parked for a mode that does not run cost the turns of another mode nothing.
 ///
 /// Valid as long as nothing is removed from that part, and no mode becomes common.
 struct PassedOver: Sendable {

@@ -4,18 +4,14 @@ import Locking
 internal import Synchronization
 
 /// A thread that runs its loop's default mode from its start until it is stopped, also while there is nothing to do. Give it
-/// work through
-/// its ``loop``. Any thread, including the worker itself, may call any member unless it says otherwise.
+/// work through its ``loop``. Any thread, including the worker itself, may call any member unless it says otherwise.
 ///
 /// It blocks signals sent to the process, so that they reach the threads that handle them. Signals that a thread causes itself,
-/// and
-/// SIGPROF, keep the mask of the thread that started it. Stack size and scheduling are the process's defaults; the stack is no
-/// smaller
-/// than 1 MiB.
+/// and SIGPROF, keep the mask of the thread that started it. Stack size and scheduling are the process's defaults; the stack is
+/// no smaller than 1 MiB.
 ///
 /// When the last reference is released, the worker is stopped without a drain, and no thread waits for it. Its own thread does
-/// not hold a
-/// reference.
+/// not hold a reference.
 public final class WorkerThread: Sendable {
     /// The loop. It ends with the thread.
     public let loop: EventRunLoop
@@ -28,8 +24,7 @@ public final class WorkerThread: Sendable {
     /// Starts a thread, and returns when its loop exists.
     ///
     /// - Parameter name: Of any length. The kernel keeps 15 bytes of it, so put the distinguishing part first. A character that
-    ///   does not fit
-    ///   is left out whole.
+    ///   does not fit is left out whole.
     /// - Throws: `threadNotStarted` if the system cannot start a thread.
     public init(name: String) throws(RunLoopError) {
         let name = WorkerThread.kernelName(name)
@@ -46,10 +41,8 @@ public final class WorkerThread: Sendable {
     }
 
     /// Ends the thread as soon as the loop's current turn is over, together with every run of a common mode that is nested in
-    /// it. Does not
-    /// wait. Not in a signal handler. Work that it has not reached is released; a caller that waits for a request gets
-    /// `loopEnded`. Stopping
-    /// again has no effect.
+    /// it. Does not wait. Not in a signal handler. Work that it has not reached is released; a caller that waits for a request
+    /// gets `loopEnded`. Stopping again has no effect.
     ///
     /// - Parameter draining: Makes one more pass, which does what is queued for the default mode by then: blocks, requests,
     ///   signalled sources. It also takes effect if the worker was stopped before and is still running.

@@ -2,9 +2,8 @@ extension EventRunLoop {
     /// The loop's activities in a mode from now on, as an asynchronous sequence for one consumer (R38).
     ///
     /// It never delays the loop: a consumer that falls behind by more than `limit` misses the oldest activities. The observer
-    /// is removed from
-    /// the loop when the consumer is cancelled or releases the sequence; the sequence ends when the loop's thread does. Any
-    /// thread.
+    /// is removed from the loop when the consumer is cancelled or releases the sequence; the sequence ends when the loop's
+    /// thread does. Any thread.
     ///
     /// Consume it on another thread: on the loop itself, each element would be work that causes a turn, and so more elements.
     ///

@@ -11,22 +11,16 @@ internal import Synchronization
 ///     Task(executorPreference: loop) { … }
 ///
 /// Jobs run on the loop's thread in runs of common modes, first in, first out, whatever their priority. Each drain point of a
-/// turn
-/// (R14 c, e, j) runs the jobs that are queued when it begins, so that tasks cannot starve timers and descriptors. Enqueuing
-/// wakes the
-/// loop. A job keeps a mode from being empty, as a block does, and does not count as a source handled (R9, R19): a loop that
-/// exists for
-/// its actors needs a source to stay in its run.
+/// turn (R14 c, e, j) runs the jobs that are queued when it begins, so that tasks cannot starve timers and descriptors.
+/// Enqueuing wakes the loop. A job keeps a mode from being empty, as a block does, and does not count as a source handled (R9,
+/// R19): a loop that exists for its actors needs a source to stay in its run.
 ///
 /// A run nested inside a job runs no other jobs, because an actor must not be entered twice. A job that waits there for another
-/// job of the
-/// same loop waits forever. (A run nested in a timer or a source does run jobs. If such a callback has assumed an actor's
-/// isolation, it
-/// must not nest a run before it is done with the actor's state.)
+/// job of the same loop waits forever. (A run nested in a timer or a source does run jobs. If such a callback has assumed an
+/// actor's isolation, it must not nest a run before it is done with the actor's state.)
 ///
 /// When the thread ends, it runs the jobs that are queued. Later jobs have no thread to run on; they run one at a time and in
-/// order on a
-/// dispatch queue, with a warning on stderr: isolation holds, and no task hangs (R3).
+/// order on a dispatch queue, with a warning on stderr: isolation holds, and no task hangs (R3).
 extension EventRunLoop: SerialExecutor, TaskExecutor {
     /// Called by the runtime: queues a job of a task that prefers this loop. Any thread.
     public func enqueue(_ job: consuming ExecutorJob) {
@@ -82,8 +76,8 @@ extension EventRunLoop {
 /// loop owns it.
 ///
 /// It is a different object from the loop, which is the task executor. The runtime does not say which of the two it calls, but
-/// must be
-/// told when a job runs; with the wrong executor it sends a task through the queue again at each step that is not isolated.
+/// must be told when a job runs; with the wrong executor it sends a task through the queue again at each step that is not
+/// isolated.
 final class PinnedExecutor: SerialExecutor {
     private let jobs: JobQueue
 
@@ -105,13 +99,11 @@ final class PinnedExecutor: SerialExecutor {
 }
 
 /// The jobs of Swift tasks that wait for a loop, in the order in which they were enqueued (R61). Any thread enqueues; the
-/// loop's thread
-/// takes.
+/// loop's thread takes.
 ///
 /// A job is an unowned pointer that must be run exactly once: if a job is dropped, its task never continues. So a queue whose
-/// loop has
-/// ended does not refuse jobs: it names a successor, a serial dispatch queue, which keeps all guarantees of an actor except the
-/// thread.
+/// loop has ended does not refuse jobs: it names a successor, a serial dispatch queue, which keeps all guarantees of an actor
+/// except the thread.
 final class JobQueue: Sendable {
     struct Job: Sendable {
         let job: UnownedJob
@@ -130,8 +122,7 @@ final class JobQueue: Sendable {
 
     private let state = ForkSafeMutex(State())
     /// Written under the lock and read without it by the loop's thread: a job that is enqueued at that moment is left for the
-    /// next
-    /// drain point.
+    /// next drain point.
     private let count = Atomic<Int>(0)
     /// A job is on the stack. The loop's thread; relaxed.
     private let isRunningFlag = Atomic<Bool>(false)

@@ -75,8 +75,7 @@ extension LoopObserver {
 
 extension DescriptorSource {
     /// Calls its handler on the main actor. Intended for the main loop: on another loop the same readiness is delivered
-    /// repeatedly until the
-    /// main actor has read the descriptor. Any thread may create it.
+    /// repeatedly until the main actor has read the descriptor. Any thread may create it.
     public static func onMainActor(
         descriptor: Int32,
         events: Events = .readable,

@@ -3,16 +3,12 @@ import Locking
 internal import Synchronization
 
 /// Calls back at a date, once or repeatedly on a fixed grid (R41–R50). It is on one loop, in any number of its modes. Any
-/// thread may
-/// create, add, move and invalidate it, not in a signal handler; it is called on the loop's thread.
+/// thread may create, add, move and invalidate it, not in a signal handler; it is called on the loop's thread.
 ///
 /// Time is CLOCK_MONOTONIC, which cannot be set. A timer created for a ``WallClockInstant`` uses the wall clock instead, for
-/// its whole
-/// lifetime: it fires when that clock reaches its date, or later, also if the clock is set in the meantime. If the clock is set
-/// forward
-/// over the date, the timer fires at once; over several dates of its grid, once for all of them. If the clock is set back, the
-/// timer waits
-/// for its next date, and dates that were served are not served again.
+/// its whole lifetime: it fires when that clock reaches its date, or later, also if the clock is set in the meantime. If the
+/// clock is set forward over the date, the timer fires at once; over several dates of its grid, once for all of them. If the
+/// clock is set back, the timer waits for its next date, and dates that were served are not served again.
 public final class EventTimer: Sendable {
     /// Called on the loop's thread with the timer itself, which it may move or invalidate (R45).
     public typealias Callback = @Sendable (EventTimer) -> Void
@@ -61,8 +57,7 @@ public final class EventTimer: Sendable {
     /// Uses the wall clock (R49).
     ///
     /// The kernel wakes a sleeping loop when the clock is set. If the process has no descriptor left for that, the loop checks
-    /// the clock once
-    /// a second.
+    /// the clock once a second.
     /// - Parameter interval: Between fires, on the wall clock. Zero or less makes a one-shot timer (R42).
     public convenience init(
         atWallClock date: WallClockInstant,
@@ -112,32 +107,28 @@ extension EventTimer {
     public var followsWallClock: Bool { state.withLock { $0.date.clock == .wall } }
 
     /// When it fires next. During its callout: the date being served, or the date to which the callout has moved it. For a
-    /// timer on the wall
-    /// clock: when that clock will reach its date, according to the current difference between the clocks.
+    /// timer on the wall clock: when that clock will reach its date, according to the current difference between the clocks.
     ///
     /// Setting it takes effect at once, also on a sleeping loop (R27), and moves the grid. Set inside the callout, it is used
-    /// if it is
-    /// later than the date being served, and ignored for a one-shot timer (R45). Any thread.
+    /// if it is later than the date being served, and ignored for a one-shot timer (R45). Any thread.
     public var nextFireDate: MonotonicInstant {
         get { MonotonicInstant(nanoseconds: date(on: .monotonic)) }
         set { move(to: newValue.nanoseconds, on: .monotonic) }
     }
 
     /// The same on the wall clock, according to the current difference between the clocks. Setting it does not change the
-    /// timer's clock. Any
-    /// thread.
+    /// timer's clock. Any thread.
     public var nextWallClockFireDate: WallClockInstant {
         get { WallClockInstant(nanoseconds: date(on: .wall)) }
         set { move(to: newValue.nanoseconds, on: .wall) }
     }
 
     /// How much later than its date it may fire, so that the loop can serve several timers with one wake-up: it wakes when the
-    /// first of
-    /// them can wait no longer, and then fires all timers that are due. A loop that is awake fires it at its date (R46).
+    /// first of them can wait no longer, and then fires all timers that are due. A loop that is awake fires it at its date
+    /// (R46).
     ///
     /// Initially zero. Less than zero becomes zero, and a repeating timer has at most half its interval. Setting it takes
-    /// effect at once, also
-    /// on a sleeping loop. The grid does not change. Any thread.
+    /// effect at once, also on a sleeping loop. The grid does not change. Any thread.
     public var tolerance: Duration {
         get { .nanoseconds(Int64(clamping: state.withLock { $0.date.tolerance })) }
         set {
@@ -198,8 +189,7 @@ extension EventTimer {
     }
 
     /// Fires if the timer is still in the state in which the snapshot of due timers found it: valid, due, not in its callout,
-    /// on the loop
-    /// (R43). The loop's thread.
+    /// on the loop (R43). The loop's thread.
     func fireIfDue(at now: ClockReading, in mode: LoopMode, of loop: EventRunLoop) {
         guard let callback = begin(dueAt: now, in: mode, of: loop) else { return }
         callOut(callback, timer: self)

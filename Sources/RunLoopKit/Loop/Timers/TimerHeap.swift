@@ -20,10 +20,9 @@ struct TimerKey: Sendable {
 /// earliest O(1).
 ///
 /// A node has four children, which are adjacent in memory; the depth is half that of a binary heap. Comparing follows no
-/// reference.
-/// When the earliest is taken, its node stays vacant until the next change, because that is usually the same timer's next date,
-/// which
-/// belongs there or not far below: a fire among a million idle timers costs as much as the fire of a single timer.
+/// reference. When the earliest is taken, its node stays vacant until the next change, because that is usually the same timer's
+/// next date, which belongs there or not far below: a fire among a million idle timers costs as much as the fire of a single
+/// timer.
 struct TimerHeap: Sendable {
     private var keys: [TimerKey] = []
     /// By ticket: the index into `keys`, or `absent`.
@@ -155,8 +154,7 @@ struct TimerHeap: Sendable {
 }
 
 /// Where a timer is: the modes of one loop, with its ticket in the queue of each. The first needs no array, because most timers
-/// are in
-/// one mode.
+/// are in one mode.
 struct TimerPlaces: Sendable {
     private(set) var loop: EventRunLoop?
     private var mode: LoopMode?

@@ -19,8 +19,7 @@ struct TimerQueue: Sendable {
     private var monotonic = TimerSchedule()
     private var wall = TimerSchedule()
     /// The timers that a pass found due and has not reached yet, from `nextDue` on; sorted, with the dates in monotonic time.
-    /// An entry that
-    /// was removed has no ticket.
+    /// An entry that was removed has no ticket.
     private var due: [TimerKey] = []
     private var nextDue = 0
 
@@ -105,8 +104,7 @@ extension TimerQueue {
 
 extension TimerQueue {
     /// Collects the timers due now: a snapshot, which later changes only reduce (R43). What the pass of an outer run has not
-    /// reached
-    /// is taken over (R23), except the timers that have left the mode since then: those have lost their turn.
+    /// reached is taken over (R23), except the timers that have left the mode since then: those have lost their turn.
     mutating func collectDue(at now: ClockReading) {
         for key in due[nextDue...] where key.ticket != TimerQueue.noTicket && members[Int(key.ticket)].hasLeft {
             remove(key.ticket)

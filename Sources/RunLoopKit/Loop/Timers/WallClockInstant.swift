@@ -3,8 +3,7 @@ internal import Glibc
 internal import Synchronization
 
 /// A point in time on CLOCK_REALTIME, the clock that people and NTP set: nanoseconds since 1970 (UTC, without leap seconds).
-/// For timers
-/// that fire at a time of day. It jumps when the clock is set, so measure durations with ``MonotonicInstant`` (R49).
+/// For timers that fire at a time of day. It jumps when the clock is set, so measure durations with ``MonotonicInstant`` (R49).
 public struct WallClockInstant: Hashable, Sendable {
     /// Nanoseconds since 1970, as the kernel counts them. Earlier times cannot be represented.
     public let nanoseconds: UInt64
@@ -114,10 +113,8 @@ struct TimerOutlook: Sendable {
 /// Ends a loop's sleep when the wall clock is set, so that wall-clock dates are evaluated again (R49).
 ///
 /// One descriptor per loop, in the epoll set of each mode that has slept with such a date. It is armed once, not for each date:
-/// the dates
-/// are translated to monotonic time before each sleep, and slewing moves both clocks alike, so only a step makes the sleep
-/// wrong. If
-/// there are no descriptors left, the loop checks the clock at intervals.
+/// the dates are translated to monotonic time before each sleep, and slewing moves both clocks alike, so only a step makes the
+/// sleep wrong. If there are no descriptors left, the loop checks the clock at intervals.
 final class ClockWatch: Sendable {
     /// Nanoseconds between two checks of the clock while its steps cannot be observed.
     static let substituteInterval: UInt64 = 1_000_000_000
@@ -125,8 +122,7 @@ final class ClockWatch: Sendable {
     /// -1 until the first use. Created, used and closed by the loop's thread.
     private let timerfd = Atomic<Int32>(-1)
     /// The fork generation that created it in the upper 32 bits, and the loop's losses by then in the lower. After a loss its
-    /// number may belong
-    /// to another file, and after a fork the descriptor is the parent's. The loop's thread.
+    /// number may belong to another file, and after a fork the descriptor is the parent's. The loop's thread.
     private let origin = Atomic<UInt64>(0)
 
     private static func origin(losses: UInt32) -> UInt64 { UInt64(run_loop_generation()) << 32 | UInt64(losses) }
