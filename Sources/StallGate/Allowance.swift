@@ -1,15 +1,15 @@
-/// A fault that is known, and does not count until a day that somebody has set.
+/// A known fault that does not count until a given day.
 public struct Allowance: Hashable, Sendable {
-    /// Which fault.
+    /// The fault.
     public var fault: FingerprintPrefix
-    /// Why it is put up with.
+    /// Why it is tolerated.
     public var reason: String
-    /// Who will mend it.
+    /// Who will fix it.
     public var owner: String
     /// The last day on which it is allowed.
     public var expires: CalendarDay
 
-    /// Nothing is defaulted: an allowance without an end is forgotten.
+    /// Nothing is defaulted: an allowance without an end would be forgotten.
     public init(fault: FingerprintPrefix, reason: String, owner: String, expires: CalendarDay) {
         (self.fault, self.reason, self.owner, self.expires) = (fault, reason, owner, expires)
     }
@@ -17,10 +17,10 @@ public struct Allowance: Hashable, Sendable {
 
 /// A day of the Gregorian calendar, in UTC: `2027-01-31`.
 public struct CalendarDay: Hashable, Sendable, Comparable, CustomStringConvertible {
-    /// Days sort as their texts do.
+    /// Days sort like their texts.
     private let text: String
 
-    /// Nil for anything but four, two and two digits that are a day.
+    /// Nil unless it is four, two and two digits that form a valid day.
     public init?(_ text: String) {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false)
         guard parts.map(\.utf8.count) == [4, 2, 2],
@@ -31,10 +31,10 @@ public struct CalendarDay: Hashable, Sendable, Comparable, CustomStringConvertib
         self.text = text
     }
 
-    /// As it was given; ``init(_:)`` reads it back.
+    /// The text as passed in; ``init(_:)`` parses it.
     public var description: String { text }
 
-    /// By time.
+    /// Orders by time.
     public static func < (left: Self, right: Self) -> Bool { left.text < right.text }
 
     private static func days(in month: Int, of year: Int) -> Int {

@@ -1,20 +1,20 @@
 public import StallReports
 
-/// What a service stalled when it was well: recorded once, and compared with later.
+/// The stalls of a service in a good state: recorded once, and compared with later runs.
 public struct Baseline: Codable, Hashable, Sendable {
-    /// The schema this version writes.
+    /// The schema that this version writes.
     public static let currentSchema = "stall-baseline/1"
 
-    /// Where runs can be compared: stalls of other machines and builds are others.
+    /// The conditions under which runs can be compared: other machines and builds have other stalls.
     public struct Environment: Codable, Hashable, Sendable, CustomStringConvertible {
-        /// Processors of the machine.
+        /// The number of the machine's processors.
         public var cpus: Int?
         /// The kernel's first two numbers: `6.1`.
         public var kernel: String?
-        /// `debug` or `release`, where the executable's path tells it as SwiftPM's do.
+        /// `debug` or `release`, if the executable's path contains it as SwiftPM's paths do.
         public var build: String?
 
-        /// Of a run record.
+        /// The environment of a run record.
         public init(_ run: RunRecord) {
             cpus = run.host.cpus
             kernel = run.host.kernel?.split(separator: ".").prefix(2).joined(separator: ".")
@@ -23,7 +23,7 @@ public struct Baseline: Codable, Hashable, Sendable {
             build = path.contains("debug") ? "debug" : path.contains("release") ? "release" : nil
         }
 
-        /// For people.
+        /// For display.
         public var description: String {
             let processors = cpus.map { GateResult.number($0, "processor") } ?? "unknown processors"
             return
@@ -31,20 +31,20 @@ public struct Baseline: Codable, Hashable, Sendable {
         }
     }
 
-    /// A fault that there was.
+    /// A fault that occurred.
     public struct Fault: Codable, Hashable, Sendable {
         public var fingerprint: Fingerprint
-        /// Others that mean the same fault.
+        /// Other fingerprints of the same fault.
         public var aliases: [Fingerprint]
-        /// For people: the culprit.
+        /// The culprit, for display.
         public var function: String?
-        /// Stalls that the machine is not to blame for.
+        /// The number of stalls that were not caused by the machine.
         public var count: Int
-        /// Stalls that waited for a processor: verdict `starved`.
+        /// The number of stalls that waited for a processor: verdict `starved`.
         public var starved: Int
-        /// For how long it could have been seen, in nanoseconds.
+        /// The watched time in which it could have been seen, in nanoseconds.
         public var watchedNs: Int64
-        /// Of those in `count`, as far as known, without the time they waited for a processor; 1000 at most.
+        /// The known durations of the stalls in `count`, without the time in which they waited for a processor; 1000 at most.
         public var lengthsNs: [Int64]
 
         private enum CodingKeys: String, CodingKey {
@@ -55,14 +55,14 @@ public struct Baseline: Codable, Hashable, Sendable {
     }
 
     public var schema: String
-    /// The moment of recording, or of the last tightening.
+    /// The time of recording, or of the last tightening.
     public var recordedAt: Timestamp
     public var environment: Environment
-    /// Runs of a monitor that it is made of.
+    /// The number of monitor runs from which it was made.
     public var runs: Int
-    /// What they watched together, in nanoseconds.
+    /// The total time that they watched, in nanoseconds.
     public var watchedNs: Int64
-    /// By their fingerprints.
+    /// Sorted by fingerprint.
     public var faults: [Fault]
 
     private enum CodingKeys: String, CodingKey {
@@ -75,10 +75,10 @@ public struct Baseline: Codable, Hashable, Sendable {
 }
 
 extension Baseline {
-    /// Lengths that are kept of a fault.
+    /// The number of durations kept per fault.
     static let mostLengths = 1000
 
-    /// Of what a directory holds. Nil without a run record: then nobody watched.
+    /// From the contents of a directory. Nil without a run record: then nothing was watched.
     public init?(_ overview: ReportReader.Overview, at moment: Timestamp) {
         self.init(overview, at: moment, Occurrence.all(in: overview))
     }
@@ -109,9 +109,9 @@ extension Baseline {
         self.faults = faults.values.sorted { $0.fingerprint.rawValue < $1.fingerprint.rawValue }
     }
 
-    /// Reads what ``json()`` wrote.
+    /// Decodes what ``json()`` wrote.
     ///
-    /// - Throws: `malformed` for anything else, `unsupportedSchema` for one of a later version.
+    /// - Throws: `malformed` for anything else, `unsupportedSchema` for a later version's.
     public init(json: [UInt8]) throws(ReportError) {
         self = try ReportJSON.decode(Self.self, schema: Self.currentSchema, from: json)
         guard runs >= 0, watchedNs >= 0, faults.allSatisfy(\.isPossible) else {
@@ -138,7 +138,7 @@ extension Baseline.Fault {
 
     var isPossible: Bool { count >= 0 && starved >= 0 && watchedNs >= 0 && lengthsNs.allSatisfy { $0 >= 0 } }
 
-    /// - Parameter starved: whether what the machine is to blame for counts.
+    /// - Parameter starved: Whether stalls caused by the machine count.
     func figures(countingStarved: Bool) -> Comparison.Figures {
         let all = countingStarved ? count.addingSaturated(starved) : count
         return .init(count: all, watchedNs: watchedNs, lengthsNs: lengthsNs)
@@ -146,7 +146,7 @@ extension Baseline.Fault {
 }
 
 extension StallOutline {
-    /// Its length without the part that it waited for a processor, as far as that was measured.
+    /// Its duration without the time in which it waited for a processor, as far as that was measured.
     var runningNs: Int64 {
         let share = min(max(runDelayShare ?? 0, 0), 1)
         return Int64(saturating: Double(durationNs) * (1 - share))

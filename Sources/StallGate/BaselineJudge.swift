@@ -1,6 +1,7 @@
 public import StallReports
 
-/// Judges a run against a baseline. What only shows when stalls are counted that waited for a processor is not held against the code.
+/// Judges a run against a baseline. A change that appears only if stalls that waited for a processor are counted is not
+/// attributed to the code.
 struct BaselineJudge {
     private let baseline: Baseline
     private let current: Baseline
@@ -8,9 +9,9 @@ struct BaselineJudge {
     private let faults: [FaultPair]
     private let functions: [Fingerprint: String?]
 
-    /// Nil without a run record: that is a doubt already.
+    /// Nil without a run record: that is already a doubt.
     ///
-    /// - Parameter occurrences: those that count.
+    /// - Parameter occurrences: Those that count.
     init?(
         _ baseline: Baseline,
         _ overview: ReportReader.Overview,
@@ -57,7 +58,7 @@ struct BaselineJudge {
         result.notes += notes
     }
 
-    /// What came once in a run of the baseline would as soon be missed as seen.
+    /// A fault that occurred once in a baseline run would be missed as often as seen.
     private var tooShort: String? {
         let one = baseline.watchedNs / Int64(max(1, baseline.runs))
         guard current.watchedNs < one / 2 else { return nil }
@@ -66,7 +67,8 @@ struct BaselineJudge {
             + "what comes once in a run would be missed; let it run as long, or repeat it"
     }
 
-    /// Whether the machine held up so many stalls more than in the baseline that no figure of this run is the code's.
+    /// Whether the machine caused so many more stalls than in the baseline that the figures of this run say nothing about the
+    /// code.
     private var isStarved: Bool {
         starvedShare(current) >= 0.25 && starvedShare(current) >= 2 * starvedShare(baseline)
     }
@@ -126,7 +128,7 @@ struct BaselineJudge {
 }
 
 extension Baseline {
-    /// The ratchet: what has proven to be better is what is compared with from now on. Nil where nothing has.
+    /// The ratchet: proven improvements become the new reference. Nil if there are none.
     public func tightened(
         by overview: ReportReader.Overview,
         at moment: Timestamp,
@@ -136,7 +138,7 @@ extension Baseline {
         let pairs = pairs(with: current).filter { $0.before != nil }
         var tightened = self
         tightened.faults = pairs.compactMap(\.before)
-        // The other way round: what was worse before.
+        // In the opposite direction: what was worse before.
         let better = Comparison(
             pairs.map { pair in
                 (
@@ -166,7 +168,7 @@ extension Baseline {
 }
 
 extension Baseline {
-    /// With those faults added up that a later one shows to be the same: each by itself would seem to come more often now.
+    /// Merges faults that a later baseline shows to be the same: separately, each would seem to occur more often now.
     func merged(like later: Baseline) -> Baseline {
         let names = later.faults.enumerated().flatMap { index, fault in
             ([fault.fingerprint] + fault.aliases).map { ($0, index) }
@@ -189,7 +191,8 @@ extension Baseline {
 }
 
 extension Baseline.Fault {
-    /// Another that is the same. Counts of different times are brought to the shorter one: they prove no more than they did.
+    /// Adds another fault that is the same. Counts of different watched times are scaled to the shorter one, so that they prove
+    /// no more than before.
     fileprivate mutating func add(_ other: Self) {
         let least = min(watchedNs, other.watchedNs)
         count = scaled(count, to: least).addingSaturated(other.scaled(other.count, to: least))

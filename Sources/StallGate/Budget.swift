@@ -1,42 +1,42 @@
 public import StallReports
 
-/// What a service may stall, before a gate closes.
+/// The stalls that a service may have before the gate closes.
 public struct Budget: Hashable, Sendable {
-    /// Limits for all stalls together, whatever the rules say of some of them.
+    /// Limits for all stalls together, independent of the rules.
     public var limits: BudgetLimits
-    /// Stalls that are known and do not count, without a reason.
+    /// Known faults that do not count, without a reason.
     public var allowed: [FingerprintPrefix]
-    /// Budgets for some of the stalls. Each stall is judged by the first that fits it.
+    /// Budgets for some of the stalls. Each stall is judged by the first rule that matches it.
     public var rules: [BudgetRule] = []
-    /// Stalls that are known and do not count until a day.
+    /// Known faults that do not count until a given day.
     public var allowances: [Allowance] = []
-    /// What allowances end by, in UTC. Nil: none has ended.
+    /// The date, in UTC, by which allowances expire. Nil: none has expired.
     public var today: CalendarDay?
 
-    /// Unless given there is no limit, and no stall is allowed for.
+    /// By default there is no limit, and no fault is allowed.
     public init(maxStalls: Int? = nil, maxDurationNs: Int64? = nil, allowed: [FingerprintPrefix] = []) {
         limits = BudgetLimits(maxStalls: maxStalls, maxDurationNs: maxDurationNs)
         self.allowed = allowed
     }
 
-    /// The limit on all stalls together.
+    /// The limit on the number of all stalls.
     public var maxStalls: Int? { limits.maxStalls }
-    /// The limit on each stall's length, in nanoseconds.
+    /// The limit on each stall's duration, in nanoseconds.
     public var maxDurationNs: Int64? { limits.maxDurationNs }
 }
 
 extension Budget {
-    /// Allowances whose last day is over.
+    /// Allowances whose last day has passed.
     var expired: [Allowance] { allowances.filter { allowance in today.map { allowance.expires < $0 } ?? false } }
 
-    /// What is allowed today.
+    /// The faults allowed today.
     var allAllowed: [FingerprintPrefix] {
         let ended = Set(expired)
         return allowed + allowances.filter { !ended.contains($0) }.map(\.fault)
     }
 }
 
-/// What a budget does not count: what is allowed, and what a rule has switched off.
+/// The stalls that a budget does not count: allowed faults, and stalls of rules that are switched off.
 struct Exemptions {
     private let allowed: [FingerprintPrefix]
     private let rules: [BudgetRule]
@@ -48,7 +48,7 @@ struct Exemptions {
         self.names = names
     }
 
-    /// A fault is allowed by any of the fingerprints that it is known by.
+    /// A fault is allowed by any of its fingerprints.
     func cover(_ occurrence: Occurrence) -> Bool {
         if !allowed.isEmpty {
             let all = names.all(of: occurrence.fingerprint)
@@ -58,7 +58,7 @@ struct Exemptions {
     }
 }
 
-/// The beginning of a fingerprint, as git takes beginnings of commits: `v1:3fa0…` or just `3fa0…`.
+/// The prefix of a fingerprint, like a commit's in git: `v1:3fa0…` or just `3fa0…`.
 public struct FingerprintPrefix: Hashable, Sendable, CustomStringConvertible {
     /// Without the version.
     private let digits: String
@@ -75,10 +75,10 @@ public struct FingerprintPrefix: Hashable, Sendable, CustomStringConvertible {
         if let version, Fingerprint(rawValue: version + ":0000000000000000") == nil { return nil }
     }
 
-    /// As it was given, with or without the version; ``init(_:)`` reads it back.
+    /// The text as passed in, with or without the version; ``init(_:)`` parses it.
     public var description: String { (version.map { $0 + ":" } ?? "") + digits }
 
-    /// Whether the fingerprint begins so.
+    /// Whether the fingerprint has this prefix.
     public func matches(_ fingerprint: Fingerprint) -> Bool {
         let parts = fingerprint.rawValue.split(separator: ":")
         return parts[1].hasPrefix(digits) && (version.map { $0 == parts[0] } ?? true)

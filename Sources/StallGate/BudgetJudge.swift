@@ -1,12 +1,12 @@
 import StallReports
 
-/// Judges a run by the limits of a budget's rules. A pure function of what the directory holds.
+/// Judges a run by the limits of a budget's rules. A pure function of the directory's contents.
 struct BudgetJudge {
     private(set) var findings: [Finding] = []
     private(set) var doubts: [Doubt] = []
     private let runs: [RunRecord]
 
-    /// - Parameter occurrences: those that no allowance covers.
+    /// - Parameter occurrences: Those that no allowance covers.
     init(_ budget: Budget, _ occurrences: [Occurrence], _ runs: [RunRecord], _ names: FaultNames) {
         self.runs = runs
         for (rule, group) in zip(budget.rules, Self.grouped(occurrences, by: budget.rules, names))
@@ -17,7 +17,7 @@ struct BudgetJudge {
         findings += budget.expired.map(Self.expired)
     }
 
-    /// For each rule what it is the first to fit.
+    /// The occurrences of each rule that is the first to match them.
     private static func grouped(
         _ occurrences: [Occurrence],
         by rules: [BudgetRule],
@@ -37,7 +37,7 @@ struct BudgetJudge {
             run.watched.filter { rule.scope.fits(service: run.service?.name, label: $0.label, type: $0.type) }
         }
         let watched = things.map { max(0, $0.watchedNs) }.saturatingSum()
-        // The whole has a doubt of its own for each run that watched nothing.
+        // The whole has its own doubt for each run that watched nothing.
         if watched == 0, !rule.name.isEmpty, rule.severity == .error {
             doubts.append(.unwatchedBudget(rule.name))
             return
@@ -140,7 +140,7 @@ struct BudgetJudge {
     }
 }
 
-/// Figures as people read them.
+/// Figures for display.
 package enum Figure {
     /// About three digits.
     package static func short(_ value: Double) -> String {

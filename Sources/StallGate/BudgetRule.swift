@@ -1,21 +1,21 @@
 public import StallReports
 
-/// Limits on what a loop may stall. Nil: no limit.
+/// Limits on the stalls of a loop. Nil: no limit.
 public struct BudgetLimits: Hashable, Sendable {
-    /// Most stalls. Those that were only counted (`suppressed`) count.
+    /// The greatest number of stalls, including those that were only counted (`suppressed`).
     public var maxStalls: Int?
-    /// Most stalls in an hour watched; two loops watched for an hour are two hours.
+    /// The greatest number of stalls per watched hour; two loops watched for an hour are two hours.
     public var maxPerHour: Double?
-    /// The longest that a stall may last, in nanoseconds.
+    /// The longest permitted stall, in nanoseconds.
     public var maxDurationNs: Int64?
-    /// The largest share of the watched time that stalls may take together, in percent.
+    /// The largest permitted share of stalls in the watched time, in percent.
     public var maxBlockedPercent: Double?
-    /// The longest that 99 of 100 turns of a loop may take, in nanoseconds. Judged from the run record.
+    /// The greatest permitted 99th percentile of a loop's turns, in nanoseconds. Judged from the run record.
     public var maxTurnP99Ns: Int64?
-    /// The longest that a turn may take, in nanoseconds. Judged from the run record.
+    /// The longest permitted turn, in nanoseconds. Judged from the run record.
     public var maxTurnNs: Int64?
 
-    /// No limit unless set.
+    /// No limit by default.
     public init(maxStalls: Int? = nil, maxDurationNs: Int64? = nil) {
         (self.maxStalls, self.maxDurationNs) = (maxStalls, maxDurationNs)
     }
@@ -26,42 +26,43 @@ public struct BudgetLimits: Hashable, Sendable {
     var limitsTurns: Bool { maxTurnP99Ns != nil || maxTurnNs != nil }
 }
 
-/// A budget for some of the stalls: of a service, a loop, a verdict or a fault. A stall is judged by the first rule that fits it.
+/// A budget for some of the stalls: of a service, a loop, a verdict or a fault. A stall is judged by the first rule that
+/// matches it.
 public struct BudgetRule: Hashable, Sendable {
-    /// What becomes of a gate whose limit is passed.
+    /// The effect of exceeding a limit.
     public enum Severity: String, Hashable, Sendable, CaseIterable {
         /// The gate closes.
         case error
-        /// It is told, and the gate stays open.
+        /// It is reported, and the gate stays open.
         case warning
-        /// Stalls that fit are not judged by any rule.
+        /// Matching stalls are not judged by any rule.
         case off
     }
 
-    /// What a rule is for. Nil: any. Texts may hold `*` for any text.
+    /// What a rule applies to. Nil: any. Texts may contain `*` for any text.
     public struct Scope: Hashable, Sendable {
         public var service: String?
-        /// Of the watched loop.
+        /// The label of the watched loop.
         public var label: String?
         public var type: WatchedType?
-        /// `waiting` and the older word `blocked` are the same.
+        /// `waiting` and the older name `blocked` are the same.
         public var verdict: Verdict?
         public var fingerprint: FingerprintPrefix?
 
-        /// Everything unless set.
+        /// Everything by default.
         public init() {}
 
-        /// Whether it names loops alone, and no kind of stall.
+        /// Whether it restricts loops only, and not the kind of stall.
         public var isOfLoops: Bool { verdict == nil && fingerprint == nil }
     }
 
-    /// For people.
+    /// For display.
     public var name: String
     public var scope: Scope
     public var limits: BudgetLimits
     public var severity: Severity
 
-    /// An error for everything unless said otherwise.
+    /// By default an error for everything.
     public init(name: String, scope: Scope = Scope(), limits: BudgetLimits, severity: Severity = .error) {
         (self.name, self.scope, self.limits, self.severity) = (name, scope, limits, severity)
     }
@@ -74,7 +75,7 @@ extension BudgetRule.Scope {
             && (fingerprint.map { names.all(of: occurrence.fingerprint).contains(where: $0.matches) } ?? true)
     }
 
-    /// What is not known fits only a rule that does not ask for it.
+    /// An unknown value matches only a rule that does not restrict it.
     func fits(service: String?, label: String?, type: WatchedType?) -> Bool {
         Self.fits(service, self.service) && Self.fits(label, self.label)
             && (self.type.map { $0 == type } ?? true)
@@ -85,7 +86,7 @@ extension BudgetRule.Scope {
         return text.map { matches(Array($0.utf8)[...], Array(pattern.utf8)[...]) } ?? false
     }
 
-    /// `*` stands for any text. In time by the product of the lengths: no pattern makes it try everything.
+    /// `*` matches any text. The time is bounded by the product of the lengths: no pattern causes exponential backtracking.
     private static func matches(_ text: ArraySlice<UInt8>, _ pattern: ArraySlice<UInt8>) -> Bool {
         var (at, wanted) = (text.startIndex, pattern.startIndex)
         var restart: (text: Int, pattern: Int)?
@@ -107,7 +108,7 @@ extension BudgetRule.Scope {
 }
 
 extension StallReports.Verdict {
-    /// The first reports said `blocked` for what is called `waiting`.
+    /// The first reports used `blocked` for what is now `waiting`.
     func isSame(as other: Self) -> Bool { word == other.word }
 
     private var word: String { rawValue == "waiting" ? "blocked" : rawValue }

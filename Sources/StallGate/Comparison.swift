@@ -1,27 +1,27 @@
 public import StallReports
 
-/// Two sets of stalls beside each other, fault by fault: what a run is judged by that has a baseline. Made of figures alone.
+/// Compares two sets of stalls, fault by fault: this judges a run against a baseline. Based on figures alone.
 public struct Comparison: Hashable, Sendable {
-    /// How sure one has to be.
+    /// The required certainty.
     public struct Rule: Hashable, Sendable {
-        /// The probability of any false alarm in a whole comparison where nothing has changed.
+        /// The probability of any false alarm in a whole comparison if nothing has changed.
         public var alarm = 0.01
-        /// The probability from which on a change is called doubtful, and the gate inconclusive.
+        /// The probability up to which an unproven change is called doubtful, and the gate inconclusive.
         public var doubt = 0.05
-        /// How many times as often, or as long, is the least that matters.
+        /// The least ratio of rates, or durations, that matters.
         public var leastRatio = 1.25
 
-        /// One false alarm in a hundred, and a quarter more, unless set.
+        /// By default one false alarm in a hundred, and a ratio of 1.25.
         public init() {}
     }
 
-    /// What is known of one fault on one side.
+    /// The figures of one fault on one side.
     public struct Figures: Hashable, Sendable {
-        /// Stalls, those that were only counted among them.
+        /// The number of stalls, including those that were only counted.
         public var count: Int
-        /// For how long this fault could have been seen, in nanoseconds.
+        /// The watched time in which this fault could have been seen, in nanoseconds.
         public var watchedNs: Int64
-        /// How long they lasted, as far as known, without the time they waited for a processor.
+        /// The known durations, without the time in which the stalls waited for a processor.
         public var lengthsNs: [Int64]
 
         /// Nothing is defaulted or checked.
@@ -29,44 +29,44 @@ public struct Comparison: Hashable, Sendable {
             (self.count, self.watchedNs, self.lengthsNs) = (count, watchedNs, lengthsNs)
         }
 
-        /// In an hour watched.
+        /// Per watched hour.
         public var perHour: Double { count == 0 ? 0 : Double(count) / (Double(watchedNs) / 3.6e12) }
-        /// Zero where no length is known.
+        /// Zero if no duration is known.
         public var medianNs: Int64 { Int64(saturating: median) }
         var median: Double { Statistics.median(lengthsNs.map { Double($0) }) }
     }
 
-    /// What has become of a fault.
+    /// The kind of change of a fault.
     public enum Change: String, Hashable, Sendable {
         case newFault = "new"
         case worseRate = "more_often"
         case longer
     }
 
-    /// One fault in one respect.
+    /// One fault and one kind of change.
     public struct Item: Hashable, Sendable {
         public var fault: Fingerprint
         public var change: Change
         public var before: Figures
         public var after: Figures
-        /// The probability of such figures where nothing has changed, corrected for all comparisons (Holm). 1 for so few stalls that nothing
-        /// could be proven.
+        /// The probability of such figures if nothing has changed, corrected for all comparisons (Holm). 1 for so few stalls
+        /// that nothing could be proven.
         public var probability: Double
-        /// How many times as often, or as long. Infinite for a new fault.
+        /// The ratio of the rates, or of the durations. Infinite for a new fault.
         public var ratio: Double
     }
 
-    /// Everything compared, in the order given.
+    /// All comparisons, in the order given.
     public let items: [Item]
     public let rule: Rule
 
-    /// Compares the faults, each with both its sides.
+    /// Compares the faults, each with its two sides.
     ///
-    /// - Complexity: by the number of lengths, sorted.
+    /// - Complexity: Dominated by sorting the durations.
     public init(_ faults: [(fault: Fingerprint, before: Figures, after: Figures)], by rule: Rule = Rule()) {
         self.rule = rule
         let tried = faults.flatMap { Self.items($0.fault, $0.before, $0.after) }
-        // Those that can prove nothing, however they come out, take no other comparison's place (Tarone, 1990).
+        // Comparisons that cannot prove anything, whatever their outcome, do not take part in the correction (Tarone, 1990).
         let able = tried.indices.filter { tried[$0].least <= rule.doubt }
         var items = tried.map(\.item)
         for (index, probability) in zip(able, Statistics.holm(able.map { items[$0].probability })) {
@@ -80,7 +80,7 @@ public struct Comparison: Hashable, Sendable {
         item: Item, least: Double
     )] {
         var items = [rateItem(fault, before, after)]
-        // Fewer cannot come below the level, whatever they are.
+        // Fewer cannot reach the significance level, whatever their values.
         if before.lengthsNs.count >= 3, after.lengthsNs.count >= 3 {
             let (first, second) = (before.lengthsNs.map { Double($0) }, after.lengthsNs.map { Double($0) })
             let item = Item(
@@ -100,7 +100,7 @@ public struct Comparison: Hashable, Sendable {
         item: Item, least: Double
     ) {
         let (first, second) = (Double(max(0, before.watchedNs)), Double(max(0, after.watchedNs)))
-        // Nothing watched proves nothing.
+        // Without watched time nothing is proven.
         let share = first > 0 && second > 0 ? second / (first + second) : 1
         let item = Item(
             fault: fault,
@@ -113,12 +113,13 @@ public struct Comparison: Hashable, Sendable {
         return (item, Statistics.leastRisenRate(before.count.addingSaturated(after.count), share: share))
     }
 
-    /// What is proven to be worse, and matters.
+    /// Changes for the worse that are proven and large enough.
     public var proven: [Item] {
         items.filter { $0.after.count > 0 && $0.ratio >= rule.leastRatio && $0.probability <= rule.alarm }
     }
 
-    /// What may be worse: changes that are not proven, but hardly chance; and new faults that came too seldom to tell.
+    /// Possible changes for the worse: changes that are not proven, but hardly chance; and new faults that occurred too rarely
+    /// to decide.
     public var doubtful: [Item] {
         items.filter { item in
             guard item.after.count > 0, item.ratio >= rule.leastRatio, item.probability > rule.alarm else {
@@ -128,7 +129,7 @@ public struct Comparison: Hashable, Sendable {
         }
     }
 
-    /// How many stalls of a new fault prove it, where nothing else is compared. Nil: no number does.
+    /// The number of stalls of a new fault that prove it, if nothing else is compared. Nil: no number does.
     static func leastNewStalls(beforeNs: Int64, afterNs: Int64, _ rule: Rule) -> Int? {
         guard beforeNs > 0, afterNs > 0 else { return nil }
         let share = Double(afterNs) / (Double(beforeNs) + Double(afterNs))

@@ -1,6 +1,6 @@
 public import StallReports
 
-/// Why a gate cannot judge: something is missing that would have to be known.
+/// Why a gate cannot judge: data is missing that it needs.
 public enum Doubt: Hashable, Sendable {
     /// The directory cannot be read.
     case directory(ReportError)
@@ -8,25 +8,25 @@ public enum Doubt: Hashable, Sendable {
     case file(ReportError)
     /// No monitor has left a run record.
     case noRun
-    /// A monitor ran, and watched for less than a second, as far as it could write down.
+    /// A monitor ran, and watched for less than a second according to its record.
     case watchedNothing(run: ULID)
-    /// A monitor runs still, and has not watched for a second yet.
+    /// A monitor is still running, and has not watched for a second yet.
     case justStarted(run: ULID)
-    /// A process was killed or crashed, and nothing tells what happened after its last run record: no live record of it was there.
+    /// A process was killed or crashed, and nothing shows what happened after its last run record: it left no live record.
     case endUnknown(run: ULID, since: Timestamp)
     /// A monitor switched itself off.
     case disarmed(run: ULID)
-    /// Reports that a monitor could not write, or that are no longer there.
+    /// Reports that a monitor could not write, or that no longer exist.
     case missingReports(run: ULID, count: Int64)
-    /// Stalls that were only counted, and that neither a report nor the run record tells of by their fault.
+    /// Stalls that were only counted, and that neither a report nor the run record attributes to a fault.
     case unaccounted(run: ULID, count: Int64)
-    /// A stall that is not over, and may yet become longer than permitted.
+    /// A stall that has not ended, and may still become longer than permitted.
     case underWay(ULID)
-    /// A prefix to allow that fits several fingerprints.
+    /// An allowance's prefix that matches several fingerprints.
     case ambiguous(FingerprintPrefix)
-    /// Nothing that a budget is for was watched.
+    /// Nothing to which a budget applies was watched.
     case unwatchedBudget(String)
-    /// A budget limits turns, and no loop that it is for counts how long its turns take. Nil: the limits of the whole.
+    /// A budget limits turns, and no loop to which it applies records its turn durations. Nil: the limits of the whole.
     case noTurnDurations(String?)
 
     /// Stable, for programs.
@@ -49,7 +49,7 @@ public enum Doubt: Hashable, Sendable {
 }
 
 extension Doubt: CustomStringConvertible {
-    /// For a person; made visible.
+    /// For display; made visible.
     public var description: String {
         switch self {
         case .directory(let error), .file(let error):

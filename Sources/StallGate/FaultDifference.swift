@@ -1,17 +1,17 @@
 public import StallReports
 
-/// What has become of each fault between two sets of stalls, told with the statistics of the gate: of two runs, releases or days. A value of
-/// figures alone.
+/// The change of each fault between two sets of stalls, by the statistics of the gate: of two runs, releases or days. A value
+/// based on figures alone.
 public struct FaultDifference: Hashable, Sendable {
-    /// What has become of a fault.
+    /// The kind of change of a fault.
     public enum Change: String, Hashable, Sendable, CaseIterable {
-        /// There were none of it before.
+        /// It did not occur before.
         case new
-        /// It came more often, or lasted longer, and that is proven.
+        /// It occurred more often, or lasted longer, and that is proven.
         case worse
-        /// There are none of it any more.
+        /// It does not occur any more.
         case gone
-        /// It came less often, or lasted less long, and that is proven.
+        /// It occurred less often, or was shorter, and that is proven.
         case better
         /// Nothing is proven.
         case unchanged
@@ -20,28 +20,28 @@ public struct FaultDifference: Hashable, Sendable {
     /// One fault.
     public struct Item: Hashable, Sendable {
         public var fingerprint: Fingerprint
-        /// The culprit's name. Nil where no report tells it.
+        /// The culprit's name. Nil if no report contains it.
         public var function: String?
         public var change: Change
-        /// Whether chance does not explain the change. Always so for `worse` and `better`, never for `unchanged`.
+        /// Whether chance does not explain the change. Always true for `worse` and `better`, never for `unchanged`.
         public var isProven: Bool
-        /// The probability that chance alone makes such figures, corrected for all faults and for both directions. 1 for so few stalls that
-        /// nothing could be proven.
+        /// The probability of such figures by chance alone, corrected for all faults and for both directions. 1 for so few
+        /// stalls that nothing could be proven.
         public var probability: Double
         public var before: Comparison.Figures
         public var after: Comparison.Figures
     }
 
-    /// Those that got worse first, and what is proven before what is not.
+    /// Worse ones first, and proven ones before others.
     public let items: [Item]
-    /// Stalls of both sides that waited for a processor: the machine's, and in no figure.
+    /// Stalls of either side that waited for a processor: caused by the machine, and not included in the figures.
     public let starvedBefore: Int
     public let starvedAfter: Int
 
     /// - Parameters:
-    ///   - before: What there was.
-    ///   - after: What there is.
-    ///   - rule: How sure one has to be of the whole: half of it for each direction.
+    ///   - before: The earlier set.
+    ///   - after: The later set.
+    ///   - rule: The required certainty of the whole: half of it for each direction.
     public init(_ before: Baseline, _ after: Baseline, by rule: Comparison.Rule = .init()) {
         let pairs = before.pairs(with: after)
         let sides = pairs.map { pair in
@@ -60,7 +60,7 @@ public struct FaultDifference: Hashable, Sendable {
         (starvedBefore, starvedAfter) = (before.starved, after.starved)
     }
 
-    /// How many faults have become so.
+    /// The number of faults with this change.
     public func count(_ change: Change) -> Int { items.count { $0.change == change } }
 }
 
@@ -80,7 +80,7 @@ extension FaultDifference.Item {
         } else if after.count == 0 {
             (change, probability) = (.gone, fallen.probability)
         } else if risen.proven {
-            // Also where it got better in the other respect: what got worse is what somebody has to look at.
+            // Also if it got better in the other respect: the change for the worse needs attention.
             (change, probability) = (.worse, risen.probability)
         } else if fallen.proven {
             (change, probability) = (.better, fallen.probability)
@@ -100,7 +100,7 @@ extension FaultDifference.Item {
 }
 
 extension Comparison {
-    /// The surest of what got worse of a fault: whether it is proven, and how probable it is by chance.
+    /// The most certain change of a fault for the worse: whether it is proven, and its probability by chance.
     fileprivate func most(of fault: Fingerprint) -> (proven: Bool, probability: Double) {
         let mine = items.filter { $0.fault == fault && $0.ratio >= 1 }
         let proven = self.proven.filter { $0.fault == fault }
@@ -108,11 +108,11 @@ extension Comparison {
     }
 }
 
-/// One fault in two sets of stalls. At least one of them has it.
+/// One fault in two sets of stalls. At least one of them contains it.
 struct FaultPair {
     let before: Baseline.Fault?
     let now: Baseline.Fault?
-    /// Its name now, if it is still there.
+    /// Its later fingerprint, if it still occurs.
     let fingerprint: Fingerprint
 
     init(now: Baseline.Fault, before: Baseline.Fault?) {
@@ -123,17 +123,18 @@ struct FaultPair {
 }
 
 extension Baseline.Fault? {
-    /// Those of a set in which the fault may be missing.
+    /// The figures in a set that may not contain the fault.
     func figures(of set: Baseline, countingStarved: Bool = false) -> Comparison.Figures {
         self?.figures(countingStarved: countingStarved) ?? .init(count: 0, watchedNs: set.watchedNs, lengthsNs: [])
     }
 }
 
 extension Baseline {
-    /// Stalls that waited for a processor.
+    /// The number of stalls that waited for a processor.
     var starved: Int { faults.map(\.starved).saturatingSum() }
 
-    /// Each fault of this set and a later one, whatever name it has in either: those of the later one first, and those that are gone.
+    /// Each fault of this set and a later one, under any of its fingerprints: those of the later one first, then those that no
+    /// longer occur.
     func pairs(with current: Baseline) -> [FaultPair] {
         let earlier = merged(like: current)
         var places: [Fingerprint: Int] = [:]

@@ -1,8 +1,8 @@
 public import StallReports
 
-/// One thing that a gate holds against a run: a limit that was passed, an allowance that is over, or a change from the baseline.
+/// One finding of a gate about a run: an exceeded limit, an expired allowance, or a change from the baseline.
 public struct Finding: Hashable, Sendable {
-    /// What was judged. The raw values are those in JSON and SARIF.
+    /// What was judged. The raw values are used in JSON and SARIF.
     public enum Rule: String, Hashable, Sendable, CaseIterable {
         case stallCount = "stall_count"
         case stallRate = "stall_rate"
@@ -15,30 +15,30 @@ public struct Finding: Hashable, Sendable {
         case worseRate = "worse_rate"
         case longerStalls = "longer_stalls"
 
-        /// Whether it is a change from what was.
+        /// Whether it is a change from the baseline.
         var isOfBaseline: Bool { self == .newFault || self == .worseRate || self == .longerStalls }
     }
 
-    /// How much it matters.
+    /// The effect of the finding.
     public enum Severity: String, Hashable, Sendable {
         /// The gate closes.
         case error
         /// The gate stays open.
         case warning
-        /// It may be so, and cannot be told: the gate is inconclusive.
+        /// It may be true and cannot be decided: the gate is inconclusive.
         case doubtful
     }
 
     public var rule: Rule
     public var severity: Severity
-    /// The budget's name. Nil for the limits of the whole, and for what no budget says.
+    /// The budget's name. Nil for the limits of the whole, and for findings without a budget.
     public var budget: String?
     /// One line with the figures.
     public var message: String
-    /// The faults it is about, the worst first. Empty where it is about none.
+    /// The faults concerned, the worst first. May be empty.
     public var faults: [Fingerprint]
 
-    /// Of no budget and no fault unless said otherwise.
+    /// Without a budget and faults by default.
     public init(
         _ rule: Rule,
         _ severity: Severity,
@@ -52,6 +52,6 @@ public struct Finding: Hashable, Sendable {
 }
 
 extension Finding {
-    /// The message behind its budget's name.
+    /// The message after its budget's name.
     var text: String { (budget.map { VisibleText.of($0, limit: 80) + ": " } ?? "") + message }
 }

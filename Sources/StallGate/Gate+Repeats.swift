@@ -3,7 +3,8 @@ public import StallReports
 extension Gate {
     /// Judges several runs of one command: each by the budget, all together against the baseline.
     ///
-    /// A limit that was passed in more than half of the runs is over; in fewer, it comes and goes, and the gate is inconclusive.
+    /// A limit exceeded in more than half of the runs is over budget; if in fewer, it is intermittent, and the gate is
+    /// inconclusive.
     public static func judge(
         repeats: [ReportReader.Overview],
         by budget: Budget,
@@ -20,13 +21,13 @@ extension Gate {
         let each = repeats.map { judge(.success($0), by: budget) }
         var result = together
         result.repeats = repeats.count
-        // A run without a record is hidden in the sum of all.
+        // A run without a record would not show in the sum of all.
         result.doubts = each.flatMap(\.doubts).once
         result.findings = often(each.map(\.findings)) + together.findings.filter(\.rule.isOfBaseline)
         return result
     }
 
-    /// The same limit in several runs is one finding, with how often it was passed.
+    /// Merges the same finding of several runs into one, with how often it occurred.
     private static func often(_ runs: [[Finding]]) -> [Finding] {
         struct Key: Hashable {
             let rule: Finding.Rule
@@ -34,7 +35,7 @@ extension Gate {
         }
         var (order, found): ([Key], [Key: [Finding]]) = ([], [:])
         for finding in runs.joined() {
-            // An allowance's end has nothing to do with runs, and each is of its own.
+            // An expired allowance does not depend on runs, and each is a separate finding.
             let key = Key(
                 rule: finding.rule,
                 budget: finding.rule == .expiredAllowance ? finding.message : finding.budget

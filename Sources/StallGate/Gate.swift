@@ -1,8 +1,8 @@
 public import StallReports
 
-/// Judges what a report directory holds by a budget. A pure function.
+/// Judges the contents of a report directory by a budget. A pure function.
 public enum Gate {
-    /// Within budget only if everything that must be known is known: readable reports, all of them, and a monitor that watched.
+    /// Within budget only if all necessary data exists: readable reports, all of them, and a monitor that watched.
     public static func judge(
         _ contents: Result<ReportReader.Contents, ReportError>,
         by budget: Budget
@@ -10,7 +10,7 @@ public enum Gate {
         judge(contents.map { ReportReader.Overview($0) }, by: budget)
     }
 
-    /// The same of outlines, which are all that it takes: a directory may hold more whole reports than fit into memory.
+    /// The same for outlines, which are sufficient: a directory may contain more full reports than fit into memory.
     public static func judge(
         _ overview: Result<ReportReader.Overview, ReportError>,
         by budget: Budget,
@@ -19,7 +19,8 @@ public enum Gate {
         judge(overview, by: budget, against: baseline, outOf: nil)
     }
 
-    /// - Parameter whole: where `overview` is a choice, what it was chosen from. Whether a run is complete shows there alone.
+    /// - Parameter whole: If `overview` is a selection, what it was selected from. Only there can be seen whether a run is
+    ///   complete.
     package static func judge(
         _ overview: Result<ReportReader.Overview, ReportError>,
         by budget: Budget,
@@ -78,11 +79,11 @@ public enum Gate {
             + ambiguous.map { .ambiguous($0) }
     }
 
-    /// Under a second (in nanoseconds) nobody has watched: it is what the record of a monitor says that started, and could then
-    /// write no more.
+    /// Less than a second (in nanoseconds) counts as not watched: a monitor that started and could then write nothing more
+    /// leaves such a record.
     private static let leastWatched: Int64 = 1_000_000_000
 
-    /// What the reports of one run say together.
+    /// The counts from the reports of one run.
     private struct Reported {
         var count: Int64 = 0
         var suppressed: Int64 = 0
@@ -98,7 +99,7 @@ public enum Gate {
         if run.watchedTotalNs < leastWatched {
             doubts.append(run.state == .running ? .justStarted(run: run.id) : .watchedNothing(run: run.id))
         }
-        // Else its live record has told what happened up to its last moment.
+        // Otherwise its live record shows what happened up to its last moment.
         if run.state == .terminated, run.processEnd == nil {
             doubts.append(.endUnknown(run: run.id, since: run.updatedAt))
         }
@@ -110,12 +111,12 @@ public enum Gate {
         return doubts
     }
 
-    /// Stalls the run counted, less the suppressed ones and those whose report is here. While it runs, counts and files may be
-    /// a moment apart, and only writes known to be lost, or refused so far, are missing.
+    /// Stalls that the run counted, minus the suppressed ones and those whose report exists. While it runs, counts and files
+    /// may be from different moments, and only writes known to be lost, or refused so far, are missing.
     private static func missingReports(of run: RunRecord, _ found: Reported) -> Int64 {
         let waiting = max(0, run.writing?.waiting ?? 0)
         guard run.state != .running else { return [max(0, run.lostWrites), waiting].saturatingSum() }
-        // Those that were dropped before anybody could count them by kind.
+        // Those that were dropped before they could be counted by kind.
         let dropped = max(0, run.writing?.dropped["stalls"] ?? 0)
         let stalls = run.stalls.values.map { max(0, $0) }.saturatingSum()
         let reported = max(0, stalls - max(0, run.suppressed))
@@ -123,8 +124,8 @@ public enum Gate {
         return [max(0, missing), dropped].saturatingSum()
     }
 
-    /// Stalls that were only counted, less those that a report or the run record tells of by their fault: nobody knows how long these
-    /// lasted, or whether they are allowed. A run keeps the counts of a limited number of faults.
+    /// Stalls that were only counted, minus those that a report or the run record attributes to a fault: the durations of the
+    /// others are not known, nor whether they are allowed. A run keeps the counts of a limited number of faults.
     private static func unaccountedStalls(of run: RunRecord, _ reported: Reported) -> Int64 {
         guard run.suppressed > 0 else { return 0 }
         let recorded = (run.repeated ?? []).map { Int64(clamping: max(0, $0.repeats.count)) }
@@ -133,7 +134,7 @@ public enum Gate {
 }
 
 extension [Doubt] {
-    /// Each once, in the order of the first.
+    /// Each doubt once, in order of first occurrence.
     var once: [Doubt] {
         var told: Set<Doubt> = []
         return filter { told.insert($0).inserted }

@@ -1,19 +1,19 @@
 import StallReports
 
-/// One line of a gate's outcome with its place in the source: what annotations, SARIF and summaries are made of.
+/// One line of a gate's result with its source location: the basis of annotations, SARIF and summaries.
 struct GateRemark {
     enum Level: String {
         case error, warning, note
     }
 
-    /// A line of a source file, as it was compiled.
+    /// A line of a source file, with the path recorded by the compiler.
     struct Place {
         let file: String
         let line: Int
     }
 
     let level: Level
-    /// Of ``Finding/Rule``, or `cannot_judge`, `inconclusive`, `allowed`.
+    /// A ``Finding/Rule``, or `cannot_judge`, `inconclusive`, `allowed`.
     let rule: String
     let message: String
     var fingerprint: Fingerprint?
@@ -23,7 +23,7 @@ struct GateRemark {
 }
 
 extension GateResult {
-    /// The worst first. A finding about several faults is one remark for each.
+    /// The worst first. A finding about several faults becomes one remark for each.
     var remarks: [GateRemark] {
         let stalls = Dictionary((counted + allowed).map { ($0.fingerprint, $0) }) { first, second in
             first.durationNs >= second.durationNs ? first : second
@@ -44,7 +44,7 @@ extension GateResult {
         return finding.faults.map { fault in
             let stall = known(fault)
             let name = VisibleText.of(stall?.culpritName ?? "unknown code", limit: 160)
-            // What a comparison says begins with the function.
+            // The message of a comparison begins with the function.
             let message = finding.rule.isOfBaseline ? finding.text : "\(name) stalled: \(finding.text) (\(fault))"
             return GateRemark(
                 level: level,
@@ -84,7 +84,7 @@ extension StallOutline {
 }
 
 extension GateRemark.Place {
-    /// The path from a folder on, where the file is in it; else as it is.
+    /// The path relative to a folder, if the file is in it; otherwise unchanged.
     func file(in root: String) -> String {
         let folder = root.hasSuffix("/") ? root : root + "/"
         return file.hasPrefix(folder) ? String(file.dropFirst(folder.count)) : file

@@ -98,7 +98,7 @@ extension GateResult {
         }
     }
 
-    /// Stalls that stand in no report.
+    /// Stalls without a report.
     private struct Fault: Encodable {
         let fingerprint: Fingerprint
         let result: String

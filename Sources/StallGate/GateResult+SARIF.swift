@@ -1,16 +1,16 @@
 public import StallReports
 
 extension GateResult {
-    /// SARIF 2.1.0, as GitHub's and other code scanners read it: a result for each fault of each finding, known again by its fingerprint,
-    /// allowed ones as suppressed.
+    /// SARIF 2.1.0, as read by GitHub and other code scanners: a result for each fault of each finding, identified by its
+    /// fingerprint, with allowed ones as suppressed.
     ///
-    /// - Parameter sourceRoot: the folder that source files are told relative to.
+    /// - Parameter sourceRoot: The folder to which source paths are relative.
     public func sarif(sourceRoot: String, version: String) throws(ReportError) -> [UInt8] {
         try ReportJSON.encode(SARIFLog(self, sourceRoot, version))
     }
 }
 
-/// The parts of SARIF 2.1.0 that are written; the names are the standard's.
+/// The used parts of SARIF 2.1.0; the names are the standard's.
 private struct SARIFLog: Encodable {
     let schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
     let version = "2.1.0"
@@ -129,7 +129,7 @@ private struct SARIFLog: Encodable {
         )
     }
 
-    /// RFC 3986: all but unreserved characters and slashes as percent and two digits.
+    /// RFC 3986: everything except unreserved characters and slashes is percent-encoded.
     private static func uri(_ path: String) -> String {
         path.utf8.map { byte in
             let character = Character(UnicodeScalar(byte))

@@ -1,7 +1,7 @@
 import StallReports
 
 extension GateResult {
-    /// A summary of the job in Markdown, as GitHub's and GitLab's pages show it.
+    /// A job summary in Markdown, as shown by GitHub's and GitLab's pages.
     public func markdown(sourceRoot: String) -> String {
         var lines = ["### \(Self.sign(verdict)) \(Markup.markdown(headline))", ""]
         let told = remarks
@@ -21,7 +21,7 @@ extension GateResult {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    /// The same as one HTML file that needs no other.
+    /// The same as one self-contained HTML file.
     public func html(sourceRoot: String) -> String {
         let rows = remarks.map { remark in
             let place = remark.place.map { "\($0.file(in: sourceRoot)):\($0.line)" } ?? ""
@@ -62,7 +62,7 @@ extension GateResult {
             """
     }
 
-    /// GitHub's job summary takes a megabyte.
+    /// GitHub's job summary is limited to a megabyte.
     private static let mostRows = 500
 
     private static func sign(_ verdict: Verdict) -> String {
@@ -79,12 +79,13 @@ extension GateResult {
 }
 
 extension GateResult {
-    /// Workflow commands that GitHub shows at the lines of a pull request: ten errors and ten warnings, as many as it takes of a step.
+    /// Workflow commands that GitHub shows at the lines of a pull request: ten errors and ten warnings, GitHub's limit per
+    /// step.
     public func gitHubAnnotations(sourceRoot: String) -> String {
         let told = remarks.filter { $0.excuse == nil }
         return [GateRemark.Level.error, .warning].map { level in
             let all = told.filter { $0.level == level }
-            // The last one says what is left out.
+            // The last one gives the number of those left out.
             let shown = all.count > 10 ? all.prefix(9) : all.prefix(10)
             let lines = shown.map { Self.annotation($0, sourceRoot) }
             let rest = all.count - shown.count
@@ -100,21 +101,22 @@ extension GateResult {
     }
 }
 
-/// Text that stays text in other formats. What a terminal obeys or hides is made visible in each.
+/// Escapes text for other formats. Characters that a terminal interprets or hides are made visible in each.
 enum Markup {
-    /// Text for XML, in an element or an attribute. What XML 1.0 cannot hold at all (section 2.2) is made visible.
+    /// Text for XML, in an element or an attribute. Characters that XML 1.0 does not allow (section 2.2) are made visible.
     static func xml(_ text: String) -> String {
         scalars(text) { ["&": "&amp;", "<": "&lt;", ">": "&gt;", "\"": "&quot;", "'": "&apos;"][$0] }
     }
 
-    /// For a line or a table's cell. By references to characters: behind a backslash GitHub's tables still end at a bar in code.
+    /// For a line or a table cell. Uses character references: GitHub's tables treat an escaped bar in code as the end of a
+    /// cell.
     static func markdown(_ text: String) -> String {
         scalars(text) { scalar in
             "\\`*_{}[]<>!|&~@".unicodeScalars.contains(scalar) ? "&#\(scalar.value);" : nil
         }
     }
 
-    /// What follows a workflow command.
+    /// The data of a workflow command.
     static func data(_ text: String) -> String { scalars(text) { ["%": "%25", "\r": "%0D", "\n": "%0A"][$0] } }
 
     /// A workflow command's property.
@@ -122,7 +124,7 @@ enum Markup {
         scalars(text) { ["%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"][$0] }
     }
 
-    /// By scalar: a "<" with an accent is one character, and still opens a tag.
+    /// By scalar: a "<" with an accent is one character, but still opens a tag.
     private static func scalars(_ text: String, _ replace: (Unicode.Scalar) -> String?) -> String {
         var result = ""
         for scalar in VisibleText.of(text, limit: 4000).unicodeScalars {

@@ -1,48 +1,48 @@
 public import StallReports
 
-/// What a gate found. Made by ``Gate/judge(_:by:)``.
+/// The result of a gate. Made by ``Gate/judge(_:by:)``.
 public struct GateResult: Hashable, Sendable {
-    /// What a gate says. The raw values are those in its JSON.
+    /// The gate's decision. The raw values are used in its JSON.
     public enum Verdict: String, Hashable, Sendable, Codable {
         case within
         case over
         case cannotJudge = "cannot_judge"
-        /// What there is does not tell whether it has become worse.
+        /// The data does not show whether it has become worse.
         case inconclusive
     }
 
-    /// The limits that were judged by.
+    /// The limits that were applied.
     public let budget: Budget
-    /// Nothing is hidden by doubt: stalls over budget are listed even if the verdict is `.cannotJudge`.
+    /// Doubts hide nothing: stalls over budget are listed even if the verdict is `.cannotJudge`.
     public internal(set) var doubts: [Doubt]
     /// Stalls that count.
     public let counted: [StallOutline]
-    /// Stalls that are allowed, or that a rule has switched off.
+    /// Stalls that are allowed, or that belong to a rule that is switched off.
     public let allowed: [StallOutline]
-    /// Stalls that count and stand in no report yet, by their faults.
+    /// Stalls that count and have no report yet, by fault.
     public let countedOnly: [RunRecord.Repeated]
-    /// All that were found, in the order of `ReportReader.Overview`. Empty when the directory could not be read.
+    /// All runs found, in the order of `ReportReader.Overview`. Empty if the directory could not be read.
     public let runs: [RunRecord]
-    /// What else faults are known by.
+    /// The other fingerprints of faults.
     let names: FaultNames
-    /// What is held against the run, by the budget's limits for all stalls and by its rules.
+    /// The findings about the run, from the budget's limits for all stalls and from its rules.
     public internal(set) var findings: [Finding] = []
-    /// Why a comparison with the baseline tells nothing: the run was too short, or elsewhere. One line each.
+    /// Why the comparison with the baseline is inconclusive: the run was too short, or in another environment. One line each.
     public internal(set) var inconclusive: [String] = []
-    /// What a comparison with the baseline rests on. One line each; empty without a baseline.
+    /// The basis of the comparison with the baseline. One line each; empty without a baseline.
     public internal(set) var notes: [String] = []
-    /// How often the command was run whose stalls these are.
+    /// How often the command with these stalls was run.
     public internal(set) var repeats = 1
 
-    /// Stalls that count, with those that were not reported one by one.
+    /// The number of stalls that count, including those that were not reported individually.
     public var stallCount: Int {
         (counted.map { max(0, $0.suppressed) } + countedOnly.map { max(0, $0.repeats.count) })
             .saturatingSum(from: counted.count)
     }
 
-    /// What is allowed and did not happen: mended, or misspelt.
+    /// Allowances for faults that did not occur: fixed, or misspelt.
     public var unusedAllowances: [FingerprintPrefix] {
-        // One that is over counts, and was used all the same.
+        // The stalls of an expired allowance count, but it was used.
         let faults = (allowed + counted).map(\.fingerprint) + runs.flatMap { $0.repeated ?? [] }.map(\.fingerprint)
         let found = faults.reduce(into: Set()) { $0.formUnion(names.all(of: $1)) }
         return (budget.allowed + budget.allowances.map(\.fault)).filter { prefix in
@@ -55,13 +55,13 @@ public struct GateResult: Hashable, Sendable {
 
     private var tooMany: Finding? { findings.first { $0.rule == .stallCount && $0.budget == nil } }
 
-    /// Stalls that count and lasted too long, or stand for one that did and was only counted; the longest first.
+    /// Stalls that count and lasted too long, or represent one that did and was only counted; the longest first.
     public var tooLong: [StallOutline] {
         guard let limit = budget.maxDurationNs else { return [] }
         return counted.filter { $0.longestNs > limit }.sorted { $0.longestNs > $1.longestNs }
     }
 
-    /// Faults that count, stand in no report yet, and lasted too long at least once; the longest first.
+    /// Faults that count, have no report yet, and lasted too long at least once; the longest first.
     public var tooLongCountedOnly: [RunRecord.Repeated] {
         guard let limit = budget.maxDurationNs else { return [] }
         return countedOnly.filter { $0.repeats.longestNs > limit }
@@ -75,10 +75,11 @@ public struct GateResult: Hashable, Sendable {
         return findings.contains { $0.severity == .doubtful } || !inconclusive.isEmpty ? .inconclusive : .within
     }
 
-    /// Runs whose process ended without closing them. They are judged by what they left: to its last moment a process keeps a live record.
+    /// Runs whose process ended without closing them. They are judged by what they left: a process keeps a live record to its
+    /// last moment.
     public var cutShort: [RunRecord] { runs.filter { $0.state == .terminated } }
 
-    /// Time that was watched, all things in all runs together.
+    /// The watched time of all watched loops and runs, added up.
     public var watchedNs: Int64 { runs.map(\.watchedTotalNs).saturatingSum() }
 }
 
@@ -87,12 +88,12 @@ extension RunRecord {
 }
 
 extension StallOutline {
-    /// Its own length, or that of the longest one before it that was only counted.
+    /// Its own duration, or that of the longest one before it that was only counted.
     var longestNs: Int64 { max(durationNs, repeats?.longestNs ?? 0) }
 }
 
 extension GateResult {
-    /// For a person: the verdict, then what it rests on, a line each. No colours.
+    /// For display: the verdict, then its reasons, a line each. No colours.
     public var text: String {
         var lines = [headline]
         lines += doubts.map { "  cannot judge: \($0)" }
@@ -105,7 +106,7 @@ extension GateResult {
         lines += inconclusive.map { "  inconclusive: \($0)" }
         lines += notes.map { "  baseline: \($0)" }
         if hasTooMany {
-            // Asked once: there may be a hundred thousand of them.
+            // Computed once: there may be a hundred thousand of them.
             let told = Set(tooLong.map(\.id))
             let toldFaults = Set(tooLongCountedOnly)
             lines += counted.lazy.filter { !told.contains($0.id) }.map { "  stall: \(Self.line($0))" }
@@ -131,7 +132,7 @@ extension GateResult {
 
     private var isOverBudget: Bool { findings.contains { $0.severity == .error && !$0.rule.isOfBaseline } }
 
-    /// What is judged may not be all yet.
+    /// The judged data may not be complete yet.
     private var stillRunning: String {
         let count = runs.count { $0.state == .running }
         return count == 0 ? "" : count == runs.count ? ", still running" : ", \(count) of them still running"
@@ -141,7 +142,7 @@ extension GateResult {
         tooMany?.message
     }
 
-    /// What the lines of the whole's number and lengths do not tell.
+    /// The findings that the lines about the total number and durations do not contain.
     var ruleFindings: [Finding] {
         findings.filter { repeats > 1 || $0.budget != nil || ![.stallCount, .stallLength].contains($0.rule) }
     }
@@ -162,13 +163,14 @@ extension GateResult {
 
     package static func number(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
 
-    /// What lasted too long, a line each.
+    /// The stalls that lasted too long, a line each.
     var tooLongLines: [String] {
         let most = budget.maxDurationNs.map { ", \(DurationText(nanoseconds: $0)) permitted" } ?? ""
         return (tooLong.map(Self.line) + tooLongCountedOnly.map(Self.line)).map { $0 + most }
     }
 
-    /// One stall on one line, with its exact length: a budget may be missed by a microsecond. A plus where nobody saw its end.
+    /// One stall on one line, with its exact duration: a budget may be exceeded by a microsecond. A plus if its end was not
+    /// seen.
     static func line(_ report: StallOutline) -> String {
         let seenToEnd = report.state == .recovered
         let length = "\(DurationText(nanoseconds: report.durationNs))\(seenToEnd ? "" : "+")"
@@ -178,7 +180,7 @@ extension GateResult {
             + (report.repeats.map { ", before it \(counted($0))" } ?? "")
     }
 
-    /// A run whose process did not close it, and what ended that.
+    /// A run that its process did not close, and how the process ended.
     static func cutShortLine(_ run: RunRecord) -> String {
         let end = run.processEnd.map { VisibleText.of($0.summary, limit: 200) } ?? "how it ended is not known"
         return "run \(run.id) of process \(run.process.pid) was not closed, and is judged by what it left: \(end)"
@@ -196,14 +198,14 @@ extension GateResult {
 }
 
 extension GateResult {
-    /// JUnit XML as CI servers read it. Always the same test cases, so that their history can be followed.
+    /// JUnit XML as read by CI servers. Always the same test cases, so that their history can be followed.
     public func junit() -> String {
         let cases = [
             TestCase(name: "a monitor watched, and its reports are complete", errors: doubts.map(\.description)),
             TestCase(name: "number of stalls", failures: failure(.stallCount).map { [$0] + countedLines } ?? []),
             TestCase(name: "length of stalls", failures: failure(.stallLength).map { [$0] + tooLongLines } ?? []),
             TestCase(name: "budgets and baseline", failures: failingFindings.map(\.text)),
-            // The gate stays shut, and servers show the text of an error, but of a skipped case hardly any.
+            // An error, because servers show its text, but hardly that of a skipped case; and the gate stays closed.
             TestCase(name: "what was seen is enough to tell", errors: doubtfulTexts),
         ]
         let counts = """
@@ -221,7 +223,7 @@ extension GateResult {
             """
     }
 
-    /// What is said of a limit for all stalls together that was passed, and not only now and then.
+    /// The message about an exceeded limit for all stalls together, if it is an error.
     private func failure(_ rule: Finding.Rule) -> String? {
         findings.first { $0.budget == nil && $0.rule == rule && $0.severity == .error }?.message
     }

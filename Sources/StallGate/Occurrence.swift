@@ -1,29 +1,29 @@
 import StallReports
 
-/// Stalls of one fault that one report, or one line of a run record, stands for.
+/// The stalls of one fault that one report, or one line of a run record, represents.
 struct Occurrence {
     let fingerprint: Fingerprint
-    /// Nil where nothing tells.
+    /// Nil if it is not known.
     let service: String?
     let label: String?
     let type: WatchedType?
     let verdict: StallReports.Verdict?
-    /// Stalls, those that were only counted among them.
+    /// The number of stalls, including those that were only counted.
     let count: Int
-    /// All of them together, as far as their lengths are known.
+    /// Their total duration, as far as known.
     let totalNs: Int64
     let longestNs: Int64
-    /// Nil for stalls that stand in no report.
+    /// Nil for stalls without a report.
     let stall: StallOutline?
-    /// Where `stall` is nil: what the run record says.
+    /// The run record's data, if `stall` is nil.
     let countedOnly: RunRecord.Repeated?
 }
 
 extension Occurrence {
-    /// Everything that reports and run records tell of.
+    /// All stalls in reports and run records.
     static func all(in overview: ReportReader.Overview) -> [Occurrence] {
         let reported = overview.stalls.map { Occurrence($0) }
-        // What is only counted is known by its reports.
+        // Stalls that were only counted get further data from reports of the same fault.
         let known = Dictionary(reported.map { ($0.fingerprint, $0) }) { first, _ in first }
         return reported
             + overview.runs.flatMap { run in

@@ -1,26 +1,29 @@
 import Glibc
 import StallReports
 
-/// Tests of significance: each gives the probability of figures at least as bad where nothing has changed. Pure, and defined for any input.
+/// Significance tests: each returns the probability of figures at least as bad if nothing has changed. Pure, and defined for
+/// any input.
 enum Statistics {
-    /// Whether a rate has risen, by the exact conditional test of two Poisson counts: if both have one rate, the second count is binomial
-    /// given their sum (Przyborowski and Wilenski, 1940).
+    /// Whether a rate has risen, by the exact conditional test of two Poisson counts: if both have the same rate, the second
+    /// count is binomial given their sum (Przyborowski and Wilenski, 1940).
     ///
-    /// - Parameter share: the second's part of the time that was watched in both, between 0 and 1.
+    /// - Parameter share: The second's part of the total watched time, between 0 and 1.
     static func risenRate(before: Int, after: Int, share: Double) -> Double {
         binomialTail(before.addingSaturated(after), atLeast: after, share)
     }
 
-    /// The least that ``risenRate(before:after:share:)`` can be for that many stalls in both together: all of them in the second.
+    /// The least value of ``risenRate(before:after:share:)`` for this total number of stalls: if all of them are in the second
+    /// set.
     static func leastRisenRate(_ count: Int, share: Double) -> Double { pow(share, Double(count)) }
 
-    /// The probability that at least `least` of `count` come up, each with the probability `chance`.
+    /// The probability of at least `least` successes in `count` trials, each with the probability `chance`.
     static func binomialTail(_ count: Int, atLeast least: Int, _ chance: Double) -> Double {
         guard least > 0 else { return 1 }
         guard least <= count, chance > 0 else { return 0 }
         guard chance < 1 else { return 1 }
         let mean = Double(count) * chance
-        // There the normal curve is exact enough, and a sum of single terms takes long. Few of many are far from it.
+        // There the normal distribution is exact enough, and summing single terms takes long. For few successes in many trials
+        // it is not.
         if count > 100_000, mean * (1 - chance) > 1000 {
             return upperNormal((Double(least) - 0.5 - mean) / (mean * (1 - chance)).squareRoot())
         }
@@ -28,7 +31,7 @@ enum Statistics {
         return max(0, 1 - sum(count, from: least - 1, by: -1, chance))
     }
 
-    /// Terms of the binomial distribution from one on, away from its mean, until they no longer matter.
+    /// Sums terms of the binomial distribution from `start` on, away from its mean, until they no longer matter.
     private static func sum(_ count: Int, from start: Int, by step: Int, _ chance: Double) -> Double {
         let odds = chance / (1 - chance)
         var term = exp(
@@ -44,7 +47,7 @@ enum Statistics {
         return sum
     }
 
-    /// The logarithm of how many ways there are to choose some of them. For many, factorials differ by less than they can be told to.
+    /// The logarithm of the binomial coefficient. For large numbers, the difference of factorials would lose its precision.
     private static func logChoices(_ count: Int, _ chosen: Int) -> Double {
         let few = min(chosen, count - chosen)
         guard count > 100_000 else { return logFactorial(count) - logFactorial(few) - logFactorial(count - few) }
@@ -61,10 +64,10 @@ enum Statistics {
         return x * log(x) - x + 0.5 * log(2 * .pi * x) + 1 / (12 * x) - 1 / (360 * x * x * x) + 1 / (1260 * pow(x, 5))
     }
 
-    /// The part of the normal distribution above a value.
+    /// The upper tail of the normal distribution.
     static func upperNormal(_ value: Double) -> Double { value.isNaN ? 1 : 0.5 * erfc(value / 2.0.squareRoot()) }
 
-    /// Whether the second's values tend to be larger: Mann and Whitney's test, exact for few values, equal ones given their mean rank.
+    /// Whether the second's values tend to be larger: the Mann–Whitney test, exact for few values, with mean ranks for ties.
     static func larger(before: [Double], after: [Double]) -> Double {
         guard !before.isEmpty, !after.isEmpty else { return 1 }
         let pooled = (before.map { ($0, false) } + after.map { ($0, true) }).sorted { $0.0 < $1.0 }
@@ -95,7 +98,7 @@ enum Statistics {
         return variance > 0 ? upperNormal((rankSum - mean - 0.5) / variance.squareRoot()) : 1
     }
 
-    /// Of all ways to choose so many of the ranks, the part whose sum is that large.
+    /// Of all ways to choose `chosen` of the ranks, the share whose sum is at least `least`.
     private static func exactRankTail(_ ranks: [Int], choosing chosen: Int, atLeast least: Int) -> Double {
         let most = ranks.reduce(0, +)
         var ways = [[Double]](repeating: [Double](repeating: 0, count: most + 1), count: chosen + 1)
@@ -110,7 +113,8 @@ enum Statistics {
         return ways[chosen][least...].reduce(0, +) / ways[chosen].reduce(0, +)
     }
 
-    /// Holm's correction for many comparisons: of all where nothing has changed, none comes below a level more often than that level says.
+    /// Holm's correction for multiple comparisons: if nothing has changed, the probability that any value is below a level is
+    /// at most that level.
     static func holm(_ values: [Double]) -> [Double] {
         var corrected = values
         var least = 0.0
@@ -121,7 +125,7 @@ enum Statistics {
         return corrected
     }
 
-    /// Zero of none.
+    /// Zero for an empty array.
     static func median(_ values: [Double]) -> Double {
         guard !values.isEmpty else { return 0 }
         let sorted = values.sorted()
