@@ -1,13 +1,13 @@
 internal import StallReports
 
-/// Merged stacks as one tree. Children stand in the order of their weight, the heaviest first.
+/// Merged stacks as one tree. Children are sorted by weight, the heaviest first.
 struct FlameGraph {
-    /// Deeper ones than this are cut: nobody looks at them, and a report can hold a thousand frames of a recursion.
+    /// Deeper levels are cut: they are not useful, and a report can contain a thousand frames of a recursion.
     static let maximumDepth = 250
 
     struct Node {
         var name: String
-        /// Of the first of its calls: the source line, or else the module.
+        /// Of the first of its calls: the source line, or otherwise the module.
         var place: String?
         var module: String?
         var isOwn: Bool
@@ -17,7 +17,7 @@ struct FlameGraph {
 
     private(set) var root = Node(name: "all stalls", isOwn: false)
 
-    /// The levels below the root.
+    /// The number of levels below the root.
     var depth: Int { Self.depth(of: root) - 1 }
 
     init(_ stacks: WeightedStacks) {
@@ -29,11 +29,12 @@ struct FlameGraph {
     private static func depth(of node: Node) -> Int { 1 + (node.children.map(depth).max() ?? 0) }
 }
 
-/// Many stacks on their way to one tree. They are told apart by numbers; a node is made for each box, not for each call of each stack.
+/// Merges many stacks into one tree. Calls are compared by number; a node is created for each box, not for each call of each
+/// stack.
 private struct Merging {
     private let stacks: [(key: WeightedStacks.Key, weight: WeightedStacks.Weight)]
     private let calls: [WeightedStacks.Call]
-    /// Of each call its function's number: on whatever line it was.
+    /// For each call the number of its function, whatever the line.
     private let functions: [Int]
 
     private struct Function: Hashable {
@@ -52,7 +53,7 @@ private struct Merging {
         }
     }
 
-    /// One for each watched thing.
+    /// One for each watched loop.
     var roots: [FlameGraph.Node] {
         boxes(of: Array(stacks.indices), depth: 0) { [stacks] in
             Self.name(of: stacks[$0].key)
@@ -61,7 +62,7 @@ private struct Merging {
         }
     }
 
-    /// Of stacks with the same beginning: those that go on, by their next call.
+    /// For stacks with the same beginning: those that continue, grouped by their next call.
     private func children(of members: [Int], depth: Int) -> [FlameGraph.Node] {
         guard depth < FlameGraph.maximumDepth else { return [] }
         let longer = members.filter { stacks[$0].key.calls.count > depth }
@@ -72,7 +73,7 @@ private struct Merging {
         }
     }
 
-    /// - Parameter depth: calls of each stack that the boxes' children stand behind.
+    /// - Parameter depth: The number of outer calls before the boxes' children.
     private func boxes<Group: Hashable>(
         of members: [Int],
         depth: Int,
@@ -101,10 +102,10 @@ private struct Merging {
     }
 }
 
-/// A flame graph as a picture, the outermost call at the bottom. Each box tells its whole name, place and share when it is pointed at.
+/// A flame graph as a picture, the outermost call at the bottom. Each box shows its full name, place and share on hover.
 struct FlameGraphPicture: ReportExporter {
     private static let (width, lineHeight, margin) = (1200.0, 17.0, 24.0)
-    /// Narrower boxes are left out, in pixels.
+    /// The width, in pixels, below which boxes are left out.
     private static let least = 0.3
 
     private var stacks = WeightedStacks()
@@ -161,7 +162,7 @@ struct FlameGraphPicture: ReportExporter {
 
     private static func rounded(_ value: Double) -> Double { (value * 10).rounded() / 10 }
 
-    /// As text of XML or HTML.
+    /// Escaped for XML or HTML.
     static func escaped(_ text: String) -> String {
         text.replacing("&", with: "&amp;").replacing("<", with: "&lt;").replacing(">", with: "&gt;").replacing(
             "\"",

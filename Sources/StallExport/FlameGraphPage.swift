@@ -1,6 +1,6 @@
 internal import StallReports
 
-/// One page for a browser that works without a network: a flame graph that can be zoomed and searched, and a table of the stalls.
+/// One self-contained page for a browser: a flame graph that can be zoomed and searched, and a table of the stalls.
 struct FlameGraphPage: ReportExporter {
     private var view = FlameGraphView()
 

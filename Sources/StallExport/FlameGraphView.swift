@@ -1,13 +1,13 @@
 public import StallReports
 
-/// The parts of a page with a flame graph, for a server that has pages of its own: ``style``, ``markup``, ``script``, and as an exporter the data,
-/// which belong into `<script type="application/json" id="data">` before the script. What comes from reports is data for the script, which only
-/// ever sets it as text.
+/// The parts of a page with a flame graph, for a server with its own pages: ``style``, ``markup``, ``script``, and, as an
+/// exporter, the data, which belongs into `<script type="application/json" id="data">` before the script. Data from reports is
+/// only passed to the script as data, and the script inserts it only as text.
 public struct FlameGraphView: ReportExporter {
     private var stacks = WeightedStacks()
     private var rows: [Row] = []
 
-    /// Of no report yet.
+    /// Without reports yet.
     public init() {}
 
     public mutating func add(_ report: StallReport) throws(ReportError) -> [UInt8] {
@@ -18,7 +18,7 @@ public struct FlameGraphView: ReportExporter {
 
     public func end() throws(ReportError) -> [UInt8] {
         let data = try line(Content(graph: Box(FlameGraph(stacks).root), stalls: rows))
-        // In a script element only this could end it.
+        // In a script element only this character could end the element.
         return Array(String(decoding: data, as: UTF8.self).replacing("<", with: "\\u003c").utf8)
     }
 
@@ -27,7 +27,7 @@ public struct FlameGraphView: ReportExporter {
         var stalls: [Row]
     }
 
-    /// With short keys: a large graph has many.
+    /// With short keys, because a large graph has many.
     private struct Box: Encodable {
         var n: String
         var p: String?
@@ -63,7 +63,7 @@ public struct FlameGraphView: ReportExporter {
         }
     }
 
-    /// Of a style sheet.
+    /// The contents of a style sheet.
     public static let style = """
         :root { color-scheme: light dark; --back: #fff; --text: #222; --soft: #666; --line: #ddd; --box: #e5d9c3; --own: #e8833a; --hit: #c13fd1; }
         @media (prefers-color-scheme: dark) {
@@ -107,7 +107,7 @@ public struct FlameGraphView: ReportExporter {
 
         """
 
-    /// To be run behind the elements and the data.
+    /// To be placed after the elements and the data.
     public static let script = #"""
         "use strict";
         const data = JSON.parse(document.getElementById("data").textContent);

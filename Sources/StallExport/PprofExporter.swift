@@ -1,7 +1,7 @@
 internal import StallReports
 
-/// pprof's profile.proto, not compressed: its readers take both. Values: stalls, and nanoseconds; labels: the watched thing, the service and
-/// the verdict, for `-tagfocus`.
+/// pprof's profile.proto, uncompressed: readers accept both. Values: stalls, and nanoseconds; labels: the watched loop, the
+/// service and the verdict, for `-tagfocus`.
 struct PprofExporter: ReportExporter {
     private var stacks = WeightedStacks()
     private var earliest: Int64?
@@ -28,11 +28,11 @@ struct PprofExporter: ReportExporter {
             mapping.number(1, module.number)
             mapping.number(5, texts.number(of: path))
             mapping.number(6, texts.number(of: module.buildID ?? ""))
-            // All names that are to be had are here: it must not look for the file.
+            // All available names are included, so that pprof does not look for the file.
             for known in 7...10 { mapping.number(known, 1) }
             profile.message(3, mapping)
         }
-        // A place and its function go by one number.
+        // A location and its function have the same number.
         for (index, call) in stacks.calls.enumerated() {
             let number = Int64(index) + 1
             var line = ProtocolBuffer()
@@ -79,7 +79,7 @@ struct PprofExporter: ReportExporter {
 
     private static func modules(of calls: [WeightedStacks.Call]) -> [String: (number: Int64, buildID: String?)] {
         var modules: [String: (number: Int64, buildID: String?)] = [:]
-        // pprof takes the first for the program.
+        // pprof treats the first one as the program.
         for call in calls.filter(\.isOwn) + calls {
             guard let path = call.module, modules[path] == nil else { continue }
             modules[path] = (Int64(modules.count) + 1, call.buildID)
@@ -87,7 +87,7 @@ struct PprofExporter: ReportExporter {
         return modules
     }
 
-    /// The profile's table of texts: the first is empty.
+    /// The profile's string table: the first entry is empty.
     private struct Texts {
         var all = [""]
         private var numbers: [String: Int64] = ["": 0]
@@ -108,8 +108,8 @@ struct PprofExporter: ReportExporter {
     }
 }
 
-/// Writes the wire format of protocol buffers, as far as a profile needs it (protobuf.dev, "Encoding"): a package for it would cost more to
-/// build than the whole command.
+/// Writes the protocol buffers wire format, as far as a profile needs it (protobuf.dev, "Encoding"): a package for it would
+/// take longer to build than the whole command.
 struct ProtocolBuffer {
     private(set) var bytes: [UInt8] = []
 
@@ -122,7 +122,7 @@ struct ProtocolBuffer {
         bytes.append(UInt8(rest))
     }
 
-    /// Zero is what a field has that is left out.
+    /// A field that is left out has the value zero.
     mutating func number(_ field: Int, _ value: Int64) {
         guard value != 0 else { return }
         variable(UInt64(field) << 3)

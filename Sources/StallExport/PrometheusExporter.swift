@@ -1,6 +1,6 @@
 internal import StallReports
 
-/// One number that a run record counts, with what it is broken down by. Never by fingerprint: there are too many.
+/// One count of a run record, with its breakdown. Never by fingerprint: there are too many.
 struct RunMetric {
     struct Point {
         var labels: [(name: String, value: String)]
@@ -9,7 +9,7 @@ struct RunMetric {
 
     var name: String
     var help: String
-    /// Counted in nanoseconds, and told in seconds.
+    /// Counted in nanoseconds, and exported in seconds.
     var isSeconds = false
     var points: [Point]
 
@@ -67,7 +67,7 @@ struct RunMetric {
     }
 }
 
-/// Prometheus' text format, version 0.0.4. A process's run is told from others by `service`, `host` and `run`.
+/// Prometheus' text format, version 0.0.4. Runs are distinguished by `service`, `host` and `run`.
 struct PrometheusExporter: ReportExporter {
     private struct Series: Hashable {
         var labels: [String]

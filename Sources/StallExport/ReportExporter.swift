@@ -1,15 +1,15 @@
 public import StallReports
 
-/// Turns reports into another tool's format, one report at a time, so that memory does not grow with their number where the format allows.
-/// Not for use by several threads at once.
+/// Converts reports to another tool's format, one report at a time, so that memory does not grow with their number where the
+/// format allows it. Not for use by several threads at once.
 public protocol ReportExporter {
-    /// What stands before the first report. Call it first, and once.
+    /// Returns what precedes the first report. Call it first, and once.
     ///
-    /// - Parameter runs: the run records of the same directories: metrics are made of these.
+    /// - Parameter runs: The run records of the same directories: metrics are made from these.
     mutating func begin(_ runs: [RunRecord]) throws(ReportError) -> [UInt8]
-    /// What one report adds. May be empty: some formats are written at the end.
+    /// Returns what one report adds. May be empty: some formats are written at the end.
     mutating func add(_ report: StallReport) throws(ReportError) -> [UInt8]
-    /// What stands behind the last report. Call it last, and once.
+    /// Returns what follows the last report. Call it last, and once.
     mutating func end() throws(ReportError) -> [UInt8]
 }
 
@@ -18,7 +18,7 @@ extension ReportExporter {
     public mutating func end() throws(ReportError) -> [UInt8] { [] }
 }
 
-/// The formats that reports can be exported to, by the names that the command takes.
+/// The formats to which reports can be exported, with the names that the command accepts.
 public enum ExportFormat: String, CaseIterable, Sendable {
     case html, svg, speedscope, pprof, collapsed
     case chrome
@@ -26,7 +26,7 @@ public enum ExportFormat: String, CaseIterable, Sendable {
     case otlpMetrics = "otlp-metrics"
     case prometheus, sentry, csv, ndjson
 
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     public var summary: String {
         switch self {
         case .html: "one page for a browser: a flame graph to search and zoom in, and the stalls; needs no network"
@@ -44,10 +44,10 @@ public enum ExportFormat: String, CaseIterable, Sendable {
         }
     }
 
-    /// Whether a terminal cannot show it.
+    /// Whether it cannot be shown on a terminal.
     public var isBinary: Bool { self == .pprof }
 
-    /// One for a single export.
+    /// An exporter for a single export.
     public func makeExporter() -> any ReportExporter {
         switch self {
         case .html: FlameGraphPage()
@@ -66,7 +66,7 @@ public enum ExportFormat: String, CaseIterable, Sendable {
     }
 }
 
-/// Whole reports, one a line.
+/// Full reports, one per line.
 struct ReportLineExporter: ReportExporter {
     func add(_ report: StallReport) throws(ReportError) -> [UInt8] { try report.json() }
 }

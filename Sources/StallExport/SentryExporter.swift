@@ -1,6 +1,7 @@
 internal import StallReports
 
-/// Sentry events, one a line: an exception of type `Stall` with the stalled thread's stack, grouped by the report's fingerprint.
+/// Sentry events, one per line: an exception of type `Stall` with the stalled thread's stack, grouped by the report's
+/// fingerprint.
 struct SentryExporter: ReportExporter {
     func add(_ report: StallReport) throws(ReportError) -> [UInt8] { try line(Event(report)) }
 
@@ -67,7 +68,7 @@ struct SentryExporter: ReportExporter {
                 report.stacks.indices.contains($0.stack) ? report.stacks[$0.stack] : nil
             }
             let frames = (stack ?? report.stacks.first { $0.role == .stalled })?.callers(from: 0) ?? []
-            // Sentry refuses a stack without a frame.
+            // Sentry rejects a stack without a frame.
             stacktrace = frames.isEmpty ? nil : Stack(frames: frames.reversed().map { Frame($0, in: report) })
         }
 

@@ -1,8 +1,8 @@
 internal import StallReports
 
-// Formats that hold merged stacks, for tools that draw flame graphs.
+// Formats with merged stacks, for tools that draw flame graphs.
 
-/// A line for each stack: `label;outermost;…;innermost microseconds`.
+/// One line per stack: `label;outermost;…;innermost microseconds`.
 struct CollapsedExporter: ReportExporter {
     private var stacks = WeightedStacks()
 
@@ -15,7 +15,7 @@ struct CollapsedExporter: ReportExporter {
         var times: [String: Int64] = [:]
         for (key, weight) in stacks.weights {
             let names = [key.label] + key.calls.map { stacks.calls[$0].name }
-            // These end a frame or a line.
+            // These characters separate frames and lines.
             let line = names.map { $0.replacing(";", with: ":").replacing("\n", with: " ") }.joined(separator: ";")
             times[line, default: 0].addSaturated(weight.nanoseconds / 1000)
         }
@@ -25,7 +25,7 @@ struct CollapsedExporter: ReportExporter {
     }
 }
 
-/// speedscope's file format: one profile for each watched thing.
+/// speedscope's file format: one profile for each watched loop.
 struct SpeedscopeExporter: ReportExporter {
     private var stacks = WeightedStacks()
 

@@ -1,6 +1,7 @@
 internal import StallReports
 
-/// Comma-separated values (RFC 4180), with a first row of names. What a spreadsheet would take for a formula gets an apostrophe before it.
+/// Comma-separated values (RFC 4180), with a header row. Text that a spreadsheet would interpret as a formula gets an
+/// apostrophe before it.
 struct TableExporter: ReportExporter {
     private static let columns = [
         "id", "started_at", "ended_at", "state", "kind", "severity", "verdict", "duration_ms", "service", "version",

@@ -1,7 +1,7 @@
 package import StallReports
 
-// OpenTelemetry's JSON encoding (opentelemetry.io, "OTLP", "File exporter"): each line is a whole request to a receiver. Names of
-// attributes are those of its semantic conventions where there are any.
+// OpenTelemetry's JSON encoding (opentelemetry.io, "OTLP", "File exporter"): each line is a whole request to a receiver.
+// Attributes have the names of its semantic conventions where these exist.
 
 /// A stall is a log record with the event name `stall`.
 struct TelemetryLogExporter: ReportExporter {
@@ -9,7 +9,7 @@ struct TelemetryLogExporter: ReportExporter {
         Telemetry.Signal.logs.request([try Self.element(report)]) + [UInt8(ascii: "\n")]
     }
 
-    /// What a request to `/v1/logs` holds for the report.
+    /// The report's part of a request to `/v1/logs`.
     static func element(_ report: StallReport) throws(ReportError) -> [UInt8] {
         let resource = Telemetry.Resource(service: report.service, host: report.host, process: report.process)
         return try ReportJSON.encode(
@@ -41,7 +41,7 @@ struct TelemetryLogExporter: ReportExporter {
         init(_ report: StallReport) {
             timeUnixNano = "\(report.startedAt.unixNanoseconds)"
             observedTimeUnixNano = "\(report.detectedAt.unixNanoseconds)"
-            // The numbers that OpenTelemetry gives to WARN, ERROR and FATAL.
+            // OpenTelemetry's numbers for WARN, ERROR and FATAL.
             severityNumber = report.severity == .warning ? 13 : report.severity == .critical ? 21 : 17
             severityText = report.severity.rawValue
             body = .string(plain(report.cause.summary))
@@ -69,7 +69,7 @@ struct TelemetryLogExporter: ReportExporter {
             spanId = traceId.flatMap { _ in report.trace?.spanID.flatMap { Self.identifier($0, digits: 16) } }
         }
 
-        /// The stalled thread's, the innermost function first, at most 64 frames: receivers cut longer values, or refuse them.
+        /// The stalled thread's stack, the innermost function first, at most 64 frames: receivers cut or reject longer values.
         private static func stackTrace(_ report: StallReport) -> String {
             guard let frames = report.stacks.first?.frames.prefix(64) else { return "" }
             return frames.map { frame in
@@ -78,14 +78,14 @@ struct TelemetryLogExporter: ReportExporter {
             }.joined(separator: "\n")
         }
 
-        /// A receiver refuses the whole request for another form.
+        /// A receiver rejects the whole request if the form is wrong.
         private static func identifier(_ text: String, digits: Int) -> String? {
             text.utf8.count == digits && text.allSatisfy { $0.isASCII && $0.isHexDigit } ? text : nil
         }
     }
 }
 
-/// What the run records count, each run a resource with cumulative sums.
+/// The counts of run records: each run is a resource with cumulative sums.
 struct TelemetryMetricExporter: ReportExporter {
     mutating func begin(_ runs: [RunRecord]) throws(ReportError) -> [UInt8] {
         var bytes: [UInt8] = []
@@ -95,7 +95,7 @@ struct TelemetryMetricExporter: ReportExporter {
         return bytes
     }
 
-    /// What a request to `/v1/metrics` holds for the run.
+    /// The run's part of a request to `/v1/metrics`.
     static func element(_ run: RunRecord) throws(ReportError) -> [UInt8] {
         let resource = Telemetry.Resource(service: run.service, host: run.host, process: run.process)
         let metrics = RunMetric.all(of: run).map { Metric($0, run) }
@@ -152,27 +152,27 @@ struct TelemetryMetricExporter: ReportExporter {
     }
 }
 
-/// OpenTelemetry's requests to a receiver, by OTLP over HTTP in JSON; and what logs and metrics have in common.
+/// OpenTelemetry's requests to a receiver, by OTLP over HTTP in JSON; and the common parts of logs and metrics.
 package enum Telemetry {
     package enum Signal: Sendable {
         case logs, metrics
 
-        /// Where a receiver takes it.
+        /// The path of the receiver.
         package var path: String { self == .logs ? "v1/logs" : "v1/metrics" }
 
-        /// The body of one request. What it holds is made piece by piece: reports can be large.
+        /// The body of one request. Its elements are encoded separately, because reports can be large.
         package func request(_ elements: [[UInt8]]) -> [UInt8] {
             let name = self == .logs ? "resourceLogs" : "resourceMetrics"
             return Array("{\"\(name)\":[".utf8) + elements.joined(separator: [UInt8(ascii: ",")]) + Array("]}".utf8)
         }
     }
 
-    /// A log record in a request of its own or with others.
+    /// A log record, for a request with one or more elements.
     package static func element(_ report: StallReport) throws(ReportError) -> [UInt8] {
         try TelemetryLogExporter.element(report)
     }
 
-    /// What a run has counted up to then, in a request of its own or with others.
+    /// The counts of a run so far, for a request with one or more elements.
     package static func element(_ run: RunRecord) throws(ReportError) -> [UInt8] {
         try TelemetryMetricExporter.element(run)
     }
@@ -213,7 +213,7 @@ package enum Telemetry {
             var container = encoder.container(keyedBy: CodingKeys.self)
             switch self {
             case .string(let text): try container.encode(text, forKey: .stringValue)
-            // 64-bit numbers are texts in this encoding.
+            // 64-bit numbers are strings in this encoding.
             case .integer(let number): try container.encode("\(number)", forKey: .intValue)
             }
         }

@@ -1,6 +1,6 @@
 internal import StallReports
 
-/// Chrome's trace events: a process for each process, a track for each watched thing, a bar for each stall.
+/// Chrome's trace events: a process per process, a track per watched loop, a bar per stall.
 struct TraceEventExporter: ReportExporter {
     private var tracks: [Track: Int] = [:]
     private var processes: [Process: Int] = [:]
@@ -11,14 +11,14 @@ struct TraceEventExporter: ReportExporter {
         var label: String
     }
 
-    /// In every container there is a process 1, and a number is given again after a restart.
+    /// Every container has a process 1, and process numbers are reused after a restart.
     private struct Process: Hashable {
         var host: String
         var bootID: String?
         var pidNamespace: UInt64?
         var pid: Int32
         var startTicks: UInt64?
-        /// Only where it is not known when the process started: one may have had several monitors.
+        /// Only if the process's start is not known: one process may have had several monitors.
         var run: ULID?
 
         init(_ report: StallReport) {
@@ -86,13 +86,13 @@ struct TraceEventExporter: ReportExporter {
 
     func end() -> [UInt8] { Array("]}\n".utf8) }
 
-    /// With the real process number: the events count processes by a number of their own, which is unlike for unlike processes.
+    /// With the real process number: the events use their own numbers, which differ for different processes.
     private static func name(of report: StallReport) -> String {
         let name = report.service?.name ?? report.process.executable ?? "process"
         return plain("\(name) (pid \(report.process.pid) on \(report.host.name))")
     }
 
-    /// Times in microseconds, as the format counts.
+    /// Times in microseconds, the format's unit.
     private struct Event: Encodable {
         var name: String
         var phase: String
@@ -117,6 +117,6 @@ struct TraceEventExporter: ReportExporter {
 }
 
 extension Timestamp {
-    /// Nanoseconds since 1970, held at the ends of the type (in the years 1677 and 2262).
+    /// Nanoseconds since 1970, saturated (in the years 1677 and 2262).
     var unixNanoseconds: Int64 { nanoseconds(since: Timestamp(seconds: 0)) }
 }

@@ -1,8 +1,9 @@
 package import StallReports
 
-/// Where the blocked time of many reports went: stacks with nanoseconds. The times of all stacks add up to the length of the stalls.
+/// How the blocked time of many reports is distributed: stacks with nanoseconds. The times of all stacks add up to the duration
+/// of the stalls.
 package struct WeightedStacks {
-    /// One function at one place of its source.
+    /// One function at one source line.
     package struct Call: Hashable {
         package var name: String
         /// The path of the executable or library.
@@ -15,11 +16,11 @@ package struct WeightedStacks {
 
     /// Equal for stalls that are shown as one.
     package struct Key: Hashable {
-        /// The watched thing.
+        /// The label of the watched loop.
         package var label: String
         package var service: String
         package var verdict: String
-        /// In `calls`, the outermost first.
+        /// Indices in `calls`, the outermost first.
         package var calls: [Int]
 
         fileprivate var texts: (String, String, String) { (label, service, verdict) }
@@ -27,7 +28,7 @@ package struct WeightedStacks {
 
     package struct Weight {
         package var nanoseconds: Int64 = 0
-        /// Stalls in which it was seen.
+        /// The number of stalls in which it was seen.
         package var stalls: Int64 = 0
     }
 
@@ -37,7 +38,7 @@ package struct WeightedStacks {
 
     package init() {}
 
-    /// The heaviest first; of equal ones, in an order that is the same every time.
+    /// The heaviest first; equal ones in a deterministic order.
     package var sorted: [(key: Key, weight: Weight)] {
         weights.map { (key: $0.key, weight: $0.value) }.sorted { one, other in
             guard one.weight.nanoseconds == other.weight.nanoseconds else {
@@ -65,7 +66,7 @@ package struct WeightedStacks {
         }
     }
 
-    /// By the time that each stack stands for; evenly where nobody counted.
+    /// In proportion to the time that each stack represents; evenly if that was not counted.
     private static func shares(of stacks: [StallReport.Stack?], in duration: Int64) -> [Int64] {
         let times = stacks.map { max(0, $0?.sampledNs ?? 0) }
         let sum = Double(times.saturatingSum())
@@ -76,7 +77,7 @@ package struct WeightedStacks {
     private mutating func callNumbers(of stack: StallReport.Stack, in report: StallReport) -> [Int] {
         var frames = stack.callers(from: 0).map { call($0, in: report) }
         if frames.isEmpty { return [number(of: Call(name: "(no stack)"))] }
-        // Behind a function that is awaited there is no gap: its callers are not on the stack.
+        // After an awaited function there is no gap: its callers are not on the stack.
         if let gap = stack.leftOut, gap.count > 0,
             (0...min(frames.count, stack.async?.from ?? .max)).contains(gap.after)
         {
@@ -105,7 +106,7 @@ package struct WeightedStacks {
     }
 }
 
-/// Without characters that other programs would obey.
+/// Without characters that other programs would interpret.
 func plain(_ text: String) -> String { VisibleText.of(text, limit: 500) }
 
 extension Int64 {
