@@ -1,14 +1,14 @@
-/// How long to wait before the next try: twice as long each time, up to a minute, and at random within the upper half, so that the hosts of a fleet
-/// do not come back all at once.
+/// The delay before the next attempt: twice as long each time, up to a minute, and random within the upper half, so that the
+/// hosts of a fleet do not return all at once.
 struct Backoff {
     private var failures = 0
 
-    /// What a receiver may ask for at most.
+    /// The longest delay that a receiver may request.
     static let longest = Duration.seconds(3600)
 
     mutating func succeeded() { failures = 0 }
 
-    /// - Parameter retryAfter: what the receiver asked for: no try before that.
+    /// - Parameter retryAfter: The receiver's requested delay: no attempt before that.
     mutating func failed(retryAfter: Duration?) -> Duration {
         failures += 1
         let full = Double(min(60, 1 << min(failures - 1, 6)))

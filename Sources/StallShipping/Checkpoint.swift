@@ -1,11 +1,11 @@
 internal import Glibc
 internal import StallReports
 
-/// What a receiver has acknowledged, in a file that survives the process's death at any moment.
+/// The acknowledged shipments, in a file that survives the process's death at any moment.
 ///
-/// A line for each acknowledgement is appended, and on the disk before the next request: what is killed in between is sent a second time.
-/// A line that was cut off counts as absent. On opening, and when it has grown to twice what it remembers, the file is written anew with the
-/// latest version of each id.
+/// A line is appended for each acknowledgement, and is on the disk before the next request: what is interrupted in between is
+/// sent again. An incomplete line is ignored. On opening, and when the file has grown to twice the remembered entries, it is
+/// rewritten with the latest version of each id.
 struct Checkpoint: ~Copyable {
     private static let header = "stall-shipped/1\n"
 
@@ -13,12 +13,12 @@ struct Checkpoint: ~Copyable {
     private let limit: Int
     private var descriptor: Int32
     private var sent: [ULID: Shipment.Version]
-    /// Lines since the file was last written anew.
+    /// The number of lines since the file was last rewritten.
     private var appended = 0
 
-    /// Makes the file if it is not there. Throws where another process has it open, or it is no checkpoint.
+    /// Creates the file if it does not exist. Throws if another process has it open, or it is not a checkpoint.
     ///
-    /// - Parameter limit: more ids are not remembered, the oldest go first. A report directory holds far fewer.
+    /// - Parameter limit: The number of remembered ids; the oldest are dropped first. A report directory contains far fewer.
     init(path: String, limit: Int = 1 << 18) throws {
         var opened = try Self.openLocked(path)
         let known: [ULID: Shipment.Version]
@@ -37,7 +37,7 @@ struct Checkpoint: ~Copyable {
     /// Whether this version, or a later one, was acknowledged.
     func has(_ shipment: Shipment) -> Bool { sent[shipment.id].map { $0 >= shipment.version } ?? false }
 
-    /// Remembers, and has it on the disk. On an error it is remembered by this process only.
+    /// Remembers the shipments, and writes them to the disk. On an error only this process remembers them.
     mutating func note(_ shipments: [Shipment]) throws {
         for shipment in shipments { sent[shipment.id] = shipment.version }
         appended += shipments.count
@@ -51,7 +51,7 @@ struct Checkpoint: ~Copyable {
         try Self.append(Array(lines.utf8), to: descriptor, path)
     }
 
-    // The file's lines.
+    // The lines of the file.
 
     private static func line(_ id: ULID, _ version: Shipment.Version) -> String {
         switch version {
@@ -83,7 +83,7 @@ struct Checkpoint: ~Copyable {
                     ? ShippingError("\(path): another process ships with this checkpoint; end it, or give --checkpoint")
                     : problem(path)
             }
-            // Its owner may have put another file in its place meanwhile.
+            // The lock's owner may have replaced the file in the meantime.
             if isCurrent(descriptor, path) { return descriptor }
             close(descriptor)
         }
@@ -104,7 +104,7 @@ struct Checkpoint: ~Copyable {
             guard count >= 0 else { throw problem(path) }
             if count == 0 { break }
             bytes += part[..<count]
-            // Twice as many lines as it remembers, each with an id and a number of 64 bits.
+            // Twice as many lines as entries, each with an id and a 64-bit number.
             guard bytes.count <= header.utf8.count + limit * 2 * 64 else { throw notACheckpoint(path) }
         }
         if bytes.isEmpty { return [:] }
@@ -123,7 +123,7 @@ struct Checkpoint: ~Copyable {
         return sent.filter { $0.key >= oldest }
     }
 
-    /// Whole or not at all. The lock is on the new file before that has the name.
+    /// Whole or not at all. The new file is locked before it gets the name.
     private static func rewrite(_ path: String, _ sent: [ULID: Shipment.Version], _ descriptor: inout Int32) throws {
         let partial = path + ".partial"
         let new = unsafe open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)

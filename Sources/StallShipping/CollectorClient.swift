@@ -4,25 +4,25 @@ internal import FoundationNetworking
 package import StallReports
 internal import Synchronization
 
-/// Asks a collector. Each call takes as long as the answer does to come, on the calling thread.
+/// Queries a collector. Each call blocks the calling thread until the answer has arrived.
 package struct CollectorClient {
-    /// What is asked: `since`, `until`, `service` and so on, each any number of times.
+    /// The query parameters: `since`, `until`, `service` and so on, each any number of times.
     package typealias Question = [(name: String, value: String)]
 
     private let base: URL
     private let token: TokenSource
-    /// For so long nothing may come.
+    /// The longest time without received data.
     private let patience: Duration
 
-    /// What came.
+    /// What was received.
     package struct Counts: Sendable {
         package var stalls = 0
         package var runs = 0
     }
 
     /// - Parameters:
-    ///   - address: of the collector, `https://stalls.example.com:4319`.
-    ///   - tokenFile: a file with a bearer token; without it, `token`.
+    ///   - address: The collector's address, `https://stalls.example.com:4319`.
+    ///   - tokenFile: A file with a bearer token; without it, `token` is used.
     package init(
         _ address: String,
         tokenFile: String?,
@@ -34,7 +34,7 @@ package struct CollectorClient {
         self.patience = patience
     }
 
-    /// The faults of many stalls, added up there.
+    /// The faults of many stalls, added up by the collector.
     package func faults(_ question: Question) throws -> FaultDocument {
         try withAnswer("api/v1/faults", question, in: NSTemporaryDirectory()) { file in
             do {
@@ -49,9 +49,9 @@ package struct CollectorClient {
         }
     }
 
-    /// Fetches run records and reports into a directory that is there, where every reader finds them.
+    /// Fetches run records and reports into an existing directory, where every reader finds them.
     ///
-    /// - Parameter progress: told the bytes that came, from time to time.
+    /// - Parameter progress: Called from time to time with the number of bytes received.
     package func fetch(
         _ question: Question,
         into directory: String,
@@ -60,7 +60,7 @@ package struct CollectorClient {
         try withAnswer("api/v1/records", question, in: directory, progress) { try split($0, into: directory) }
     }
 
-    /// - Parameter directory: takes the answer, in a file that is there as long as `read` lasts.
+    /// - Parameter directory: Receives the answer, in a file that exists while `read` runs.
     private func withAnswer<Result>(
         _ path: String,
         _ question: Question,
@@ -97,7 +97,7 @@ package struct CollectorClient {
             }
         }
         let answer = try download.answer()
-        // Of an answer that is no success its beginning may be all that was waited for.
+        // For an unsuccessful answer, its beginning may be all that is needed.
         if [0, 200].contains(answer.status), let error = answer.error {
             throw ShippingError("\(base.absoluteString): \(error)")
         }
@@ -115,7 +115,7 @@ package struct CollectorClient {
         }
     }
 
-    /// Each line into a file of its own, under the name that the store would give it.
+    /// Writes each line into its own file, with the name that the store would use.
     private func split(_ source: URL, into directory: String) throws -> Counts {
         let file = try FileHandle(forReadingFrom: source)
         defer { try? file.close() }
@@ -152,13 +152,13 @@ package struct CollectorClient {
     }
 }
 
-/// One answer, as it comes, in a file. (A download task of FoundationNetworking leaves files of its own behind.)
+/// One answer, written to a file as it arrives. (A download task of FoundationNetworking leaves its own files behind.)
 private final class Download: NSObject, URLSessionDataDelegate, KeepsToken {
     struct Answer: Sendable {
         var status = 0
-        /// Of an answer that is not 200, its beginning.
+        /// The beginning of an answer that is not 200.
         var body = Data()
-        /// Why there is none.
+        /// Why there is no answer.
         var error: String?
     }
 
@@ -173,7 +173,7 @@ private final class Download: NSObject, URLSessionDataDelegate, KeepsToken {
 
     var bytes: Int64 { state.withLock { $0.bytes } }
 
-    /// - Returns: whether it has ended.
+    /// - Returns: Whether it has ended.
     func waitForEnd(_ time: Duration) -> Bool { end.wait(timeout: .now() + time / .seconds(1)) == .success }
 
     func answer() throws -> Answer {

@@ -11,13 +11,13 @@ struct Delivery: ~Copyable {
     private let wire: Wire
     private var checkpoint: Checkpoint
     private var hasToldOfCheckpoint = false
-    /// Of the batch under way: whether any of it was taken, and what was refused by itself while none was.
+    /// For the batch in progress: whether any of it was accepted, and what was refused individually while none was.
     private var hasAccepted = false
     private var suspects: [(shipment: Shipment, reason: String)] = []
 
-    /// Bytes of one request before it is compressed: receivers refuse larger ones.
+    /// The greatest size of one request before compression: receivers refuse larger ones.
     private static let sizeLimit = 4 << 20
-    /// So many refused, and none taken: it is not the records' fault.
+    /// If this number is refused and none is accepted, the records are not the reason.
     private static let suspectLimit = 3
 
     init(
@@ -30,13 +30,13 @@ struct Delivery: ~Copyable {
         self.checkpoint = checkpoint
     }
 
-    /// Queues what was not acknowledged yet.
+    /// Queues a shipment that was not acknowledged yet.
     mutating func take(_ shipment: Shipment, for lane: inout Lane, make: () throws(ReportError) -> [UInt8]) {
         guard !lane.isOff, !checkpoint.has(shipment) else { return }
         lane.add(shipment, try? make())
     }
 
-    /// One batch. What the receiver does not take now stays in the queue.
+    /// Sends one batch. What the receiver does not accept now stays in the queue.
     mutating func send(_ lane: inout Lane) {
         (hasAccepted, suspects) = (false, [])
         var outcome = send(lane.queue.first(batch), &lane)
@@ -50,7 +50,7 @@ struct Delivery: ~Copyable {
             tell(.unknownPath(kind: lane.kind, status: status))
             lane.switchOff()
         case .later(let reason, let retryAfter):
-            // If it is they, and not the receiver, then the next try finds others that it takes.
+            // If these records are the reason, and not the receiver, the next attempt finds others that it accepts.
             lane.queue.moveToEnd(suspects.map(\.shipment))
             let next = lane.failed(retryAfter: retryAfter)
             tell(.unavailable(kind: lane.kind, reason: reason, next: next))
@@ -59,7 +59,7 @@ struct Delivery: ~Copyable {
 
     private enum Outcome {
         case done
-        /// The receiver has no place for this kind.
+        /// The receiver does not accept this kind.
         case off(String)
         case later(String, retryAfter: Duration?)
     }
@@ -84,7 +84,7 @@ struct Delivery: ~Copyable {
         return .done
     }
 
-    /// To find those that the receiver minds.
+    /// To find the records that the receiver rejects.
     private mutating func sendHalves(of shipments: [Shipment], _ lane: inout Lane) -> Outcome {
         let middle = shipments.count / 2
         let outcome = send(Array(shipments[..<middle]), &lane)
@@ -101,7 +101,7 @@ struct Delivery: ~Copyable {
 
     private mutating func accept(_ sent: [Shipment], _ rejected: Int, _ message: String, _ lane: inout Lane) {
         hasAccepted = true
-        // Of metrics a receiver counts points, of which a run has many: the run has arrived.
+        // For metrics a receiver counts points, of which a run has many: the run has arrived.
         let leftOut = lane.signal == .logs || wire == .collector ? min(rejected, sent.count) : 0
         lane.signal == .logs ? (totals.stalls += sent.count - leftOut) : (totals.runs += sent.count - leftOut)
         totals.refused += leftOut
@@ -110,7 +110,7 @@ struct Delivery: ~Copyable {
         giveUpSuspects(&lane)
     }
 
-    /// The receiver takes others, so it is they that it minds.
+    /// The receiver accepts others, so these records are the ones it rejects.
     private mutating func giveUpSuspects(_ lane: inout Lane) {
         for (shipment, reason) in suspects {
             tell(.refused(kind: lane.signal == .logs ? "stall" : "run", id: "\(shipment.id)", reason: reason))
@@ -132,7 +132,8 @@ struct Delivery: ~Copyable {
         }
     }
 
-    /// As many from the front as go into one request; these are taken off. What cannot be sent any more is left out, and counted.
+    /// Removes as many shipments from the front as fit into one request. Those that cannot be sent any more are skipped and
+    /// counted.
     private mutating func elements(
         of rest: inout ArraySlice<Shipment>,
         _ lane: inout Lane

@@ -1,11 +1,11 @@
 internal import Foundation
 internal import FoundationNetworking
 
-/// Where a receiver or a collector listens.
+/// The address of a receiver or a collector.
 enum HTTPAddress {
     /// - Parameters:
-    ///   - kind: what should listen there, for a person.
-    ///   - example: of such an address.
+    ///   - kind: What the address is for, in messages.
+    ///   - example: An example of such an address.
     static func url(_ text: String, of kind: String, example: String) throws(ShippingError) -> URL {
         guard let url = URL(string: text), ["http", "https"].contains(url.scheme?.lowercased()),
             url.host()?.isEmpty == false
@@ -14,11 +14,11 @@ enum HTTPAddress {
     }
 }
 
-/// A session's delegate that takes the token to no other place.
+/// A session delegate that sends the token to no other host.
 protocol KeepsToken: URLSessionTaskDelegate {}
 
 extension KeepsToken {
-    /// No redirection is followed: it would take the token elsewhere.
+    /// Redirections are not followed: they would send the token to another host.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,
@@ -27,7 +27,7 @@ extension KeepsToken {
         completionHandler: @escaping (URLRequest?) -> Void
     ) { completionHandler(nil) }
 
-    /// Who asks for a password gets none: the answer is what counts. Without this Foundation never hands it over.
+    /// A request for a password is declined: only the answer counts. Without this, Foundation never delivers the answer.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,

@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// What an answer means.
+/// Interprets an HTTP answer.
 enum HTTPAnswer {
     struct Parts: Sendable {
         var status: Int?
@@ -48,7 +48,7 @@ enum HTTPAnswer {
         return .seconds(min(max(0, date.timeIntervalSince(now)), 1_000_000))
     }
 
-    /// What the receiver says of it, if that is short text.
+    /// The receiver's reason, if it is short text.
     static func reason(_ body: Data) -> String {
         let status = try? JSONDecoder().decode(Status.self, from: body)
         guard let text = status?.message ?? String(data: body, encoding: .utf8), !text.isEmpty else { return "" }
@@ -57,10 +57,10 @@ enum HTTPAnswer {
 
     private struct Status: Decodable { var message: String? }
 
-    /// Protocol buffers' JSON: 64-bit numbers are texts, and may be numbers.
+    /// The JSON of protocol buffers: 64-bit numbers are strings, or may be numbers.
     private struct Reply: Decodable {
         var partialSuccess: Partial?
-        /// A collector's.
+        /// From a collector.
         var refused: Int?
         var reasons: [Reason]?
 

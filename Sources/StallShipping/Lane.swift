@@ -1,14 +1,14 @@
 internal import StallExport
 
-/// One kind of thing to send: what waits, and how the receiver takes it. A receiver may take one kind and not the other.
+/// One kind of shipment: its queue, and the state of the receiver for it. A receiver may accept one kind and not the other.
 struct Lane {
     let signal: Telemetry.Signal
-    /// How long the first of a batch waits for others.
+    /// How long the first shipment of a batch waits for others.
     let linger: Duration
     var queue = ShipmentQueue()
-    /// Whether the receiver has no place for it at all.
+    /// Whether the receiver does not accept this kind at all.
     var isOff = false
-    /// Tries in a row that failed.
+    /// The number of consecutive failed attempts.
     private(set) var failures = 0
     private var backoff = Backoff()
     private var notBefore: ContinuousClock.Instant?
@@ -17,7 +17,7 @@ struct Lane {
 
     init(_ signal: Telemetry.Signal, linger: Duration) { (self.signal, self.linger) = (signal, linger) }
 
-    /// What it is called in messages.
+    /// Its name in messages.
     var kind: String { signal == .logs ? "stalls" : "run records" }
 
     mutating func add(_ shipment: Shipment, _ bytes: [UInt8]?) {
@@ -25,21 +25,21 @@ struct Lane {
         queue.add(shipment, bytes)
     }
 
-    /// When it is time to send; nil while nothing waits.
+    /// When the next batch is due; nil if the queue is empty.
     func due(batch: Int) -> ContinuousClock.Instant? {
         guard queue.count > 0, let firstAt else { return nil }
         let ready = queue.count >= batch ? firstAt : firstAt + linger
         return max(ready, notBefore ?? ready)
     }
 
-    /// - Returns: how long the receiver took nothing, if it did not.
+    /// - Returns: How long the receiver accepted nothing; nil if it was available.
     mutating func succeeded() -> Duration? {
         defer { (downSince, notBefore, failures) = (nil, nil, 0) }
         backoff.succeeded()
         return downSince.map { .now - $0 }
     }
 
-    /// - Returns: how long until the next try.
+    /// - Returns: The delay before the next attempt.
     mutating func failed(retryAfter: Duration?) -> Duration {
         let pause = backoff.failed(retryAfter: retryAfter)
         failures += 1
@@ -48,7 +48,7 @@ struct Lane {
         return pause
     }
 
-    /// Everything that waits is given up.
+    /// Drops everything in the queue.
     mutating func switchOff() {
         isOff = true
         queue = ShipmentQueue()

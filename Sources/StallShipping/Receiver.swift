@@ -3,26 +3,26 @@ internal import FoundationNetworking
 internal import GzipCompression
 internal import Synchronization
 
-/// What a receiver said to a request.
+/// A receiver's answer to a request.
 enum Answer: Hashable, Sendable {
-    /// - Parameter rejected: records that it took the request without, and never will take.
+    /// - Parameter rejected: The number of records that it rejected permanently, although it accepted the request.
     case accepted(rejected: Int, message: String)
-    /// Never to be sent again as it is: the request, or a record in it, is at fault.
+    /// Not to be sent again unchanged: the request, or a record in it, is invalid.
     case refused(String)
-    /// There is no such path: the receiver does not take this kind of record.
+    /// There is no such path: the receiver does not accept this kind of record.
     case unknownPath(String)
-    /// Not now: to be sent again, after `retryAfter` at the earliest.
+    /// Temporarily unavailable: to be sent again, after `retryAfter` at the earliest.
     case unavailable(String, retryAfter: Duration?)
 }
 
-/// Takes requests.
+/// Receives requests.
 protocol Receiver {
-    /// Waits for the answer, on the calling thread.
+    /// Blocks the calling thread until the answer arrives.
     func post(_ body: [UInt8], to path: String) -> Answer
 }
 
-/// An OTLP receiver over HTTP: https://opentelemetry.io/docs/specs/otlp/#otlphttp. A proxy is taken from `http_proxy`, `https_proxy` and
-/// `no_proxy`, as libcurl does.
+/// An OTLP receiver over HTTP: https://opentelemetry.io/docs/specs/otlp/#otlphttp. A proxy is taken from `http_proxy`,
+/// `https_proxy` and `no_proxy`, as libcurl does.
 final class HTTPReceiver: Receiver {
     private let base: URL
     private let headers: [(name: String, value: String)]
@@ -32,7 +32,7 @@ final class HTTPReceiver: Receiver {
     private let session: URLSession
     private let exchanges = Exchanges()
 
-    /// Throws where the address or a header is none that can be used.
+    /// Throws if the address or a header is not usable.
     init(_ options: ShippingOptions) throws {
         let base = try HTTPAddress.url(
             options.endpoint,
@@ -47,7 +47,7 @@ final class HTTPReceiver: Receiver {
         (self.base, headers, patience) = (base, options.headers, options.patience)
         contentType = options.wire.contentType
         token = TokenSource(file: options.tokenFile, value: options.token)
-        // What is wrong from the beginning is told at once.
+        // An error that exists from the beginning is reported at once.
         _ = try token.read()
         let configuration = URLSessionConfiguration.ephemeral
         configuration.timeoutIntervalForRequest = patience / .seconds(1)
@@ -70,8 +70,8 @@ final class HTTPReceiver: Receiver {
         var request = URLRequest(url: base.appending(path: path))
         request.httpMethod = "POST"
         request.setValue(contentType, forHTTPHeaderField: "Content-Type")
-        // Seconds lie between two requests. A connection that was kept is closed by the other side just when it is wanted again, and Foundation
-        // does not end such a request.
+        // There are seconds between two requests. The other side would close a kept connection just when it is needed again,
+        // and Foundation does not end such a request.
         request.setValue("close", forHTTPHeaderField: "Connection")
         for (name, value) in headers { request.setValue(value, forHTTPHeaderField: name) }
         do {
@@ -98,7 +98,7 @@ final class HTTPReceiver: Receiver {
     }
 }
 
-/// One request's answer as it comes in. No more of it is kept than anybody would read.
+/// One request's answer as it arrives. Only as much of it is kept as is useful.
 private final class Exchange: Sendable {
     static let limit = 1 << 16
     let task: Int
@@ -107,13 +107,13 @@ private final class Exchange: Sendable {
 
     init(_ task: Int) { self.task = task }
 
-    /// Nil when the time was over.
+    /// Nil after the timeout.
     func wait(for time: Duration) -> HTTPAnswer.Parts? {
         guard end.wait(timeout: .now() + time / .seconds(1)) == .success else { return nil }
         return state.withLock { $0.parts }
     }
 
-    /// - Returns: whether there is room for more.
+    /// - Returns: Whether there is room for more.
     func add(_ data: Data) -> Bool {
         state.withLock { state in
             state.body.append(data.prefix(Self.limit - state.body.count))
@@ -135,7 +135,7 @@ private final class Exchange: Sendable {
     }
 }
 
-/// Hands what the session tells to the request that is waited for. Requests that were given up may still tell.
+/// Passes the session's events to the waiting request. Requests that were given up may still produce events.
 private final class Exchanges: NSObject, URLSessionDataDelegate, KeepsToken {
     private let current = Mutex(Exchange?.none)
 

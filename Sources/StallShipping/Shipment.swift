@@ -1,25 +1,25 @@
 internal import StallReports
 
-/// One thing to send: a version of a stall's report, or of a run's record.
+/// One item to send: a version of a stall's report, or of a run's record.
 struct Shipment: Hashable {
     let id: ULID
     let version: Version
-    /// Where its file is.
+    /// The directory of its file.
     let directory: String
 
-    /// What was sent of something. A later version comes in the place of an earlier one, never the other way round.
+    /// The version that was sent. A later version replaces an earlier one, never the other way round.
     enum Version: Hashable, Comparable {
-        /// While it lasts.
+        /// While the stall lasts.
         case ongoing
         case ended
-        /// A run's counts, by the time that they were true, in nanoseconds since 1970.
+        /// A run's counts, by the time at which they were current, in nanoseconds since 1970.
         case counted(Int64)
     }
 }
 
-/// What is known and not sent, the oldest first.
+/// The known shipments that were not sent, oldest first.
 struct ShipmentQueue {
-    /// What is made of so many files is kept until it is sent; the others are read again.
+    /// The number of encoded shipments kept until they are sent; the files of others are read again.
     private static let madeLimit = 256
 
     private var order: [ULID] = []
@@ -28,9 +28,9 @@ struct ShipmentQueue {
 
     var count: Int { known.count }
 
-    /// A later version takes the place of the one that waits.
+    /// Adds a shipment; a later version replaces a waiting one.
     ///
-    /// - Parameter bytes: what is sent of it, if it is at hand.
+    /// - Parameter bytes: Its encoded form, if available.
     mutating func add(_ shipment: Shipment, _ bytes: [UInt8]?) {
         let waiting = known[shipment.id]
         if let waiting, waiting.version >= shipment.version { return }
@@ -39,23 +39,23 @@ struct ShipmentQueue {
         made[shipment.id] = made.count < Self.madeLimit ? bytes : nil
     }
 
-    /// The first of them. They stay until they are removed.
+    /// The first shipments. They stay until they are removed.
     func first(_ limit: Int) -> [Shipment] { Array(order.lazy.compactMap { known[$0] }.prefix(limit)) }
 
-    /// What is sent of it, if that was kept.
+    /// Its encoded form, if that was kept.
     func bytes(of shipment: Shipment) -> [UInt8]? { known[shipment.id] == shipment ? made[shipment.id] : nil }
 
-    /// What was sent, or will never be. A later version that has come meanwhile stays.
+    /// Removes shipments that were sent, or never will be. A later version that was added in the meantime is kept.
     mutating func remove(_ shipments: [Shipment]) {
         for shipment in shipments where known[shipment.id] == shipment {
             known[shipment.id] = nil
             made[shipment.id] = nil
         }
-        // An id that comes again stands at the end, and must not stand before that as well.
+        // An id that is added again is appended at the end, and must not also be at its former position.
         order.removeAll { known[$0] == nil }
     }
 
-    /// Those of them that still wait come last.
+    /// Moves those that are still waiting to the end.
     mutating func moveToEnd(_ shipments: [Shipment]) {
         let moved = Set(shipments.map(\.id))
         guard !moved.isEmpty else { return }

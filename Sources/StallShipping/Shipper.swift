@@ -2,9 +2,10 @@ internal import Foundation
 internal import StallExport
 package import StallReports
 
-/// Follows report directories and sends what is in them to a receiver, each version of a report at least once.
+/// Follows report directories and sends their contents to a receiver, each version of a report at least once.
 ///
-/// The report directories are the spool: what cannot be sent waits there, for as long as they keep it. For one thread, which owns it.
+/// The report directories are the spool: what cannot be sent waits there, for as long as they keep it. For one thread, which
+/// owns it.
 package final class Shipper {
     private let options: ShippingOptions
     private let tell: (ShippingNote) -> Void
@@ -14,9 +15,9 @@ package final class Shipper {
     private var runs: Lane
 
     /// - Parameters:
-    ///   - cancellation: ends the run after a last try.
-    ///   - tell: what happens meanwhile, on the thread that runs it.
-    /// - Throws: ``ShippingError`` or `ReportError`: why it cannot begin.
+    ///   - cancellation: Ends the run after a last attempt.
+    ///   - tell: Called with events, on the thread that runs it.
+    /// - Throws: ``ShippingError`` or `ReportError`: the reason why it cannot begin.
     package init(
         _ options: ShippingOptions,
         cancellation: Cancellation,
@@ -29,11 +30,11 @@ package final class Shipper {
         delivery = Delivery(receiver, try Checkpoint(path: options.checkpoint), options, tell)
         follower = try TreeFollower(options.directories, cancellation: cancellation)
         stalls = Lane(.logs, linger: options.linger)
-        // Counts add up, and only the latest version is sent: there is no hurry.
+        // Counts are cumulative, and only the latest version is sent: there is no hurry.
         runs = Lane(.metrics, linger: options.linger * 20)
     }
 
-    /// A directory may come later, if somebody waits for it.
+    /// A directory may be created later, unless the run ends when everything was sent.
     private static func look(
         for directories: [String],
         isNeeded: Bool,
@@ -48,7 +49,7 @@ package final class Shipper {
         }
     }
 
-    /// Returns when it is cancelled, or where it is to end so when everything was sent.
+    /// Returns when it is cancelled, or, if so configured, when everything was sent.
     package func run() throws -> ShippingTotals {
         do throws(ReportError) {
             while try goOn() {}
@@ -59,11 +60,11 @@ package final class Shipper {
         return delivery.totals
     }
 
-    /// Takes one piece of news, and sends what is due.
+    /// Processes one event, and sends what is due.
     ///
-    /// - Returns: whether there is more to do.
+    /// - Returns: Whether there is more to do.
     private func goOn() throws(ReportError) -> Bool {
-        // Where there is nothing more to come, there is nothing more to wait for.
+        // If no more events are expected, there is nothing to wait for.
         let waits = !options.endsWhenSent
         let due = [stalls.due(batch: options.batch), runs.due(batch: options.batch)].compactMap(\.self).min()
         let pause = waits ? due.map { Self.time(until: $0) } ?? .seconds(60) : .zero
@@ -77,7 +78,7 @@ package final class Shipper {
         return try waitsForNextTry()
     }
 
-    /// As far as the receiver takes it, and a person who ends us has patience.
+    /// As far as the receiver accepts it, within the time that a person waits for the end.
     private func sendTheRest() {
         let end = ContinuousClock.now + .seconds(5)
         var before = Int.max
@@ -87,7 +88,8 @@ package final class Shipper {
         }
     }
 
-    /// Where everything is to be sent, and the receiver did not take it: until it is asked again, three times in a row at most.
+    /// If everything has to be sent and the receiver did not accept it: waits until the next attempt, at most three times in a
+    /// row.
     private func waitsForNextTry() throws(ReportError) -> Bool {
         guard max(stalls.failures, runs.failures) < 3 else { return false }
         guard let due = [stalls.due(batch: 1), runs.due(batch: 1)].compactMap(\.self).min() else { return false }

@@ -1,4 +1,4 @@
-/// What there is to tell while reports are sent.
+/// The events to report while reports are sent.
 package enum ShippingNote: Hashable, Sendable, CustomStringConvertible {
     case waiting(directory: String)
     case unavailable(kind: String, reason: String, next: Duration)

@@ -1,29 +1,29 @@
-/// What is sent, where to, and how.
+/// What is sent, to which receiver, and how.
 package struct ShippingOptions: Sendable {
-    /// Report directories, or directories that hold some.
+    /// Report directories, or directories that contain some.
     package var directories: [String]
-    /// Where an OTLP receiver listens, `https://otlp.example.com:4318`: `/v1/logs` and `/v1/metrics` are put behind it. Or a collector:
-    /// `/v1/reports`.
+    /// The address of an OTLP receiver, `https://otlp.example.com:4318`, to which `/v1/logs` and `/v1/metrics` are appended. Or
+    /// of a collector: `/v1/reports`.
     package var endpoint: String
-    /// Whether that is a collector, which takes whole reports.
+    /// Whether it is a collector, which accepts full reports.
     package var isCollector = false
-    /// With each request.
+    /// Sent with each request.
     package var headers: [(name: String, value: String)] = []
     /// A file with a bearer token. It is read again for each request.
     package var tokenFile: String?
-    /// The token itself, where there is no file.
+    /// The token itself, if there is no file.
     package var token: String?
-    /// The file that remembers what was acknowledged.
+    /// The file that stores what was acknowledged.
     package var checkpoint: String
-    /// Ends when everything that is there was sent.
+    /// Ends when everything that exists was sent.
     package var endsWhenSent = false
-    /// Reports in one request. Run records, too.
+    /// The number of reports, or run records, in one request.
     package var batch = 256
     /// How long the first report of a batch waits for others.
     package var linger = Duration.milliseconds(500)
-    /// A stall that lasts for so long is also sent before it has ended.
+    /// A stall that lasts this long is also sent before it has ended.
     package var ongoingAfter = Duration.seconds(10)
-    /// For a request, its answer included.
+    /// The timeout of a request, including its answer.
     package var patience = Duration.seconds(30)
 
     package init(directories: [String], endpoint: String, checkpoint: String) {

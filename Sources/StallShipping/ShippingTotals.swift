@@ -1,20 +1,20 @@
-/// What was done in one run.
+/// The counts of one run.
 package struct ShippingTotals: Codable, Hashable, Sendable {
-    /// Versions of reports: a stall that was sent while it lasted counts twice.
+    /// Versions of reports: a stall that was also sent while it lasted counts twice.
     package var stalls = 0
     /// Versions of run records.
     package var runs = 0
-    /// By the receiver, for good.
+    /// Refused permanently by the receiver.
     package var refused = 0
-    /// Reports that were gone before they were sent.
+    /// Reports that were removed before they were sent.
     package var lost = 0
     /// Files that could not be read.
     package var unreadable = 0
-    /// What was known and not sent at the end.
+    /// Known shipments that were not sent by the end.
     package var unsent = 0
     package var requests = 0
 
-    /// Whether everything that was there is with the receiver.
+    /// Whether everything that existed was delivered.
     package var isWhole: Bool { refused == 0 && lost == 0 && unreadable == 0 && unsent == 0 }
 }
 

@@ -1,8 +1,8 @@
 internal import Foundation
 
-/// A secret that proves who sends. A file is read for each request: secrets are replaced while processes run.
+/// A secret that authenticates the sender. A file is read for each request, because secrets are replaced while processes run.
 struct TokenSource: Sendable {
-    /// Nil: `value`.
+    /// Nil: `value` is used.
     var file: String?
     var value: String?
 

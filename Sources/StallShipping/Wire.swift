@@ -1,11 +1,11 @@
 internal import StallExport
 internal import StallReports
 
-/// How reports and run records are put into requests.
+/// How reports and run records are encoded into requests.
 enum Wire: Hashable, Sendable {
-    /// OpenTelemetry's, in JSON: stalls are log records, what runs counted are metrics.
+    /// OpenTelemetry's JSON: stalls are log records, the counts of runs are metrics.
     case telemetry
-    /// A collector's own: whole reports and records, one a line.
+    /// A collector's own format: full reports and records, one per line.
     case collector
 
     func element(_ report: StallReport) throws(ReportError) -> [UInt8] {
