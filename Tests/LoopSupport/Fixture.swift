@@ -1,6 +1,6 @@
 import Glibc
 
-/// Runs a program that stands beside the test bundle.
+/// Runs a program from the directory of the test bundle.
 package struct Fixture {
     package let lines: [String]
     package let status: Int32
@@ -12,8 +12,8 @@ package struct Fixture {
     }
 
     /// - Parameters:
-    ///   - environment: Assignments in the shell's words.
-    ///   - seconds: After so many it is killed.
+    ///   - environment: Assignments in shell syntax.
+    ///   - seconds: The time after which it is killed.
     package static func run(
         _ name: String,
         _ argument: String = "",
@@ -23,11 +23,11 @@ package struct Fixture {
     ) throws -> Fixture {
         let limit = unlimitedStack ? "ulimit -s unlimited; " : ""
         let program = try directory() + "/" + name
-        // The time limit is for a fixture that hangs: the test then fails by its lines.
+        // The time limit is for a fixture that hangs: the test then fails because of its lines.
         return try run(command: "\(limit)timeout \(seconds) env \(environment) '\(program)' \(argument)")
     }
 
-    /// - Parameter command: In the shell's words.
+    /// - Parameter command: In shell syntax.
     package static func run(command: String) throws -> Fixture {
         guard let output = unsafe popen(command + " 2>/dev/null", "r")
         else {

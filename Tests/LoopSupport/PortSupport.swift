@@ -25,7 +25,7 @@ package func failure(_ body: () throws -> Void) -> RunLoopError.Code? {
     }
 }
 
-/// A directory for names, of one test.
+/// A directory of port names for one test.
 package final class TestDirectory: Sendable {
     package let ports: PortDirectory
     private static let count = Counter()
@@ -43,16 +43,17 @@ package final class TestDirectory: Sendable {
     }
 }
 
-/// Of the C library, whose module leaves it out. In one step, so that no child of another test inherits the ends.
+/// A function of the C library that its module leaves out. It works in one step, so that no child of another test inherits the
+/// ends.
 @_silgen_name("pipe2")
 package func openPipe(_ ends: UnsafeMutablePointer<Int32>, _ flags: Int32) -> Int32
 
-/// A process of the fixture's, at the other end of two pipes.
+/// A fixture process at the other end of two pipes.
 package final class PortProcess: Sendable {
     package let pid: pid_t
     private let input: Mutex<Int32>
     private let output: Int32
-    /// Its number may be another's by now.
+    /// Whether the process was waited for: its number may then belong to another process.
     private let isReaped = Mutex(false)
 
     package init(_ role: String, _ directory: PortDirectory, _ name: String = "port") throws {
@@ -86,7 +87,7 @@ package final class PortProcess: Sendable {
         kill()
     }
 
-    /// One line without its end; nil when there are no more.
+    /// One line without its end; nil if there are no more.
     package func readLine() -> String? {
         var line: [UInt8] = []
         var byte: UInt8 = 0
@@ -106,13 +107,13 @@ package final class PortProcess: Sendable {
         }
     }
 
-    /// With SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL, and waits until the process has ended.
     package func kill() {
         if !isReaped.withLock({ $0 }) { Glibc.kill(pid, SIGKILL) }
         _ = wait()
     }
 
-    /// Waits until it has ended; its exit code, or minus the signal. Nil if somebody has waited before.
+    /// Waits until it has ended; returns its exit code, or minus the signal. Nil if it was waited for before.
     @discardableResult
     package func wait() -> Int32? {
         isReaped.withLock { isReaped in
@@ -126,7 +127,7 @@ package final class PortProcess: Sendable {
 }
 
 extension EventRunLoop {
-    /// Runs until the condition holds, or half a minute is over and the test has failed.
+    /// Runs until the condition holds; after half a minute the test has failed.
     package func run(mode: Mode = .default, until condition: () -> Bool) {
         let deadline = MonotonicInstant.now.advanced(by: .seconds(30))
         while !condition() {

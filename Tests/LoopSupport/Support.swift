@@ -3,7 +3,7 @@ package import RunLoopKit
 import Synchronization
 package import Testing
 
-/// What happened, in order.
+/// The events that happened, in order.
 package final class Trace: Sendable {
     package init() {}
 
@@ -28,7 +28,7 @@ package final class Counter: Sendable {
     package func increment() -> Int { count.add(1, ordering: .sequentiallyConsistent).newValue }
 }
 
-/// Something a closure is made with before it exists.
+/// A value that a closure captures before the value exists.
 package final class Box<Value: Sendable>: Sendable {
     private let content: Mutex<Value>
 
@@ -63,12 +63,12 @@ package final class TestThread: Sendable {
         handle = Mutex(thread)
     }
 
-    /// Nobody joins it any more: it leaves nothing behind by itself.
+    /// If the thread is not joined, it is detached so that it leaves nothing behind.
     deinit {
         if let thread = handle.withLock({ $0.take() }) { pthread_detach(thread) }
     }
 
-    /// Waits until the thread and everything that ends with it are over.
+    /// Waits until the thread and everything that ends with it have ended.
     package func join() {
         let thread = handle.withLock { $0.take() }
         if let thread { pthread_join(thread, nil) }
@@ -92,14 +92,14 @@ private func nameThisThread(_ name: String) {
     close(file)
 }
 
-/// Runs `body` on a thread of its own, with that thread's loop, and returns what it returns once the thread is over.
+/// Runs `body` on a new thread with that thread's loop, and returns its result after the thread has ended.
 package func onLoopThread<Result: Sendable>(_ body: @escaping @Sendable (EventRunLoop) -> Result) async -> Result {
     let result = Box<Result?>(nil)
     await withCheckedContinuation { continuation in
         let thread = Box<TestThread?>(nil)
         thread.value = TestThread {
             result.value = body(EventRunLoop.current)
-            // Joined by another thread, so that no thread of the test runner is held up.
+            // Joined by another thread, so that no thread of the test runner is blocked.
             _ = TestThread {
                 while thread.value == nil { sched_yield() }
                 thread.value?.join()
@@ -119,7 +119,7 @@ package func occupy(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode = .default) 
     return source
 }
 
-/// Notes every activity of a mode in a trace, by its name.
+/// Records the name of every activity of a mode in a trace.
 @discardableResult
 package func observe(_ loop: EventRunLoop, _ mode: EventRunLoop.Mode = .default, in trace: Trace) -> LoopObserver {
     let observer = LoopObserver { _, activity in trace.note(name(of: activity)) }
@@ -139,9 +139,10 @@ package func name(of activity: EventRunLoop.Activity) -> String {
     }
 }
 
-/// Waits for something another thread does. If it does not come in half a minute, the test has failed, and goes on.
+/// Waits for an action of another thread. If it does not happen within half a minute, the test has failed, and continues.
 ///
-/// - Parameter sourceLocation: of the wait. On a thread of its own an issue knows its test by nothing else.
+/// - Parameter sourceLocation: The location of the wait. On a separate thread an issue cannot be attributed to its test
+///   otherwise.
 package func waitUntil(sourceLocation: SourceLocation = #_sourceLocation, _ condition: () -> Bool) {
     let deadline = MonotonicInstant.now.advanced(by: .seconds(30))
     while !condition() {

@@ -3,8 +3,8 @@ import RunLoopKit
 import Synchronization
 public import Testing
 
-/// Finds out how late the machine is meanwhile: a thread on each processor that sleeps for a moment, again and again, and sees by how
-/// much it overslept. A test whose subject is real time asks it whether the machine was to blame.
+/// Measures how late the machine schedules threads: a thread on each processor repeatedly sleeps for a moment and measures by
+/// how much it overslept. A test about real time uses this to find out whether the machine caused a failure.
 public final class LatenessWitness: Sendable {
     private static let rest = Duration.milliseconds(2)
     private let longestSoFar = Mutex(Duration.zero)
@@ -19,7 +19,7 @@ public final class LatenessWitness: Sendable {
         }
     }
 
-    /// By how much the latest of its threads came too late so far.
+    /// The greatest delay of any of its threads so far.
     public var longest: Duration { longestSoFar.withLock { $0 } }
 
     /// Ends its threads.
@@ -33,10 +33,11 @@ public final class LatenessWitness: Sendable {
     }
 }
 
-/// A failing test is made again if the machine was late while it ran, a few times, and each time is printed. If the machine was late
-/// every time, nothing is known: the test is then skipped, with that as the reason. On a machine that is not late a failure is one.
+/// A failing test is repeated if the machine was late while it ran, a few times, and each time is printed. If the machine was
+/// late every time, the result is unknown: the test is then skipped, with that reason. On a machine that is not late, a failure
+/// counts.
 public struct RepetitionWhenLate: SuiteTrait, TestTrait, TestScoping {
-    /// What the test takes without harm.
+    /// The lateness that the test tolerates.
     var tolerance: Duration
     var attempts: Int
 
@@ -77,8 +78,8 @@ public struct RepetitionWhenLate: SuiteTrait, TestTrait, TestScoping {
 }
 
 extension Trait where Self == RepetitionWhenLate {
-    /// The test's subject is real time. Where it fails it is made again, five times at most, if a thread of this machine was late by
-    /// more than `tolerance` meanwhile.
+    /// For a test about real time. If it fails it is repeated, five times at most, if a thread of this machine was late by
+    /// more than `tolerance` while it ran.
     public static func repeatedWhenLate(by tolerance: Duration, attempts: Int = 5) -> Self {
         Self(tolerance: tolerance, attempts: attempts)
     }
@@ -105,7 +106,7 @@ private func startThread(_ body: @escaping @Sendable () -> Void) {
     pthread_detach(thread)
 }
 
-/// Has the calling thread run on one processor, if that is allowed. Not in the C library's module.
+/// Makes the calling thread run on one processor, if that is allowed. The function is not in the C library's module.
 private func confine(to processor: Int) {
     typealias SetAffinity = @convention(c) (pid_t, Int, UnsafeRawPointer) -> Int32
     guard let function = unsafe dlsym(nil, "sched_setaffinity") else { return }

@@ -1,12 +1,12 @@
 public import Dispatch
 import RunLoopKit
 
-/// Computes, as a library of somebody else's would that an asynchronous function calls. Stays on the caller's actor.
+/// Computes in a library function that an asynchronous function calls. Stays on the caller's actor.
 public func computeAsLibrary(milliseconds: Int, isolation: isolated (any Actor)? = #isolation) async -> Int {
     computeInLibrary(milliseconds: milliseconds)
 }
 
-/// Calls `body` again and again for so long.
+/// Calls `body` repeatedly for the given time.
 @inline(never)
 public func repeatInLibrary(milliseconds: Int, _ body: (Int) -> Int) -> Int {
     let end = MonotonicInstant.now.advanced(by: .milliseconds(milliseconds))
@@ -15,7 +15,7 @@ public func repeatInLibrary(milliseconds: Int, _ body: (Int) -> Int) -> Int {
     return sum
 }
 
-/// Reads the clock rarely: a look at it finds it computing.
+/// Reads the clock rarely, so that a sample finds it computing.
 @inline(never)
 public func computeInLibrary(milliseconds: Int) -> Int {
     repeatInLibrary(milliseconds: milliseconds) { start in
@@ -23,7 +23,7 @@ public func computeInLibrary(milliseconds: Int) -> Int {
     }
 }
 
-/// Work that is nobody's own.
+/// Work without own code.
 public func signalling(_ done: DispatchSemaphore, after milliseconds: Int) -> @Sendable () -> Void {
     {
         _ = computeInLibrary(milliseconds: milliseconds)

@@ -1,10 +1,10 @@
-/// Vigna's SplitMix64: the same numbers for the same seed, everywhere.
+/// Vigna's SplitMix64: the same numbers for the same seed, on every machine.
 public struct SplitMix64: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
     public init(seed: UInt64) { state = seed }
 
-    /// Another one in each run. What it prints repeats the run: also of a test that does not survive what it finds.
+    /// A different generator in each run. The printed seed repeats the run, also if the test ends the process.
     public static func ofThisRun(for test: String = #function) -> SplitMix64 {
         print("seed: \(test): TEST_SEED=\(seedOfThisRun)")
         return SplitMix64(seed: seedOfThisRun)

@@ -5,7 +5,7 @@ package final class TargetProcess {
     private let process = Process()
     private let output = Pipe()
     private let input = Pipe()
-    /// What stood behind READY: another process's number, for some.
+    /// The text after READY: another process's number for some programs.
     package let announced: String
 
     package static let executable = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
@@ -17,7 +17,7 @@ package final class TargetProcess {
         try self.init(arguments: arguments, executable: executable)
     }
 
-    /// - Parameter isIdle: it runs only when nothing else wants its processor.
+    /// - Parameter isIdle: Whether it runs only if nothing else needs its processor.
     package convenience init(_ arguments: String..., onProcessor processor: Int, isIdle: Bool = false) throws {
         let idle = isIdle ? ["/usr/bin/chrt", "--idle", "0"] : []
         try self.init(
@@ -39,16 +39,16 @@ package final class TargetProcess {
 
     package func send(_ signal: Int32) { kill(process.processIdentifier, signal) }
 
-    /// Lets it go on where it waits for that.
+    /// Lets it continue where it waits for that.
     package func proceed() throws { try input.fileHandleForWriting.write(contentsOf: Data("\n".utf8)) }
 
-    /// - Returns: what it printed at its end.
+    /// - Returns: What it printed at its end.
     package func finish() -> String {
         send(SIGTERM)
         return rest()
     }
 
-    /// Waits for its end without asking for it.
+    /// Waits for its end without requesting it.
     package func rest() -> String {
         let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         process.waitUntilExit()
@@ -58,16 +58,17 @@ package final class TargetProcess {
     /// The kernel's letter: `R`, `S`, `T`, `t` … Nil if it has ended.
     package var state: Character? { field("State").first }
 
-    /// Whether its main thread waits in a system call (proc(5), `/proc/PID/syscall`): one that waits for a page of a file does not.
+    /// Whether its main thread waits in a system call (proc(5), `/proc/PID/syscall`); a thread that waits for a page of a file
+    /// does not.
     package var isInCall: Bool {
         let text = (try? String(contentsOfFile: "/proc/\(processID)/syscall", encoding: .utf8)) ?? ""
         return text.split(separator: " ").first.flatMap { Int($0) }.map { $0 >= 0 } ?? false
     }
 
-    /// Who traces it, `0` for nobody.
+    /// The process that traces it, `0` for none.
     package var tracer: String { field("TracerPid") }
 
-    /// Of its `/proc/PID/status`.
+    /// A field of its `/proc/PID/status`.
     private func field(_ name: String) -> String {
         let status = (try? String(contentsOfFile: "/proc/\(processID)/status", encoding: .utf8)) ?? ""
         let line = status.split(separator: "\n").first { $0.hasPrefix(name + ":") }
