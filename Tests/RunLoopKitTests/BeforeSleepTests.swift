@@ -2,10 +2,10 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// Work that is done once, before the loop sleeps.
+/// Work that is done once before the loop sleeps.
 @Suite(.timeLimit(.minutes(10)))
 struct BeforeSleepTests {
-    /// Enough turns that sleep to see what is done in them; each is ended by a wake-up.
+    /// Runs enough turns with a sleep to see what is done in them; each sleep is ended by a wake-up.
     private static func runTurns(_ count: Int, of loop: EventRunLoop) {
         let turns = Counter()
         let counter = LoopObserver(activities: .afterWaiting) { _, _ in
@@ -90,7 +90,7 @@ struct BeforeSleepTests {
                 if remaining.value > 0 { loop.performBeforeWaiting("self", work.value) } else { loop.stop() }
             }
             loop.performBeforeWaiting("self", work.value)
-            // No timeout: would it sleep on the work, the test would not end.
+            // Without a timeout: if the loop slept although there is work, the test would not end.
             loop.run()
             work.value = {}
             return trace.all

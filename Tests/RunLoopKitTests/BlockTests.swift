@@ -79,7 +79,7 @@ struct BlockTests {
         #expect(trace == ["1", "2", "a1", "a2", "3", "b1", "b2", "left: 0"])
     }
 
-    /// Were they all looked through in each turn, the suite's time would be over long before.
+    /// If all of them were searched in each turn, the suite's time limit would be exceeded.
     @Test("R51: blocks parked for a mode that does not run cost the turns of another nothing")
     func parked() async {
         let (ran, left, unparked) = await onLoopThread { loop in

@@ -4,7 +4,8 @@ import RunLoopKit
 import RunLoopPorts
 import Testing
 
-/// R16, R36: a loop that always has work at hand asks the kernel only now and then; nobody waits longer for that than eight turns.
+/// R16, R36: a loop that always has work at hand polls the kernel only occasionally; nothing waits longer for that than eight
+/// turns.
 @Suite(.timeLimit(.minutes(10)))
 struct BusyLoopTests {
     @Test("R36: a descriptor that becomes ready is delivered within nine turns of a source that signals itself")
@@ -16,7 +17,7 @@ struct BusyLoopTests {
             let waits = Box<[Int]>([])
             let source = EventSource { source in
                 source.signal()
-                // At another distance from the latest question to the kernel each time.
+                // At a different distance from the latest poll each time.
                 if turns.increment() % 101 == 0 {
                     writtenAt.value = turns.value
                     pipe.write("x")
@@ -48,7 +49,7 @@ struct BusyLoopTests {
             let remote = Box<RemotePort?>(nil)
             let port = LocalPort { _ in
                 try? remote.value?.send(PortMessage(id: 1))
-                // At another distance from the latest question to the kernel each time.
+                // At a different distance from the latest poll each time.
                 if messages.increment() % 101 == 0 {
                     writtenAt.value = messages.value
                     pipe.write("x")
@@ -92,7 +93,7 @@ struct BusyLoopTests {
         let (order, mostInATurn) = await onLoopThread { loop in
             let order = Box<[Int]>([])
             let (inTurn, most) = (Counter(), Box(0))
-            // Of one pipe: so many files would need a higher limit of descriptors, so many numbers may.
+            // Duplicates of one pipe: this number of pipes would need a higher limit than this number of descriptors.
             let copies = (0..<count).map { _ in fcntl(pipe.reader, F_DUPFD_CLOEXEC, 0) }
             for (index, copy) in copies.enumerated() {
                 try? loop.add(
@@ -138,7 +139,7 @@ struct BusyLoopTests {
                     }
                 }
             }
-            // For ever: a lost signal shows as the suite's time limit.
+            // Without a timeout: a lost signal exceeds the suite's time limit.
             loop.run()
             for thread in threads { thread.join() }
             return seen.value

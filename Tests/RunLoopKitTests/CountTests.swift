@@ -2,28 +2,28 @@ import Glibc
 import LoopTestSupport
 import Testing
 
-/// What the loop asks of the kernel and of the allocator, in counts: they are the same on every machine, so they are gated.
+/// The loop's system calls and allocations, as counts: they are the same on every machine, so they are tested.
 ///
-/// The table is all there is to change when the engine gets better. Counts are for one operation in the steady state, as
-/// Tests/Fixtures/LoopCounts makes them; what happens more seldom than once in twenty operations does not count.
+/// Only the table has to be changed when the engine improves. Counts are for one operation in the steady state, as produced by
+/// Tests/Fixtures/LoopCounts; what happens less often than once in twenty operations does not count.
 @Suite(.timeLimit(.minutes(10)))
 struct CountTests {
-    /// At most so many.
+    /// The greatest permitted counts.
     struct Bound: Sendable, CustomTestStringConvertible {
         let scenario: String
         /// System calls by the loop's thread.
         let calls: Double
-        /// System calls by those who wake it.
+        /// System calls by the threads that wake it.
         var wakes: Double = 0
-        /// By the loop's thread, in an optimised build.
+        /// Allocations by the loop's thread, in an optimised build.
         let allocations: Double
 
         var testDescription: String { scenario }
     }
 
     static let bounds = [
-        // A turn that has work asks the kernel at most once, and none allocates. Busy ones ask every eighth time, or when 50 µs are over:
-        // on a machine that others use as well, that is sooner.
+        // A turn with work polls the kernel at most once, and none allocates. Busy loops poll every eighth time, or after 50
+        // µs, which is earlier on a machine with other load.
         Bound(scenario: "source-turn", calls: 0, allocations: 0),
         Bound(scenario: "source-turn-main", calls: 0.5, allocations: 0),
         Bound(scenario: "observed-turn", calls: 0, allocations: 0),
@@ -31,15 +31,15 @@ struct CountTests {
         Bound(scenario: "block", calls: 0.5, allocations: 0),
         Bound(scenario: "timer-fire", calls: 1, allocations: 0),
         Bound(scenario: "descriptor-delivery", calls: 1, allocations: 0),
-        // A poll(2) each: events harvested together are looked at again (R36).
+        // One poll(2) each: events harvested together are polled again (R36).
         Bound(scenario: "descriptor-delivery-of-100", calls: 1, allocations: 0),
         Bound(scenario: "polled-run", calls: 0, allocations: 0),
         Bound(scenario: "polled-run-main", calls: 1, allocations: 0),
-        // Two of the calls and all allocations are libdispatch's: it writes and reads its eventfd, and keeps the block.
+        // Two of the calls and all allocations are libdispatch's: it writes and reads its eventfd, and retains the block.
         Bound(scenario: "main-queue-drain", calls: 3, allocations: 2),
         // The timer and its callback.
         Bound(scenario: "one-shot", calls: 1, allocations: 2),
-        // R25: a loop that is awake is woken for nothing, one that sleeps by one call, and wakes from one wait.
+        // R25: waking a loop that is awake costs nothing; waking a sleeping loop costs one call, and ends one wait.
         Bound(scenario: "wake-up-by-itself", calls: 0, allocations: 0),
         Bound(scenario: "wake-up-awake", calls: 0, allocations: 0),
         Bound(scenario: "wake-up-asleep", calls: 1, wakes: 1, allocations: 0),
@@ -57,7 +57,7 @@ struct CountTests {
     }
 }
 
-/// What one run of the fixture printed.
+/// The output of one run of the fixture.
 private struct Counts {
     private let values: [String: Double]
 
@@ -68,11 +68,11 @@ private struct Counts {
         values = Dictionary(pairs.map { (String($0[0]), Double($0[1]) ?? .infinity) }) { first, _ in first }
     }
 
-    /// Unoptimised code allocates here and there, and not the loop's.
+    /// Unoptimised code has allocations that are not the loop's.
     var areOptimised: Bool { values["optimised"] == 1 }
 
     func expect(_ name: String, atMost bound: Double) {
-        // Under a sanitizer nothing can be said of allocations.
+        // Under a sanitizer allocations cannot be counted.
         guard let value = values[name] else {
             #expect(name.hasSuffix(".allocations"), "no count of \(name)")
             return
@@ -82,7 +82,7 @@ private struct Counts {
 }
 
 extension Fixture {
-    /// The program of an optimised build that the environment names, or the one beside the tests.
+    /// The program of an optimised build named by the environment, or the one beside the tests.
     static func loopCounts() throws -> String {
         if let path = unsafe getenv("LOOP_COUNTS") { return unsafe String(cString: path) }
         return try directory() + "/LoopCounts"

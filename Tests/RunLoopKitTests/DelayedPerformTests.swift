@@ -169,7 +169,7 @@ struct DelayedPerformTests {
                             if runs.increment() > 1 { twice.increment() }
                         }
                         if number % 2 == 0 { handle.cancel() } else { worker.loop.cancelPerforms(target: target) }
-                        // Longer than that line only while it runs.
+                        // It is pending after that line only while it runs.
                         waitUntil { !handle.isPending }
                     }
                 }

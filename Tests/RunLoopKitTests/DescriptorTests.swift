@@ -58,7 +58,7 @@ struct DescriptorTests {
                 source.invalidate()
             }
             try? loop.add(hungUp)
-            // Not at once: a process that another test starts holds a copy of the writer until it has loaded its program.
+            // Not immediately: a process that another test starts holds a copy of the writer until it has executed its program.
             loop.run(for: .seconds(30), returnAfterSourceHandled: true)
             return events.value
         }
@@ -163,7 +163,7 @@ struct DescriptorTests {
                     }
                 )
             }
-            // Both edges are in the first harvest; what is left of it is delivered without a wait.
+            // Both edges are in the first harvest; the remaining one is delivered without a wait.
             while loop.run(for: .zero, returnAfterSourceHandled: true) == .handledSource {}
             return told.value
         }
@@ -258,7 +258,7 @@ struct DescriptorTests {
             let events = Box<[DescriptorSource.Events]>([])
             let number = pipe.reader
             try? loop.add(DescriptorSource(descriptor: number) { _, seen in events.value.append(seen) })
-            // The new pipe takes over the number, in one step: other tests open descriptors meanwhile.
+            // The new pipe takes over the number in one step, because other tests open descriptors at the same time.
             guard let second = try? Pipe(), dup2(second.reader, number) == number else { return (events.value, false) }
             second.write("x")
             let served = Box(false)
@@ -277,7 +277,7 @@ struct DescriptorTests {
     }
 }
 
-/// Why the loop does not take the source; nil if it does.
+/// The error with which the loop refuses the source; nil if it accepts it.
 private func refusal(
     of source: DescriptorSource,
     by loop: EventRunLoop,
@@ -291,7 +291,7 @@ private func refusal(
     }
 }
 
-/// Which the module of the C library leaves out. In one step, so that no child of another test inherits the ends.
+/// A function that the C library's module leaves out. It works in one step, so that no child of another test inherits the ends.
 @_silgen_name("pipe2")
 private func pipe2(_ ends: UnsafeMutablePointer<Int32>, _ flags: Int32) -> Int32
 

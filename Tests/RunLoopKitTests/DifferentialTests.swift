@@ -1,9 +1,9 @@
 import LoopTestSupport
 import Testing
 
-/// The loop against Foundation's: random scripts of loop operations on both, traces compared. The program can play any number:
-/// `LoopDifferential --scripts 100000 --seed 1`; what it prints names the seed of each script that differs, and `--script-seed` plays
-/// that one alone.
+/// Compares the loop with Foundation's: random scripts of loop operations run on both, and the traces are compared. The program
+/// can run any number: `LoopDifferential --scripts 100000 --seed 1`. It prints the seed of each script that differs, and
+/// `--script-seed` runs only that one.
 @Suite(.timeLimit(.minutes(10)))
 struct DifferentialTests {
     @Test(
@@ -16,7 +16,7 @@ struct DifferentialTests {
         #expect(run.status == 0, "seed \(seed):\n\(run.lines.joined(separator: "\n"))")
         #expect(run.number("scripts") == 300)
         #expect(run.number("different") == 0)
-        // A proof about nothing would be clean as well.
+        // A comparison without events would also find no differences.
         for event in [
             "turn", "sleep", "source", "timer", "observer", "block", "nestedRun", "doneByOtherThread",
             "doneWhileAsleep",
@@ -32,7 +32,7 @@ struct DifferentialTests {
     func mainThreadScripts() async throws {
         let seed = Int.random(in: 1...1_000_000)
         let run = try await differential("--main --scripts 100 --seed \(seed)")
-        // Foundation's main queue is fed by real threads: on a busy machine one of them may come late. A difference that is one comes again.
+        // Real threads feed Foundation's main queue: on a busy machine one of them may be late. A real difference occurs again.
         let again = run.lines.compactMap { $0.firstMatch(of: /DIFFERENT.*--script-seed (\d+)/).map { String($0.1) } }
         for script in again {
             let rerun = try await differential("--main --script-seed \(script)")
@@ -55,7 +55,7 @@ struct DifferentialTests {
     }
 }
 
-/// On a thread of its own: the test runner's are few.
+/// On a separate thread, because the test runner has few.
 private func differential(_ arguments: String) async throws -> Fixture {
     try await onLoopThread { _ in Result { try Fixture.run("LoopDifferential", arguments) } }.get()
 }

@@ -5,7 +5,7 @@ import RunLoopKit
 import Synchronization
 import Testing
 
-/// R61, on threads with loops of their own. What needs the main thread is in MainThreadTests.
+/// R61, on threads with their own loops. Tests that need the main thread are in MainThreadTests.
 @Suite(.timeLimit(.minutes(10)))
 struct ExecutorTests {
     @Test("R61: an actor pinned to a loop runs on its thread, and only there counts as isolated")
@@ -129,7 +129,7 @@ struct ExecutorTests {
             return [jobs.value, timers.value, descriptors.value]
         }
         #expect(counts[1] == 200)
-        // A loop with work at hand asks for ready descriptors in every eighth turn.
+        // A loop with work at hand polls for ready descriptors in every eighth turn.
         #expect(counts[2] >= 20)
         #expect(counts[0] >= 100)
     }
@@ -141,7 +141,7 @@ struct ExecutorTests {
             let register = Register(loop)
             Task {
                 await register.perform {
-                    // The second job is in the same snapshot, or comes while this one runs.
+                    // The second job is in the same snapshot, or is enqueued while this one runs.
                     Task { await register.perform { trace.note("second") } }
                     while loop.isWaiting {}
                     occupy(loop).invalidate()
@@ -199,7 +199,7 @@ struct ExecutorTests {
             last.value = Task(executorPreference: loop) {
                 let thread = currentThread()
                 trace.note("at the end")
-                // Again queued, now too late for the thread.
+                // Queued again, now too late for the thread.
                 await Task.yield()
                 trace.note("after the end")
                 return thread
@@ -257,7 +257,7 @@ struct ExecutorTests {
     @Test("R61: a task's values and its cancellation are its own while a job of another runs inside it")
     func taskInsideTask() async {
         let (outer, inner) = await onLoopThread { loop in
-            // A block runs a job in a nested run while a task is on the stack further up: that of the other loop's executor.
+            // A block runs a job in a nested run while a task of the other loop's executor is further up the stack.
             let trace = Trace()
             occupy(loop)
             Task(executorPreference: loop) {
@@ -283,7 +283,7 @@ enum Local {
 actor Register {
     nonisolated let loop: EventRunLoop
     var count = 0
-    /// Calls that came on a thread other than the first one's.
+    /// Calls on a thread other than the first call's.
     private(set) var strays = 0
     private var first: pthread_t?
 
@@ -301,7 +301,7 @@ actor Register {
         return count
     }
 
-    /// How many turns the loop has made meanwhile.
+    /// The number of turns that the loop made during the calls.
     func visit(_ other: Register, times: Int) async -> UInt64 {
         let before = loop.heartbeat.pulse.turn
         for _ in 0..<times { _ = await other.increment() }
@@ -311,7 +311,7 @@ actor Register {
     func perform(_ work: @Sendable () -> Void) { work() }
 }
 
-/// A thread that runs its loop until it is told to stop.
+/// A thread that runs its loop until it is stopped.
 final class Worker: Sendable {
     let loop: EventRunLoop
     let thread: pthread_t
@@ -340,7 +340,7 @@ final class Worker: Sendable {
     }
 
     func stop() {
-        // In the loop, so that a stop is not lost to a run that has not begun.
+        // Inside the loop, so that the stop is not lost before the run has begun.
         loop.perform { EventRunLoop.current.stop() }
         joined.join()
     }
@@ -352,6 +352,6 @@ func currentThread() -> pthread_t { pthread_self() }
 func nonisolatedStep() async -> pthread_t { currentThread() }
 
 extension EventRunLoop {
-    /// `run`, for an asynchronous context, where a job nests a run on purpose.
+    /// `run`, for an asynchronous context in which a job intentionally nests a run.
     func runNested(for timeout: Duration) -> RunResult { run(for: timeout) }
 }

@@ -2,7 +2,8 @@ import Glibc
 import LoopTestSupport
 import Testing
 
-/// What a loop does when its process is ill-treated. Each case is a process of its own: limits, signals and clocks are per process.
+/// The loop's behaviour in a misused process. Each case is a separate process, because limits, signals and clocks are per
+/// process.
 @Suite(.timeLimit(.minutes(10)))
 struct FaultTests {
     private func scenario(_ name: String, environment: String = "") throws -> [String] {
@@ -34,7 +35,7 @@ struct FaultTests {
     func closedAlone() throws {
         let whole = ["true, true", "others': 0", "true, true", "others': 0"]
         #expect(try scenario("closed-set") == whole + ["left: 0"])
-        // A set without its bell has no mark of ours any more, and is left open for safety's sake.
+        // A set without its wake descriptor no longer has our mark, and is left open for safety.
         #expect(try scenario("closed-bell") == whole + ["left: 2"])
     }
 
@@ -75,7 +76,7 @@ struct FaultTests {
 
     @Test("R58: a main queue that cannot be watched is served all the same, and is watched when that is possible again")
     func mainQueueUnwatched() throws {
-        // The fault is told by the number that the eventfd will have. If something else gets that number, nothing was tried.
+        // The fault is selected by the number that the eventfd will have. If another file gets that number, nothing was tested.
         var seen: [String] = []
         for _ in 0..<3 where seen.first != "refused: true" { seen = try scenario("main-queue-unwatched") }
         #expect(seen == ["refused: true", "unwatched, served: true", "sleeps again: true", "watched"])
@@ -87,7 +88,7 @@ struct FaultTests {
         #expect(try scenario("source-unwatched") == lines + ["readable: true", "handledSource"])
     }
 
-    // MARK: Signals, clocks, standstill
+    // MARK: Signals, clocks, suspension
 
     @Test("R17, R49: thousands of signals a second end no run early, lose no timer, and make no turns")
     func signals() throws {
@@ -128,7 +129,8 @@ struct FaultTests {
         close(descriptor)
         defer { unsafe unlink(file) }
         let path = String(decoding: file.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        // Another env(1): the library sets a variable in the first process that loads it, and a Swift program then misses its arguments.
+        // A second env(1): the library sets a variable in the first process that loads it, and a Swift program then lacks its
+        // arguments.
         let environment = """
             LD_PRELOAD=\(faketime) FAKETIME_NO_CACHE=1 FAKETIME_TIMESTAMP_FILE=\(path) \
             FAKETIME_DONT_FAKE_MONOTONIC=\(monotonicToo ? 0 : 1) env
@@ -138,7 +140,7 @@ struct FaultTests {
 
     // MARK: Scale
 
-    /// How many descriptors a process may have.
+    /// The limit on the descriptors of a process.
     private static var descriptorLimit: UInt {
         var limit = rlimit()
         return unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 ? limit.rlim_cur : 0

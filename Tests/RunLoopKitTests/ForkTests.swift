@@ -1,7 +1,7 @@
 import LoopTestSupport
 import Testing
 
-/// A process that forks and does not exec. Each scenario is a program of its own.
+/// A process that forks and does not call exec. Each scenario is a separate program.
 @Suite(.timeLimit(.minutes(10)))
 struct ForkTests {
     private func scenario(_ name: String) throws -> [String] {
@@ -10,7 +10,7 @@ struct ForkTests {
         return run.lines
     }
 
-    /// What a loop does when all of it works: descriptor source, timer, timeout, wake-up by another thread, stop.
+    /// The output of a loop of which everything works: descriptor source, timer, timeout, wake-up by another thread, stop.
     private let works = ["source", "timer", "timedOut", "woken", "stopped", "thread: true"]
 
     @Test(
@@ -52,7 +52,7 @@ struct ForkTests {
     @Test("R1: to run the parent's main loop in a worker's child is a programmer's error, told as such")
     func runParents() throws {
         let run = try Fixture.run("ForkFixture", "run-parents")
-        // SIGILL or SIGTRAP, by the processor.
+        // SIGILL or SIGTRAP, depending on the processor.
         #expect(["child: signal 4", "child: signal 5"].contains(run.lines.first))
         #expect(run.lines.dropFirst() == ["parent woken: 0", "parent's bell: true", "parent's source: true"])
     }

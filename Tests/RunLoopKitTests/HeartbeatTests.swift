@@ -5,7 +5,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// What a loop publishes, and what a watcher is promised.
+/// What a loop publishes, and the guarantees for a watcher.
 @Suite(.timeLimit(.minutes(10)))
 struct HeartbeatTests {
     @Test("A pulse carries phase, mode and turn, each within its bits")
@@ -70,7 +70,7 @@ struct HeartbeatTests {
             )
             loop.perform {
                 pulses.value.append(loop.heartbeat.pulse)
-                // Stopped at once: without a turn of its own.
+                // Stopped immediately, without a turn.
                 loop.add(LoopObserver(activities: .entry, repeats: false) { _, _ in loop.stop() }, to: "inner")
                 occupy(loop, "inner")
                 loop.run(mode: "inner")
@@ -190,7 +190,8 @@ struct HeartbeatTests {
 
     @Test("No departure from rest is lost: a watcher that parks on its wish is always woken")
     func dekker() {
-        // Each round hands over twice. On a machine whose processors are busy that takes milliseconds, and fewer rounds have to do.
+        // Each round has two handovers. On a machine with busy processors that takes milliseconds, and fewer rounds have to
+        // suffice.
         let last = Box(200_000)
         let deadline = MonotonicInstant.now.advanced(by: .seconds(5))
         let heartbeat = LoopHeartbeat()
@@ -198,12 +199,12 @@ struct HeartbeatTests {
         _ = heartbeat.attach(watcher)
         let acknowledged = Counter()
         let granted = Counter()
-        // The loop departs, and stays away until the watcher knows: a departure that is lost is lost for ever.
+        // The loop departs, and stays busy until the watcher knows: a lost departure is lost forever.
         let loop = TestThread {
-            // Cheap: the system's generator takes longer than what is to be met.
+            // A cheap generator: the system's takes longer than the window to be hit.
             var random = SplitMix64(seed: 1)
             for round in 1... {
-                // Sooner or later, to meet the wish at each of its steps.
+                // After a varying delay, to hit the request at each of its steps.
                 for _ in 0..<random.next() % 64 { delay() }
                 heartbeat.publish(.afterWaiting)
                 guard spin(until: { acknowledged.value >= round }), round < last.value else { return }
@@ -217,7 +218,7 @@ struct HeartbeatTests {
                 granted.increment()
                 guard spin(until: { watcher.calls.value > calls }) else { break }
             }
-            // Refused or woken: the loop must be away now, or be so at once.
+            // Refused or woken: the loop must be busy now or immediately afterwards.
             guard spin(until: { !heartbeat.pulse.isAtRest }) else { break }
             acknowledged.increment()
             guard round < last.value else { break }
@@ -257,17 +258,17 @@ struct HeartbeatTests {
     }
 }
 
-/// Also for the tests of a pool's heartbeat.
+/// Also used by the tests of a pool's heartbeat.
 final class CountingWatcher: LoopWatcher {
     let calls = Counter()
     func loopDidLeaveRest() { calls.increment() }
 }
 
-/// A few nanoseconds that no optimiser takes away.
+/// A few nanoseconds that no optimiser removes.
 func delay() { _ = delays.add(1, ordering: .relaxed) }
 private let delays = Atomic<Int>(0)
 
-/// Spins, giving way now and then on a machine with few cores. False if the condition does not come in a long time.
+/// Spins, yielding occasionally on a machine with few cores. False if the condition does not hold for a long time.
 func spin(until condition: () -> Bool) -> Bool {
     var rounds = 0
     var deadline: MonotonicInstant?

@@ -2,9 +2,9 @@ import Glibc
 import LoopTestSupport
 import Testing
 
-/// Everything that a loop has is made and dropped many times, and nothing is left. A program of its own counts.
+/// Everything that a loop owns is created and dropped many times, and nothing is left. A separate program counts.
 ///
-/// With `RUN_LOOP_CHURN=1000000` in the environment: so many cycles.
+/// The environment variable `RUN_LOOP_CHURN=1000000` sets the number of cycles.
 @Suite(.timeLimit(.minutes(60)))
 struct LeakTests {
     @Test(
@@ -26,7 +26,7 @@ struct LeakTests {
         let run = try Fixture.run("LoopChurn", "\(kind) \(cycles)", seconds: 3000)
         #expect(run.status == 0)
         let line = try #require(run.lines.first)
-        // One byte in ten cycles would be more.
+        // A leak of one byte in ten cycles would exceed this.
         #expect(try number(after: "bytes ", in: line) < max(2000, cycles / 10), "\(line)")
         #expect(try number(after: "resident KiB ", in: line) < 4096, "\(line)")
         #expect(try number(after: "descriptors ", in: line) == 0, "\(line)")

@@ -2,7 +2,7 @@ import Glibc
 import LoopTestSupport
 import Testing
 
-/// R10, R16, R58 to R60, on the main thread of a program of its own.
+/// R10, R16, R58 to R60, on the main thread of a separate program.
 @Suite(.timeLimit(.minutes(10)))
 struct MainThreadTests {
     @Test("R58, R59: the main queue and the main actor are served on the main thread by the main loop")

@@ -1,7 +1,8 @@
 import LoopTestSupport
 import Testing
 
-/// What ends the process: each mistake is told on stderr, with the line of the program that made it, in a debug and in an optimised build.
+/// Errors that end the process: each is printed on stderr with the line of the program that made it, in a debug and in an
+/// optimised build.
 @Suite(.timeLimit(.minutes(3)))
 struct MisuseTests {
     @Test("A mistake that a program cannot go on from is told, with its line, before the process ends")
@@ -16,7 +17,7 @@ struct MisuseTests {
             let run = try Fixture.run(command: "{ \(command) 2>&1; }")
             let place = line == "0" ? "" : "LoopCounts/Misuse.swift:\(line): Fatal error: RunLoopKit: "
             #expect(run.lines.contains { $0.contains(place + text) }, "\(name): \(run.lines)")
-            // A trap, in the shell's words: 128 and SIGILL, or SIGTRAP.
+            // A trap, as the shell reports it: 128 plus SIGILL, or SIGTRAP.
             #expect([132, 133].contains(run.status >> 8), "\(name): status \(run.status)")
         }
     }

@@ -72,7 +72,7 @@ struct ObserverTests {
             occupy(loop)
             let outer = LoopObserver(activities: .entry, order: 0) { _, _ in
                 trace.note("begins")
-                // Without the rule it would begin again and again.
+                // Without the rule it would begin repeatedly.
                 if trace.all.count < 10 { loop.run(for: .zero) }
                 trace.note("ends")
             }

@@ -2,7 +2,8 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// What the differential test has found, each in its smallest form: here the loop once did other than Foundation's, and the rules.
+/// The smallest form of each difference found by the differential test: here the loop once deviated from Foundation's, and from
+/// the rules.
 @Suite(.timeLimit(.minutes(10)))
 struct ParityTests {
     @Test("R22: a stop with no activation running leaves no wake-up behind")

@@ -131,7 +131,7 @@ struct PerformRequestTests {
         #expect(!didRun)
     }
 
-    /// Were they all looked through in each turn, the suite's time would be over long before.
+    /// If all of them were searched in each turn, the suite's time limit would be exceeded.
     @Test("R52: requests parked for a mode that does not run cost the turns of another nothing")
     func parked() async {
         let (ran, left, unparked) = await onLoopThread { loop in
@@ -165,7 +165,7 @@ struct PerformRequestTests {
         #expect(held == 0)
     }
 
-    /// Were all the others looked through for each, the suite's time would be over long before.
+    /// If all the others were searched for each, the suite's time limit would be exceeded.
     @Test("R52: withdrawing costs nothing for each of the many that wait")
     func withdrawnFromMany() async {
         let waiting = await onLoopThread { loop in
@@ -223,7 +223,7 @@ struct PerformRequestTests {
                 return "whole"
             }
         }
-        // Nil if the worker was too late to begin in time, on a machine that is busy.
+        // Nil if the worker began too late, on a busy machine.
         #expect(value == nil || value == "whole")
         worker.stop()
     }
@@ -330,7 +330,8 @@ struct PerformRequestTests {
     }
 }
 
-/// Has another thread ask for so much, and give up at once; returns how many bodies are held after that. The loop does not run.
+/// Makes `count` requests on another thread and withdraws each at once; returns how many bodies are retained after that. The
+/// loop does not run.
 private func withdraw(_ count: Int, from loop: EventRunLoop, mode: EventRunLoop.Mode) -> Int {
     let held = Counter()
     let thread = TestThread {

@@ -2,7 +2,7 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// R28 to R33: sources signalled by hand.
+/// R28 to R33: sources signalled by the program.
 @Suite(.timeLimit(.minutes(10)))
 struct SourceTests {
     @Test("R28: ready sources run by order, ties by the time of their first signal")

@@ -4,7 +4,7 @@ import RunLoopKit
 import Synchronization
 import Testing
 
-/// R22 to R27: what other threads and inner activations may do to a run.
+/// R22 to R27: the effects of other threads and nested activations on a run.
 @Suite(.timeLimit(.minutes(10)))
 struct StopAndWakeTests {
     @Test("R22: a stop with no activation running is not remembered")
@@ -110,7 +110,7 @@ struct StopAndWakeTests {
                 let inner = Box<EventRunLoop.RunResult?>(nil)
                 loop.perform {
                     loop.perform(in: "nested", stop)
-                    // The turn that sees the stop has timed out as well, and that goes first (R17).
+                    // The turn that sees the stop has also timed out, and that has priority (R17).
                     inner.value = loop.run(mode: "nested", for: .zero)
                 }
                 return [loop.run(for: .milliseconds(200)), inner.value ?? .finished]
@@ -253,13 +253,13 @@ struct StopAndWakeTests {
                         }
                         let before = ran.value
                         loop.perform { ran.increment() }
-                        // Now and then the loop has to fall asleep before the next.
+                        // Occasionally the loop has to fall asleep before the next block.
                         if index % 16 == 0 { waitUntil { ran.value > before } }
                     }
                     loop.perform { if ran.value == 4 * each { loop.stop() } }
                 }
             }
-            // For ever: a lost wake-up shows as the suite's time limit.
+            // Without a timeout: a lost wake-up exceeds the suite's time limit.
             loop.run()
             for thread in threads { thread.join() }
             return loop.snapshot.queuedBlocks
@@ -293,7 +293,7 @@ struct StopAndWakeTests {
             loop.add(end)
             loop.add(
                 LoopObserver(activities: .beforeWaiting) { _, _ in
-                    // The first sleep is ended by the wake-up; the second one only by this.
+                    // The wake-up ends the first sleep; only this ends the second.
                     if sleeps.increment() == 2 { end.nextFireDate = .now }
                 }
             )
@@ -313,7 +313,7 @@ struct StopAndWakeTests {
             loop.add(end)
             loop.add(
                 LoopObserver(activities: .beforeWaiting) { _, _ in
-                    // The first sleep is ended by the wake-ups; the second one only by this.
+                    // The wake-ups end the first sleep; only this ends the second.
                     if sleeps.increment() == 2 { end.nextFireDate = .now.advanced(by: .milliseconds(5)) }
                 }
             )
@@ -333,7 +333,7 @@ struct StopAndWakeTests {
             let threads = (0..<4).map { _ in
                 TestThread {
                     for _ in 0..<perThread {
-                        // One at a time, so that the loop goes to sleep in between, and a lost wake-up is for ever.
+                        // One at a time, so that the loop goes to sleep in between, and a lost wake-up hangs forever.
                         let done = Counter()
                         loop.perform {
                             done.increment()
@@ -358,7 +358,7 @@ struct StopAndWakeTests {
             occupy(loop, "inner")
             loop.add(
                 LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in
-                    // For the outer mode; the wake-up ends the nested run's sleep, and nothing else would end the outer one's.
+                    // For the outer mode: the wake-up ends the nested run's sleep, and nothing else would end the outer one's.
                     loop.perform { loop.stop() }
                     loop.run(mode: "inner", for: .milliseconds(5))
                 }
@@ -432,7 +432,7 @@ struct StopAndWakeTests {
     }
 }
 
-/// Has the loop stop itself in a callout of the next run.
+/// Makes the loop stop itself in a callout of the next run.
 private func stop(_ loop: EventRunLoop, in place: String) {
     func observe(_ activity: EventRunLoop.Activity) {
         loop.add(LoopObserver(activities: activity, repeats: false) { _, _ in loop.stop() })
@@ -463,7 +463,7 @@ private func stop(_ loop: EventRunLoop, in place: String) {
     }
 }
 
-/// Spins, then yields; gives up after ten seconds, when a wake-up was lost.
+/// Spins, then yields; gives up after ten seconds, which means that a wake-up was lost.
 private func waitBriefly(_ condition: () -> Bool) {
     let deadline = MonotonicInstant.now.advanced(by: .seconds(10))
     var spins = 0
@@ -474,7 +474,7 @@ private func waitBriefly(_ condition: () -> Bool) {
     }
 }
 
-/// What the signal handler needs: the object, kept alive, and its address, readable without a lock.
+/// The signal handler's data: the object, retained, and its address, readable without a lock.
 private enum SignalledLoop {
     static let loop = Mutex<EventRunLoop?>(nil)
     static let reference = Atomic<UInt>(0)

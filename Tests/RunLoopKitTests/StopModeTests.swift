@@ -29,7 +29,8 @@ struct StopModeTests {
             let trace = Trace()
             occupy(loop)
             occupy(loop, "inner")
-            // In an observer that runs just before the sleep: the nested run takes the wake-up that was meant for the outer one.
+            // In an observer that runs directly before the sleep: the nested run consumes the wake-up that was meant for the
+            // outer one.
             loop.add(
                 LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in
                     loop.stop(mode: .default)
@@ -84,7 +85,7 @@ struct StopModeTests {
             loop.run(for: .milliseconds(5))
             return trace.all
         }
-        // One turn: its sleep was not ended before the run's time.
+        // One turn: its sleep was not ended before the run's timeout.
         #expect(trace == ["entry", "timers", "sources", "waiting", "woken", "exit"])
     }
 }

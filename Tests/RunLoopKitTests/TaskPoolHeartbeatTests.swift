@@ -6,7 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// What the workers of a task pool publish, and what a watcher is promised.
+/// What the workers of a task pool publish, and the guarantees for a watcher.
 @Suite(.timeLimit(.minutes(10)))
 struct TaskPoolHeartbeatTests {
     private let pool = TaskPoolHeartbeat(label: "workers", width: 3)
@@ -121,7 +121,7 @@ struct TaskPoolHeartbeatTests {
         #expect(pool.jobLengths.lengths.count == 0 && pool.jobLengths.longestFunctions == [])
         for function in [0x100, 0x200, 0x300] as [UInt] {
             let job = unsafe task_pool_begin(place, [function, 0, function + 1, 0])
-            // Beside a loaded machine: a multiple of what the others can take without being held up.
+            // For a loaded machine: a multiple of the time that the others can take without a delay.
             if function == 0x200 { usleep(300_000) }
             unsafe task_pool_end(place, job)
         }
@@ -130,7 +130,7 @@ struct TaskPoolHeartbeatTests {
         #expect(lengths.length(ofShare: 0.3) < lengths.longest)
     }
 
-    // MARK: - A watcher's wishes
+    // MARK: - A watcher's requests
 
     @Test("A wish at rest is granted by the job that takes the last worker, once")
     func wakeSignal() {
@@ -275,12 +275,12 @@ struct TaskPoolRaceTests {
         let watcher = CountingWatcher()
         _ = pool.attach(watcher)
         let (acknowledged, departures, granted) = (Counter(), Counter(), Counter())
-        // Both workers are taken, and stay so until the watcher knows: a wake-up that is lost is lost for ever.
+        // Both workers are taken, and stay so until the watcher knows: a lost wake-up is lost forever.
         let worker = TestThread {
             var random = SplitMix64(seed: 1)
             let standing = pool.willRun()
             for round in 1... {
-                // Sooner or later, to meet the wish at each of its steps.
+                // After a varying delay, to hit the request at each of its steps.
                 for _ in 0..<random.next() % 64 { delay() }
                 let job = pool.willRun()
                 departures.increment()
@@ -297,7 +297,7 @@ struct TaskPoolRaceTests {
                 granted.increment()
                 guard spin(until: { watcher.calls.value > calls }) else { break }
             }
-            // Refused or woken: no worker is free now, or that is so at once.
+            // Refused or woken: no worker is free now or immediately afterwards.
             guard spin(until: { departures.value >= round }) else { break }
             acknowledged.increment()
             guard round < last.value, spin(until: { pool.pulse.isAtRest || departures.value > round }) else { break }

@@ -2,7 +2,7 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// What a timer's callout may do to itself and to others (R23, R41 to R48).
+/// What a timer's callout may do to its own timer and to others (R23, R41 to R48).
 @Suite(.timeLimit(.minutes(10)))
 struct TimerCalloutTests {
     @Test("R23, R43: a nested run takes over what is left of the pass, and what has come due since, in order")
@@ -139,7 +139,7 @@ struct TimerCalloutTests {
     func firedElsewhere() async {
         let result = await onLoopThread { loop in
             let timer = EventTimer(at: .now.advanced(by: .seconds(1)), every: .seconds(60)) { _ in
-                // Elsewhere: until the loop sleeps without the timer.
+                // On the other thread: until the loop sleeps without the timer.
                 if EventRunLoop.current === loop { loop.stop() } else { waitUntil { loop.isWaiting } }
             }
             loop.add(timer)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import RunLoopKit
 
-/// The heap, a clock's schedule and a mode's queue alone, against sorted arrays.
+/// The heap, a clock's schedule and a mode's queue separately, compared with sorted arrays.
 struct TimerHeapTests {
     @Test("R41: any sequence of adding, removing and taking leaves the heap in firing order", arguments: 0..<50)
     func heapMatchesSortedArray(seed: Int) {
@@ -103,7 +103,7 @@ extension TimerKey {
     }
 }
 
-/// A queue and a plain list of what should be in it, changed alike.
+/// A queue and a plain list of its expected contents, changed in parallel.
 private struct QueueRun {
     private struct Member {
         let timer: EventTimer
@@ -112,7 +112,7 @@ private struct QueueRun {
         let sequence: Int
         /// Nil while withdrawn.
         var date: TimerDate?
-        /// When the pass that found it due was made; nil if it waits for none.
+        /// The time of the pass that found it due; nil if it waits for none.
         var dueDate: UInt64?
     }
 

@@ -4,7 +4,7 @@ import RunLoopKit
 import TestSupport
 import Testing
 
-/// R41 to R50. Real time, so order and lower bounds only.
+/// R41 to R50. In real time, so only order and lower bounds are tested.
 @Suite(.timeLimit(.minutes(10)))
 struct TimerTests {
     @Test("R41: timers due together fire by date, ties by order, then insertion")
@@ -113,7 +113,7 @@ struct TimerTests {
             return dates.value.map { start.duration(to: $0).components.attoseconds / 1_000_000_000 }
         }
         #expect(offsets.allSatisfy { $0 % 10_000_000 == 0 }, "\(offsets)")
-        // Served at 0, then blocked until 35 or later: the next on the grid is 40 or later, not 10.
+        // Served at 0, then blocked until 35 or later: the next date on the grid is 40 or later, not 10.
         #expect(
             offsets.count == 3 && offsets[0] == 0 && offsets[1] >= 40_000_000 && offsets[2] > offsets[1],
             "\(offsets)"
@@ -207,7 +207,7 @@ struct TimerTests {
     func catchUp() async {
         let fires = await onLoopThread { loop in
             let fires = Counter()
-            // Some 10^13 fires are missed; one by one they would take days.
+            // About 10^13 fires are missed; individually they would take days.
             let timer = EventTimer(at: MonotonicInstant(nanoseconds: 0), every: .nanoseconds(1)) { timer in
                 if fires.increment() == 2 { timer.invalidate() }
             }

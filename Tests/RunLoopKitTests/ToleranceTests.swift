@@ -55,7 +55,7 @@ struct ToleranceTests {
             loop.add(timer)
             let sleptOn = Box(false)
             let waker = TestThread {
-                // A machine that lets the date go by before the loop sleeps is a late one.
+                // If the date passes before the loop sleeps, the machine is late.
                 waitUntil { loop.isWaiting || MonotonicInstant.now > date }
                 let isInTime = loop.isWaiting && MonotonicInstant.now < date
                 // Long enough for the loop to wake, if it were to.

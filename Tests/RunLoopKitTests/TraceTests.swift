@@ -136,7 +136,7 @@ struct TraceTests {
     }
 }
 
-/// A pipe whose reading end is read when all is written: for a few lines.
+/// A pipe that is read after everything was written: for a few lines.
 private final class LineReader: Sendable {
     let writeEnd: Int32
     private let readEnd: Int32

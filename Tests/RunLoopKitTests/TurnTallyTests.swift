@@ -5,7 +5,7 @@ import Testing
 
 @testable import RunLoopKit
 
-/// How long turns take, as the loop's own thread counts it.
+/// Turn durations, as counted by the loop's own thread.
 @Suite(.timeLimit(.minutes(10)))
 struct TurnTallyTests {
     private let heartbeat = LoopHeartbeat()

@@ -3,7 +3,7 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// R49. Nobody sets the clock in the tests' own process; a fixture does, in a time of its own.
+/// R49. The clock is not set in the tests' own process; a fixture does so with a simulated time.
 @Suite(.timeLimit(.minutes(10)))
 struct WallClockTests {
     @Test("R49: a timer for a date of the wall clock fires at that date, and not before")

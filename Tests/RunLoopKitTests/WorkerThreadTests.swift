@@ -3,7 +3,7 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// A thread that lives by its loop.
+/// A thread that exists to run its loop.
 @Suite(.timeLimit(.minutes(10)))
 struct WorkerThreadTests {
     @Test("A worker has its name and its own loop, and lives while there is nothing to do")
@@ -98,7 +98,7 @@ struct WorkerThreadTests {
                     waitUntil { gate.value == 1 }
                 }
                 waitUntil { hasBegun.value == 1 }
-                // In the middle of a turn's requests: this one is for the next turn.
+                // In the middle of a turn's requests: this one is left for the next turn.
                 worker.loop.performRequest {
                     trace.note("request")
                     worker.loop.performRequest { trace.note("next turn's") }
@@ -161,7 +161,7 @@ struct WorkerThreadTests {
     )
     func signals() async {
         let masks = await onLoopThread { _ -> (starter: Set<Int32>, worker: Set<Int32>) in
-            // The tests' own threads have much blocked, and a mask is inherited.
+            // The tests' own threads block many signals, and a mask is inherited.
             var none = sigset_t()
             unsafe sigemptyset(&none)
             unsafe pthread_sigmask(SIG_SETMASK, &none, nil)
@@ -231,7 +231,7 @@ struct WorkerThreadTests {
     }
 }
 
-/// Of the calling thread.
+/// The signals that the calling thread blocks.
 private func blockedSignals() -> Set<Int32> {
     var mask = sigset_t()
     unsafe pthread_sigmask(SIG_BLOCK, nil, &mask)

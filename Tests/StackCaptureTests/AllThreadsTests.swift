@@ -4,7 +4,7 @@ import StackCapture
 import Synchronization
 import Testing
 
-/// A thread that starts threads which live as long as it takes to be looked at.
+/// A thread that starts threads which live as long as one sample takes.
 private final class Churn: Sendable {
     private let isOver = Atomic(false)
     private let hasEnded = Atomic(false)

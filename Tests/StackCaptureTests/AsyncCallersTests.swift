@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Awaiting functions", .serialized, .timeLimit(.minutes(10)))
 struct AsyncCallersTests {
-    /// The fixture knows who awaits whom, and on which line, and judges itself.
+    /// The fixture knows which function awaits which, and on which line, and checks the result itself.
     @Test("are found with their lines, in every shape of awaiting, of a thread that computes and of one that sleeps")
     func allShapes() async throws {
         let (status, output) = try await run(["--all"])
@@ -29,7 +29,7 @@ struct AsyncCallersTests {
         #expect(status == 0, "\(output)")
     }
 
-    /// On a thread of its own: the fixture takes its time.
+    /// On a separate thread, because the fixture takes long.
     private func run(_ arguments: [String]) async throws -> (Int32, String) {
         try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread {
@@ -59,9 +59,9 @@ struct JobCallTests {
         "goes through the register that holds the job (x86-64)",
         arguments: [
             ([0x41, 0xff, 0x57, 0x38], 15),  // call *0x38(%r15)
-            ([0x49, 0xff, 0x53, 0x38], 3),  // call *0x38(%rbx), behind another instruction's byte
+            ([0x49, 0xff, 0x53, 0x38], 3),  // call *0x38(%rbx), after another instruction's byte
             ([0x41, 0xff, 0x54, 0x24, 0x38], 12),  // call *0x38(%r12)
-            ([0xff, 0x50, 0x38], -1),  // call *0x38(%rax): not kept across calls
+            ([0xff, 0x50, 0x38], -1),  // call *0x38(%rax): not preserved across calls
             ([0x41, 0xff, 0x57, 0x40], -1),  // call *0x40(%r15)
             ([0xe8, 0x00, 0x00, 0x57, 0x38], -1),  // call
         ] as [([UInt8], Int32)]

@@ -75,13 +75,13 @@ extension CaptureTests {
             let sent = capturer.counters.signalsSent
             let time = Duration.seconds(2)
             let stall = Stall(wait.kind, for: time)
-            // A capture before it is there could take it for running, and strike it as it enters its call.
+            // A capture before the call could treat the thread as running, and signal it as it enters its call.
             let deadline = ContinuousClock.now + time
             while StackCapturer.sighting(ofThread: stall.threadID)?.systemCall?.name != wait.systemCall {
                 try #require(ContinuousClock.now < deadline)
                 sched_yield()
             }
-            // While it is sure to be there still.
+            // While it is certain to be there still.
             var (taken, quiet) = (0, 0)
             while taken < 100, ContinuousClock.now < deadline - time / 2 {
                 let stack = try capturer.capture(stall).get()
@@ -149,8 +149,8 @@ extension CaptureTests {
             #expect(names.count { $0 == "stall_descend" } == 4, "\(names)")
         }
 
-        /// The thread publishes how deep it is; a capture during which that word did not change must show exactly that depth. What a
-        /// stack has besides depends only on the call: the first capture of each kind says how much.
+        /// The thread publishes its current depth; a capture during which that word did not change must show exactly that
+        /// depth. The other frames of a stack depend only on the call: the first capture of each kind gives their number.
         @Test(
             "and woken all the time is never shown at a depth it was not at",
             .repeatedWhenLate(by: .milliseconds(10))

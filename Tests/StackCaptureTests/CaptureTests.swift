@@ -1,6 +1,6 @@
 import TestSupport
 import Testing
 
-/// One capturer per signal and process: these tests come one after another.
+/// One capturer per signal and process: these tests run one after another.
 @Suite("Captures", .serialized, .captureSignal, .timeLimit(.minutes(10)))
 enum CaptureTests {}

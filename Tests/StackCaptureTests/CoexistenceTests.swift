@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A host that does what hosts do to signals, stacks, threads and sandboxes, in a process for each of its scenarios.
+/// A host that uses signals, stacks, threads and sandboxes as real hosts do, in a separate process for each of its scenarios.
 @Suite(
     "A capture gets along with its host",
     .serialized,
@@ -61,7 +61,7 @@ struct CoexistenceTests {
         return text
     }
 
-    /// Holds no thread of the tests' pool while the host runs.
+    /// Blocks no thread of the tests' pool while the host runs.
     private static func run(_ arguments: [String], preloading library: String?) async throws -> (Int32, String) {
         let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
         let process = Process()

@@ -3,7 +3,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What gdb says of the same thread at the same place: the unwinder and the symbol tables against another implementation of both.
+/// gdb's result for the same thread at the same place: compares the unwinder and the symbol tables with another implementation
+/// of both.
 @Suite(
     "A captured stack is gdb's stack",
     .serialized,
@@ -22,8 +23,8 @@ struct DebuggerTests {
         try expectEqual(host)
     }
 
-    /// Frozen in a signal handler, so that gdb finds the thread where the capture did. Below the handler the code stands at an
-    /// instruction of chance.
+    /// Frozen in a signal handler, so that gdb finds the thread where the capture did. The code below the handler was
+    /// interrupted at an arbitrary instruction.
     @Test(
         "of a running thread, interrupted anywhere",
         arguments: testsAllForms ? ["loop", "json", "json", "json", "json", "json", "mainActor"] : ["json"]
@@ -33,10 +34,10 @@ struct DebuggerTests {
             let host = try Host(scenario: scenario)
             defer { host.end() }
             #expect(host.summary == "signal complete -")
-            // At an instruction of chance gdb, too, can lose its way. One that did not come to the thread's beginning is no witness.
+            // At an arbitrary instruction gdb may also fail. A result that does not reach the thread's beginning is not used.
             let theirs = try Debugger.frames(of: host.processID, thread: host.threadID)
             guard let last = theirs.last?.name, last == "_start" || last.hasSuffix("clone3") else { continue }
-            // Nor is one that misses the caller of code without a table, or of the function that was interrupted: where that has no
+            // Nor is a result that lacks the caller of code without a table, or of the interrupted function: if that has no
             // table and is about to leave by a jump, gdb skips its caller.
             let missed = Set(host.frames.dropFirst().map(\.address)).subtracting(theirs.map(\.address))
             let skipsCaller = missed == Set(host.frames.dropFirst(3).prefix(1).map(\.address))
@@ -46,14 +47,14 @@ struct DebuggerTests {
         Issue.record("gdb lost its way five times")
     }
 
-    /// Address by address; the innermost of a thread that spins in its handler may be one instruction on.
+    /// Compares the addresses; the innermost one of a thread that spins in its handler may be one instruction further.
     private func expectEqual(_ host: Host) throws {
         let theirs = try Debugger.frames(of: host.processID, thread: host.threadID)
         let ours = host.frames
         print("gdb: \(host.scenario): \(ours.count) frames of ours, \(theirs.count) of gdb's")
         #expect(theirs.count > 3)
-        // Code without an unwind table, caught before it has set up its frame, hides its caller; the frame says that it may. gdb
-        // reads the instructions there.
+        // Code without an unwind table, interrupted before it has set up its frame, hides its caller; the frame's mark says so.
+        // gdb decodes the instructions there.
         let hidden = Set(theirs.dropFirst().map(\.address)).subtracting(ours.map(\.address))
         #expect(hidden.count <= host.untabled, "\(ours)\n\(theirs)")
         let visible = theirs.dropFirst().map(\.address).filter { !hidden.contains($0) }
@@ -72,7 +73,7 @@ struct DebuggerFrame: Equatable, CustomStringConvertible {
     var name: String
     var description: String { "\(address) \(name)" }
 
-    /// From a line `TAG address name`.
+    /// Parses a line `TAG address name`.
     init?(line: Substring, tag: String) {
         let fields = line.split(separator: " ", maxSplits: 2)
         guard fields.count == 3, fields[0] == tag else { return nil }
@@ -87,7 +88,7 @@ final class Host {
     private let process = Process()
     private(set) var frames: [DebuggerFrame] = []
     private(set) var summary = ""
-    /// Frames that were found by frame pointer, past code without an unwind table.
+    /// The number of frames found by the frame pointer, past code without an unwind table.
     private(set) var untabled = 0
     private(set) var threadID = ""
 
@@ -125,7 +126,7 @@ enum Debugger {
     static let path = "/usr/bin/gdb"
     static let isInstalled = FileManager.default.isExecutableFile(atPath: path)
 
-    /// The real frames: what the compiler inlined, or left by a tail call, has none.
+    /// The real frames: calls that were inlined, or replaced by a tail call, have none.
     private static let script = """
         import gdb
         thread = next(t for t in gdb.selected_inferior().threads() if t.ptid[1] == THREAD)

@@ -12,7 +12,7 @@ extension CaptureTests {
             capturer = try StackCapturer(deadline: .seconds(5))
         }
 
-        /// What every stack of the fixture has below `stall_descend`: found once, on a shallow one.
+        /// The frames that every stack of the fixture has below `stall_descend`: determined once, on a shallow one.
         private func outermost(_ capturer: StackCapturer) throws -> [String] {
             let stall = Stall(STALL_SPIN, depth: 0)
             defer { stall.finish() }

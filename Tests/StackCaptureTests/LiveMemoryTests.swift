@@ -18,11 +18,11 @@ struct LiveMemoryTests {
         defer { unsafe _ = stall_finish(stall) }
         let thread = unsafe stall_thread(stall)
         let bounds = unsafe UInt(stall_stack_low(stall))..<UInt(stall_stack_high(stall))
-        // A thread that has just been started may not be where it is to stall yet.
+        // A thread that has just been started may not have reached its stall yet.
         let (known, found) = (capturer.capture(threadID: thread, stack: bounds), capturer.capture(threadID: thread))
         let (a, b) = (try known.get(), try found.get())
         #expect(a.isComplete && b.isComplete)
-        // The outer frames are the same, wherever a spinning one just is.
+        // The outer frames are the same, wherever a spinning thread is.
         #expect(a.frames.suffix(6).map(\.address) == b.frames.suffix(6).map(\.address))
         #expect(b.method == (kind == STALL_READ ? .quiet : .signal))
     }

@@ -1,12 +1,12 @@
 import Foundation
 
-/// Four small libraries, alike but for the size of their frames, so that one unwound by another's table goes wrong.
+/// Four small libraries that differ only in the size of their frames, so that unwinding one by another's table fails.
 final class Plugins: Sendable {
     let folder: String
 
     static let canBeMade = (try? Plugins()) != nil
 
-    /// Nil where there is no compiler.
+    /// Nil if there is no compiler.
     init?() throws {
         folder = NSTemporaryDirectory() + "stall-plugins-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)

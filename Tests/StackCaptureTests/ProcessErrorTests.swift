@@ -63,7 +63,7 @@ extension ProcessTests {
             #expect(try #require(Self.with32BitProgram { code($0) }) == .otherArchitecture)
         }
 
-        /// What `body` makes of such a process while it runs. Nil if it does not.
+        /// The result of `body` for such a process while it runs. Nil if the process does not run.
         private static func with32BitProgram<Result>(_ body: (Int32) -> Result) -> Result? {
             let file = FileManager.default.temporaryDirectory.appending(path: "i386-\(UUID())")
             defer { try? FileManager.default.removeItem(at: file) }

@@ -27,7 +27,7 @@ extension ProcessTests {
             #expect(calls.count >= 30)
             let targets = try calls.map { try (call: $0, target: TargetProcess("call", $0, "3")) }
             let samplers = try targets.map { try ProcessSampler(processID: $0.target.processID) }
-            // What it does before the call is not the subject.
+            // What it does before the call is not tested.
             for (_, target) in targets {
                 while !target.isInCall, target.state != nil { usleep(1000) }
             }
@@ -95,7 +95,7 @@ extension ProcessTests {
             #expect(captured > 0)
             #expect(!"tT".contains(target.state ?? "?"))
             if what == "exec" { #expect(sampler.programsRun > 1) }
-            // A request to end could come while it has no handler, or be forgotten with the program.
+            // A request to end could arrive while it has no handler, or be lost with the program.
             target.send(SIGKILL)
             _ = target.rest()
         }

@@ -34,7 +34,7 @@ enum ProcessTests {
             var unwound: [UInt64] = []
             for _ in 0..<20_000 where held.count < 1000 {
                 let stack = try sampler.capture().get()
-                // Its last function does not sleep, but a page fault may make it.
+                // Its last function does not sleep, but a page fault may suspend it.
                 if stack.method == .stopped { held.append(stack.cost.heldNanoseconds) }
                 unwound.append(stack.cost.unwindNanoseconds)
                 guard unwound.count % 10 == 0 else { continue }
@@ -229,7 +229,7 @@ enum ProcessTests {
 }
 
 extension [String] {
-    /// Whether these names follow each other somewhere, parts that the compiler split off set aside.
+    /// Whether these names occur consecutively, ignoring parts that the compiler split off.
     func contains(_ names: [String]) -> Bool {
         indices.contains { self[$0...].prefix(names.count).elementsEqual(names) }
     }

@@ -6,7 +6,7 @@ import Testing
 @testable import StackCapture
 
 extension ProcessTests {
-    /// Programs whose unwind tables no program header leads to, against gdb.
+    /// Programs whose unwind tables no program header refers to, compared with gdb.
     @Suite("Programs without a search table", .enabled(if: Compiler.isInstalled && Debugger.isInstalled))
     struct ProgramsWithoutSearchTableTests {
         private static let program = #"""
@@ -43,7 +43,7 @@ extension ProcessTests {
             "-O2", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-g", "-nostdlib",
         ]
 
-        /// The second kind has one, and is there for comparison.
+        /// The second kind has a search table, for comparison.
         @Test(
             "that GNU ld has linked statically: every thread, every frame",
             arguments: [["-static"], ["-static-pie"]]
@@ -93,7 +93,7 @@ extension ProcessTests {
             }
         }
 
-        /// Without any table the way out is guessed. What cannot be executed was not returned to.
+        /// Without any table the walk has to guess. An address that is not executable is not a return address.
         @Test("that have no table at all: no frame lies outside of code")
         func noTable() throws {
             let workshop = try Compiler()
@@ -128,7 +128,7 @@ extension ProcessTests {
     }
 }
 
-/// A C compiler, and a directory for what it makes, which goes with it.
+/// A C compiler, and a directory for its output, which is removed with this object.
 private final class Compiler {
     static let isInstalled = FileManager.default.isExecutableFile(atPath: "/usr/bin/gcc")
     private let directory = FileManager.default.temporaryDirectory.appending(path: "programs-\(UUID())")
@@ -159,7 +159,7 @@ private final class Compiler {
         return text
     }
 
-    /// - Returns: where the section lies in the file.
+    /// - Returns: The section's range in the file.
     func section(_ name: String, of program: URL) throws -> Range<Int>? {
         for line in try run("/usr/bin/readelf", ["-SW", program.path]).split(separator: "\n") {
             let fields = line.split(whereSeparator: { " []".contains($0) })
@@ -172,11 +172,11 @@ private final class Compiler {
     }
 }
 
-/// A program of ours that runs, until this goes.
+/// A compiled program that runs until this object is released.
 private final class Started {
     private let process = Process()
 
-    /// Waits until it has so many threads, all asleep or computing.
+    /// Waits until it has this number of threads, all asleep or computing.
     init(_ program: URL, _ arguments: [String] = [], threads: Int = 1) throws {
         process.executableURL = program
         process.arguments = arguments
@@ -192,7 +192,7 @@ private final class Started {
         while ProcessThread(threadID: processID, ofProcess: processID).state != "T" { usleep(1000) }
     }
 
-    /// Whether the address is mapped to be executed.
+    /// Whether the address is mapped as executable.
     func isCode(_ address: UInt) -> Bool {
         let maps = (try? String(contentsOfFile: "/proc/\(processID)/maps", encoding: .utf8)) ?? ""
         return maps.split(separator: "\n").contains { line in
@@ -210,7 +210,7 @@ private final class Started {
         return numbers.allSatisfy { number in
             let file = state == "S" ? "syscall" : "schedstat"
             let text = (try? String(contentsOfFile: "/proc/\(processID)/task/\(number)/\(file)", encoding: .utf8)) ?? ""
-            // Its start takes no 50 ms of a processor.
+            // Its start takes less than 50 ms of CPU time.
             return state == "S"
                 ? text.hasPrefix("34 ") : text.split(separator: " ").first.flatMap { UInt64($0) } ?? 0 > 50_000_000
         }

@@ -5,7 +5,7 @@ import Synchronization
 import Testing
 
 extension CaptureTests {
-    /// What the capturing thread reads of code and tables it reads after the copy was made.
+    /// The capturing thread reads code and tables after the copy was made.
     @Suite(
         "A stack through a module that another one took the place of before it was walked",
         .enabled(if: Plugins.canBeMade, "there is no clang to build the modules with")
@@ -50,13 +50,13 @@ extension CaptureTests {
     }
 }
 
-/// A module of ``Plugins`` for as long as this lives.
+/// A module of ``Plugins``, loaded as long as this object lives.
 @safe private final class LoadedPlugin: Sendable {
     typealias Wait = @convention(c) (Int32) -> Int32
 
     /// Safe: only closed, once.
     nonisolated(unsafe) private let handle: UnsafeMutableRawPointer
-    /// Where `plugin_wait` is.
+    /// The address of `plugin_wait`.
     let wait: UInt
 
     init(_ path: String) throws {
@@ -73,10 +73,10 @@ extension CaptureTests {
     }
 }
 
-/// A thread that waits in a function of a module, and unloads it when it is let go.
+/// A thread that waits in a function of a module, and unloads the module when it is released.
 private final class PluginSleeper: Sendable {
     let identity: ThreadIdentity
-    /// Where the function is.
+    /// The address of the function.
     let wait: UInt
     private let pipe = Pipe()
     private let ended = DispatchSemaphore(value: 0)
@@ -93,7 +93,7 @@ private final class PluginSleeper: Sendable {
         (identity, wait) = try #require(seen)
     }
 
-    /// Returns when the module is gone.
+    /// Returns when the module is unloaded.
     func finish() {
         try? pipe.fileHandleForWriting.write(contentsOf: [0])
         ended.wait()
@@ -111,11 +111,11 @@ private final class PluginSleeper: Sendable {
     }
 }
 
-/// A copy of a sleeping thread's stack that is yet to be walked.
+/// A copy of a sleeping thread's stack that was not unwound yet.
 @safe private final class Copy {
     private let session: OpaquePointer
 
-    /// Waits until the thread has got into its call.
+    /// Waits until the thread has entered its call.
     init(of thread: ThreadIdentity, in call: String = "futex") throws {
         var opened: OpaquePointer?
         let outcome = unsafe stackcap_open(SIGVTALRM, false, &opened)
@@ -141,7 +141,7 @@ private final class PluginSleeper: Sendable {
         let end: stackcap_end
         let isUnsettled: Bool
 
-        /// What stands behind the module's function. Nil where the stack ends there.
+        /// The frame after the module's function. Nil if the stack ends there.
         func caller(of sleeper: PluginSleeper) throws -> stackcap_frame? {
             let function = sleeper.wait..<sleeper.wait + 256
             let inside = try #require(frames.firstIndex { function.contains(UInt($0.address)) })

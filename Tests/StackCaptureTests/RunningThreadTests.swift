@@ -35,7 +35,7 @@ extension CaptureTests {
             "that comes to run only after the deadline still shows its stack to who asks again"
         )
         func late() throws {
-            // Nobody waits: each capture's deadline has passed when its signal is sent.
+            // Without a wait: each capture's deadline has passed when its signal is sent.
             let hasty = try StackCapturer(signal: SIGVTALRM, deadline: .zero)
             let (stall, sleeper) = (Stall(STALL_SPIN, depth: 3), Stall(STALL_READ))
             defer { [stall, sleeper].forEach { $0.finish() } }
@@ -48,7 +48,7 @@ extension CaptureTests {
             let names = names(of: try #require(stack))
             #expect(stack?.method == .signal && names.starts(with: ["stall_in_spin", "stall_at"]), "\(names)")
 
-            // One that is asked for and not fetched is found, with its time, and only if it is young enough.
+            // A copy that was requested and not fetched is found, with its time, and only if it is recent enough.
             func leaveOpen() {
                 while true {
                     let before = hasty.counters.signalsSent
@@ -67,7 +67,7 @@ extension CaptureTests {
             #expect(found?.frames.dropFirst() == stack?.frames.dropFirst())
             #expect(hasty.lateCapture(threadID: stall.threadID, since: start) == nil, "it is taken")
 
-            // What is done in between takes the copy's place, and so does the capturer's end.
+            // An operation in between replaces the copy, and so does the capturer's end.
             leaveOpen()
             while (try? hasty.capture(sleeper).get()) == nil {}
             #expect(hasty.lateCapture(threadID: stall.threadID, since: start) == nil)
@@ -92,7 +92,7 @@ extension CaptureTests {
                     hasty.counters.signalsSent > before.signalsSent
                 else { continue }
                 givenUp += 1
-                // However late a processor is told of a signal: it arrives, and then it is counted, or it has copied something.
+                // However late the processor handles the signal: it arrives, and is then counted, or it has copied something.
                 let end = monotonicNanoseconds() + 10_000_000_000
                 while hasty.counters.lateSignals == before.lateSignals, monotonicNanoseconds() < end { sched_yield() }
                 try #require(hasty.counters.lateSignals == before.lateSignals + 1)
@@ -145,7 +145,7 @@ extension CaptureTests {
             }
         }
 
-        /// Outermost frames are the same in all captures of one thread, so they show a walk that went astray.
+        /// The outermost frames are the same in all captures of one thread, so they show whether a walk failed.
         private func expectWholeStacks(of stall: Stall, captures: Int) throws {
             var quiet = 0
             var kept = 0
@@ -159,13 +159,13 @@ extension CaptureTests {
                     taken += 1
                     quiet += stack.method == .quiet ? 1 : 0
                     let names = names(of: stack)
-                    // The C runtime's own start and end code for modules comes without unwind tables.
+                    // The C runtime's own start and end code for modules has no unwind tables.
                     let untabled = [
                         "__do_global_dtors_aux", "register_tm_clones", "deregister_tm_clones", "frame_dummy", "_init",
                         "_fini",
                     ]
-                    // It has no name any more, either, if its module was unloaded before it was named; and where one may have taken the
-                    // place of another in each of the captures that were tried, the stack ends there.
+                    // It also has no name any more if its module was unloaded before it was symbolicated; and if a module may
+                    // have replaced another in each of the captures that were tried, the stack ends there.
                     let isInPlugin = names.last == "?" || names.last?.hasPrefix("plugin_") == true
                     let isUntabled = !Set(untabled).isDisjoint(with: names) || isInPlugin
                     if stack.truncation == .noUnwindTable && isUntabled { continue }
@@ -191,16 +191,16 @@ extension CaptureTests {
     }
 }
 
-/// Of the clock that captures go by.
+/// The time on the clock that captures use.
 private func monotonicNanoseconds() -> UInt64 {
     var time = timespec()
     unsafe clock_gettime(CLOCK_MONOTONIC, &time)
     return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
 }
 
-/// Waits until a thread has run on: a signal that was sent to it before has arrived.
+/// Waits until a thread has run: a signal that was sent to it before has then arrived.
 private func awaitProgress(of thread: Int32) {
-    // As pthread_getcpuclockid makes it of a thread's number.
+    // As pthread_getcpuclockid computes it from a thread id.
     let clock = clockid_t(~thread << 3 | 6)
     func nanoseconds() -> Int {
         var time = timespec()

@@ -71,7 +71,7 @@ extension CaptureTests {
             #expect(stall_installed(SIGPROF) == STALL_HANDLER_DEFAULT)
         }
 
-        /// SIGPROF's default action ends the process: without care this test ends it.
+        /// SIGPROF's default action ends the process; an error here would end the test process.
         @Test("that is still pending when the default handler returns is discarded")
         func pendingAtTheEnd() throws {
             let capturer = try StackCapturer()
@@ -98,7 +98,7 @@ extension CaptureTests {
             #expect(stall_counted_signals() == counted)
         }
 
-        /// A signal of ours would end the process here, for that is its default action.
+        /// A signal of ours would end the process here, because that is its default action.
         @Test("that the application ignores or gives back its default action after our start is told, and never sent")
         func takenAway() throws {
             for handler in [SIG_IGN, SIG_DFL] {

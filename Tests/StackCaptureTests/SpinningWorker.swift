@@ -10,7 +10,7 @@ final class SpinningWorker: Sendable {
 
     init() {
         var thread = pthread_t()
-        let context = unsafe Unmanaged.passUnretained(self).toOpaque()  // joined before it goes
+        let context = unsafe Unmanaged.passUnretained(self).toOpaque()  // joined before it is released
         unsafe pthread_create(
             &thread,
             nil,

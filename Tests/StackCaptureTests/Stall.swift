@@ -1,9 +1,9 @@
 import CStalls
 import StackCapture
 
-/// A thread of the fixture's that stands still, or does not. To be finished.
+/// A fixture thread that is stalled, or computes. It has to be finished.
 @safe final class Stall: Sendable {
-    /// Good until `finish`, which is called once, by the test that made it.
+    /// Valid until `finish`, which the test that made it calls once.
     nonisolated(unsafe) private let handle: OpaquePointer
 
     init(_ kind: stall_kind, depth: Int = 5, for time: Duration = .zero, path: String? = nil) {
@@ -11,7 +11,7 @@ import StackCapture
         unsafe handle = stall_start(kind, Int32(depth), nanoseconds, path)
     }
 
-    /// One that ends by itself at once.
+    /// A thread that ends immediately.
     init() {
         unsafe handle = stall_start_brief()
     }
@@ -30,7 +30,7 @@ extension StackCapturer {
         capture(threadID: stall.threadID, stack: stall.stack)
     }
 
-    /// Captures until the thread has arrived in a system call: the fixture says "about to", not "in".
+    /// Captures until the thread has entered a system call: the fixture reports "about to", not "in".
     func captureBlocked(_ stall: Stall) throws(CaptureError) -> CapturedStack {
         while true {
             let stack = try capture(stall).get()

@@ -39,7 +39,8 @@ struct SystemCallNameTests {
         #expect(SystemCall.name(of: 250, in: .aarch64) == nil)
     }
 
-    /// The definitions of a header. The generic one has several names for some: of 32-bit machines, older ones, ones behind another.
+    /// The definitions of a header. The generic header has several names for some numbers: for 32-bit machines, older ones, and
+    /// aliases.
     private static func numbers(in text: String) -> [Int: Set<String>] {
         var numbers: [Int: Set<String>] = [:]
         var values: [Substring: Int] = [:]

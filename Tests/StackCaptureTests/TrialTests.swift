@@ -2,8 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The trials' short forms; `scripts/trials` runs the long ones. They run in a process of their own: they need the signal, and judge
-/// descriptors, memory and threads of the whole process.
+/// The trials' short forms; `scripts/trials` runs the long ones. They run in a separate process, because they need the signal,
+/// and check descriptors, memory and threads of the whole process.
 @Suite(
     "Captures on trial",
     .serialized,
@@ -101,7 +101,7 @@ private enum Trial {
         return products.appendingPathComponent("capture-trials").path
     }
 
-    /// Waits without one of Swift's threads: there are only a few of those.
+    /// Waits without blocking one of Swift's threads, of which there are few.
     static func run(_ command: [String]) async throws -> (status: Int32, output: String) {
         try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread {

@@ -3,7 +3,7 @@ import Foundation
 import StackCapture
 import Synchronization
 
-/// A thread that waits in one of libswiftDispatch's functions that have neither an unwind table nor a frame pointer.
+/// A thread that waits in one of those libswiftDispatch functions that have neither an unwind table nor a frame pointer.
 final class WaitingWorker: Sendable {
     enum Wait: CaseIterable {
         case semaphore, semaphoreByWallClock, group

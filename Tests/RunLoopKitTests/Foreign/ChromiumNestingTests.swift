@@ -118,12 +118,12 @@ final class TaskList: Sendable {
         }
     }
 
-    /// What is to come some time does not keep the loop from being idle.
+    /// Work for a later day does not keep the loop from being idle.
     func postTomorrow(_ task: @escaping @Sendable () -> Void) {
         loop.add(EventTimer(after: .seconds(86_400)) { _ in task() })
     }
 
-    /// The observers of beforeWaiting are told when a turn has found nothing to do; the last of them stops the loop.
+    /// The observers of beforeWaiting are called when a turn has found nothing to do; the last of them stops the loop.
     func stopWhenIdle() {
         let idle = LoopObserver(activities: .beforeWaiting, order: .max) { [self] observer, _ in
             guard pending.load(ordering: .sequentiallyConsistent) == 0 else { return }

@@ -30,7 +30,7 @@ struct CorebaseRunLoopTests {
             let both = EventSource(order: 1) { _ in second.increment() }
             let outer = EventSource { source in
                 first.increment()
-                // Not before the nested run waits, so that it is served there and not by the pass that is under way.
+                // Not before the nested run waits, so that it is served there and not by the current pass.
                 let other = TestThread {
                     waitUntil { loop.isWaiting }
                     source.signal()

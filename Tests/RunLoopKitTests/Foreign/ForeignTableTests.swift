@@ -2,7 +2,7 @@ import Glibc
 import LoopTestSupport
 import Testing
 
-/// That README.md in this folder and the tests agree.
+/// Checks that README.md in this folder and the tests agree.
 struct ForeignTableTests {
     @Test("Every case of the table names a test that is there and stands for it, or says why there is none")
     func rows() throws {
@@ -44,7 +44,7 @@ struct ForeignTableTests {
     /// A row with a case begins with its name in backticks; a test's name in backticks may follow.
     private static func rows() throws -> [Row] {
         try text(of: "README.md").split(separator: "\n").compactMap { line in
-            // Asked first, here and below, because matching takes its time in a build for debugging.
+            // Checked first, here and below, because matching is slow in a debug build.
             guard line.hasPrefix("| `"),
                 let match = line.wholeMatch(of: /\| `([^`]+)` \| (?:`([A-Za-z]+\.[A-Za-z0-9]+)`)?(.*) \|/)
             else {

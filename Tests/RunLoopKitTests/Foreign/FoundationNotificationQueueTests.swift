@@ -2,8 +2,8 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// The cases of swift-corelibs-foundation's TestNotificationQueue: what is posted now is a perform that waits, what is posted as soon as
-/// possible or when idle is work before the loop sleeps.
+/// The cases of swift-corelibs-foundation's TestNotificationQueue. Posting now corresponds to a perform that waits; posting as
+/// soon as possible or when idle corresponds to work before the loop sleeps.
 @Suite(.timeLimit(.minutes(10)))
 struct FoundationNotificationQueueTests {
     @Test(

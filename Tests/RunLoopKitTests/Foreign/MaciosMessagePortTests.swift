@@ -85,7 +85,8 @@ struct MaciosMessagePortTests {
         #expect(received.value.count == 1)
         local.invalidate()
         waitUntil { server.value != nil }
-        // By a block, so that it is not lost if the loop does not run yet. The end of the last source does not wake a sleeping loop.
+        // By a block, so that it is not lost if the loop does not run yet. Removing the last source does not wake a sleeping
+        // loop.
         server.value?.perform { EventRunLoop.current.stop() }
         thread.join()
     }

@@ -76,14 +76,14 @@ struct PyObjCMessagePortTests {
 }
 
 extension PortDirectory {
-    /// A new directory of the test's own.
+    /// A new directory for this test.
     static func temporary() throws -> PortDirectory {
         var template = Array("/tmp/ports-XXXXXX".utf8CString)
         guard unsafe mkdtemp(&template) != nil else { throw Fixture.Failure(reason: "mkdtemp: errno \(errno)") }
         return PortDirectory(String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self))
     }
 
-    /// Removes the directory and what is in it.
+    /// Removes the directory and its contents.
     func remove() {
         guard let directory = unsafe opendir(path) else { return }
         while let entry = unsafe readdir(directory) {

@@ -2,7 +2,7 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// What PyObjC's test_cfrunloop and WinObjC's NSTimer suite say of a timer's tolerance.
+/// What PyObjC's test_cfrunloop and WinObjC's NSTimer suite require of a timer's tolerance.
 @Suite(.timeLimit(.minutes(10)))
 struct PyObjCToleranceTests {
     @Test(

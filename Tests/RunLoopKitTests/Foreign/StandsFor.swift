@@ -1,7 +1,8 @@
 import LoopTestSupport
 import Testing
 
-/// Names the cases of other projects' test suites that a test stands for. README.md in this folder lists every case of those suites.
+/// Names the cases of other projects' test suites that a test covers. README.md in this folder lists every case of those
+/// suites.
 struct StandsFor: TestTrait {
     let cases: [String]
 

@@ -189,13 +189,13 @@ struct WebKitRunLoopTests {
     }
 }
 
-/// Counts to 100,000, a block a number, and then stops the loop.
+/// Counts to 100,000, one block per number, and then stops the loop.
 private func again(_ count: Counter, on loop: EventRunLoop) {
     if count.increment() == 100_000 { return loop.stop() }
     loop.perform { again(count, on: loop) }
 }
 
-/// First in, first out, whoever drains it: each block takes all there is.
+/// First in, first out, whichever run drains it: each block takes everything.
 private final class WorkQueue: Sendable {
     private let loop: EventRunLoop
     private let waiting = Mutex<[@Sendable () -> Void]>([])
@@ -212,7 +212,7 @@ private final class WorkQueue: Sendable {
     }
 }
 
-/// Calls back when it is let go of.
+/// Calls back when it is released.
 final class AtEnd: Sendable {
     private let callback: @Sendable () -> Void
 
