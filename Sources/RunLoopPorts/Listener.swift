@@ -17,7 +17,7 @@ final class Listener: Sendable {
     let socket: MessageSocket
     private let claim: NameClaim
     /// Closed for a moment when there are no descriptors left, so that a connecting client is refused instead of left waiting.
-    /// -1 while another thread has taken its number.
+    /// -1 if it could not be reopened, because another thread has taken the descriptor.
     private let reserve: ForkSafeMutex<Int32>
 
     init(_ name: PortName, in directory: PortDirectory) throws(RunLoopError) {
