@@ -75,9 +75,9 @@ extension EventRunLoop {
 /// The serial executor of the actors that are pinned to a loop; ``EventRunLoop/asUnownedSerialExecutor()`` refers to it. The
 /// loop owns it.
 ///
-/// It is a different object from the loop, which is the task executor. The runtime does not say which of the two it calls, but
-/// must be told when a job runs; with the wrong executor it sends a task through the queue again at each step that is not
-/// isolated.
+/// It is a different object from the loop, which is the task executor. When a job runs, the caller must pass the runtime the
+/// executor that the job was enqueued on, and the runtime does not say which of the two it enqueues on. With the wrong executor
+/// it sends a task through the queue again at each step that is not isolated.
 final class PinnedExecutor: SerialExecutor {
     private let jobs: JobQueue
 
