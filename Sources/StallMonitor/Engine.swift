@@ -9,10 +9,8 @@ struct Engine: Sendable {
     private let startup: ExpectedSlowness
     let parts: EngineParts
     private let capturer: StackCapturer?
-    private let writerThread: MonitorThread
+    // These two are always there. The writer and the recorder have threads on demand, the endpoint one of its own.
     private let reporterThread: MonitorThread
-    /// Nil where no live record is kept: reports are written all the same.
-    private let recorderThread: MonitorThread?
     private let watchdogThread: MonitorThread
 
     var watchdog: Watchdog { parts.watchdog }
@@ -29,16 +27,9 @@ struct Engine: Sendable {
         self.parts = parts
         slowness = ExpectedSlowness(ledger: parts.ledger)
         startup = ExpectedSlowness(kind: .startup, ledger: parts.ledger)
-        writerThread = try MonitorThread(name: "stall-writer") { parts.writer.run() }
-        do throws(StallMonitorError) {
-            reporterThread = try MonitorThread(name: "stall-reporter") { parts.makeReporter(tell).run() }
-        } catch {
-            parts.writer.order { $0.close() }
-            _ = writerThread.join(by: .now + .seconds(5))
-            throw error
-        }
-        recorderThread = configuration.keepsLiveRecord ? Self.startRecorder(parts) : nil
-        if recorderThread == nil { parts.live.close() }
+        reporterThread = try MonitorThread(name: "stall-reporter") { parts.makeReporter(tell).run() }
+        if configuration.keepsLiveRecord { parts.startRecording() } else { parts.live.close() }
+        if configuration.keepsLiveRecord { ExitNotes.add(parts.live) }
         let stackSource = parts.makeStackSource()
         capturer = stackSource.capturer
         do throws(StallMonitorError) {
@@ -47,7 +38,7 @@ struct Engine: Sendable {
             }
         } catch {
             parts.notices.add(.disarmed(error))
-            Self.end(parts, (writerThread, reporterThread, recorderThread), capturer, by: .now + .seconds(5))
+            Self.end(parts, reporterThread, capturer, by: .now + .seconds(5))
             throw error
         }
     }
@@ -62,30 +53,26 @@ struct Engine: Sendable {
     /// Waits for the end that was ordered. What does not end by the deadline goes on, and the capture signal with it.
     func end(by deadline: MonotonicInstant) {
         guard watchdogThread.join(by: deadline) else { return }
-        Self.end(parts, (writerThread, reporterThread, recorderThread), capturer, by: deadline)
-    }
-
-    private static func startRecorder(_ parts: EngineParts) -> MonitorThread? {
-        let thread = try? MonitorThread(name: "stall-recorder") { parts.makeRecorder().work() }
-        if thread != nil { ExitNotes.add(parts.live) }
-        return thread
+        Self.end(parts, reporterThread, capturer, by: deadline)
     }
 
     /// Ends all but the watchdog, which has ended.
     private static func end(
         _ parts: EngineParts,
-        _ threads: (writer: MonitorThread, reporter: MonitorThread, recorder: MonitorThread?),
+        _ reporter: MonitorThread,
         _ capturer: StackCapturer?,
         by deadline: MonotonicInstant
     ) {
+        // No watchdog is left to start the recorder for an exit that comes meanwhile.
+        parts.live.refresh()
         // The reporter is to have the time to say what a dead disk did not take.
         parts.writer.giveUp(at: deadline + .seconds(-1))
         parts.notices.close()
         // The record goes last: until the reports are written it is what tells of them.
-        if threads.reporter.join(by: deadline), threads.writer.join(by: deadline) {
+        if reporter.join(by: deadline), parts.writer.join(by: deadline) {
             ExitNotes.remove(parts.live)
             parts.live.close()
-            _ = threads.recorder?.join(by: deadline)
+            _ = parts.live.thread.join(by: deadline)
         }
         capturer?.invalidate()
     }

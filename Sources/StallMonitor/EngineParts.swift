@@ -1,3 +1,4 @@
+import Locking
 import RunLoopKit
 import StackCapture
 import StallDiagnosis
@@ -8,7 +9,7 @@ struct EngineParts: Sendable {
     let watchdog = Watchdog()
     let notices: Mailbox<StallNotice>
     let ledger = WatchdogLedger()
-    let live = LiveBoard()
+    let live: LiveBoard
     let writer: ReportWriter
     private let configuration: StallMonitor.Configuration
     private let run: RunIdentity
@@ -19,12 +20,14 @@ struct EngineParts: Sendable {
         self.configuration = configuration
         let notices = Mailbox<StallNotice>(capacity: configuration.noticeCapacity)
         self.notices = notices
+        live = LiveBoard(standIn: watchdog.semaphore)
         run = RunIdentity(service: configuration.service)
         writer = ReportWriter(
             sink: DirectorySink(ReportDirectory(path: configuration.directory, limits: configuration.limits)),
             limits: configuration.memory,
             meter: meter,
-            changed: { notices.add(.checkpoint) }
+            changed: { notices.add(.checkpoint) },
+            startsThread: true
         )
     }
 
@@ -92,7 +95,12 @@ struct EngineParts: Sendable {
         meter.measure(capture) { (try? $0.get()).map { [$0.cost] } ?? [] }
     }
 
-    func makeRecorder() -> LiveRecorder {
-        LiveRecorder(board: live, run: run, directory: configuration.directory)
+    /// Keeps the live record from now on.
+    ///
+    /// - Parameter patience: after how long without news the recorder's thread ends. Nil: it stays.
+    func startRecording(patience: Duration? = ThreadOnDemand.patience) {
+        let recorder = ForkSafeMutex(LiveRecorder(board: live, run: run, directory: configuration.directory))
+        // Held by one thread at a time: the next one starts after the last one has left.
+        live.record { recorder.withLock { $0.work(patience: patience) } }
     }
 }

@@ -32,6 +32,8 @@ final class CostMeter: Sendable {
         var totals = Totals()
         /// Processor time of the server's handler, on the reporter's thread.
         var handling: UInt64 = 0
+        /// Processor time of the writer's threads that have ended.
+        var writtenBefore: UInt64 = 0
     }
 
     private let state = ForkSafeMutex(State())
@@ -45,10 +47,13 @@ final class CostMeter: Sendable {
             switch part {
             case .watching: state.totals.watching = time
             case .reporting: state.totals.reporting = time &- state.handling
-            case .writing: state.totals.writing = time
+            case .writing: state.totals.writing = state.writtenBefore &+ time
             }
         }
     }
+
+    /// The calling thread is new, and takes the writer's part over from one that has ended.
+    func beginsWriting() { state.withLock { $0.writtenBefore = $0.totals.writing } }
 
     /// Takes stacks, and counts what that costs.
     ///

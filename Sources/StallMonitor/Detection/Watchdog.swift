@@ -81,6 +81,7 @@ final class Watchdog: Sendable {
             defer { orders = [] }
             return orders ?? []
         }
+        state.serveExit()
         let missed = catchUp(&state, given.compactMap(\.countsSince).min())
         for order in given {
             switch order {

@@ -199,6 +199,9 @@ struct WatchdogState: ~Copyable {
         services.notices.add(.settled(done))
     }
 
+    /// Called when the process may be about to end: the live record then says so.
+    func serveExit() { services.live.serveExit() }
+
     mutating func finish() {
         let all = watchList.all
         for watched in all { release(watched) }

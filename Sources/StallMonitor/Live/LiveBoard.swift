@@ -37,6 +37,8 @@ final class LiveBoard: Sendable {
         var ended: [Int] = []
         var isNews = true
         var isClosed = false
+        /// What the recorder's thread does, once there is a record to keep.
+        var recording: (@Sendable () -> Void)?
 
         mutating func update(_ number: Int, _ span: StallSpan, at time: MonotonicInstant, hasEnded: Bool = false) {
             guard var entry = open[number] else { return }
@@ -65,8 +67,21 @@ final class LiveBoard: Sendable {
     /// What exit(3) was called with; `noExit` before. Beside the lock: whoever ends the process may have interrupted its holder.
     private let exitStatus = Atomic<Int64>(LiveBoard.noExit)
     private static let noExit = Int64.min
+    /// The recorder's thread, which exists while there is news.
+    let thread = ThreadOnDemand(name: "stall-recorder")
+    /// Wakes a thread that is always there, so that it calls ``serveExit()``: a caller of exit(3) cannot start one itself.
+    private let standIn: TickSemaphore?
     /// Whether the recorder has nothing in hand: it waits for news, or for a processor to take them.
     private let isAtRest = Atomic<Bool>(true)
+
+    /// - Parameter standIn: what the thread waits for that calls ``serveExit()``.
+    init(standIn: TickSemaphore? = nil) { self.standIn = standIn }
+
+    /// Has a thread do this whenever there is news, from now on.
+    func record(by recording: @escaping @Sendable () -> Void) {
+        contents.withLock { $0.recording = recording }
+        thread.demand(recording)
+    }
 
     // MARK: The watchdog's
 
@@ -117,6 +132,12 @@ final class LiveBoard: Sendable {
     func noteExit(_ status: Int32) {
         exitStatus.store(Int64(status), ordering: .releasing)
         arrival.signal()
+        standIn?.signal()
+    }
+
+    /// Starts the recorder's thread if an exit was noted. On the thread that ``init(standIn:)`` names, each time it wakes.
+    func serveExit() {
+        if exitStatus.load(ordering: .acquiring) != LiveBoard.noExit { demandThread() }
     }
 
     /// Waits until that is written: until the first deadline at most, and until the second while the recorder has not even begun, which is
@@ -126,13 +147,16 @@ final class LiveBoard: Sendable {
         _ = stamped.wait(until: latest)
     }
 
-    /// Lets the recorder end.
-    func close() { change { $0.isClosed = true } }
+    /// Lets the recorder end, and its record go.
+    func close() {
+        change { $0.isClosed = true }
+        contents.withLock { $0.recording = nil }
+    }
 
     // MARK: The recorder's
 
-    /// Waits for news; nil when the board is closed.
-    func take() -> News? {
+    /// Waits for news. Nil when the board is closed, and at the deadline.
+    func take(until deadline: MonotonicInstant? = nil) -> News? {
         while true {
             let exit = Int32(exactly: exitStatus.load(ordering: .acquiring))
             let (news, isClosed) = contents.withLock { contents -> (News?, Bool) in
@@ -145,8 +169,22 @@ final class LiveBoard: Sendable {
             if isClosed { return nil }
             if let news { return news }
             isAtRest.store(true, ordering: .releasing)
-            arrival.wait()
+            if let deadline {
+                guard arrival.wait(until: deadline) else { return nil }
+            } else {
+                arrival.wait()
+            }
             isAtRest.store(false, ordering: .releasing)
+        }
+    }
+
+    var isClosed: Bool { contents.withLock { $0.isClosed } }
+
+    /// Ends the recorder's thread if there is nothing to write. Returns whether it has to end.
+    func leave() -> Bool {
+        thread.leave {
+            let exit = Int32(exactly: exitStatus.load(ordering: .acquiring))
+            return contents.withLock { !$0.isNews && !$0.isClosed && $0.news.exitStatus == exit }
         }
     }
 
@@ -163,7 +201,12 @@ final class LiveBoard: Sendable {
             body(&contents)
             return contents.isNews
         }
+        demandThread()
         if !wasNews { arrival.signal() }
+    }
+
+    private func demandThread() {
+        if let recording = contents.withLock({ $0.recording }) { thread.demand(recording) }
     }
 }
 

@@ -4,7 +4,7 @@ import StackCapture
 import StallDetection
 import StallReports
 
-/// The thread that keeps the live record. It sleeps while no stall is under way.
+/// Keeps the live record, on a thread that exists while there is news of it.
 struct LiveRecorder: ~Copyable {
     private let board: LiveBoard
     private let run: RunIdentity
@@ -21,12 +21,18 @@ struct LiveRecorder: ~Copyable {
         status = LiveRecord.Status(updatedAt: run.startedAt)
     }
 
-    /// The thread's life. Returns when the board is closed; the record goes with it, for the run record then says all.
-    consuming func work() {
-        while let news = board.take() {
-            record(news)
-            if news.exitStatus != nil { board.confirmExit() }
-        }
+    /// One life of the thread. Returns when there has been no news for a while, or when the board is closed; the record goes then, for
+    /// the run record says all.
+    ///
+    /// - Parameter patience: how long to wait for news. Nil: without end.
+    mutating func work(patience: Duration?) {
+        repeat {
+            while let news = board.take(until: patience.map { .now + $0 }) {
+                record(news)
+                if news.exitStatus != nil { board.confirmExit() }
+            }
+            if board.leave() { return }
+        } while !board.isClosed
         if let descriptor = file?.descriptor { monitor_forget_in_child(descriptor) }
         file?.remove()
     }

@@ -40,8 +40,7 @@ package final class OutsideDesk: Sendable {
 
     private let configuration: Configuration
     private let parts: EngineParts
-    private let threads: [MonitorThread]
-    private let recorder: MonitorThread?
+    private let reporter: MonitorThread
     private let state = Mutex(State())
 
     /// Starts the threads that report.
@@ -58,16 +57,9 @@ package final class OutsideDesk: Sendable {
         own.service = configuration.service
         let parts = EngineParts(own)
         self.parts = parts
-        let writer = try MonitorThread(name: "stall-writer") { parts.writer.run() }
-        do throws(StallMonitorError) {
-            threads = [writer, try MonitorThread(name: "stall-reporter") { parts.makeReporter(tell).run() }]
-        } catch {
-            parts.writer.order { $0.close() }
-            _ = writer.join(by: .now + .seconds(5))
-            throw error
-        }
-        recorder = try? MonitorThread(name: "stall-recorder") { parts.makeRecorder().work() }
-        if recorder == nil { parts.live.close() }
+        reporter = try MonitorThread(name: "stall-reporter") { parts.makeReporter(tell).run() }
+        // For good: there is no watchdog here to start it again when the process ends.
+        parts.startRecording(patience: nil)
     }
 
     /// Takes a loop into the record: from now on it counts as watched. The number is its name at the desk.
@@ -143,9 +135,9 @@ package final class OutsideDesk: Sendable {
         let deadline = MonotonicInstant.now + .seconds(5)
         parts.writer.giveUp(at: deadline + .seconds(-1))
         parts.notices.close()
-        guard threads[1].join(by: deadline), threads[0].join(by: deadline) else { return lost }
+        guard reporter.join(by: deadline), parts.writer.join(by: deadline) else { return lost }
         parts.live.close()
-        _ = recorder?.join(by: deadline)
+        _ = parts.live.thread.join(by: deadline)
         return lost
     }
 

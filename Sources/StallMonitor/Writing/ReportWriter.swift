@@ -2,9 +2,9 @@ import Locking
 import RunLoopKit
 import StallReports
 
-/// The thread that waits for the disk, or for another sink, so that nobody else has to.
+/// The thread that waits for the disk, or for another sink, so that no other thread has to.
 ///
-/// It is parked while nothing is to be written, and wakes by itself only while something waits that the disk refused.
+/// It exists while there is something to write, and a few seconds longer. While the disk refuses, it waits for the next try.
 final class ReportWriter: Sendable {
     /// What the others may know of it.
     struct Status: Sendable {
@@ -35,6 +35,13 @@ final class ReportWriter: Sendable {
         }
     }
 
+    private enum Pause {
+        /// Until then, or without end where nothing is to be tried again.
+        case until(MonotonicInstant?)
+        /// All was done.
+        case forGood
+    }
+
     private struct State: Sendable {
         var queue: WriteQueue
         var status = Status()
@@ -42,7 +49,10 @@ final class ReportWriter: Sendable {
         var givesUpAt: MonotonicInstant?
     }
 
-    private let sink: any ReportSink
+    /// Locked for as long as it is at work, by whoever carries out steps: one thread at a time does.
+    private let sink: ForkSafeMutex<any ReportSink>
+    /// What messages call the sink.
+    let sinkName: String
     /// A write that takes longer is one that hangs.
     static let patience = Duration.seconds(2)
     /// Going through a directory of a thousand reports takes its time.
@@ -53,17 +63,23 @@ final class ReportWriter: Sendable {
     private let answers = TickSemaphore()
     private let meter: CostMeter
     private let changed: @Sendable () -> Void
+    private let thread: ThreadOnDemand?
 
-    /// - Parameter changed: the disk has begun or ceased to answer while nobody waited for it. Called on the writer's thread.
+    /// - Parameters:
+    ///   - changed: the disk has begun or ceased to answer while nobody waited for it. Called on the writer's thread.
+    ///   - startsThread: whether an order starts the writer's thread. Otherwise the caller runs it.
     init(
         sink: any ReportSink,
         limits: StallMonitor.MemoryLimits,
         meter: CostMeter,
-        changed: @escaping @Sendable () -> Void
+        changed: @escaping @Sendable () -> Void,
+        startsThread: Bool = false
     ) {
-        self.sink = sink
+        sinkName = sink.name
+        self.sink = ForkSafeMutex(sink)
         self.meter = meter
         self.changed = changed
+        thread = startsThread ? ThreadOnDemand(name: "stall-writer") : nil
         state = ForkSafeMutex(State(queue: WriteQueue(limits: limits)))
     }
 
@@ -75,8 +91,15 @@ final class ReportWriter: Sendable {
             state.queue = queue
             state.status.adopt(queue)
         }
+        _ = hasThread
         orders.signal()
     }
+
+    /// Whether the thread runs, started if need be.
+    private var hasThread: Bool { thread?.demand { [self] in run() } ?? true }
+
+    /// Waits until the thread has ended, which it does once the queue is closed and tried. Returns whether it has.
+    func join(by deadline: MonotonicInstant) -> Bool { thread?.join(by: deadline) ?? true }
 
     /// Waits until everything was tried that was given so far. False at the deadline. One thread at a time.
     func wait(until deadline: MonotonicInstant) -> Bool {
@@ -87,15 +110,14 @@ final class ReportWriter: Sendable {
                 return isIdle
             }
             if isIdle { return true }
+            // A report matters more than a reporter that waits for no disk.
+            if !hasThread { thread?.replace { carryOutSteps(onOwnThread: false) } }
             guard answers.wait(until: deadline) else {
                 state.withLock { $0.isAwaited = false }
                 return false
             }
         }
     }
-
-    /// What messages call the sink.
-    var sinkName: String { sink.name }
 
     var status: Status { state.withLock { $0.status } }
 
@@ -109,9 +131,21 @@ final class ReportWriter: Sendable {
         state.withLock { $0.givesUpAt = time }
     }
 
-    /// The thread's life. Returns after the queue was closed, and all that is in it was tried once more.
+    /// The thread's life. Returns after the queue was closed, and all that is in it was tried once more. A thread of the writer's
+    /// own also returns when it has had nothing to do for a while.
     func run() {
-        var sink = sink
+        meter.beginsWriting()
+        while true {
+            guard case .until(let deadline) = carryOutSteps(onOwnThread: true), park(until: deadline) else { return }
+        }
+    }
+
+    /// Does what can be done now.
+    ///
+    /// - Parameter onOwnThread: whether the calling thread's processor time is what writing costs.
+    /// - Returns: until when to wait then.
+    @discardableResult
+    private func carryOutSteps(onOwnThread: Bool) -> Pause {
         while true {
             let now = MonotonicInstant.now
             let step = state.withLock { state in
@@ -120,23 +154,42 @@ final class ReportWriter: Sendable {
                 return step
             }
             switch step {
-            case .tidy, .write: carryOut(step, &sink)
-            case .wait(let deadline): park(until: deadline)
-            case .end: return answer(didChange: false)
+            case .tidy, .write: carryOut(step, onOwnThread: onOwnThread)
+            case .wait(let deadline):
+                answer(didChange: false)
+                return .until(deadline)
+            case .end:
+                answer(didChange: false)
+                return .forGood
             }
         }
     }
 
-    private func park(until deadline: MonotonicInstant?) {
-        answer(didChange: false)
-        if let deadline { _ = orders.wait(until: deadline) } else { orders.wait() }
+    /// - Returns: false when the thread has to end.
+    private func park(until deadline: MonotonicInstant?) -> Bool {
+        if let deadline {
+            _ = orders.wait(until: deadline)
+        } else if let thread {
+            if !orders.wait(until: .now + ThreadOnDemand.patience) { return !thread.leave { isAtRest } }
+        } else {
+            orders.wait()
+        }
+        return true
     }
 
-    private func carryOut(_ step: WriteQueue.Step, _ sink: inout any ReportSink) {
+    /// Whether nothing is to be done, now or later.
+    private var isAtRest: Bool {
+        state.withLock { state in
+            var queue = state.queue
+            return queue.next(at: .now) == .wait(until: nil)
+        }
+    }
+
+    private func carryOut(_ step: WriteQueue.Step, onOwnThread: Bool) {
         let start = MonotonicInstant.now
-        let result = result(of: step, &sink)
+        let result = sink.withLock { self.result(of: step, &$0) }
         let end = MonotonicInstant.now
-        meter.spent(.writing)
+        if onOwnThread { meter.spent(.writing) }
         let didChange = state.withLock { state in
             let before = state.status
             state.queue.note(result, of: step, at: end)

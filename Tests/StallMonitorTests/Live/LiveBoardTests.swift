@@ -1,6 +1,7 @@
 import RunLoopKit
 import StallDetection
 import StallReports
+import Synchronization
 import Testing
 
 @testable import StallMonitor
@@ -53,6 +54,28 @@ struct LiveBoardTests {
         #expect(board.take()?.exitStatus == nil)
         board.noteExit(7)
         #expect(board.take()?.exitStatus == 7)
+    }
+
+    @Test("The recorder's thread leaves when there is no news, and the stand-in starts it again to note an exit")
+    func exitAtRest() throws {
+        let (standIn, left) = (TickSemaphore(), TickSemaphore())
+        let board = LiveBoard(standIn: standIn)
+        let statuses = Mutex<[Int32?]>([])
+        board.record {
+            repeat {
+                while let news = board.take(until: .now) { statuses.withLock { $0.append(news.exitStatus) } }
+            } while !board.leave()
+            left.signal()
+        }
+        try #require(left.wait(until: .now + .seconds(60)))
+        board.serveExit()
+        #expect(!left.wait(until: .now) && statuses.withLock { $0 } == [nil])
+        board.noteExit(7)
+        #expect(standIn.wait(until: .now))
+        board.serveExit()
+        try #require(left.wait(until: .now + .seconds(60)))
+        #expect(statuses.withLock { $0 } == [nil, 7])
+        board.close()
     }
 
     @Test("A stall whose report is finished is let go, once")
