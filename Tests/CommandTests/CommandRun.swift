@@ -40,7 +40,9 @@ struct CommandRun {
         let process = Process()
         process.executableURL = executable
         process.arguments = arguments
-        process.environment = ["PATH": "/usr/bin:/bin"].merging(environment) { $1 }
+        // MUTANT: which mutation is played (scripts/mutate).
+        process.environment = ProcessInfo.processInfo.environment.filter { $0.key == "MUTANT" }
+            .merging(["PATH": "/usr/bin:/bin"]) { $1 }.merging(environment) { $1 }
         process.standardInput = FileHandle.nullDevice
         return process
     }
