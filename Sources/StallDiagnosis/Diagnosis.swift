@@ -79,3 +79,83 @@ package struct Diagnosis: Hashable, Sendable {
         return site.flatMap { purpose($0, descriptors) } ?? "The thread waited\(place(site, descriptors))."
     }
 }
+
+extension Diagnosis {
+    /// Where most of the time went: on a CPU, in the queue for one, or waiting. A share decides as soon as it is the largest; what the
+    /// thread waited for is decided by the samples, which stand for the time since the one before.
+    ///
+    /// | largest share | further | verdict |
+    /// |---|---|---|
+    /// | in the queue for a CPU | | starved |
+    /// | on a CPU | | on_cpu |
+    /// | waiting | half of it counted as a block device's (delay accounting) | disk_wait |
+    /// | waiting | half of the sampled sleep in calls of a disk, state D, a page fault, or a remote file | disk_wait |
+    /// | waiting | asleep in other calls | blocked |
+    /// | waiting | never found asleep, half of the time stolen by the hypervisor | starved |
+    /// | waiting | never found asleep, page faults that read a disk | disk_wait |
+    /// | waiting | none of these | unknown |
+    package static func verdict(
+        _ window: EvidenceWindow?,
+        _ state: Character?,
+        _ waits: WaitProfile,
+        isRemote: Bool = false
+    ) -> Verdict {
+        if state == "T" || state == "t" { return .paused }
+        let asleep = waits.calling + waits.faulting
+        guard let window, window.length > .zero else {
+            return asleep > .zero ? waiting(waits, state, isRemote) : .unknown
+        }
+        if window.runDelay > window.cpu, window.runDelay > window.waited { return .starved }
+        if window.cpu >= window.waited { return .onCPU }
+        if let blockIO = window.blockIO, blockIO * 2 >= window.waited { return .diskWait }
+        if asleep > .zero { return waiting(waits, state, isRemote) }
+        if let stolen = window.supply?.stealPerProcessor, stolen * 2 >= window.waited { return .starved }
+        if window.majorFaults > 0 || state == "D" { return .diskWait }
+        return .unknown
+    }
+
+    private static func waiting(_ waits: WaitProfile, _ state: Character?, _ isRemote: Bool) -> Verdict {
+        let remote = isRemote ? waits.longestSpan : .zero
+        return max(waits.disk, remote) * 2 >= waits.calling + waits.faulting ? .diskWait : .blocked
+    }
+
+    /// What starved a thread.
+    enum Scarcity: Hashable, Sendable {
+        /// Its cgroup's limit: the quota in percent of a CPU, and in how many periods it was held back.
+        case quota(percent: Double, throttled: UInt64, periods: UInt64)
+        /// The hypervisor: for how long on the average of all processors.
+        case stolen(Duration)
+        /// It may use a part of the processors only.
+        case pinned(allowed: Int, of: Int)
+        /// More threads than processors.
+        case crowd(runnable: Int, processors: Int)
+        /// Nobody looked, or nothing stands out.
+        case unknown
+    }
+
+    /// What starved the thread most likely. A quota counts when it held the cgroup back in half of the periods or for a third of the
+    /// thread's delay; stolen time when it makes up half of that.
+    static func scarcity(_ window: EvidenceWindow?) -> Scarcity {
+        guard let window, let supply = window.supply else { return .unknown }
+        let delay = max(window.runDelay, window.waited)
+        if let quota = supply.throttling, quota.throttledPeriods > 0,
+            quota.throttledPeriods.multipliedSaturated(by: 2) >= quota.periods
+                || Duration.nanoseconds(Int64(clamping: quota.nanoseconds)) * 3 >= delay
+        {
+            return .quota(percent: quota.quotaPercent, throttled: quota.throttledPeriods, periods: quota.periods)
+        }
+        if let stolen = supply.stealPerProcessor, stolen * 2 >= delay { return .stolen(stolen) }
+        if let allowed = supply.allowed, allowed < supply.processors {
+            return .pinned(allowed: allowed, of: supply.processors)
+        }
+        if let load = supply.after.load, load.runnable > supply.processors {
+            return .crowd(runnable: load.runnable, processors: supply.processors)
+        }
+        return .unknown
+    }
+}
+
+extension SupplyWindow {
+    /// Stolen time on the average of all processors.
+    var stealPerProcessor: Duration? { steal.map { $0 / max(1, processors) } }
+}

@@ -1,4 +1,6 @@
 import Glibc
+import RunLoopKit
+import StallReports
 
 /// What the kernel says of a thread at one moment, from `/proc/PID/task/TID` (proc(5)).
 package struct ThreadEvidence: Hashable, Sendable {
@@ -73,51 +75,55 @@ package struct EvidenceWindow: Hashable, Sendable {
     }
 }
 
-/// The text of a /proc file of at most 4 KiB. Nil when it cannot be read.
-package func readSmallFile(_ path: String) -> String? {
-    readStart(of: path)
-}
+extension EvidenceWindow {
+    /// The time on a CPU, parted by what the kernel's ticks say of program and kernel. Nil when it had no tick to say it with.
+    package var cpuParts: (user: Duration, system: Duration)? {
+        guard let user = Self.grown(before.userTicks, after.userTicks),
+            let system = Self.grown(before.systemTicks, after.systemTicks), user > 0 || system > 0
+        else { return nil }
+        // In whole nanoseconds, as a report has them: the two add up.
+        let userTime = Duration.nanoseconds((cpu * (Double(user) / (Double(user) + Double(system)))).nanoseconds)
+        return (userTime, cpu - userTime)
+    }
 
-/// The text that a /proc file begins with, of `limit` bytes at most. Nil when it cannot be read. Not the watchdog's thread.
-func readStart(of path: String, limit: Int) -> String? {
-    let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
-    defer { close(descriptor) }
-    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: limit) { buffer, filled in
-        // The kernel gives a page at a time.
-        while filled < limit {
-            let count = unsafe read(descriptor, buffer.baseAddress! + filled, limit - filled)
-            if count <= 0 { break }
-            filled += count
+    /// Time waited for block devices. Nil where the kernel does not count it, or the thread has never waited for one.
+    package var blockIO: Duration? {
+        guard after.blockIOTicks != 0 else { return nil }
+        return Self.grown(before.blockIOTicks, after.blockIOTicks).map {
+            .nanoseconds(Int64(clamping: $0.multipliedSaturated(by: 10_000_000)))
         }
     }
-    return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
+
+    /// What is neither time on a CPU nor in the queue for one.
+    package var waited: Duration { max(.zero, length - cpu - runDelay) }
+
+    private static func grown(_ before: UInt64?, _ after: UInt64?) -> UInt64? {
+        guard let before, let after else { return nil }
+        return after.grown(since: before)
+    }
 }
 
-/// The text of a file of at most `limit` bytes. Nil when it cannot be read, or is longer. Not the watchdog's thread.
-func readFile(_ path: String, limit: Int) -> String? {
-    let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
-    defer { close(descriptor) }
-    var bytes: [UInt8] = []
-    while bytes.count <= limit {
-        let start = bytes.count
-        bytes += repeatElement(0, count: 16384)
-        let count = unsafe bytes.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress! + start, 16384) }
-        bytes.removeLast(16384 - max(0, count))
-        if count < 0 { return nil }
-        if count == 0 { return String(decoding: bytes, as: UTF8.self) }
+/// The processor time of the calling thread (clock_gettime(2)).
+package enum ThreadClock {
+    /// Nanoseconds since the thread began. One system call.
+    package static var nanoseconds: UInt64 {
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return UInt64(clamping: time.tv_sec) &* 1_000_000_000 &+ UInt64(clamping: time.tv_nsec)
     }
-    return nil
 }
 
-private func readStart(of path: String) -> String? {
-    let descriptor = unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
-    defer { close(descriptor) }
-    return unsafe withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
-        let count = unsafe read(descriptor, buffer.baseAddress, buffer.count)
-        guard count > 0 else { return nil }
-        return unsafe String(decoding: buffer[..<count], as: UTF8.self)
-    }
+/// The process whose threads, descriptors and memory are meant: this one, or another one that is watched from outside.
+package struct ObservedProcess: Hashable, Sendable {
+    /// Nil for this one.
+    package let otherID: Int32?
+
+    package init(otherID: Int32?) { self.otherID = otherID }
+
+    /// This process.
+    package static let own = ObservedProcess(otherID: nil)
+
+    /// Its files: proc(5).
+    package var directory: String { otherID.map { "/proc/\($0)" } ?? "/proc/self" }
+    package var processID: Int32 { otherID ?? getpid() }
 }

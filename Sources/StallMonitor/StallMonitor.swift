@@ -1,7 +1,8 @@
 import Locking
 public import RunLoopKit
 import StackCapture
-import StallDetection
+// A server says when a loop counts as stalled (`StallRule`) without importing the module that decides it.
+@_exported public import StallDetection
 import StallReports
 
 /// Watches event loops of this process, and reports each stall: what stood still, since when, where in the code, and why.
@@ -329,3 +330,4 @@ extension StallMonitor {
         }
     }
 }
+

@@ -1,3 +1,4 @@
+
 /// What the arguments of a system call mean, for the calls that can make a thread wait. By name, so the same on every architecture.
 struct CallSignature: Hashable, Sendable {
     /// In the registers' order. Nil for one that tells nothing, such as a buffer's address.
@@ -66,4 +67,125 @@ struct CallSignature: Hashable, Sendable {
         default: FlagNames.named[word].map { .names($0) } ?? .unsigned
         }
     }
+}
+
+extension CallSignature {
+    /// The calls' manual pages, section 2. `-` stands for what is left out.
+    package static let text: StaticString = """
+        read fd - count
+        write fd - count
+        readv fd - iovcnt
+        writev fd - iovcnt
+        pread64 fd - count offset
+        pwrite64 fd - count offset
+        preadv fd - iovcnt offset
+        pwritev fd - iovcnt offset
+        preadv2 fd - iovcnt offset - flags:rwf
+        pwritev2 fd - iovcnt offset - flags:rwf
+        sendfile out_fd:fd in_fd:fd - count
+        splice fd_in:fd - fd_out:fd - len flags:splice
+        tee fd_in:fd fd_out:fd len flags:splice
+        vmsplice fd - nr_segs flags:splice
+        copy_file_range fd_in:fd - fd_out:fd - len
+        fsync fd
+        fdatasync fd
+        syncfs fd
+        sync
+        sync_file_range fd offset nbytes
+        msync addr:address length flags:msync
+        fallocate fd mode offset len
+        ftruncate fd length
+        truncate path length
+        flock fd operation:flock
+        fcntl fd cmd:fcntl
+        ioctl fd request:address
+        open path flags:open
+        openat dirfd path flags:open
+        openat2 dirfd path
+        creat path
+        close fd
+        stat path
+        lstat path
+        fstat fd
+        newfstatat dirfd path
+        statx dirfd path
+        statfs path
+        fstatfs fd
+        access path
+        faccessat dirfd path
+        faccessat2 dirfd path
+        readlink path
+        readlinkat dirfd path
+        getdents fd - count
+        getdents64 fd - count
+        mkdir path
+        mkdirat dirfd path
+        rmdir path
+        unlink path
+        unlinkat dirfd path
+        rename path newpath:path
+        renameat dirfd path newdirfd:dirfd newpath:path
+        renameat2 dirfd path newdirfd:dirfd newpath:path
+        link path newpath:path
+        symlink target:path path
+        chdir path
+        chmod path
+        chown path
+        fchmod fd
+        fchown fd
+        fadvise64 fd offset len
+        readahead fd offset count
+        mount source:path target:path
+        umount2 target:path
+        execve path
+        getxattr path name:path
+        setxattr path name:path
+        connect fd addr:sockaddr addrlen
+        accept fd
+        accept4 fd - - flags:sock
+        sendto fd - len flags:msg addr:sockaddr addrlen
+        recvfrom fd - len flags:msg
+        sendmsg fd - flags:msg
+        recvmsg fd - flags:msg
+        sendmmsg fd - vlen flags:msg
+        recvmmsg fd - vlen flags:msg timeout:timespec
+        shutdown fd
+        poll fds:pollfds nfds timeout:ms
+        ppoll fds:pollfds nfds timeout:timespec
+        select nfds readfds:fdset writefds:fdset - timeout:timeval
+        pselect6 nfds readfds:fdset writefds:fdset - timeout:timespec
+        epoll_wait epfd - maxevents timeout:ms
+        epoll_pwait epfd - maxevents timeout:ms
+        epoll_pwait2 epfd - maxevents timeout:timespec
+        epoll_ctl epfd op:epoll_ctl fd
+        nanosleep request:timespec
+        clock_nanosleep clock:clock flags:timer request:timespec
+        pause
+        rt_sigsuspend
+        rt_sigtimedwait - - timeout:timespec
+        wait4 pid - options:wait
+        waitid which:idtype id:int - options:wait
+        vfork
+        futex uaddr:address op:futex val
+        semop semid - nsops
+        semtimedop semid - nsops timeout:timespec
+        msgsnd msqid - msgsz
+        msgrcv msqid - msgsz
+        mq_timedsend fd - len prio timeout:timespec
+        mq_timedreceive fd - len - timeout:timespec
+        io_getevents - min_nr nr - timeout:timespec
+        io_uring_enter fd to_submit min_complete flags:uring
+        mmap addr:address length prot:prot flags:mmap fd offset
+        munmap addr:address length
+        mprotect addr:address length prot:prot
+        mremap addr:address old_size new_size
+        madvise addr:address length advice
+        mlock addr:address length
+        mlockall
+        getrandom - count flags:getrandom
+        ptrace request pid
+        process_vm_readv pid
+        setns fd
+        finit_module fd
+        """
 }

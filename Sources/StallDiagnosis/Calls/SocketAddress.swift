@@ -1,3 +1,4 @@
+
 /// An address as the socket calls take it (ip(7), ipv6(7), unix(7)), as text. Pure.
 struct SocketAddress: Hashable, Sendable {
     /// `10.0.0.7:5432`, `[::1]:80`, a path, `@` and an abstract name. Nil for an address without a name, and for other families.
@@ -43,5 +44,26 @@ struct SocketAddress: Hashable, Sendable {
         guard let first = bytes.first else { return nil }
         if first == 0 { return bytes.count > 1 ? "@" + String(decoding: bytes.dropFirst(), as: UTF8.self) : nil }
         return String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+    }
+}
+
+/// Text in the memory of a thread that waits.
+enum CText {
+    /// Longest path told, bytes.
+    private static let limit = 512
+
+    /// A path that ends in a zero byte. It may end close to memory that cannot be read: what lies up to the page's end is asked for first.
+    package static func path(at address: UInt, _ read: (UInt, Int) -> [UInt8]?) -> String? {
+        guard address != 0 else { return nil }
+        var text: [UInt8] = []
+        var next = address
+        while text.count < limit {
+            let count = min(limit - text.count, Int(4096 - next % 4096))
+            guard let bytes = read(next, count) else { return nil }
+            if let end = bytes.firstIndex(of: 0) { return String(decoding: text + bytes[..<end], as: UTF8.self) }
+            text += bytes
+            next &+= UInt(count)
+        }
+        return String(decoding: text, as: UTF8.self) + "…"
     }
 }

@@ -1,6 +1,7 @@
 import CMonitorShims
 import Glibc
 package import RunLoopKit
+import StallReports
 import Synchronization
 
 /// Where the files are by which the kernel tells of the process's cgroup, once somebody has looked. Looking takes locks of the kernel that others may hold for long, so that is
@@ -30,7 +31,7 @@ package final class SupplyLocation: Sendable {
         guard let cgroup = readSmallFile(process.directory + "/cgroup"),
             let mounts = readFile("/proc/self/mountinfo", limit: 1 << 22)
         else { return }
-        let located = SupplyFiles(cgroup: cgroup, mounts: mounts, read: readSmallFile)
+        let located = SupplyFiles(cgroup: cgroup, mounts: mounts, read: { readSmallFile($0) })
         files.withLock { $0 = located }
     }
 }
@@ -58,7 +59,7 @@ package struct SupplyMeter {
         guard let files = location.found else { return nil }
         var supply = ProcessorSupply()
         supply.groups = files.limited.map(\.throttling)
-        supply.cgroupPressure = files.pressure.flatMap(readSmallFile).flatMap(ProcessorSupply.pressure)
+        supply.cgroupPressure = files.pressure.flatMap({ readSmallFile($0) }).flatMap(ProcessorSupply.pressure)
         supply.systemPressure = readSmallFile("/proc/pressure/cpu").flatMap(ProcessorSupply.pressure)
         supply.load = readSmallFile("/proc/loadavg").flatMap(ProcessorSupply.Load.init)
         supply.steal = steal()

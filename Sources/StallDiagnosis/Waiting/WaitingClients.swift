@@ -53,7 +53,7 @@ package struct WaitingClients: Sendable {
     /// What is listened on in the process's network. The kernel tells listeners first.
     private func listeningPorts() -> Set<UInt16> {
         ["tcp", "tcp6"].reduce(into: []) { ports, name in
-            let text = readStart(of: "\(process.directory)/net/\(name)", limit: 1 << 16) ?? ""
+            let text = readFile("\(process.directory)/net/\(name)", limit: 1 << 16, isWhole: false) ?? ""
             ports.formUnion(ListeningPorts.read(text))
         }
     }

@@ -157,16 +157,13 @@ extension RunRecord.PauseTotal {
 /// When the run record is updated: soon after the start, then at growing intervals of at most half a minute.
 struct CheckpointSchedule {
     private var next: MonotonicInstant
-    private var distance: Duration = .milliseconds(500)
+    private var interval = DoublingInterval(from: .milliseconds(500), upTo: .seconds(30))
 
-    init(start: MonotonicInstant) {
-        next = start + distance
-    }
+    init(start: MonotonicInstant) { next = start + interval.next() }
 
     mutating func isDue(at time: MonotonicInstant) -> Bool {
         guard time >= next else { return false }
-        distance = min(distance * 2, .seconds(30))
-        next = time + distance
+        next = time + interval.next()
         return true
     }
 }

@@ -1,5 +1,6 @@
 import Glibc
 import RunLoopKit
+import StallDiagnosis
 import StallReports
 
 /// How the system's clocks lie to one another. Boot time gains on monotonic time while the machine is suspended
@@ -61,5 +62,94 @@ struct WallClockAnchor {
         let time = wall.advanced(byNanoseconds: (instant - monotonic).nanoseconds)
         guard sleptUntilNow, let clocks, let now = ClockOffsets.read() else { return time }
         return time.advanced(byNanoseconds: now.suspension(since: clocks)?.nanoseconds ?? 0)
+    }
+}
+
+/// What the kernel says of the calling thread's processor time (proc(5), `/proc/thread-self/schedstat`). A thread that was kept
+/// from running by others was waiting all the time; one that was stopped, or frozen, was not.
+struct OwnAccount: Hashable, Sendable {
+    /// On a processor, nanoseconds.
+    var ran: UInt64
+    /// Ready to run and without a processor, nanoseconds.
+    var waited: UInt64
+
+    /// A new thread's.
+    static let zero = OwnAccount(ran: 0, waited: 0)
+
+    private init(ran: UInt64, waited: UInt64) {
+        (self.ran, self.waited) = (ran, waited)
+    }
+
+    /// Nil where there is no /proc. Three system calls and no allocation: it is read at every look.
+    static func read() -> OwnAccount? {
+        unsafe withStartOfFile("/proc/thread-self/schedstat", limit: 96) { unsafe OwnAccount(text: $0) }
+    }
+
+    /// Two decimal numbers, then whatever.
+    init?(text: some Collection<UInt8>) {
+        var numbers: (UInt64, UInt64) = (0, 0)
+        var spaces = 0
+        for byte in text {
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9") where spaces == 0:
+                numbers.0 = numbers.0 &* 10 &+ UInt64(byte - UInt8(ascii: "0"))
+            case UInt8(ascii: "0")...UInt8(ascii: "9") where spaces == 1:
+                numbers.1 = numbers.1 &* 10 &+ UInt64(byte - UInt8(ascii: "0"))
+            case UInt8(ascii: " "): spaces += 1
+            default: if spaces < 2 { return nil }
+            }
+        }
+        guard spaces > 1 else { return nil }
+        (ran, waited) = numbers
+    }
+
+    /// Time since `earlier` in which the thread was not stopped, as far as the kernel has counted it.
+    func accounted(since earlier: OwnAccount) -> Duration {
+        .nanoseconds(Int64(clamping: (ran &- earlier.ran) &+ (waited &- earlier.waited)))
+    }
+}
+
+/// How long limits (cpu.max, cpu.cfs_quota_us) kept the process's control groups from the processors, since it was last asked.
+struct ThrottleMeter {
+    private let location: SupplyLocation
+    private var groups: [SupplyFiles.LimitedGroup] = []
+    /// Of each group; nil where it cannot be read.
+    private var counts: [ProcessorSupply.Throttling?] = []
+    private var begun: MonotonicInstant
+
+    /// A file is read for each limit, so not at every look of a fine tick.
+    private static let shortest = Duration.milliseconds(45)
+
+    init(_ location: SupplyLocation, at time: MonotonicInstant) {
+        self.location = location
+        begun = time
+        count(at: time)
+    }
+
+    /// Counts from now on, or from a moment ago if it has begun only then.
+    mutating func begin(at time: MonotonicInstant) {
+        if time - begun >= Self.shortest { count(at: time) }
+    }
+
+    /// Of the group that was held longest. The kernel adds up what each processor of the group was held: in wall time it is no more than
+    /// the periods in which there was a hold.
+    mutating func throttledSinceBegun(at time: MonotonicInstant) -> Duration {
+        let before = self
+        count(at: time)
+        // Under other limits what is counted is another's.
+        guard groups == before.groups else { return .zero }
+        let held = zip(groups, zip(counts, before.counts)).map { group, counts -> Duration in
+            guard let now = counts.0, let earlier = counts.1 else { return .zero }
+            let sum = now.throttledNanoseconds.grown(since: earlier.throttledNanoseconds)
+            let periods = now.throttledPeriods.grown(since: earlier.throttledPeriods)
+            return min(.nanoseconds(Int64(clamping: sum)), group.period * Int(clamping: min(periods, 1_000_000)))
+        }
+        return held.max() ?? .zero
+    }
+
+    private mutating func count(at time: MonotonicInstant) {
+        groups = location.found?.limited ?? []
+        counts = groups.map(\.throttling)
+        begun = time
     }
 }

@@ -72,13 +72,13 @@ public struct ReportNaming: Sendable {
         let order = named.pool.map { PoolThreads.order(byTime, named.stacks, $0) } ?? byTime
         let looks = order.map { index in
             let stack = named.stacks[index]
-            return Blame.Sample(
+            return CulpritSearch.Sample(
                 stack: stack,
                 span: .nanoseconds(max(1, stack.sampledNs ?? Int64(clamping: stack.count)))
             )
         }
         var frames = named.stacks.first?.callers(from: 0) ?? []
-        if let blame = Blame(looks) {
+        if let blame = CulpritSearch(looks) {
             let stack = order[blame.sample]
             frames = blame.frames
             amendment.culprit = .init(named.stacks[stack].frame(blame.candidate), stack: stack, blame.candidate)

@@ -59,14 +59,14 @@ struct SymbolicatedStacks {
             var stack = told(sample.stack, pool.thread(of: sample) ?? thread, sample.time)
             stack.count = sample.count
             stack.loop = sample.loopFrame.flatMap(stack.index(ofCall:))
-            return Blame.Sample(stack: stack, span: span, states: sample.stack.frames.map(\.state))
+            return CulpritSearch.Sample(stack: stack, span: span, states: sample.stack.frames.map(\.state))
         }
         let others = companions.map { companion in companion.told(clock) { told($0, $1, $2) } }
         var (distinct, detected) = Self.merged(all, detected: max(1, pool.size))
         let limit = max(Self.stackLimit, detected)
         culpritFrames = distinct.first?.stack.callers(from: 0) ?? []
         let order = pool.order(samples, all.map(\.stack))
-        if let blame = Blame(order.map { all[$0] }) {
+        if let blame = CulpritSearch(order.map { all[$0] }) {
             let stack = all[order[blame.sample]].stack
             let position = distinct.firstIndex { $0.stack.identity == stack.identity } ?? 0
             // Kept, however short its stack lasted among the others.
@@ -90,8 +90,8 @@ struct SymbolicatedStacks {
     ///
     /// - Parameter detected: how many of them are of detection: one, or a pool's workers.
     /// - Returns: them, and how many of them are of detection.
-    private static func merged(_ all: [Blame.Sample], detected: Int) -> ([Blame.Sample], detected: Int) {
-        var distinct: [Blame.Sample] = []
+    private static func merged(_ all: [CulpritSearch.Sample], detected: Int) -> ([CulpritSearch.Sample], detected: Int) {
+        var distinct: [CulpritSearch.Sample] = []
         var first = 0
         for (number, next) in all.enumerated() {
             let identity = next.stack.identity

@@ -142,3 +142,20 @@ final class TimedLookup: Sendable {
         let answer = Mutex<Answer?>(nil)
     }
 }
+
+/// An interval that doubles each time, up to a limit. Pure.
+struct DoublingInterval: Hashable, Sendable {
+    private let first: Duration
+    private let longest: Duration
+    private var current: Duration
+
+    init(from first: Duration, upTo longest: Duration) { (self.first, self.longest, current) = (first, longest, first) }
+
+    /// The present interval. The one after it is twice as long.
+    mutating func next() -> Duration {
+        defer { current = min(current * 2, longest) }
+        return current
+    }
+
+    mutating func reset() { current = first }
+}

@@ -25,7 +25,8 @@ struct WriteQueue: Sendable {
     private(set) var problem: ReportError?
     private(set) var failures = 0
     private(set) var isClosed = false
-    private var retry = RetrySchedule()
+    /// How long after a failure the disk is tried again. A process whose reports wait for a disk wakes once a minute for that.
+    private var retry = DoublingInterval(from: .seconds(1), upTo: .seconds(60))
     private var retryAt: MonotonicInstant?
     private var round = 0
     private var tidying = Tidying.none
@@ -108,7 +109,7 @@ struct WriteQueue: Sendable {
 
     private mutating func fail(_ error: ReportError, at now: MonotonicInstant) {
         problem = error
-        if retryAt == nil { retryAt = retry.next(after: now) }
+        if retryAt == nil { retryAt = now + retry.next() }
     }
 
     private mutating func mend() {
@@ -124,19 +125,111 @@ struct WriteQueue: Sendable {
     }
 }
 
-/// When a disk that refused is asked again: a second later, then at double the distance, a minute at most. A process whose reports
-/// wait for a disk wakes once a minute for it, and not at all when nothing waits. Pure.
-struct RetrySchedule: Hashable, Sendable {
-    private static let first = Duration.seconds(1)
-    private static let longest = Duration.seconds(60)
-    private var distance = RetrySchedule.first
+/// A file's next content, on its way to the disk.
+struct PendingDocument: Hashable, Sendable {
+    let name: ReportFileName
+    let bytes: [UInt8]
+    /// Whether no later version is to come.
+    let isFinal: Bool
+    /// Tells it from other versions, once it is in a queue.
+    fileprivate(set) var version = 0
+    /// The round in which it was last tried.
+    fileprivate(set) var triedIn: Int?
 
-    mutating func next(after now: MonotonicInstant) -> MonotonicInstant {
-        defer { distance = min(distance * 2, Self.longest) }
-        return now + distance
+    init(name: ReportFileName, bytes: [UInt8], isFinal: Bool) {
+        (self.name, self.bytes, self.isFinal) = (name, bytes, isFinal)
     }
 
-    mutating func reset() {
-        distance = Self.first
+    var isReport: Bool { name.content == .stall }
+}
+
+/// Documents that wait for the disk, one version of each, bounded in number and bytes: the newest are kept. Pure.
+struct PendingDocuments: Sendable {
+    private var documents: [PendingDocument] = []
+    private let limits: StallMonitor.MemoryLimits
+    private var versions = 0
+    private var bytes = 0
+    private(set) var peakBytes = 0
+    /// Reports of which no later version can come any more to make up for the loss.
+    private(set) var lost = 0
+    /// Reports of stalls that last, counted as lost, whose end may still be told. At most one a watched thing.
+    private var lostUnfinished: Set<ReportFileName> = []
+
+    init(limits: StallMonitor.MemoryLimits) {
+        self.limits = limits
+    }
+
+    var waitingReports: Int { documents.count(where: \.isReport) }
+    var waitingBytes: Int { bytes }
+    var isEmpty: Bool { documents.isEmpty }
+
+    /// - Parameter sparing: the one that is being written, of which nothing is known yet.
+    mutating func put(_ document: PendingDocument, sparing inFlight: PendingDocument?) {
+        take(document.name)
+        if lostUnfinished.remove(document.name) != nil { lost -= 1 }
+        versions += 1
+        var document = document
+        document.version = versions
+        documents.append(document)
+        bytes += document.bytes.count
+        while exceedsLimits, let index = evictable(sparing: [document.name, inFlight?.name].compactMap { $0 }) {
+            lose(documents[index])
+        }
+        peakBytes = max(peakBytes, bytes)
+    }
+
+    /// The newest that was not tried in `round`; reports before the run record, which counts them.
+    func untried(in round: Int) -> PendingDocument? {
+        documents.last { $0.isReport && $0.triedIn != round } ?? documents.last { $0.triedIn != round }
+    }
+
+    /// It is on the disk. A later version of it stays.
+    mutating func remove(_ document: PendingDocument) {
+        guard documents.contains(where: { $0.version == document.version }) else { return }
+        take(document.name)
+    }
+
+    /// It was refused; `all` when the others would be, too.
+    mutating func note(_ document: PendingDocument, triedIn round: Int, all: Bool) {
+        for index in documents.indices where all || documents[index].version == document.version {
+            documents[index].triedIn = round
+        }
+    }
+
+    /// It cannot be written, now or later.
+    mutating func lose(_ document: PendingDocument) {
+        guard documents.contains(where: { $0.version == document.version }) else { return }
+        take(document.name)
+        guard document.isReport else { return }
+        lost += 1
+        if !document.isFinal { lostUnfinished.insert(document.name) }
+    }
+
+    private var exceedsLimits: Bool { waitingReports > limits.reports || bytes > limits.bytes }
+
+    /// The oldest report that is finished, or else the oldest.
+    private func evictable(sparing names: [ReportFileName]) -> Int? {
+        let candidates = documents.indices.filter { documents[$0].isReport && !names.contains(documents[$0].name) }
+        return candidates.first { documents[$0].isFinal } ?? candidates.first
+    }
+
+    private mutating func take(_ name: ReportFileName) {
+        guard let index = documents.firstIndex(where: { $0.name == name }) else { return }
+        bytes -= documents.remove(at: index).bytes.count
+    }
+}
+
+extension StallMonitor {
+    /// How much is kept in memory for a disk that is full, read-only or slow. Over it, the oldest goes, and is counted as lost.
+    public struct MemoryLimits: Hashable, Sendable {
+        /// Reports: 1 to 1,000,000.
+        public var reports: Int
+        /// Reports and run record together, in bytes: 1 to 1 TiB. The newest report is kept even if it alone has more.
+        public var bytes: Int
+
+        /// 256 reports and 8 MiB unless given.
+        public init(reports: Int = 256, bytes: Int = 8 << 20) {
+            (self.reports, self.bytes) = (reports, bytes)
+        }
     }
 }

@@ -83,16 +83,8 @@ struct ProcessStat: Hashable {
 
 /// The text of a small file of /proc, without its last line feed; nil if it cannot be read.
 func readProcFile(_ path: String) -> String? {
-    guard
-        let descriptor = try? systemCall(
-            path: path,
-            { unsafe open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) }
-        )
-    else { return nil }
-    let file = OpenFile(owning: descriptor, path: path)
-    guard var bytes = try? file.readAll(limit: 64 << 10) else { return nil }
-    if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
-    return String(decoding: bytes, as: UTF8.self)
+    guard let text = readSmallFile(path) else { return nil }
+    return text.hasSuffix("\n") ? String(text.dropLast()) : text
 }
 
 /// The target of a link of /proc; nil if it cannot be read.

@@ -5,7 +5,7 @@ import Testing
 
 /// The same fault, however few samples there are and however they fell.
 @Suite("The culprit, whatever the samples")
-struct BlameTests {
+struct CulpritSearchTests {
     private static let runs = 50
 
     private struct Outcome {

@@ -13,7 +13,7 @@ import Symbolication
 ///
 /// Only functions that may be to blame count, the best kind that makes up a quarter of the time: own ones that are surely there, own ones,
 /// functions of libraries, all with a name. Samples without one of that kind say nothing against it.
-struct Blame {
+struct CulpritSearch {
     /// One sample, or several equal ones.
     struct Sample {
         var stack: StallReport.Stack
@@ -165,7 +165,7 @@ struct Blame {
     }
 }
 
-extension Blame.Sample {
+extension CulpritSearch.Sample {
     /// Counted from the thread's first frame. Nil: the thread stands in both as it stood in the other.
     fileprivate func firstDifference(from other: Self) -> Int? {
         let (frames, others) = (places, other.places)
