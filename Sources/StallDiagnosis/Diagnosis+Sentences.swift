@@ -2,10 +2,10 @@ import RunLoopKit
 import StackCapture
 package import StallReports
 
-// The sentences about a thread that slept.
+// Sentences about a thread that was asleep.
 
 extension Diagnosis {
-    /// `in read(2) on descriptor 5 (pipe:[77])`, with a blank before it. Empty without a call.
+    /// `in read(2) on descriptor 5 (pipe:[77])`, preceded by a blank. Empty without a call.
     package static func place(_ site: WaitSite?, _ descriptors: [StallReport.Descriptor]) -> String {
         guard let site else { return "" }
         let name = site.call.name.map { "\($0)(2)" } ?? "system call \(site.call.number)"
@@ -20,7 +20,8 @@ extension Diagnosis {
         return " in \(name) on descriptor \(first.number)" + (words.isEmpty ? "" : " (\(words))")
     }
 
-    /// Where a thread was found for most of the time though it did not wait for most of it: a call can keep a processor busy, too.
+    /// The call in which a thread was found in most samples, though it did not wait for most of the time: a system call can also
+    /// compute.
     package static func find(_ verdict: Verdict, _ waits: WaitProfile, _ descriptors: [StallReport.Descriptor])
         -> String
     {
@@ -29,7 +30,7 @@ extension Diagnosis {
         return " Most samples found it\(place(site, descriptors))."
     }
 
-    /// What is known of some calls beyond their descriptor.
+    /// The sentence for calls of which more than the descriptor is known.
     package static func purpose(_ site: WaitSite, _ descriptors: [StallReport.Descriptor]) -> String? {
         switch site.call.name {
         case "nanosleep", "clock_nanosleep": return sleep(site)
@@ -63,7 +64,7 @@ extension WaitSite {
 }
 
 extension StallReport.Descriptor? {
-    /// What stands behind the file.
+    /// What the file is stored on.
     var storage: String {
         guard let self, self.isRemote == true, let type = self.fileSystem else { return "a disk" }
         return "the \(type.hasPrefix("fuse") ? "user-space" : "network") file system \(type)"
@@ -96,7 +97,7 @@ extension StallReport.Socket {
     }
 }
 
-// The sentences about a thread that ran, or could have.
+// Sentences about a thread that ran, or was ready to run.
 
 extension Diagnosis {
     /// `98 % of 250 ms on a CPU, 240 ms in the program and 5 ms in the kernel`
@@ -150,7 +151,7 @@ extension Diagnosis {
         "\(duration.nanoseconds / 1_000_000)" + (unit ? " ms" : "")
     }
 
-    /// Without a fraction that is none.
+    /// Without a fraction if that is zero.
     private static func number(_ value: Double) -> String {
         value == value.rounded() && abs(value) < 1e9 ? "\(Int(value))" : "\((value * 10).rounded() / 10)"
     }

@@ -1,21 +1,21 @@
 import StackCapture
 package import StallReports
 
-/// Why a thread stood still, decided from what the kernel counted and where the thread was found. Pure.
+/// Why a thread was stalled, decided from the kernel's counts and the places where the thread was found. Pure.
 package struct Diagnosis: Hashable, Sendable {
     package var verdict: Verdict
-    /// One sentence for people.
+    /// One sentence for the reader of the report.
     package var summary: String
-    /// The call that it is about. Nil for a thread that did not wait in one.
+    /// The call that the verdict is about. Nil for a thread that did not wait in one.
     package var site: WaitSite?
 
     /// - Parameters:
-    ///   - window: what the kernel counted over a stretch of the stall; nil when it could not be read.
-    ///   - state: the thread's state when it was captured, as in proc(5).
-    ///   - waits: what its samples found it at.
-    ///   - descriptors: what those of the call stand for that it slept in for longest.
-    ///   - hottest: the function that it was found in for longest, when it ran.
-    ///   - wasSeen: whether anybody looked at the thread before it moved on.
+    ///   - window: the kernel's counts over a part of the stall. Nil when they could not be read.
+    ///   - state: the thread's state when its stack was taken, as in proc(5).
+    ///   - waits: where its samples found it.
+    ///   - descriptors: what the descriptors of its longest call refer to.
+    ///   - hottest: the function in which it was found for longest while it ran.
+    ///   - wasSeen: whether any sample was taken before the thread moved on.
     package init(
         window: EvidenceWindow?,
         state: Character?,
@@ -36,9 +36,9 @@ package struct Diagnosis: Hashable, Sendable {
                 + Self.find(verdict, waits, descriptors)
     }
 
-    /// The sentence with another hottest function, found out later. Any that is not of a thread that computed stays.
+    /// The sentence with another hottest function, found later. Sentences about a thread that did not compute stay as they are.
     package static func sentence(_ sentence: String, hottest: String?) -> String {
-        // Of a pool, what is said of its workers comes before.
+        // For a pool, a sentence about its workers comes first.
         guard sentence.contains("The thread was computing: ") else { return sentence }
         let figures = sentence.firstRange(of: hottestMark).map { sentence[..<$0.lowerBound] } ?? sentence.dropLast()
         return "\(figures)\(hottest.map { hottestMark + $0 } ?? "")."
@@ -81,8 +81,8 @@ package struct Diagnosis: Hashable, Sendable {
 }
 
 extension Diagnosis {
-    /// Where most of the time went: on a CPU, in the queue for one, or waiting. A share decides as soon as it is the largest; what the
-    /// thread waited for is decided by the samples, which stand for the time since the one before.
+    /// Where most of the time went: on a CPU, ready without a CPU, or waiting. The largest share decides. What the thread waited
+    /// for is decided by the samples, each of which stands for the time since the one before.
     ///
     /// | largest share | further | verdict |
     /// |---|---|---|
@@ -119,22 +119,22 @@ extension Diagnosis {
         return max(waits.disk, remote) * 2 >= waits.calling + waits.faulting ? .diskWait : .blocked
     }
 
-    /// What starved a thread.
+    /// Why the thread got no processor.
     enum Scarcity: Hashable, Sendable {
-        /// Its cgroup's limit: the quota in percent of a CPU, and in how many periods it was held back.
+        /// The limit of its cgroup: the quota in percent of a CPU, and in how many periods it was held back.
         case quota(percent: Double, throttled: UInt64, periods: UInt64)
-        /// The hypervisor: for how long on the average of all processors.
+        /// The hypervisor: for how long, averaged over all processors.
         case stolen(Duration)
-        /// It may use a part of the processors only.
+        /// It may use only some of the processors.
         case pinned(allowed: Int, of: Int)
-        /// More threads than processors.
+        /// There were more threads than processors.
         case crowd(runnable: Int, processors: Int)
-        /// Nobody looked, or nothing stands out.
+        /// Unknown, or no single reason.
         case unknown
     }
 
-    /// What starved the thread most likely. A quota counts when it held the cgroup back in half of the periods or for a third of the
-    /// thread's delay; stolen time when it makes up half of that.
+    /// The most likely reason why the thread got no processor. A quota counts if it held the cgroup back in half of the periods,
+    /// or for a third of the thread's delay; stolen time if it makes up half of that.
     static func scarcity(_ window: EvidenceWindow?) -> Scarcity {
         guard let window, let supply = window.supply else { return .unknown }
         let delay = max(window.runDelay, window.waited)
@@ -156,6 +156,6 @@ extension Diagnosis {
 }
 
 extension SupplyWindow {
-    /// Stolen time on the average of all processors.
+    /// Stolen time, averaged over all processors.
     var stealPerProcessor: Duration? { steal.map { $0 / max(1, processors) } }
 }

@@ -2,25 +2,25 @@ import Glibc
 import RunLoopKit
 import StallReports
 
-/// What the kernel says of a thread at one moment, from `/proc/PID/task/TID` (proc(5)).
+/// The kernel's counts for a thread at one moment, from `/proc/PID/task/TID` (proc(5)).
 package struct ThreadEvidence: Hashable, Sendable {
     /// `R` running or runnable, `S` interruptible wait, `D` disk wait, `T` stopped, `Z` dead.
     package var state: Character
-    /// The thread's own name, 15 bytes at most.
+    /// The thread's name, 15 bytes at most.
     package var name: String
     /// Page faults that had to wait for a disk.
     package var majorFaults: UInt64
-    /// Time on a CPU, nanoseconds.
+    /// Time on a CPU, in nanoseconds.
     var cpuNanoseconds: UInt64
-    /// Time runnable but without a CPU, nanoseconds.
+    /// Time ready to run without a CPU, in nanoseconds.
     var runDelayNanoseconds: UInt64
-    /// Of the time on a CPU, in steps of 10 ms: in the program, in the kernel. Nil where the kernel does not say.
+    /// Time on a CPU in steps of 10 ms, in the program and in the kernel. Nil where the kernel does not tell.
     var userTicks: UInt64?
     var systemTicks: UInt64?
     /// Time waited for block devices, in steps of 10 ms. Stays 0 where the kernel does not count it.
     var blockIOTicks: UInt64?
 
-    /// Reads it. Nil when the thread is gone or /proc is not there. Any thread; four system calls a file, two files.
+    /// Reads the counts. Nil when the thread is gone or there is no /proc. Any thread; two files with three system calls each.
     package static func read(threadID: Int32, of process: ObservedProcess = .own) -> ThreadEvidence? {
         let task = "\(process.directory)/task/\(threadID)/"
         guard let stat = readSmallFile(task + "stat"), let schedule = readSmallFile(task + "schedstat") else {
@@ -29,7 +29,7 @@ package struct ThreadEvidence: Hashable, Sendable {
         return ThreadEvidence(stat: stat, schedstat: schedule)
     }
 
-    /// Parses the two files' texts. The name may hold spaces and parentheses, so fields are counted from the last `)`.
+    /// Parses the texts of the two files. The name may hold spaces and parentheses, so fields are counted from the last `)`.
     package init?(stat: String, schedstat: String) {
         guard let open = stat.firstIndex(of: "("), let close = stat.lastIndex(of: ")"), open < close else { return nil }
         let fields = stat[stat.index(after: close)...].split(separator: " ")
@@ -49,12 +49,12 @@ package struct ThreadEvidence: Hashable, Sendable {
     }
 }
 
-/// What changed for a thread over a stretch of its stall.
+/// The change of a thread's counts over a part of its stall.
 package struct EvidenceWindow: Hashable, Sendable {
     package var length: Duration
     package var before: ThreadEvidence
     package var after: ThreadEvidence
-    /// Who else wanted the processors, and what forbade them. Nil when nobody looked.
+    /// How much processor time was available. Nil if it was not read.
     package var supply: SupplyWindow?
 
     package init(length: Duration, before: ThreadEvidence, after: ThreadEvidence, supply: SupplyWindow? = nil) {
@@ -67,7 +67,7 @@ package struct EvidenceWindow: Hashable, Sendable {
     }
     package var majorFaults: UInt64 { after.majorFaults &- before.majorFaults }
 
-    /// The same account of a window without a time in which the thread could do nothing, or whose doings do not count.
+    /// The same window without excluded time.
     package func leavingOut(_ time: Duration) -> EvidenceWindow {
         var window = self
         window.length = max(length - time, min(length, cpu + runDelay))
@@ -76,12 +76,12 @@ package struct EvidenceWindow: Hashable, Sendable {
 }
 
 extension EvidenceWindow {
-    /// The time on a CPU, parted by what the kernel's ticks say of program and kernel. Nil when it had no tick to say it with.
+    /// The time on a CPU, divided into program and kernel by the kernel's ticks. Nil if there was no tick.
     package var cpuParts: (user: Duration, system: Duration)? {
         guard let user = Self.grown(before.userTicks, after.userTicks),
             let system = Self.grown(before.systemTicks, after.systemTicks), user > 0 || system > 0
         else { return nil }
-        // In whole nanoseconds, as a report has them: the two add up.
+        // In whole nanoseconds, as in a report, so that the two add up.
         let userTime = Duration.nanoseconds((cpu * (Double(user) / (Double(user) + Double(system)))).nanoseconds)
         return (userTime, cpu - userTime)
     }
@@ -94,7 +94,7 @@ extension EvidenceWindow {
         }
     }
 
-    /// What is neither time on a CPU nor in the queue for one.
+    /// Time that was neither on a CPU nor ready without one.
     package var waited: Duration { max(.zero, length - cpu - runDelay) }
 
     private static func grown(_ before: UInt64?, _ after: UInt64?) -> UInt64? {
@@ -113,9 +113,9 @@ package enum ThreadClock {
     }
 }
 
-/// The process whose threads, descriptors and memory are meant: this one, or another one that is watched from outside.
+/// The process whose threads, descriptors and memory are read: this one, or another one that is watched from outside.
 package struct ObservedProcess: Hashable, Sendable {
-    /// Nil for this one.
+    /// Nil for this process.
     package let otherID: Int32?
 
     package init(otherID: Int32?) { self.otherID = otherID }
@@ -123,7 +123,7 @@ package struct ObservedProcess: Hashable, Sendable {
     /// This process.
     package static let own = ObservedProcess(otherID: nil)
 
-    /// Its files: proc(5).
+    /// Its directory: proc(5).
     package var directory: String { otherID.map { "/proc/\($0)" } ?? "/proc/self" }
     package var processID: Int32 { otherID ?? getpid() }
 }

@@ -3,23 +3,25 @@ import StallReports
 
 /// A value of the configuration that is too small or too large.
 public struct ConfigurationRangeError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What the value is called in a configuration file, without the scope: `repeats.burst`. In code it is the property of that name.
+    /// The name of the value in a configuration file, without the scope: `repeats.burst`. In code it is the property of that
+    /// name.
     public let key: String
-    /// What it was set to, in the key's unit.
+    /// The value that was set, in the key's unit.
     public let value: String
-    /// What it may be set to: `1 to 100000`.
+    /// The values that are allowed: `1 to 100000`.
     public let range: String
 
-    /// What is set, and what to set instead.
+    /// The value that was set, and what to set instead.
     public var description: String { "\(key) is \(value); set it to \(range)" }
 }
 
 extension StallMonitor.Configuration {
-    /// The values that are out of their ranges. ``StallMonitor/start(_:watching:onEvent:)-(_,WatchSelection,_)`` brings each to the nearer
-    /// end and tells of it by a fault (`configurationOutOfRange`): a slip never ends the server, nor its watching.
+    /// The values that are out of their ranges. ``StallMonitor/start(_:watching:onEvent:)-(_,WatchSelection,_)`` replaces each by
+    /// the nearer end of its range and reports that as a fault (`configurationOutOfRange`): a mistake in the configuration
+    /// neither ends the server nor the monitoring.
     public var rangeErrors: [ConfigurationRangeError] { broughtIntoRange().errors }
 
-    /// The same with each value brought to the nearer end of its range.
+    /// The same configuration with each value replaced by the nearer end of its range.
     func broughtIntoRange() -> (configuration: Self, errors: [ConfigurationRangeError]) {
         var (configuration, check) = (self, RangeCheck())
         configuration.rule = check.bring(rule)
@@ -49,14 +51,14 @@ extension StallMonitor.Configuration {
 }
 
 extension StallRule {
-    /// The same with each value brought to the nearer end of its range.
+    /// The same rule with each value replaced by the nearer end of its range.
     func broughtIntoRange() -> (rule: StallRule, errors: [ConfigurationRangeError]) {
         var check = RangeCheck()
         return (check.bring(self), check.errors)
     }
 }
 
-/// Brings values into their ranges, and keeps what was out of them.
+/// Brings values into their ranges, and collects those that were not.
 private struct RangeCheck {
     private(set) var errors: [ConfigurationRangeError] = []
 
@@ -74,21 +76,21 @@ private struct RangeCheck {
         bring(&value, key, to: range) { Self.decimal($0 / unit) }
     }
 
-    /// What is not set stays so.
+    /// A value that is not set stays so.
     mutating func bring(_ value: inout Duration?, _ key: String, to range: ClosedRange<Duration>) {
         guard var set = value else { return }
         bring(&set, key, to: range)
         value = set
     }
 
-    /// A number of bytes that a file gives in MiB: from one byte on.
+    /// A number of bytes that a file gives in MiB, from one byte on.
     mutating func bring(megabytes value: inout Int, _ key: String, atMost most: Int) {
         bring(&value, key, to: 1...(most << 20)) { $0 == 1 ? "1" : Self.decimal(Double($0) / Double(1 << 20)) }
     }
 
     /// A share of 1 that a file gives in percent.
     mutating func bring(share value: inout Double, _ key: String) {
-        // What is no number is in no range.
+        // NaN is in no range.
         if value.isNaN { value = -1 }
         bring(&value, key, to: 1e-6...1) { Self.decimal($0 * 100) }
     }
@@ -142,7 +144,7 @@ private struct RangeCheck {
 
     /// `3000`, `0.0001`.
     private static func decimal(_ number: Double) -> String {
-        // A percentage of a share comes out of its multiplication with a tail of nines.
+        // A percentage is multiplied, which may leave a tail of nines.
         let number = (number * 1e6).rounded() / 1e6
         return Int(exactly: number).map(String.init) ?? "\(number)"
     }

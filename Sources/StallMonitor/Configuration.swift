@@ -2,71 +2,74 @@ public import StallDetection
 public import StallReports
 
 extension StallMonitor {
-    /// How the monitor works. Every value has a default that suits a server. One that is out of its range is brought to the nearer end of it
-    /// when the monitor starts, which a fault tells: see ``rangeErrors``.
+    /// How the monitor works. Every value has a default that suits a server. A value that is out of its range is replaced by the
+    /// nearer end of the range when the monitor starts, and reported as a fault: see ``rangeErrors``.
     ///
-    /// A key of a configuration file is the property's name, with the unit where it is a number of one: `limits.reports`,
-    /// `startupGraceMilliseconds`. Those of `rule` stand by themselves: `ticks`. Only `metadata` and `details` are not for files.
+    /// The key in a configuration file is the property's name, followed by the unit if it is a number of one: `limits.reports`,
+    /// `startupGraceMilliseconds`. The keys of `rule` have no prefix: `ticks`. Only `metadata` and `details` cannot be set in
+    /// files.
     public struct Configuration: Sendable {
-        /// Where reports go. It is created, readable by its owner only.
+        /// Where reports are written. The directory is created, readable by its owner only.
         public var directory: String
-        /// How many reports and bytes the directory may hold; the oldest finished ones go first.
+        /// How many reports and bytes the directory may hold. The oldest finished reports are removed first.
         public var limits: ReportDirectory.Limits
-        /// How much is kept in memory for a disk that does not take it.
+        /// How much is kept in memory while the disk refuses to write.
         public var memory: MemoryLimits
         /// What the monitor may cost.
         public var cost: CostLimits
-        /// When a loop counts as stalled, unless a watch says otherwise.
+        /// When a loop counts as stalled, unless its watch has a rule of its own.
         public var rule: StallRule
-        /// What the server is called in reports. Nil: the executable's name.
+        /// The server's name in reports. Nil: the executable's name.
         public var service: ServiceIdentity?
-        /// Which stalls are reported one by one, and which are only counted.
+        /// Which stalls get a report of their own, and which are only counted.
         public var repeats: RepeatRule
-        /// Whose code a frame is.
+        /// Which functions are the server's own.
         public var ownCode: OwnCode
-        /// The signal that takes a running thread's registers, 1 to 64. Change it when the server uses `SIGPROF` itself.
+        /// The signal that copies a running thread's registers, 1 to 64. Change it when the server uses `SIGPROF` itself.
         public var captureSignal: Int32
-        /// For how long after the start slowness is expected: what a server does first, it does once. Zero to
-        /// one hour.
+        /// How long after the start slowness is expected, because a server does many things once at first. Zero to one hour.
         public var startupGrace: Duration
-        /// Whether a thread's stall counts while a debugger or another tracer is attached to it. False: it does not, so that nobody
-        /// gets reports of his breakpoints.
+        /// Whether a thread's stall counts while a debugger or another tracer is attached to it. False: breakpoints are not
+        /// reported as stalls.
         public var countsTracedStalls: Bool
-        /// Whether a report tells what all the other threads were at, too, equal stacks merged. It delays the watchdog by up to a tick at each
-        /// stall, and a running thread notices its capture.
+        /// Whether a report has the stacks of all other threads, too, equal ones merged. At each stall this delays the watchdog
+        /// by up to a tick, and interrupts running threads.
         public var capturesAllThreads: Bool
-        /// Whether to find out, when a stalled thread waits for a lock, who holds it and where that one is. A few milliseconds of the
-        /// watchdog's for such a stall, and the owner's stack is taken like the stalled thread's.
+        /// Whether to find out who holds a lock that a stalled thread waits for, and where the owner is. Takes the watchdog a few
+        /// milliseconds for such a stall; the owner's stack is taken like the stalled thread's.
         public var followsLocks: Bool
-        /// False: `start` does nothing at all, and costs nothing.
+        /// False: `start` does nothing, and costs nothing.
         public var enabled: Bool
-        /// Whether the stalls under way are kept in a file that outlives the process (`live-….bin` in the directory), to the last look.
+        /// Whether present stalls are kept in a file that outlives the process (`live-….bin` in the directory), up to the last
+        /// look.
         public var keepsLiveRecord: Bool
-        /// What every report says besides, as `metadata`: a region, a deployment. 64 pairs are taken, of keys up to 128 bytes and values up to
-        /// 1,024.
+        /// Labels in every report, as `metadata`: a region, a deployment. At most 64 pairs, with keys up to 128 bytes and values
+        /// up to 1,024.
         public var metadata: [String: String]
-        /// Asked for more of each stall that gets a report, when it is detected: see ``StallDetails``. It is given the report as it is known
-        /// then. Called on a thread of its own, one at a time, and waited for a tenth of a second: an answer that comes later is not
-        /// taken, which is told once (`detailsMissing`).
+        /// Called for details of each stall that gets a report, when it is detected: see ``StallDetails``. Its argument is the
+        /// report as known then. Called on a thread of its own, one at a time, and waited for a tenth of a second. Later answers
+        /// are ignored, which is reported once (`detailsMissing`).
         public var details: (@Sendable (StallReport) -> StallDetails)?
-        /// When a job of a task pool is reported though other workers are free: one that takes as long as this, looked for every tick of `rule`.
-        /// Nil, the default: none is, they are counted in the run record. A long job is no stall: who waits is served by the other workers.
+        /// Report a job of a task pool that runs for longer than this even if other workers are free; looked for every tick of
+        /// `rule`. Nil, the default: long jobs are only counted in the run record. A long job is not a stall: other jobs are
+        /// served by the other workers.
         public var reportsJobsLongerThan: Duration?
         /// A port that answers health probes. Nil, the default: none is opened.
         public var health: HealthOptions?
-        /// From how long on a stall ends the process, so that a supervisor starts it anew: 1 s to one day. Nil, the default: none does.
+        /// How long a stall may last before the monitor ends the process, so that a supervisor restarts it: 1 s to one day. Nil,
+        /// the default: it never does.
         ///
-        /// It is for what has not moved in all that time: a loop in one callout, a task pool whose workers are all at their jobs of then. What
-        /// the threads waited for a processor is not counted, nor what a pause, a debugger or an expected slowness took. The report is written with
-        /// the stacks of all threads, standard error says why, and then the process ends by SIGABRT; a minute later, should a
-        /// handler of that not return, by SIGKILL.
+        /// This is for loops that have been in one callout all that time, and for task pools with the same jobs on all workers.
+        /// Time in which the threads waited for a processor does not count, nor excluded time. The report is written with the
+        /// stacks of all threads, standard error says why, and then the process ends by SIGABRT, or a minute later by SIGKILL if
+        /// a handler of SIGABRT does not return.
         public var abortsAfter: Duration?
-        /// For how long a handler of SIGABRT may run. For tests.
+        /// How long a handler of SIGABRT may run. For tests.
         package var abortPatience = Duration.seconds(60)
         /// How many notices may wait for the reporter. For tests.
         var noticeCapacity = 256
 
-        /// The defaults, but for what is given.
+        /// The defaults, except for what is given.
         public init(
             directory: String = ReportDirectory.defaultPath,
             limits: ReportDirectory.Limits = .init(),
@@ -111,7 +114,7 @@ extension StallMonitor {
             self.enabled = enabled
         }
 
-        /// A job as long as this is a long one.
+        /// The shortest job that counts as long.
         var longJob: Duration { reportsJobsLongerThan ?? rule.threshold }
 
         /// `SIGPROF`: the threads of libdispatch and Swift concurrency block every real-time signal, but not this one.

@@ -34,7 +34,7 @@ struct EngineParts: Sendable {
     /// What the monitor has cost so far.
     var totals: CostMeter.Totals { meter.totals }
 
-    /// Takes the signal. What cannot be captured with is told as a fault.
+    /// Installs the capture signal. If stacks cannot be taken, that is reported as a fault.
     func makeStackSource() -> StackSource {
         var source = StackSource(
             signal: configuration.captureSignal,
@@ -44,7 +44,7 @@ struct EngineParts: Sendable {
         return source
     }
 
-    /// On the watchdog's thread: before it watches anything, it may wait for the kernel.
+    /// On the watchdog's thread, before it watches anything, because this may wait for the kernel.
     func makeWatchdogState(_ stackSource: StackSource) -> WatchdogState {
         supply.locate()
         return WatchdogState(
@@ -87,7 +87,7 @@ struct EngineParts: Sendable {
         )
     }
 
-    /// The calling thread is the one that looks, and does nothing else: what it has taken of a processor so far is the watching's.
+    /// Counts the processor time of the calling thread as the watchdog's. The thread must do nothing else.
     func noteWatchingCost() { meter.spent(.watching) }
 
     /// Takes a stack, and counts what that costs.

@@ -1,13 +1,13 @@
 import Locking
 public import StallReports
 
-/// Hands each event on: to the handler that the start was given, and to whoever iterates over the monitor's events.
+/// Passes each event to the handler given at the start, and to every sequence of the monitor's events.
 final class EventFeed: Sendable {
     private struct State: Sendable {
         var continuations: [Int: AsyncStream<StallEvent>.Continuation] = [:]
         var last = 0
         var isFinished = false
-        /// What the monitor cannot do, until it is mended.
+        /// What the monitor cannot do, until that is over.
         var faults: [StallMonitorError.Code: StallMonitorError] = [:]
     }
 
@@ -21,18 +21,18 @@ final class EventFeed: Sendable {
 
     func tell(_ event: StallEvent) {
         switch event {
-        // A loss is over as soon as it is told: nothing mends it, and the monitor can do all that it could.
+        // A loss of reports is over at once: the monitor can still do everything.
         case .fault(let error) where error.code == .reportsLost: break
         case .fault(let error): state.withLock { $0.faults[error.code] = error }
         case .mended(let error): state.withLock { $0.faults[error.code] = nil }
         case .began, .grew, .ended, .suppressed: break
         }
-        // Yielded outside: it wakes a task, and may run its executor's code.
+        // Yielded outside the lock: it wakes a task, and may run its executor's code.
         for continuation in state.withLock({ Array($0.continuations.values) }) { continuation.yield(event) }
         handler(event)
     }
 
-    /// Nothing comes any more.
+    /// There are no more events.
     func finish() {
         let continuations = state.withLock { state in
             defer { (state.continuations, state.isFinished) = ([:], true) }
@@ -64,20 +64,20 @@ final class EventFeed: Sendable {
     }
 }
 
-/// What the monitor tells the process it runs in. A handler is called on the reporter's thread, one event at a time; while it
-/// runs, later events wait, and detection goes on.
+/// What the monitor reports to the process it runs in. A handler is called on the reporter's thread, one event at a time. While
+/// it runs, later events wait, and detection goes on.
 public enum StallEvent: Sendable {
     /// A stall was detected, and goes on.
     case began(StallReport)
-    /// It has lasted twice as long as when it was last told of, or 10 s longer.
+    /// It has lasted twice as long as at the last event, or 10 s longer.
     case grew(StallReport)
-    /// It is over, or nobody looks at it any more (`abandoned`): the report is final.
+    /// It is over, or is no longer looked at (`abandoned`). The report is final.
     case ended(StallReport)
-    /// A stall is over that was only counted, since its fault was reported not long ago or too many reports were written: see
-    /// ``RepeatRule``. Told once, in the place of `began`, `grew` and `ended`.
+    /// A stall that was only counted is over: its fault was reported not long ago, or too many reports were written. See
+    /// ``RepeatRule``. It comes once, instead of `began`, `grew` and `ended`.
     case suppressed(SuppressedStall)
-    /// The monitor cannot do part of its work. Told once for each cause, until it is mended.
+    /// The monitor cannot do part of its work. Comes once for each cause, until that is over.
     case fault(StallMonitorError)
-    /// What that fault was told for works again.
+    /// A fault is over.
     case mended(StallMonitorError)
 }

@@ -1,18 +1,18 @@
 import RunLoopKit
 
-// What the server says of its own slowness, and pauses of the monitoring.
+// Expected slowness, and pauses of the monitoring.
 
 extension StallMonitor {
-    /// Says that the work may be slow: for so long, time in it counts towards no stall of any loop.
+    /// Announces that the work may be slow. For at most `limit`, time in it counts towards no stall of any loop.
     ///
     ///     try monitor.expectSlow(for: .seconds(5)) { try migrate() }
     ///
-    /// Prefer `Watch.expectSlow(for:_:)`, which leaves the other loops under watch. Scopes may be nested and overlap, on any threads;
-    /// time that several cover is covered once. A stall that goes on beyond the limit, or begins outside, is reported when what is not
-    /// covered reaches the threshold; its `duration_ns` leaves the covered time out, `excluded_ns` has it. The run record sums the
-    /// covered time up, and counts as `dismissed` each stall that would have been told without it.
+    /// Prefer `Watch.expectSlow(for:_:)`, which keeps watching the other loops. Scopes may be nested and overlap, on any threads;
+    /// time that several cover counts once. A stall that goes on beyond the limit, or begins outside, is reported when the time
+    /// that is not covered reaches the threshold; its `duration_ns` leaves the covered time out, and `excluded_ns` has it. The
+    /// run record has the sum of the covered time, and counts each stall that was not reported because of it as `dismissed`.
     ///
-    /// Any thread; it takes locks for moments and reads the clock, twice. Without a running monitor it only does the work.
+    /// Any thread; takes locks for moments and reads the clock twice. Without a running monitor it only does the work.
     ///
     /// - Parameters:
     ///   - limit: from now on; nothing is covered after it. Not negative.
@@ -26,7 +26,7 @@ extension StallMonitor {
         return try work()
     }
 
-    /// The same for work that awaits. It runs where the caller runs; time in which it is suspended counts towards the limit, too.
+    /// The same for work that awaits. It runs where the caller runs. Time in which it is suspended counts towards the limit, too.
     public nonisolated(nonsending) func expectSlow<Result, Failure: Error>(
         for limit: Duration,
         _ work: nonisolated(nonsending) () async throws(Failure) -> Result
@@ -36,22 +36,22 @@ extension StallMonitor {
         return try await work()
     }
 
-    /// Stops looking at every loop, until ``resume()``. A stall under way is closed as `abandoned`. While everything is paused the
-    /// watchdog does not wake. Any thread; returns at once. Pausing twice is pausing once. The run record has each pause, and leaves
-    /// its time out of what was watched.
+    /// Stops looking at every loop, until ``resume()``. A present stall is closed as `abandoned`. While everything is paused the
+    /// watchdog does not wake. Any thread; returns at once. Pausing twice has no further effect. The run record lists each pause,
+    /// and its time does not count as watched.
     public func pause() {
         engine?.watchdog.give(.pause(nil, .now))
     }
 
-    /// Looks again at every loop whose own watch is not paused. A stall counts from here on. Any thread; returns at once.
+    /// Looks again at every loop whose own watch is not paused. Stalls count from now on. Any thread; returns at once.
     public func resume() {
         engine?.watchdog.give(.resume(nil, .now))
     }
 }
 
 extension StallMonitor.Watch {
-    /// Says that the work may be slow: for so long, time in it counts towards no stall of this loop. What
-    /// `StallMonitor.expectSlow(for:_:)` says holds here.
+    /// Announces that the work may be slow. For at most `limit`, time in it counts towards no stall of this loop. See
+    /// `StallMonitor.expectSlow(for:_:)`.
     public func expectSlow<Result, Failure: Error>(
         for limit: Duration,
         _ work: () throws(Failure) -> Result

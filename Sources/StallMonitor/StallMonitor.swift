@@ -5,32 +5,32 @@ import StackCapture
 @_exported public import StallDetection
 import StallReports
 
-/// Watches event loops of this process, and reports each stall: what stood still, since when, where in the code, and why.
+/// Watches event loops of this process, and reports each stall: which loop, since when, where in the code, and why.
 ///
 ///     let monitor = StallMonitor.start()
 ///     defer { monitor.stop() }
 ///
-/// It runs four threads: the watchdog, which looks, the reporter, which names and tells, the writer, which waits for the disk, and the
-/// recorder, which keeps a record of the stalls under way that outlives the process. While every watched loop is at rest none of them
-/// runs, but for a fifth that answers health probes if ``Configuration/health`` asks for it, and unless reports wait for a disk that refused them: then the writer tries it again, at last once a minute.
-/// A fault of the monitor never stops the process: it goes on with what still works, and says so
-/// once (``StallEvent/fault(_:)``, or a line on standard error where there is no handler).
+/// It runs four threads: the watchdog looks at the loops, the reporter makes reports, the writer waits for the disk, and the
+/// recorder keeps a record of present stalls that outlives the process. While every watched loop is at rest none of them runs.
+/// There are two exceptions: a fifth thread answers health probes if ``Configuration/health`` asks for it, and the writer wakes
+/// once a minute while reports wait for a disk that refused them. A fault of the monitor never stops the process: it goes on with
+/// what still works, and says so once (``StallEvent/fault(_:)``, or a line on standard error where there is no handler).
 public final class StallMonitor: Sendable {
-    /// The version that reports name.
+    /// The version in reports.
     public static let version = "0.1.0"
 
     private let configuration: Configuration
     let feed: EventFeed
     private let lifecycle = ForkSafeMutex(Lifecycle.idle)
-    /// The loops under watch, for what is asked of them by others than the watchdog.
+    /// The watched loops, for other threads than the watchdog.
     private let index = WatchIndex()
-    /// What ends the searches for loops that the start has begun.
+    /// Ends the searches for loops that were begun at the start.
     private let searches = ForkSafeMutex<[@Sendable () -> Void]>([])
     private let generation = ForkGeneration.current
     private let ended = ForkSafeMutex<Figures?>(nil)
     private let endpoint = ForkSafeMutex<HealthEndpoint?>(nil)
 
-    /// What can be done with a monitor. Orders to the watchdog are given under the lock, so that none comes after `stop`.
+    /// The states of a monitor. Orders to the watchdog are given under the lock, so that none follows `stop`.
     private enum Lifecycle: Sendable {
         /// Switched off, or without the threads it needs.
         case idle
@@ -46,10 +46,10 @@ public final class StallMonitor: Sendable {
     /// Starts to watch. Any thread; returns at once.
     ///
     /// - Parameters:
-    ///   - configuration: see there; the defaults suit a server.
-    ///   - selection: what to watch: the main loop, which also runs the main queue and the main actor, unless given.
+    ///   - configuration: the defaults suit a server.
+    ///   - selection: what to watch; by default the main loop, which also runs the main queue and the main actor.
     ///   - onEvent: called on the reporter's thread for each stall that begins, grows and ends, and for each fault. Only the
-    ///     fault that no thread could be started is told on the calling thread.
+    ///     fault that no thread could be started is reported on the calling thread.
     public static func start(
         _ configuration: Configuration = Configuration(),
         watching selection: WatchSelection = .main,
@@ -86,18 +86,19 @@ public final class StallMonitor: Sendable {
         start(configuration, watching: .loops(loops), onEvent: onEvent)
     }
 
-    /// Watches more than at the start. Any thread. What cannot be watched is told as a fault; with a monitor that does not run it does nothing.
+    /// Watches more than at the start. Any thread. What cannot be watched is reported as a fault. Does nothing if the monitor
+    /// does not run.
     public func watch(_ selection: WatchSelection) {
         guard let engine else { return }
         for thing in selection.things { watchOrTell(thing, engine) }
         for search in selection.searches { begin(search, engine) }
     }
 
-    /// Watches one more loop. Any thread. With a monitor that is switched off or disarmed it does nothing.
+    /// Watches one more loop. Any thread. Does nothing if the monitor is switched off or disarmed.
     ///
     /// - Parameters:
-    ///   - label: what reports call it; the loop's own label unless given.
-    ///   - rule: when it counts as stalled; the configuration's rule unless given.
+    ///   - label: the name in reports; by default the loop's own label.
+    ///   - rule: when it counts as stalled; by default the configuration's rule.
     /// - Throws: `loopAlreadyWatched`, `loopEnded`, `configurationOutOfRange` for the rule, or `stopped` after ``stop()``.
     @discardableResult
     public func watch(
@@ -108,14 +109,15 @@ public final class StallMonitor: Sendable {
         try watch(.loop(loop), WatchName(type: loop.type, label: label ?? loop.label), rule ?? configuration.rule)
     }
 
-    /// Watches a task pool, which stalls when as many of its workers as it is wide stand in one job each for the threshold. Any thread. With a
-    /// monitor that is switched off or disarmed it does nothing.
+    /// Watches a task pool. It is stalled when as many workers as it is wide are in one job each for the threshold. Any thread.
+    /// Does nothing if the monitor is switched off or disarmed.
     ///
     /// - Parameters:
-    ///   - label: what reports call it; the pool's own label unless given.
-    ///   - rule: its tick and its threshold; the configuration's rule unless given. What it says of repeated and congested stalls is of
-    ///     loops: a pool in which jobs come and go works, however long they are.
-    /// - Throws: `loopAlreadyWatched`, `loopEnded` after the pool has, `configurationOutOfRange` for the rule, or `stopped` after ``stop()``.
+    ///   - label: the name in reports; by default the pool's own label.
+    ///   - rule: its tick and its threshold; by default the configuration's rule. The parts for repeated and congested stalls do
+    ///     not apply: a pool in which jobs come and go works, however long they are.
+    /// - Throws: `loopAlreadyWatched`, `loopEnded` if the pool has ended, `configurationOutOfRange` for the rule, or `stopped`
+    ///   after ``stop()``.
     @discardableResult
     public func watch(
         _ pool: TaskPoolHeartbeat,
@@ -127,15 +129,15 @@ public final class StallMonitor: Sendable {
         let name = WatchName(type: .taskPool, label: label ?? pool.label)
         var watch = try watch(.pool(pool), name, pools)
         if let length = configuration.reportsJobsLongerThan {
-            // Of a name of its own: the record sums up what is called the same.
+            // Under a name of its own: the record adds up watches with the same name.
             let jobs = WatchName(type: .taskPool, label: name.label + ", long jobs")
-            // Within the rule's own bounds, so that no length is too long for an integer.
+            // Within the rule's bounds, so that the length fits into an integer.
             let ticks = Int(min(max((length / rule.tick).rounded(.up), 1), 10_000))
             let long = StallRule(tick: rule.tick, ticks: ticks, repeated: nil, congested: nil)
             do throws(StallMonitorError) {
                 watch.jobs = try self.watch(.job(OldestJob(of: pool)), jobs, long).number
             } catch {
-                // Nobody would have it to cancel.
+                // Its watch is not returned, so it cannot be cancelled.
                 watch.cancel()
                 throw error
             }
@@ -181,12 +183,12 @@ public final class StallMonitor: Sendable {
         }
     }
 
-    /// One that has ended by now was not there for long enough to be missed.
+    /// A loop that has ended by now did not exist for long enough to matter.
     private func watchFound(_ thing: WatchedThing, _ engine: Engine) {
         if !thing.heartbeat.hasEnded { watchOrTell(thing, engine, tellsEnd: false) }
     }
 
-    /// Has the loops watched that the search finds, now and later.
+    /// Watches the loops that the search finds, now and later.
     private func begin(_ search: LoopSearch, _ engine: Engine) {
         do throws(StallMonitorError) {
             let end = try search.discovery.begin { [weak self] finding in
@@ -197,14 +199,14 @@ public final class StallMonitor: Sendable {
                 }
             }
             searches.withLock { $0.append(end) }
-            // The monitor may have been stopped meanwhile, and have ended those that it knew of.
+            // The monitor may have been stopped meanwhile, and have ended the searches that it knew of.
             if !isRunning { endSearches() }
         } catch {
             engine.notices.add(.fault(error))
         }
     }
 
-    /// Each of them once, whoever comes first.
+    /// Runs each of them once.
     private func endSearches() {
         let ends = searches.withLock { searches in
             defer { searches = [] }
@@ -213,13 +215,13 @@ public final class StallMonitor: Sendable {
         for end in ends { end() }
     }
 
-    /// Ends the watch: closes the report of a stall under way, writes the run record, ends the threads and gives the capture signal
-    /// back. Any thread but a handler's; once is enough.
+    /// Ends the monitoring: closes the reports of present stalls, writes the run record, ends the threads and restores the
+    /// capture signal's handler. Any thread but a handler's. Further calls have no effect.
     ///
-    /// Waits 5 s at most for a disk or a handler that does not return: then it leaves what it cannot end. Reports that a failing disk does
-    /// not take are lost, which is told by a fault.
+    /// Waits at most 5 s for a disk or a handler that does not return, and leaves behind what it cannot end. Reports that a
+    /// failing disk does not take are lost, which is reported as a fault.
     ///
-    /// In a fork's child there is nothing to end: it takes the monitor off the loops, so that a new one can watch them.
+    /// In a fork's child there is nothing to end: it detaches the monitor from the loops, so that a new one can watch them.
     public func stop() {
         guard generation.isCurrent else { return index.leaveAll() }
         endSearches()
@@ -238,10 +240,10 @@ public final class StallMonitor: Sendable {
         feed.finish()
     }
 
-    /// Answers probes from now on. Where that is not possible the monitor watches all the same.
+    /// Answers probes from now on. If that is not possible the monitor still watches.
     private func openEndpoint(_ options: Configuration.HealthOptions, _ engine: Engine) {
         do throws(StallMonitorError) {
-            // Not of the monitor itself: a server may keep no reference to it.
+            // Without a reference to the monitor itself: a server may keep none.
             let opened = try HealthEndpoint(options) { [feed] in
                 HealthAnswer(Health(engine, feed), failsAfter: options.failsAfter)
             }
@@ -258,18 +260,19 @@ public final class StallMonitor: Sendable {
         }
     }
 
-    /// Where health probes are answered, if ``Configuration/health`` asks for it. Nil where no port is open. Any thread.
+    /// The address where health probes are answered, if ``Configuration/health`` asks for it. Nil where no port is open. Any
+    /// thread.
     public var healthPort: Int? { generation.isCurrent ? endpoint.withLock { $0?.port } : nil }
 
-    /// What the monitor tells from now on, besides its handler, until it is stopped:
+    /// The monitor's events from now on until it is stopped, in addition to the handler:
     ///
     ///     for await event in monitor.events() {
     ///         if case .ended(let report) = event { … }
     ///     }
     ///
-    /// Any thread. Each call gives a sequence of its own, for one loop over it; leaving the loop ends it.
+    /// Any thread. Each call gives a sequence of its own, for one iteration; leaving the loop ends it.
     ///
-    /// - Parameter newest: how many events are kept for a reader that is slower than they come; of more the oldest go. At least 1.
+    /// - Parameter newest: how many events are kept for a slow reader. Beyond that the oldest are dropped. At least 1.
     public func events(keeping newest: Int = 256) -> AsyncStream<StallEvent> { feed.makeStream(keeping: newest) }
 
     /// Whether stalls are being looked for; also true while monitoring is paused. False in a fork's child. Any thread.
@@ -278,21 +281,22 @@ public final class StallMonitor: Sendable {
         return lifecycle.withLock { if case .running = $0 { true } else { false } }
     }
 
-    /// Calls `done` on the reporter's thread once all is told that ended before the call. Any thread; returns at once. Never calls it if the monitor
-    /// does not run, ends meanwhile, or is too far behind.
+    /// Calls `done` on the reporter's thread once everything that ended before the call was reported. Any thread; returns at
+    /// once. Never calls it if the monitor does not run, ends meanwhile, or is too far behind.
     package func settle(_ done: @escaping @Sendable () -> Void) { engine?.watchdog.give(.settle(done)) }
 
-    /// What was counted until the end. Nil before.
+    /// The counts at the end. Nil before.
     var lastFigures: Figures? { generation.isCurrent ? ended.withLock { $0 } : nil }
 
-    /// Why no stalls are looked for though the monitor was started: `threadNotStarted`, or `forked` in a fork's child. Nil while it
-    /// watches, when it is switched off, and after ``stop()``. Any thread.
+    /// Why no stalls are looked for though the monitor was started: `threadNotStarted`, or `forked` in a fork's child. Nil while
+    /// it watches, when it is switched off, and after ``stop()``. Any thread.
     public var disarmed: StallMonitorError? {
         guard generation.isCurrent else { return StallMonitorError(.forked) }
         return lifecycle.withLock { if case .disarmed(let error) = $0 { error } else { nil } }
     }
 
-    /// The latest watch of a loop: the way to those that ``start(_:watching:onEvent:)-(_,WatchSelection,_)`` began. Nil if there is none. Any thread.
+    /// The latest watch of a loop. Gives access to the watches that ``start(_:watching:onEvent:)-(_,WatchSelection,_)`` began.
+    /// Nil if there is none. Any thread.
     public func watch(of loop: any WatchableLoop) -> Watch? {
         generation.isCurrent ? index.watch(of: loop.heartbeat) : nil
     }
@@ -302,7 +306,7 @@ public final class StallMonitor: Sendable {
         generation.isCurrent ? index.watch(of: pool) : nil
     }
 
-    /// What runs; nil before the start, after the end, and in a fork's child.
+    /// The running engine. Nil before the start, after the end, and in a fork's child.
     var engine: Engine? {
         guard generation.isCurrent else { return nil }
         return lifecycle.withLock { if case .running(let engine, _) = $0 { engine } else { nil } }
@@ -310,24 +314,23 @@ public final class StallMonitor: Sendable {
 }
 
 extension StallMonitor {
-    /// A loop or task pool under watch.
+    /// A watched loop or task pool.
     public struct Watch: Sendable {
         let watchdog: Watchdog?
         let number: Int
         let name: WatchName
         let slowness: ExpectedSlowness?
-        /// Of a pool: the watch of its jobs one by one, if they are watched.
+        /// For a pool: the watch of its jobs one by one, if they are watched.
         var jobs: Int?
 
-        /// A watch that nobody keeps.
+        /// A watch of a monitor that does not run.
         static func nobody(_ name: WatchName) -> Watch { Watch(watchdog: nil, number: 0, name: name, slowness: nil) }
 
-        /// Has the watchdog stop watching the loop, and close a stall under way. Any thread; returns at once. The loop can be watched
-        /// anew when the watchdog has done so.
+        /// Stops watching the loop, and closes its stall. Any thread; returns at once. The loop can be watched again once the
+        /// watchdog has done so.
         public func cancel() {
             watchdog?.give(.cancel(number))
             if let jobs { watchdog?.give(.cancel(jobs)) }
         }
     }
 }
-

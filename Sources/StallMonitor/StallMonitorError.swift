@@ -1,6 +1,6 @@
-/// Why the monitor cannot do, or no longer does, part of its work. It never stops the process it watches.
+/// Why the monitor cannot do part of its work. It never stops the process it watches.
 public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What went wrong. More may be added; keep a default branch.
+    /// What went wrong. Further codes may be added; keep a default branch.
     public struct Code: Hashable, Sendable {
         let name: String
 
@@ -10,33 +10,34 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         public static let loopAlreadyWatched = Code(name: "loopAlreadyWatched")
         /// The loop's thread has ended.
         public static let loopEnded = Code(name: "loopEnded")
-        /// Stacks cannot be captured; stalls are still detected and reported without them.
+        /// Stacks cannot be captured. Stalls are still detected and reported without them.
         public static let captureUnavailable = Code(name: "captureUnavailable")
-        /// The report directory refuses to be written. What waits is kept in memory and tried again.
+        /// The report directory cannot be written. Reports are kept in memory and tried again.
         public static let reportNotWritten = Code(name: "reportNotWritten")
         /// The process is a fork's child, which has none of the monitor's threads: the monitor is disarmed in it.
         public static let forked = Code(name: "forked")
-        /// The report directory's disk does not answer. What waits is kept in memory.
+        /// The report directory's disk does not answer. Reports are kept in memory.
         public static let reportDirectoryHangs = Code(name: "reportDirectoryHangs")
-        /// Others can write to the report directory, or it is a symbolic link. It is written all the same.
+        /// Others can write to the report directory, or it is a symbolic link. Reports are still written.
         public static let reportDirectoryExposed = Code(name: "reportDirectoryExposed")
-        /// What this run may not remove fills the report directory, so its limits do not hold. It is written all the same.
+        /// The report directory is full of files that this run may not remove, so its limits do not hold. Reports are still
+        /// written.
         public static let reportDirectoryFilled = Code(name: "reportDirectoryFilled")
-        /// What the server was asked to add to reports did not come in time, so they lack it. Reports are written all the same.
+        /// The server's details did not come in time, so reports lack them. Reports are still written.
         public static let detailsMissing = Code(name: "detailsMissing")
-        /// A value of the configuration is too small or too large. The nearest one that is not is taken in its place.
+        /// A value of the configuration is too small or too large. The nearest allowed value is used instead.
         public static let configurationOutOfRange = Code(name: "configurationOutOfRange")
         /// Reports were dropped: too many waited for the disk, or the monitor was stopped while some did.
         public static let reportsLost = Code(name: "reportsLost")
-        /// The monitor has used up its budget: stalls are still detected, and reported without stacks, until the cost has fallen.
+        /// The monitor has used up its budget. Stalls are still detected, and reported without stacks, until the cost has fallen.
         public static let capturesStopped = Code(name: "capturesStopped")
-        /// Not every loop of the process can be found. Those that are known are watched.
+        /// Not every loop of the process can be found. The known ones are watched.
         public static let loopsNotFound = Code(name: "loopsNotFound")
-        /// The jobs of Swift's task pool do not come to the monitor: it is not watched.
+        /// The jobs of Swift's task pool cannot be observed: it is not watched.
         public static let taskPoolNotFound = Code(name: "taskPoolNotFound")
         /// A queue cannot be watched.
         public static let queueNotWatched = Code(name: "queueNotWatched")
-        /// The port for health probes is not open. All else works.
+        /// The port for health probes is not open. Everything else works.
         public static let healthEndpointUnavailable = Code(name: "healthEndpointUnavailable")
         /// The monitor is stopped.
         public static let stopped = Code(name: "stopped")
@@ -44,7 +45,7 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
 
     /// What went wrong.
     public let code: Code
-    /// The system's error number behind it, if there is one (errno(3)).
+    /// The system's error number, if there is one (errno(3)).
     public let errno: Int32?
     /// What happened and what to do next, in one sentence.
     public let message: String
@@ -55,7 +56,7 @@ public struct StallMonitorError: Error, Hashable, Sendable, CustomStringConverti
         self.message = Self.text(code, detail)
     }
 
-    /// The message, and the error number where there is one.
+    /// The message, and the error number if there is one.
     public var description: String {
         guard let errno else { return message }
         return "\(message) (errno \(errno))"

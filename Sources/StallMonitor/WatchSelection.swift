@@ -7,7 +7,7 @@ public import StallReports
 ///     StallMonitor.start(watching: .main)
 ///     StallMonitor.start(watching: [.main, .loops([worker.loop])])
 ///
-/// A value; several make one in an array. The product `StallMonitorLoops` adds `everyLoop`, `taskPool`, `everything`,
+/// Several selections are combined in an array. The product `StallMonitorLoops` adds `everyLoop`, `taskPool`, `everything`,
 /// `queue(_:label:)` and `foundationMain`.
 public struct WatchSelection: Sendable, ExpressibleByArrayLiteral {
     let things: [WatchedThing]
@@ -26,7 +26,7 @@ public struct WatchSelection: Sendable, ExpressibleByArrayLiteral {
         WatchSelection(pools.map(WatchedThing.pool), [])
     }
 
-    /// What a discovery finds, as far as it is wanted.
+    /// The loops that a discovery finds and that are wanted.
     package static func found(
         by discovery: any LoopDiscovery,
         where isWanted: @escaping @Sendable (any WatchableLoop) -> Bool = { _ in true }
@@ -46,10 +46,10 @@ public struct WatchSelection: Sendable, ExpressibleByArrayLiteral {
 
 /// Finds loops, or task pools, of this process by itself.
 package protocol LoopDiscovery: AnyObject, Sendable {
-    /// Tells of each loop there is and, from then on, of each that comes, once, until the end. `found` is called on the calling thread and on
-    /// the discovery's own.
+    /// Calls `found` once for each existing loop and, from then on, for each new one, until the search is ended: on the calling
+    /// thread and on the discovery's own.
     ///
-    /// - Returns: what ends it. Any thread.
+    /// - Returns: ends the search. Any thread.
     /// - Throws: `loopsNotFound` where none can be found, `threadNotStarted`.
     func begin(_ found: @escaping @Sendable (LoopFinding) -> Void) throws(StallMonitorError) -> @Sendable () -> Void
 }
@@ -66,26 +66,26 @@ struct LoopSearch: Sendable {
     let isWanted: @Sendable (any WatchableLoop) -> Bool
 }
 
-/// A loop that the monitor can watch: one that publishes a heartbeat, and whose thread is known.
+/// A loop that the monitor can watch: it publishes a heartbeat, and its thread is known.
 ///
-/// `EventRunLoop` is one. Another event loop joins in by publishing its phases to a heartbeat of its own. All
-/// members are read from the watchdog's thread while the loop runs, and must not block.
+/// `EventRunLoop` is one. Another event loop is watched if it publishes its phases to a heartbeat of its own. All members are
+/// read on the watchdog's thread while the loop runs, and must not block.
 public protocol WatchableLoop: AnyObject, Sendable {
-    /// What people call the loop: "main".
+    /// The loop's name: "main".
     var label: String { get }
     /// Where the loop publishes its phase.
     var heartbeat: LoopHeartbeat { get }
-    /// The thread that turns the loop, as far as it is known now.
+    /// The thread that runs the loop, if it is known now.
     var thread: LoopThread? { get }
-    /// The name of the mode that a pulse shows by its index.
+    /// The name of the mode that has this index in a pulse.
     func modeName(at index: Int) -> String?
-    /// Whether a wait on this descriptor (epoll_wait(2), io_uring_enter(2)) is the loop's own, in which it rests. For loops that do
-    /// not publish each of their waits: a thread found in it is not stalled. False unless implemented.
+    /// Whether a wait on this descriptor (epoll_wait(2), io_uring_enter(2)) is the loop's own, in which it rests. For loops that
+    /// do not publish all of their waits: a thread that is found in such a wait is not stalled. False by default.
     func waits(on descriptor: Int32) -> Bool
-    /// The epoll set (epoll(7)) that the loop rests on in a mode, given by its index: clients that wait there during a stall are counted. Nil where it is
-    /// not known, as it is unless implemented.
+    /// The epoll set (epoll(7)) on which the loop rests in a mode, given by its index. Clients that wait there during a stall are
+    /// counted. Nil, the default, where it is unknown.
     func waitSet(inMode index: Int) -> Int32?
-    /// What reports call this kind of thing. `run_loop` unless implemented.
+    /// The loop's type in reports. `run_loop` by default.
     var type: WatchedType { get }
 }
 
@@ -93,7 +93,7 @@ extension WatchableLoop {
     /// The loop publishes each of its waits.
     public func waits(on descriptor: Int32) -> Bool { false }
 
-    /// Not known.
+    /// Unknown.
     public func waitSet(inMode index: Int) -> Int32? { nil }
 
     /// A run loop.
@@ -102,7 +102,7 @@ extension WatchableLoop {
 
 extension EventRunLoop: WatchableLoop {}
 
-/// The watches by loop. It keeps no loop alive.
+/// The watches by loop. Keeps no loop alive.
 final class WatchIndex: Sendable {
     private struct Entry: Sendable {
         weak let heartbeat: (any WatchedHeartbeat)?
@@ -111,7 +111,7 @@ final class WatchIndex: Sendable {
 
     private struct State: Sendable {
         var entries: [ObjectIdentifier: Entry] = [:]
-        /// How many there may be before those of loops that are gone are looked for.
+        /// How many entries there may be before those of released loops are removed.
         var limit = 64
     }
 
@@ -132,7 +132,7 @@ final class WatchIndex: Sendable {
         }
     }
 
-    /// Takes the watcher off every loop, in a fork's child. The lock may be held there for ever: then it is left at that.
+    /// Detaches the watcher from every loop, in a fork's child. The lock may be held there for ever; then nothing is done.
     func leaveAll() {
         let heartbeats = state.withLockIfAvailable { $0.entries.values.compactMap(\.heartbeat) }
         heartbeats?.forEach { $0.detach() }

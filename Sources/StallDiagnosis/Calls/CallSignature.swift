@@ -1,7 +1,7 @@
-
-/// What the arguments of a system call mean, for the calls that can make a thread wait. By name, so the same on every architecture.
+/// What the arguments of a system call mean, for the calls that can make a thread wait. By name, so the same on every
+/// architecture.
 struct CallSignature: Hashable, Sendable {
-    /// In the registers' order. Nil for one that tells nothing, such as a buffer's address.
+    /// In the order of the registers. Nil for an argument of no interest, such as a buffer's address.
     let parameters: [Parameter?]
 
     package struct Parameter: Hashable, Sendable {
@@ -18,7 +18,7 @@ struct CallSignature: Hashable, Sendable {
         case unsigned
         case address
         case milliseconds
-        /// Pointers: followed where they can be.
+        /// Pointers, which are followed where they can be read.
         case timespec
         case timeval
         case path
@@ -42,7 +42,7 @@ struct CallSignature: Hashable, Sendable {
     /// How many calls are known.
     package static var count: Int { table.count }
 
-    /// - Parameter words: `name:form`, or `-`; the form may be left out where the name tells it.
+    /// - Parameter words: `name:form`, or `-`. The form may be left out where the name determines it.
     private init(_ words: ArraySlice<Substring>) {
         parameters = words.map { word in
             guard word != "-" else { return nil }
@@ -70,7 +70,7 @@ struct CallSignature: Hashable, Sendable {
 }
 
 extension CallSignature {
-    /// The calls' manual pages, section 2. `-` stands for what is left out.
+    /// From the calls' manual pages, section 2. `-` stands for an argument that is left out.
     package static let text: StaticString = """
         read fd - count
         write fd - count

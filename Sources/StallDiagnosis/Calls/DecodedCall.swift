@@ -2,17 +2,17 @@ import Glibc
 import StackCapture
 package import StallReports
 
-/// A system call's arguments, read by its signature.
+/// The arguments of a system call, read by its signature.
 package struct DecodedCall: Hashable, Sendable {
-    /// What can be told of them. Empty for a call that takes none; nil for a call that is not known.
+    /// The arguments that could be read. Empty for a call without arguments; nil for an unknown call.
     package var arguments: [StallReport.Argument]?
-    /// The descriptors it was given, the first one foremost.
+    /// The descriptors among its arguments, the main one first.
     package var descriptors: [Int32] = []
 
-    /// Most descriptors taken from a list.
+    /// How many descriptors are taken from a list.
     private static let descriptorLimit = 8
 
-    /// - Parameter read: the bytes at an address, as many as asked for; nil where they cannot be read.
+    /// - Parameter read: reads so many bytes at an address. Nil where they cannot be read.
     init(_ call: SystemCall, read: (UInt, Int) -> [UInt8]?) {
         guard let signature = call.name.flatMap(CallSignature.of) else { return }
         var arguments: [StallReport.Argument] = []
@@ -82,7 +82,7 @@ package struct DecodedCall: Hashable, Sendable {
         }
     }
 
-    /// Seconds, and nanoseconds or microseconds, both of 64 bits.
+    /// Seconds, and nanoseconds or microseconds, of 64 bits each.
     private static func time(_ address: UInt, unit: Int64, _ read: (UInt, Int) -> [UInt8]?) -> String {
         guard address != 0 else { return "none" }
         guard let bytes = read(address, 16) else { return "" }
@@ -94,26 +94,26 @@ package struct DecodedCall: Hashable, Sendable {
         return carried ? "" : DurationText(nanoseconds: sum).short
     }
 
-    /// An address's length is the argument behind it.
+    /// The length of an address is the argument after it.
     private static func length(of call: SystemCall) -> Int {
         Int(clamping: call.name == "connect" ? call.arguments[2] : call.arguments[5])
     }
 }
 
 extension [UInt8] {
-    /// A little-endian number of so many bytes; the list is long enough.
+    /// A little-endian number of so many bytes. The list must be long enough.
     package func number(at offset: Int, _ size: Int) -> UInt64 {
         (0..<size).reduce(0) { $0 | UInt64(self[offset + $1]) << UInt64($1 * 8) }
     }
 }
 
-/// Names for an argument's bits or values, as the kernel's headers have them.
+/// Names for an argument's bits or values, from the kernel's headers.
 struct FlagNames: Hashable, Sendable {
     /// Whether several may be set at once.
     let areBits: Bool
-    /// In the order they are told in. A bit field's zero has a name of its own, if one is here.
+    /// In the order in which they are printed. May have a name for zero.
     private let names: [Name]
-    /// Bits that tell nothing.
+    /// Bits that are not printed.
     private let silent: UInt
 
     private struct Name: Hashable, Sendable {
@@ -156,7 +156,7 @@ struct FlagNames: Hashable, Sendable {
         return parts.joined(separator: "|")
     }
 
-    /// By the forms' names in the table of calls.
+    /// By the names of the forms in the table of calls.
     package static let named: [String: FlagNames] = [
         "flock": FlagNames(bits: [1: "LOCK_SH", 2: "LOCK_EX", 8: "LOCK_UN", 4: "LOCK_NB"]),
         "open": open,
@@ -205,7 +205,7 @@ struct FlagNames: Hashable, Sendable {
         "getrandom": FlagNames(bits: [1: "GRND_NONBLOCK", 2: "GRND_RANDOM"]),
     ]
 
-    /// What is the architecture's own comes from its headers. O_LARGEFILE and O_CLOEXEC change nothing about a wait.
+    /// Values that differ between architectures come from their headers. O_LARGEFILE and O_CLOEXEC do not matter for a wait.
     private static var open: FlagNames {
         let (directory, direct) = (UInt(O_DIRECTORY), UInt(O_DIRECTORY == 0o200000 ? 0o40000 : 0o200000))
         let largeFile: UInt = O_DIRECTORY == 0o200000 ? 0o100000 : 0o400000

@@ -1,7 +1,7 @@
-
-/// An address as the socket calls take it (ip(7), ipv6(7), unix(7)), as text. Pure.
+/// The text of an address as the socket calls take it (ip(7), ipv6(7), unix(7)). Pure.
 struct SocketAddress: Hashable, Sendable {
-    /// `10.0.0.7:5432`, `[::1]:80`, a path, `@` and an abstract name. Nil for an address without a name, and for other families.
+    /// `10.0.0.7:5432`, `[::1]:80`, a path, or `@` and an abstract name. Nil for an address without a name, and for other
+    /// families.
     package let text: String?
 
     init?(at address: UInt, length: Int, _ read: (UInt, Int) -> [UInt8]?) {
@@ -49,10 +49,10 @@ struct SocketAddress: Hashable, Sendable {
 
 /// Text in the memory of a thread that waits.
 enum CText {
-    /// Longest path told, bytes.
+    /// The longest path that is read, in bytes.
     private static let limit = 512
 
-    /// A path that ends in a zero byte. It may end close to memory that cannot be read: what lies up to the page's end is asked for first.
+    /// A path that ends in a zero byte. The next page may not be readable, so the rest of the present page is read first.
     package static func path(at address: UInt, _ read: (UInt, Int) -> [UInt8]?) -> String? {
         guard address != 0 else { return nil }
         var text: [UInt8] = []

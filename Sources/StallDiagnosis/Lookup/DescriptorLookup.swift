@@ -3,13 +3,13 @@ import Glibc
 import StackCapture
 package import StallReports
 
-/// What can be told of the descriptors that a thread waits on, once somebody has asked. What is asked may wait for a lock of the kernel.
+/// What the descriptors refer to that a thread waits on. Looking that up may wait for a lock of the kernel.
 package struct DescriptorLookup: Sendable {
     /// What the watchdog saw.
     package let sightings: [DescriptorSighting]
-    /// Whether the call wants a file's lock.
+    /// Whether the call waits for a lock on a file.
     let wantsLock: Bool
-    /// Whether the sockets may be asked: a thread in a page fault holds its socket's lock.
+    /// Whether sockets may be queried. A thread in a page fault holds its socket's lock.
     let asksSockets: Bool
 
     package init(_ site: WaitSite) {
@@ -18,12 +18,12 @@ package struct DescriptorLookup: Sendable {
         asksSockets = site.state != "D"
     }
 
-    /// Without asking anybody.
+    /// Without looking anything up.
     package var unasked: [StallReport.Descriptor] {
         sightings.map { StallReport.Descriptor($0) }
     }
 
-    /// Asks. Nil when there is nothing to ask.
+    /// Looks up. Nil when there is nothing to look up.
     package var question: (@Sendable () -> [StallReport.Descriptor])? {
         guard sightings.contains(where: { [.file, .socket, .pidfd].contains($0.kind) }) else { return nil }
         return { [self] in
@@ -51,7 +51,7 @@ package struct DescriptorLookup: Sendable {
         return descriptor
     }
 
-    /// Who holds a lock on the file, as the kernel tells it of all files. Only of a file system of this machine.
+    /// The process that holds a lock on the file, by the kernel's list of all locks. Only for file systems of this machine.
     private func holder(_ sighting: DescriptorSighting) -> StallReport.ProcessName? {
         var status = stat()
         let file = "\(sighting.process.directory)/fd/\(sighting.number)"
@@ -62,19 +62,19 @@ package struct DescriptorLookup: Sendable {
     }
 }
 
-/// Who holds which file's lock, from `/proc/locks` (proc(5)). Pure.
+/// The owners of file locks, from `/proc/locks` (proc(5)). Pure.
 struct FileLocks: Hashable, Sendable {
     private var holders: [UInt64: Int32] = [:]
     private var ranges: [UInt64: [Range]] = [:]
 
-    /// A lock on part of a file, of fcntl(2).
+    /// A lock on part of a file, by fcntl(2).
     private struct Range: Hashable, Sendable {
         package var pid: Int32
         var isForWriting: Bool
         package var start: UInt64
     }
 
-    /// Lines such as `1: FLOCK  ADVISORY  WRITE 708 fe:00:14155 0 EOF`; one that begins with `->` waits.
+    /// Parses lines such as `1: FLOCK  ADVISORY  WRITE 708 fe:00:14155 0 EOF`; one that begins with `->` waits.
     init(_ text: String) {
         for line in text.split(separator: "\n") {
             let fields = line.split(separator: " ")
@@ -90,9 +90,9 @@ struct FileLocks: Hashable, Sendable {
 
     package func holder(inode: UInt64) -> Int32? { holders[inode] }
 
-    /// Who has locked the SQLite database: another process that writes (rank 0) or reads (1), or the process `own` itself, for writing
-    /// (2). SQLite locks bytes from 2^30 on of the database, or from 120 on of the index of its log (os_unix.c, wal.c): what else is
-    /// locked there is no business of SQLite's.
+    /// The process that has locked the SQLite database: another process that writes (rank 0) or reads (1), or the process `own`
+    /// itself, for writing (2). SQLite locks bytes from 2^30 on in the database, or from 120 on in the index of its log
+    /// (os_unix.c, wal.c); other locks there are not SQLite's.
     func database(inode: UInt64, isIndex: Bool, self own: Int32) -> (pid: Int32, rank: Int)? {
         let bytes: Swift.Range<UInt64> = isIndex ? 120..<128 : 1 << 30..<(1 << 30) + 512
         let ranked = (ranges[inode] ?? []).filter { bytes.contains($0.start) }.compactMap { lock -> (Int32, Int)? in
@@ -125,7 +125,7 @@ extension StallReport.Descriptor {
 }
 
 extension StallReport.Socket {
-    /// The socket behind a descriptor, if that is still the one that was seen when it has been asked. It may wait: see
+    /// The socket of a descriptor, if the descriptor still refers to the same one when it has been queried. May wait: see
     /// `monitor_describe_socket`.
     static func describe(_ sighting: DescriptorSighting) -> Self? {
         var found = monitor_socket()
@@ -175,10 +175,11 @@ extension StallReport.Socket {
 }
 
 extension DescriptorSighting {
-    /// Whether the number stands for what it stood for.
+    /// Whether the number still refers to the same file.
     var isStillThere: Bool { link != nil && Self.link(of: number, in: process) == link }
 
-    /// A descriptor of ours for the same thing: the number itself, or a duplicate of another process's, which is the caller's to close.
+    /// A descriptor of this process for the same file: the number itself, or a duplicate of another process's, which the caller
+    /// must close.
     fileprivate func borrowed() -> (number: Int32, isDuplicate: Bool)? {
         guard let other = process.otherID else { return (number, false) }
         let duplicate = monitor_duplicate_descriptor(other, number)
@@ -187,7 +188,7 @@ extension DescriptorSighting {
 }
 
 extension StallReport.ProcessName {
-    /// A process with its name, as far as it is there.
+    /// A process with its name, if that can be read.
     package static func named(_ pid: Int32) -> Self {
         Self(pid: pid, name: readSmallFile("/proc/\(pid)/comm").map { String($0.prefix { $0 != "\n" }) })
     }

@@ -2,14 +2,14 @@ import Glibc
 import StackCapture
 package import StallReports
 
-/// What a thread waits for where the functions on its stack say more than its system call does.
+/// What a thread waits for, where the functions on its stack say more than its system call.
 package enum NamedWait: Hashable, Sendable {
-    /// SQLite sleeps and tries again, because somebody else has the database locked (sqlite3_busy_handler).
+    /// SQLite sleeps and tries again, because the database is locked by somebody else (sqlite3_busy_handler).
     case sqliteBusy
-    /// Foundation's `Process.waitUntilExit`: a run loop waits on a descriptor of its own.
+    /// Foundation's `Process.waitUntilExit`: a run loop that waits on a descriptor of its own.
     case processExit
 
-    /// By the stack that the stalled thread was found at for longest. Nil for a thread that ran there.
+    /// By the stack in which the stalled thread was found for longest. Nil for a thread that ran there.
     package init?(_ stacks: [StallReport.Stack], _ modules: [StallReport.Module]) {
         let stalled = stacks.filter { $0.role == .stalled }
         guard let stack = stalled.max(by: { ($0.sampledNs ?? 0) < ($1.sampledNs ?? 0) }), stack.method == .quiet else {
@@ -40,7 +40,7 @@ package enum NamedWait: Hashable, Sendable {
         return calls[outside].path.isFile(of: "libsqlite3") && calls[..<outside].contains { $0.name.contains("sleep") }
     }
 
-    /// To be asked while the thread still waits, on a thread that may have to wait for the answer.
+    /// Must be called while the thread still waits, on a thread that may wait.
     package func look(in process: ObservedProcess = .own) -> Finding {
         switch self {
         case .sqliteBusy: Finding(wait: self, databases: LockedDatabase.find(in: process))
@@ -48,7 +48,7 @@ package enum NamedWait: Hashable, Sendable {
         }
     }
 
-    /// What was found out of it.
+    /// What was found.
     package struct Finding: Hashable, Sendable {
         package var wait: NamedWait
         package var databases: [LockedDatabase] = []
@@ -58,7 +58,7 @@ package enum NamedWait: Hashable, Sendable {
             (self.wait, self.databases, self.children) = (wait, databases, children)
         }
 
-        /// - Parameter site: where the thread slept.
+        /// - Parameter site: where the thread was asleep.
         package func sentence(_ site: WaitSite?) -> String {
             switch wait {
             case .sqliteBusy:
@@ -76,25 +76,26 @@ package enum NamedWait: Hashable, Sendable {
     }
 }
 
-/// A SQLite database that the process has open and that somebody has locked, as the kernel tells it of all files.
+/// A SQLite database that the process has open and that is locked, by the kernel's list of all locks.
 package struct LockedDatabase: Hashable, Sendable {
     package var path: String
     package var descriptor: Int32
-    /// Nil for the process itself: by another of its connections.
+    /// Nil for the process itself: locked by another of its connections.
     package var holder: StallReport.ProcessName?
-    /// The one that has it open.
+    /// The process that has it open.
     package var owner = ObservedProcess.own.processID
 
     package var holding: String {
         holder.map { "which process \($0.text) has locked" } ?? "which another connection of this process has locked"
     }
 
-    /// As a report has it.
+    /// The form that reports have.
     package var told: StallReport.Descriptor {
         .init(number: descriptor, kind: .file, target: path, holder: holder ?? .named(owner))
     }
 
-    /// Those that the best evidence speaks for, each once: somebody else writes, else somebody else reads, else this process writes.
+    /// The databases with the best evidence, each once: another process writes, else another process reads, else this process
+    /// writes.
     package static func find(in process: ObservedProcess = .own) -> [LockedDatabase] {
         guard let table = readFile("/proc/locks", limit: 1 << 20) else { return [] }
         let locks = FileLocks(table)
@@ -115,7 +116,7 @@ package struct LockedDatabase: Hashable, Sendable {
         return found.filter { $0.rank == best }.map(\.database)
     }
 
-    /// Of a database with a write-ahead log, the locks lie in the index beside it.
+    /// For a database with a write-ahead log, the locks are in the index beside it.
     private static let indexSuffix = "-shm"
 
     private static func regularFile(_ path: String) -> UInt64? {

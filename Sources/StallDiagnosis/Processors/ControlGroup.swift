@@ -1,16 +1,16 @@
 import Glibc
 import StallReports
 
-/// A control group as far as its freezer goes (cgroups(7)): version 2, and version 1's `freezer` hierarchy.
+/// The freezers of a control group (cgroups(7)): version 2, and version 1's `freezer` hierarchy.
 package struct ControlGroup: Hashable, Sendable {
-    /// The group's directories; nil for a hierarchy that is not mounted. A container's own group looks like the root to it; of
-    /// the real root, which cannot be frozen, the files are missing.
+    /// The group's directories. Nil for a hierarchy that is not mounted. A container's own group looks like the root to it; the
+    /// real root, which cannot be frozen, does not have the files.
     var unified: String?
     package var freezer: String?
 
     package init() {}
 
-    /// A thread's groups. Reads two files, for which the kernel takes locks that others may hold for long.
+    /// The groups of a thread. Reads two files, for which the kernel takes locks that others may hold for long.
     package static func of(threadID: Int32) -> ControlGroup? {
         guard let membership = readSmallFile("/proc/self/task/\(threadID)/cgroup") else { return nil }
         return ControlGroup(membership: membership, mounts: readFile("/proc/self/mountinfo", limit: 1 << 22) ?? "")
@@ -38,7 +38,7 @@ package struct ControlGroup: Hashable, Sendable {
         return Self.number("frozen_usec", in: text).map { .microseconds($0) }
     }
 
-    /// Whether it is frozen at this moment.
+    /// Whether it is frozen now.
     package var isFrozen: Bool {
         if let unified, let text = readSmallFile(unified + "/cgroup.events"), Self.number("frozen", in: text) == 1 {
             return true
@@ -70,7 +70,7 @@ package struct ControlGroup: Hashable, Sendable {
         var isUnified: Bool { type == "cgroup2" }
         var isFreezer: Bool { type == "cgroup" && options.split(separator: ",").contains("freezer") }
 
-        /// Where a group lies, whose path counts from the root of the namespace.
+        /// The directory of a group. Its path counts from the root of the namespace.
         package func directory(of group: Substring) -> String {
             let inside = root == "/" ? group : group.hasPrefix(root) ? group.dropFirst(root.count) : "/"
             return inside == "/" || inside.isEmpty ? String(path) : path + (inside.hasPrefix("/") ? "" : "/") + inside
@@ -78,23 +78,23 @@ package struct ControlGroup: Hashable, Sendable {
     }
 }
 
-/// What is mounted where, from `/proc/self/mountinfo` (proc(5)). Pure.
+/// The mounted file systems, from `/proc/self/mountinfo` (proc(5)). Pure.
 struct MountTable: Hashable, Sendable {
     struct Mount: Hashable, Sendable {
         package var id: Int
-        /// The directory of the file system that shows.
+        /// The directory of the file system that is mounted.
         var root: String
-        /// Where it shows.
+        /// Where it is mounted.
         package var point: String
         /// `ext4`, `nfs4`, `fuse.sshfs`.
         package var type: String
-        /// The file system's own.
+        /// The file system's own options.
         package var options: String
     }
 
     var mounts: [Mount]
 
-    /// Lines such as `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw`; others are left out.
+    /// Parses lines such as `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw`; others are left out.
     init(_ text: String) {
         mounts = text.split(separator: "\n").compactMap { line in
             let fields = line.split(separator: " ", omittingEmptySubsequences: false)
@@ -123,7 +123,7 @@ struct MountTable: Hashable, Sendable {
         "virtiofs", "vboxsf", "davfs", "coda", "orangefs", "gpfs",
     ]
 
-    /// A blank, tab, line break or backslash stands as a backslash and three octal digits.
+    /// A blank, tab, line break or backslash is written as a backslash and three octal digits.
     private static func unescaped(_ field: Substring) -> String {
         guard field.contains("\\") else { return String(field) }
         var bytes: [UInt8] = []

@@ -1,15 +1,15 @@
 import StallReports
 
-/// What the kernel has counted of the processors until one moment. All but the load only grows. Pure.
+/// The kernel's counts for the processors up to one moment. All but the load only grow. Pure.
 package struct ProcessorSupply: Hashable, Sendable {
-    /// Of each limited cgroup, in the files' order.
+    /// Of each limited cgroup, in the order of the files.
     package var groups: [Throttling?] = []
-    /// Time in which a task waited for a processor: in the cgroup, on the machine. Microseconds.
+    /// Time in which a task waited for a processor: in the cgroup, and on the machine. Microseconds.
     package var cgroupPressure: UInt64?
     package var systemPressure: UInt64?
-    /// What the hypervisor gave to others, all processors together. Nanoseconds.
+    /// Time that the hypervisor gave to others, all processors together. Nanoseconds.
     package var steal: UInt64?
-    /// The machine's load average over a minute, and its threads that can run.
+    /// The machine's load average over a minute, and its runnable threads.
     package var load: Load?
 
     package struct Throttling: Hashable, Sendable {
@@ -17,7 +17,7 @@ package struct ProcessorSupply: Hashable, Sendable {
         package var throttledPeriods: UInt64
         package var throttledNanoseconds: UInt64
 
-        /// - Parameter text: `cpu.stat`; version 1 counts nanoseconds, version 2 microseconds.
+        /// - Parameter text: `cpu.stat`. Version 1 counts nanoseconds, version 2 microseconds.
         package init?(_ text: String) {
             let values = keyedNumbers(text)
             guard let periods = values["nr_periods"], let throttled = values["nr_throttled"] else { return nil }
@@ -41,13 +41,13 @@ package struct ProcessorSupply: Hashable, Sendable {
         }
     }
 
-    /// The total of `some` in a pressure file, microseconds.
+    /// The total of `some` in a pressure file, in microseconds.
     static func pressure(_ text: String) -> UInt64? {
         guard let line = text.split(separator: "\n").first(where: { $0.hasPrefix("some ") }) else { return nil }
         return line.split(separator: " ").last.flatMap { $0.hasPrefix("total=") ? UInt64($0.dropFirst(6)) : nil }
     }
 
-    /// Stolen time in `/proc/stat`, nanoseconds; the file counts hundredths of a second.
+    /// Stolen time in `/proc/stat`, in nanoseconds; the file counts hundredths of a second.
     package static func steal(_ text: String) -> UInt64? {
         let fields = text.prefix { $0 != "\n" }.split(separator: " ")
         guard fields.count > 8, fields[0] == "cpu" else { return nil }
@@ -65,7 +65,7 @@ private func keyedNumbers(_ text: String) -> [Substring: UInt64] {
     ) { first, _ in first }
 }
 
-/// What changed in the supply of processors over a stretch of a stall.
+/// The change of the counts over a part of a stall.
 package struct SupplyWindow: Hashable, Sendable {
     package var files: SupplyFiles
     package var before: ProcessorSupply
@@ -74,7 +74,7 @@ package struct SupplyWindow: Hashable, Sendable {
     package var processors: Int
     package var allowed: Int?
 
-    /// The limit that held the process back for longest; without any, the innermost.
+    /// The limit that held the process back for longest. If none did, the innermost.
     package var throttling: (quotaPercent: Double, periods: UInt64, throttledPeriods: UInt64, nanoseconds: UInt64)? {
         guard before.groups.count == files.limited.count, after.groups.count == files.limited.count else { return nil }
         let changes = files.limited.indices.compactMap { index in
@@ -105,11 +105,11 @@ package struct SupplyWindow: Hashable, Sendable {
 }
 
 extension UInt64 {
-    /// 0 for a count that began anew.
+    /// 0 for a count that began again.
     package func grown(since before: UInt64) -> UInt64 { self >= before ? self - before : 0 }
 }
 
-/// Both, if there are both.
+/// Nil unless both are known.
 private func zip<A, B>(_ a: A?, _ b: B?) -> (A, B)? {
     guard let a, let b else { return nil }
     return (a, b)

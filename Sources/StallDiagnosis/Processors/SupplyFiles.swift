@@ -1,14 +1,15 @@
 import StallReports
 
-/// Where the kernel counts what this process's cgroup gets of the processors: cgroups(7), both versions, also in a container.
+/// The files in which the kernel counts what this process's cgroup gets of the processors: cgroups(7), both versions, also in a
+/// container.
 package struct SupplyFiles: Hashable, Sendable {
-    /// The process's cgroup and those around it that have a limit, the innermost first.
+    /// The process's cgroup and its ancestors that have a limit, innermost first.
     package var limited: [LimitedGroup] = []
     /// The cgroup's `cpu.pressure`. Version 2 only.
     var pressure: String?
-    /// What can freeze the process.
+    /// The freezers of the process.
     package var freezer = ControlGroup()
-    /// Whether single threads can be frozen: version 1 puts threads into groups, version 2 those of a threaded group only.
+    /// Whether single threads can be frozen: version 1 groups threads, version 2 only in a threaded group.
     package var freezesThreads = false
 
     package struct LimitedGroup: Hashable, Sendable {
@@ -16,22 +17,22 @@ package struct SupplyFiles: Hashable, Sendable {
         var statistics: String
         /// The limit, in percent of one processor.
         package var quotaPercent: Double
-        /// What the limit is renewed after.
+        /// The period after which the limit is renewed.
         package var period = Duration.milliseconds(100)
 
-        /// What is counted of it now. Nil where the file cannot be read.
+        /// Its present counts. Nil where the file cannot be read.
         package var throttling: ProcessorSupply.Throttling? {
             readSmallFile(statistics).flatMap(ProcessorSupply.Throttling.init)
         }
     }
 
-    /// Most groups with a limit that are read.
+    /// How many groups with a limit are read.
     private static let groupLimit = 4
 
     /// - Parameters:
-    ///   - cgroup: `/proc/self/cgroup`.
-    ///   - mounts: `/proc/self/mountinfo`.
-    ///   - read: a small file's text.
+    ///   - cgroup: the text of `/proc/self/cgroup`.
+    ///   - mounts: the text of `/proc/self/mountinfo`.
+    ///   - read: reads the text of a small file.
     package init(cgroup: String, mounts text: String, read: (String) -> String?) {
         let mounts = CgroupMounts(text)
         let paths = Self.paths(in: cgroup)
@@ -107,13 +108,13 @@ private struct CgroupMounts {
     package func cpu(_ path: String) -> CgroupMount? { Self.best(versionOne, path) }
     func unified(_ path: String) -> CgroupMount? { Self.best(versionTwo, path) }
 
-    /// The one that shows the path, or else any: in a container the mount may begin elsewhere than the path counts from.
+    /// The mount that includes the path, or else any: in a container the mount may begin elsewhere than the path counts from.
     private static func best(_ mounts: [CgroupMount], _ path: String) -> CgroupMount? {
         mounts.first { $0.relative(path) != nil } ?? mounts.first
     }
 }
 
-/// A cgroup file system as it is mounted: `root` is the cgroup that shows at `point`.
+/// A mounted cgroup file system: the cgroup `root` is at `point`.
 private struct CgroupMount {
     var root: String
     package var point: String
@@ -124,7 +125,7 @@ private struct CgroupMount {
         return path == root || path.hasPrefix(root + "/") ? path.dropFirst(root.count) : nil
     }
 
-    /// The cgroup's directory, then those around it, as far as they show.
+    /// The cgroup's directory, then its ancestors, as far as they are mounted.
     func directories(to path: String) -> [String] {
         let parts = (relative(path) ?? "").split(separator: "/")
         return (0...parts.count).reversed().map { ([point] + parts.prefix($0).map(String.init)).joined(separator: "/") }

@@ -4,21 +4,21 @@ package import RunLoopKit
 import StallReports
 import Synchronization
 
-/// Where the files are by which the kernel tells of the process's cgroup, once somebody has looked. Looking takes locks of the kernel that others may hold for long, so that is
-/// for the reporter; the watchdog only asks for the result.
+/// The files with the counts of the process's cgroup, once they were searched. The search takes locks of the kernel that others
+/// may hold for long, so the reporter does it; the watchdog only uses the result.
 package final class SupplyLocation: Sendable {
     private let files = Mutex<SupplyFiles?>(nil)
     private let lastSearch = Atomic<UInt64>(0)
     private let process: ObservedProcess
 
-    /// - Parameter process: whose cgroup it is.
+    /// - Parameter process: the process of the cgroup.
     package init(of process: ObservedProcess = .own) { self.process = process }
 
     /// The files found so far. Nil before the first search.
     package var found: SupplyFiles? { files.withLock { $0 } }
 
-    /// Looks for them, unless somebody has within the last ten seconds: the process may have been moved, or its limits changed. Not the
-    /// watchdog's thread, once it watches.
+    /// Searches, unless that was done within the last ten seconds: the process may have been moved, or its limits changed. Not on
+    /// the watchdog's thread, once it watches.
     package func search() {
         let (now, last) = (MonotonicInstant.now.nanoseconds, lastSearch.load(ordering: .relaxed))
         guard last == 0 || now - last >= 10_000_000_000 else { return }
@@ -26,7 +26,7 @@ package final class SupplyLocation: Sendable {
         locate()
     }
 
-    /// The same, whoever has looked, or is looking: when it returns there is a result, if there can be one.
+    /// Searches, even if that was done before or is being done. When it returns there is a result, if there can be one.
     package func locate() {
         guard let cgroup = readSmallFile(process.directory + "/cgroup"),
             let mounts = readFile("/proc/self/mountinfo", limit: 1 << 22)
@@ -36,24 +36,24 @@ package final class SupplyLocation: Sendable {
     }
 }
 
-/// Reads what the kernel counts of the processors. Confined to the watchdog's thread.
+/// Reads the kernel's counts for the processors. Confined to the watchdog's thread.
 package struct SupplyMeter {
-    /// The files as they were when the reading was taken: two readings of the same files can be compared.
+    /// The files of the reading. Two readings can be compared if their files are the same.
     package typealias Reading = (files: SupplyFiles, supply: ProcessorSupply)
 
     package let location: SupplyLocation
     private var last: (time: MonotonicInstant, reading: Reading)?
-    /// On a machine with hundreds of processors `/proc/stat` takes long.
+    /// On a machine with hundreds of processors, reading `/proc/stat` takes long.
     private var readsSteal = true
 
-    /// The longest that reading the stolen time may take, nanoseconds of processor time.
+    /// The longest that reading the stolen time may take, in nanoseconds of processor time.
     private static let stealBudget: UInt64 = 2_000_000
 
     package init(location: SupplyLocation) {
         self.location = location
     }
 
-    /// What is counted now. One reading serves all that ask within a short time: a look at many loops reads once.
+    /// The present counts. One reading is used for all calls within a short time: a look at many loops reads once.
     package mutating func reading(at time: MonotonicInstant, noOlderThan age: Duration = .milliseconds(5)) -> Reading? {
         if let last, time - last.time <= age { return last.reading }
         guard let files = location.found else { return nil }
@@ -67,7 +67,7 @@ package struct SupplyMeter {
         return (files, supply)
     }
 
-    /// What changed since `before` for a thread.
+    /// The change since `before` for a thread.
     package mutating func window(since before: Reading?, threadID: Int32, at time: MonotonicInstant) -> SupplyWindow? {
         guard let before, let now = reading(at: time), before.files == now.files else { return nil }
         let allowed = monitor_allowed_processors(threadID)

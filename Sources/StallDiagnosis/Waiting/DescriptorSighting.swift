@@ -2,18 +2,18 @@ import CMonitorShims
 import Glibc
 package import StallReports
 
-/// What a descriptor stood for at one moment, from `/proc/PID/fd` and `fdinfo` (proc(5)).
+/// What a descriptor referred to at one moment, from `/proc/PID/fd` and `fdinfo` (proc(5)).
 package struct DescriptorSighting: Hashable, Sendable {
     package var number: Int32
-    /// Whose it is.
+    /// The process of the descriptor.
     package var process = ObservedProcess.own
     /// A path, `pipe:[77]`, `socket:[77]`, `anon_inode:[eventfd]`. Nil when there is no such descriptor.
     package var link: String?
-    /// Nil for kinds of which it is not asked.
+    /// Nil for kinds for which it is not read.
     var info: DescriptorInfo?
 
-    /// To be read while the thread still waits: later the number may stand for something else. Asks nothing that takes a lock which the
-    /// waiting thread, or a file system, could hold.
+    /// To be read while the thread still waits: later the number may refer to another file. Takes no lock that the waiting
+    /// thread, or a file system, could hold.
     package static func read(_ number: Int32, of process: ObservedProcess = .own) -> DescriptorSighting {
         var sighting = DescriptorSighting(number: number, process: process, link: link(of: number, in: process))
         if sighting.kind.hasHarmlessInfo {
@@ -22,7 +22,7 @@ package struct DescriptorSighting: Hashable, Sendable {
         return sighting
     }
 
-    /// What the descriptor points at now.
+    /// What the descriptor refers to now.
     package static func link(of number: Int32, in process: ObservedProcess = .own) -> String? {
         unsafe withUnsafeTemporaryAllocation(byteCount: Int(PATH_MAX), alignment: 1) { buffer in
             let count = unsafe readlink("\(process.directory)/fd/\(number)", buffer.baseAddress!, buffer.count)
@@ -47,13 +47,13 @@ package struct DescriptorSighting: Hashable, Sendable {
         return isDeleted ? String(link.dropLast(Self.deletedMark.count)) : link
     }
 
-    /// Whether the file's name is gone, as far as the kernel's mark tells: a name can end in the same words.
+    /// Whether the file was deleted, by the kernel's mark. A name can end in the same words.
     var isDeleted: Bool { kind == .file && link?.hasSuffix(Self.deletedMark) == true }
 
     private static let deletedMark = " (deleted)"
 
-    /// Whether it is a socket of another process that connections come in by (listen(2)). Asks the socket now, and may wait for its lock,
-    /// which a thread in a page fault holds.
+    /// Whether it is a socket of another process that accepts connections (listen(2)). Queries the socket now, and may wait for
+    /// its lock, which a thread in a page fault holds.
     package func isListener() -> Bool {
         guard kind == .socket, let other = process.otherID else { return false }
         let duplicate = monitor_duplicate_descriptor(other, number)
@@ -70,11 +70,12 @@ package struct DescriptorSighting: Hashable, Sendable {
 }
 
 extension DescriptorKind {
-    /// Of the others there is nothing to learn, or the kernel takes a lock for it under which it may touch a thread's memory: epoll's.
+    /// For the others there is nothing to learn, or the kernel takes a lock under which it may access a thread's memory, as for
+    /// epoll.
     fileprivate var hasHarmlessInfo: Bool { [.file, .eventfd, .timerfd, .pidfd].contains(self) }
 }
 
-/// What `/proc/PID/fdinfo/N` says. Pure.
+/// The text of `/proc/PID/fdinfo/N`. Pure.
 struct DescriptorInfo: Hashable, Sendable {
     /// The mount that a file is on: the first field of `/proc/self/mountinfo`.
     var mount: Int?
@@ -82,7 +83,7 @@ struct DescriptorInfo: Hashable, Sendable {
     package var process: Int32?
     /// An eventfd's count.
     package var count: UInt64?
-    /// How long until a timerfd next expires, nanoseconds; 0 for one that is not set.
+    /// Nanoseconds until a timerfd expires; 0 for one that is not set.
     var timerNanoseconds: Int64?
 
     init(text: String) {

@@ -1,23 +1,24 @@
 package import StackCapture
 package import StallReports
 
-/// Where a thread was found waiting: read while it waited, by what cannot wait itself. Names that may have to be asked for come later.
+/// Where a thread was found waiting. Read while it waited, by operations that cannot wait themselves; names that may take longer
+/// are looked up later.
 package struct WaitSite: Hashable, Sendable {
     package var call: SystemCall
     /// The thread's state then, as in proc(5). Nil when it could not be read.
     package var state: Character?
     package var decoded: DecodedCall
-    /// What the call's descriptors stood for.
+    /// What the call's descriptors referred to.
     package var descriptors: [DescriptorSighting]
-    /// The process whose end it waits for.
+    /// The process for whose end it waits.
     package var process: StallReport.ProcessName?
-    /// Of a call that goes on after a signal, under a name that does not say which it is: those it can be.
+    /// For a call that was restarted after a signal, under a name that does not tell which it is: the calls that it can be.
     package var continued: [WaitSite] = []
 
     /// - Parameters:
-    ///   - state: of the thread, just now.
+    ///   - state: the thread's state just now.
     ///   - observed: the thread's process.
-    ///   - read: the bytes at an address; nil where they cannot be read.
+    ///   - read: reads so many bytes at an address. Nil where they cannot be read.
     package init(
         _ call: SystemCall,
         state: Character?,
@@ -36,13 +37,13 @@ package struct WaitSite: Hashable, Sendable {
         }
     }
 
-    /// The call by what stands on the stack, where that is a wrapper of one that goes on after a signal.
+    /// The call by its wrapper function on the stack, for a call that was restarted after a signal.
     ///
-    /// - Parameter symbols: of the innermost frames.
+    /// - Parameter symbols: the names of the innermost frames.
     package func settled(by symbols: [String]) -> WaitSite {
         for symbol in symbols {
             guard let name = Self.continuedNames.first(where: { symbol.contains($0.part) })?.call else { continue }
-            // usleep(3) and others take either.
+            // usleep(3) and others use either.
             let isClock = (call.arguments.first ?? 0) < 64
             let wanted = name == "nanosleep" && isClock ? "clock_nanosleep" : name
             return continued.first { $0.call.name == wanted } ?? self
@@ -50,18 +51,18 @@ package struct WaitSite: Hashable, Sendable {
         return self
     }
 
-    /// Calls that go on by restart_syscall(2), by their numbers here.
+    /// The calls that restart_syscall(2) continues, by their numbers on this architecture.
     private static let continuing = (0..<600).filter {
         ["clock_nanosleep", "futex", "nanosleep", "poll"].contains(SystemCall(number: $0, arguments: []).name)
     }
 
-    /// What the C library's functions around them have in their names.
+    /// Words in the names of the C library's wrappers.
     private static let continuedNames: [(part: String, call: String)] = [
         ("clock_nanosleep", "clock_nanosleep"), ("nanosleep", "nanosleep"), ("sleep", "nanosleep"), ("poll", "poll"),
         ("futex", "futex"), ("sem_", "futex"), ("pthread_cond_", "futex"),
     ]
 
-    /// One that is given by its number.
+    /// A process that is given by its number.
     private var awaitedProcess: Int32? {
         switch call.name {
         case "wait4": decoded.argument("pid").flatMap { Int32($0) }.flatMap { $0 > 0 ? $0 : nil }
@@ -79,35 +80,35 @@ package struct WaitSite: Hashable, Sendable {
         (self.call, self.state, self.decoded, self.descriptors) = (call, state, decoded, descriptors)
     }
 
-    /// Whether it waits for a disk, as far as the call and the thread's state say.
+    /// Whether it waits for a disk, by the call and the thread's state.
     var isForDisk: Bool {
         let name = call.name ?? ""
         return Self.diskCalls.contains(name) || (state == "D" && !Self.memoryCalls.contains(name))
     }
 
-    /// Calls that sleep like those for a disk, but for another thread's change to the memory map, or for a child's exec.
+    /// Calls that sleep in state D, but for another thread's change of the memory map, or for a child's exec.
     private static let memoryCalls: Set<String> = [
         "brk", "clone", "clone3", "futex", "madvise", "mmap", "mprotect", "mremap", "munmap", "vfork",
     ]
 
-    /// Calls that wait for a disk and for nothing else.
+    /// Calls that wait for a disk and nothing else.
     private static let diskCalls: Set<String> = ["fsync", "fdatasync", "msync", "sync", "sync_file_range", "syncfs"]
 }
 
 extension DecodedCall {
-    /// An argument in words.
+    /// The text of an argument.
     package func argument(_ name: String) -> String? { arguments?.first { $0.name == name }?.value }
 }
 
-/// What a thread was found at over a stall: how long it ran, and how long it slept where. Pure.
+/// Where a thread was found during a stall: how long it ran, and how long it was asleep where. Pure.
 package struct WaitProfile: Hashable, Sendable {
-    /// Samples that it was made of.
+    /// How many samples there were.
     package private(set) var samples = 0
-    /// Running, or about to.
+    /// Running, or ready to run.
     package private(set) var running = Duration.zero
     /// Asleep outside a system call: in a page fault.
     package private(set) var faulting = Duration.zero
-    /// Asleep in system calls, by the first of each that was seen.
+    /// Asleep in system calls, by the first sample of each.
     private(set) var calls: [Call] = []
 
     struct Call: Hashable, Sendable {
@@ -115,13 +116,13 @@ package struct WaitProfile: Hashable, Sendable {
         package var span: Duration
     }
 
-    /// What it was found at, and the time that this stands for.
+    /// One place, and the time that it stands for.
     package struct Sighting {
         /// Nil for a thread that was in no call.
         package var site: WaitSite?
         package var isAsleep: Bool
         package var span: Duration
-        /// Samples that showed it.
+        /// How many samples showed it.
         package var count: Int
 
         package init(_ site: WaitSite?, isAsleep: Bool, for span: Duration, count: Int = 1) {
@@ -145,28 +146,28 @@ package struct WaitProfile: Hashable, Sendable {
     private mutating func add(_ site: WaitSite, _ span: Duration) {
         let known = calls.firstIndex { $0.site.isSame(as: site) }
         if let known { calls[known].span += span } else { calls.append(Call(site: site, span: span)) }
-        // A disk wait shows its state in some samples only.
+        // Only some samples of a disk wait show its state.
         if let known, site.state == "D" { calls[known].site.state = "D" }
     }
 
     package var calling: Duration { calls.reduce(.zero) { $0 + $1.span } }
     package var total: Duration { running + faulting + calling }
-    /// Asleep for a disk, for all that is known.
+    /// Time asleep for a disk, as far as is known.
     package var disk: Duration { calls.filter(\.site.isForDisk).reduce(faulting) { $0 + $1.span } }
-    /// The call it slept in for longest.
+    /// The call in which it was asleep for longest.
     package var longestCall: WaitSite? { calls.max { $0.span < $1.span }?.site }
 
-    /// How long it slept in that.
+    /// How long it was asleep in that.
     var longestSpan: Duration { calls.map(\.span).max() ?? .zero }
 
-    /// The longest one that is, or is not, for a disk.
+    /// The longest call that is, or is not, for a disk.
     package func longestCall(forDisk: Bool) -> WaitSite? {
         calls.filter { $0.site.isForDisk == forDisk }.max { $0.span < $1.span }?.site
     }
 }
 
 extension WaitSite {
-    /// The same call on the same thing: what it counts and where its buffers are may differ.
+    /// The same call on the same file. Counts and buffer addresses may differ.
     package func isSame(as other: WaitSite) -> Bool {
         call.number == other.call.number && descriptors.map(\.link) == other.descriptors.map(\.link)
             && (descriptors.isEmpty || decoded.descriptors == other.decoded.descriptors)

@@ -3,23 +3,24 @@ import Glibc
 import RunLoopKit
 package import StallReports
 
-/// The clients that wait for a loop: what the sockets of its epoll set have unread, and who waits to be accepted. Asks the kernel alone;
-/// nothing is read from the sockets.
+/// The clients that wait for a loop: sockets of its epoll set with unread data, and connections to be accepted. Only the kernel
+/// is asked; nothing is read from the sockets.
 ///
-/// A connection is a client's if it came in by a port that somebody listens on, or to a local socket with a name: what the server itself
-/// connects to sends answers, and nobody waits for it.
+/// A connection is a client's if it came in by a port that the process listens on, or to a local socket with a name. Connections
+/// that the server itself opened receive answers, for which no client waits.
 package struct WaitingClients: Sendable {
     let process: ObservedProcess
-    /// Of the loop (epoll(7)).
+    /// The loop's epoll set (epoll(7)).
     let set: Int32
 
     package init(process: ObservedProcess, set: Int32) { (self.process, self.set) = (process, set) }
 
-    /// Most descriptors that are looked at, and how long that may take. A look is some microseconds.
+    /// How many descriptors are looked at, and how long that may take. Each takes some microseconds.
     private static let limit = 4096
     private static let patience = Duration.milliseconds(50)
 
-    /// May wait for a socket's lock, which a thread in a page fault holds. Nil where the set is not to be had, or has no sockets of clients'.
+    /// May wait for a socket's lock, which a thread in a page fault holds. Nil where the set cannot be read, or has no sockets of
+    /// clients.
     package func count() -> StallReport.Victims? {
         guard let text = readFile("\(process.directory)/fdinfo/\(set)", limit: 1 << 20) else { return nil }
         let ports = listeningPorts()
@@ -40,7 +41,7 @@ package struct WaitingClients: Sendable {
         return Self.look(duplicate, entry)
     }
 
-    /// Of a descriptor of ours, if it still stands for what is in the set.
+    /// By a descriptor of this process, if it still refers to what is in the set.
     private static func look(_ descriptor: Int32, _ entry: PollEntry) -> monitor_queue? {
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK,
@@ -50,7 +51,7 @@ package struct WaitingClients: Sendable {
         return unsafe monitor_look_at_queue(descriptor, &queue) ? queue : nil
     }
 
-    /// What is listened on in the process's network. The kernel tells listeners first.
+    /// The listening ports in the process's network. The kernel lists them first.
     private func listeningPorts() -> Set<UInt16> {
         ["tcp", "tcp6"].reduce(into: []) { ports, name in
             let text = readFile("\(process.directory)/net/\(name)", limit: 1 << 16, isWhole: false) ?? ""
@@ -73,12 +74,12 @@ extension StallReport.Victims {
     }
 }
 
-/// A descriptor in an epoll set, as `/proc/PID/fdinfo` tells it (proc(5)). Pure.
+/// A descriptor in an epoll set, from `/proc/PID/fdinfo` (proc(5)). Pure.
 struct PollEntry: Hashable, Sendable {
     var descriptor: Int32
     var inode: UInt64
 
-    /// Lines such as `tfd:       11 events:       19 data: 7f0000000b  pos:0 ino:3a5 sdev:8`. Others are left out.
+    /// Parses lines such as `tfd:       11 events:       19 data: 7f0000000b  pos:0 ino:3a5 sdev:8`. Others are left out.
     static func all(in text: String) -> [PollEntry] {
         text.split(separator: "\n").compactMap { line in
             let fields = line.split(separator: " ")
@@ -91,9 +92,9 @@ struct PollEntry: Hashable, Sendable {
     }
 }
 
-/// Ports of `/proc/PID/net/tcp` that are listened on. Pure.
+/// The listening ports in `/proc/PID/net/tcp`. Pure.
 enum ListeningPorts {
-    /// Lines such as `0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 …`. What stands behind the first that is none is not read.
+    /// Parses lines such as `0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 …`, up to the first that is not a listener.
     static func read(_ text: String) -> Set<UInt16> {
         var ports: Set<UInt16> = []
         for line in text.split(separator: "\n").dropFirst() {

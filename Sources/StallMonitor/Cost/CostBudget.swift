@@ -1,31 +1,31 @@
 import RunLoopKit
 
-/// Whether the monitor may take stacks, by what it has cost so far. A function of costs and time: no clock, no thread.
+/// Decides whether the monitor may take stacks, by what it has cost so far. A function of costs and time: no clock, no thread.
 ///
 ///     full ──half is spent──> thinned ──all is spent──> stopped ──a quarter is back──> trial
 ///      ^                         │  ^                      ^                             │
 ///      └─────three quarters──────┘  └──────the one capture permitted was affordable──────┤
 ///                                                          └──────────it was not─────────┘
 struct CostBudget: Sendable {
-    /// How freely stacks are taken. The raw value is for the run record.
+    /// How freely stacks are taken. The raw value is used in the run record.
     enum State: String, Hashable, Sendable {
         case full, thinned, stopped, trial
     }
 
     enum Purpose: Sendable {
-        /// The stack of a stall that was just proven.
+        /// The stack of a stall that has just been found.
         case detection
-        /// One of several that say where a stall was for longest.
+        /// One of several samples that show where a stall spent its time.
         case sample
     }
 
-    /// All that was spent so far, nanoseconds.
+    /// Everything spent so far, in nanoseconds.
     struct Spent: Hashable, Sendable {
         var processor: UInt64 = 0
         var held: UInt64 = 0
     }
 
-    /// What became of the budget so far.
+    /// The history of the budget.
     struct Account: Hashable, Sendable {
         var state = State.full
         var since: MonotonicInstant
@@ -35,7 +35,7 @@ struct CostBudget: Sendable {
         var skippedSamples = 0
         var skippedStacks = 0
 
-        /// With the time that the state has lasted.
+        /// The account including the time in the present state.
         func upToDate(at now: MonotonicInstant) -> Account {
             var copy = self
             switch state {
@@ -54,7 +54,7 @@ struct CostBudget: Sendable {
     private var wantedSamples = 0
     private var triedAt: MonotonicInstant?
 
-    /// What a trial's capture cost is known when names were found for it and the report was written.
+    /// The cost of a trial's capture is known when names were found for it and the report was written.
     private static let settlingTime = Duration.seconds(2)
 
     init(_ limits: StallMonitor.CostLimits, at now: MonotonicInstant) {
@@ -73,7 +73,7 @@ struct CostBudget: Sendable {
         while let next = next(at: now) { enter(next, at: now) }
     }
 
-    /// Whether a stack may be taken now. What is refused is counted.
+    /// Whether a stack may be taken now. Refusals are counted.
     mutating func permits(_ purpose: Purpose, at now: MonotonicInstant) -> Bool {
         let isPermitted = decide(purpose, at: now)
         if !isPermitted {
@@ -111,7 +111,7 @@ struct CostBudget: Sendable {
             if let triedAt {
                 now - triedAt < Self.settlingTime ? nil : left >= 0.15 ? .thinned : .stopped
             } else {
-                // Nothing was there to try it on, and it can be afforded anyway.
+                // There was no stall to try it on, and the budget has recovered anyway.
                 left >= 0.75 ? .full : nil
             }
         default: nil
@@ -125,8 +125,8 @@ struct CostBudget: Sendable {
     }
 }
 
-/// Time that may be spent: it comes in at a steady rate, up to a bound, and may be overdrawn, since a cost is known only when it has
-/// arisen. The debt is bounded, too, so that one great cost does not silence the monitor for good. Pure.
+/// A time budget: it fills at a steady rate up to a limit, and may be overdrawn, since a cost is known only afterwards. The debt
+/// is limited too, so that one large cost does not stop captures for good. Pure.
 struct TimeCredit: Sendable {
     private let share: Double
     private let bound: Double
@@ -141,7 +141,7 @@ struct TimeCredit: Sendable {
         filledAt = now
     }
 
-    /// What is left, 1 for all of it; negative for a debt, −1 at most.
+    /// What is left: 1 is all of it; negative is a debt, −1 at most.
     var left: Double { level / bound }
 
     mutating func fill(at now: MonotonicInstant) {
@@ -156,26 +156,27 @@ struct TimeCredit: Sendable {
 }
 
 extension StallMonitor {
-    /// What the monitor may cost the process it watches. Over it, it takes fewer samples, then no stacks at all, until the cost has
-    /// fallen. Stalls are found and reported all the same.
+    /// What the monitor may cost the process it watches. Above the limit it takes fewer samples, then no stacks at all, until the
+    /// cost has fallen. Stalls are still found and reported.
     ///
-    /// What is counted: the processor time of captures, of naming and of writing; and the time for which watched threads were held.
-    /// The looks themselves are not: they are at most one a tick, and without them nothing is found.
+    /// Counted are the processor time of captures, of finding names and of writing, and the time for which watched threads were
+    /// held. The looks are not counted: there is at most one a tick, and without them nothing is found.
     public struct CostLimits: Hashable, Sendable {
-        /// The share of one processor that may be used for long: 0.01 is 1 %.
+        /// The share of one processor that may be used in the long run: 0.01 is 1 %.
         public var processorShare: Double
-        /// Processor time that may be used at once, after a time of rest. A first stall's names can take a second or two.
+        /// Processor time that may be used at once after a quiet time. Finding names for the first stall can take a second or
+        /// two.
         public var processorBurst: Duration
-        /// The share of the time for which a watched thread may be held, all of them together.
+        /// The share of time for which watched threads may be held, all of them together.
         public var heldShare: Double
-        /// Time for which threads may be held at once, after a time of rest.
+        /// Time for which threads may be held at once after a quiet time.
         public var heldBurst: Duration
 
         /// - Parameters:
-        ///   - processorShare: 1 % unless given; 0.000001 to 1.
-        ///   - processorBurst: 3 s unless given; 1 µs to 10 min.
-        ///   - heldShare: 0.1 % unless given; 0.000001 to 1.
-        ///   - heldBurst: 50 ms unless given; 1 µs to 10 min.
+        ///   - processorShare: 0.000001 to 1; 1 % by default.
+        ///   - processorBurst: 1 µs to 10 min; 3 s by default.
+        ///   - heldShare: 0.000001 to 1; 0.1 % by default.
+        ///   - heldBurst: 1 µs to 10 min; 50 ms by default.
         public init(
             processorShare: Double = 0.01,
             processorBurst: Duration = .seconds(3),

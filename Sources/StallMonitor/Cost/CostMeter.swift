@@ -2,15 +2,15 @@ import Locking
 import StackCapture
 import StallDiagnosis
 
-/// What the monitor has cost so far, from all its threads. Any thread.
+/// What the monitor has cost so far, in all its threads. Any thread.
 final class CostMeter: Sendable {
     /// Nanoseconds, and bytes.
     struct Totals: Hashable, Sendable {
-        /// Processor time of the watchdog's thread, captures included.
+        /// Processor time of the watchdog's thread, including captures.
         var watching: UInt64 = 0
         /// Processor time of captures.
         var capturing: UInt64 = 0
-        /// Processor time of the reporter's thread, the server's handler left out.
+        /// Processor time of the reporter's thread, without the server's handler.
         var reporting: UInt64 = 0
         var writing: UInt64 = 0
         var held: UInt64 = 0
@@ -19,18 +19,18 @@ final class CostMeter: Sendable {
         var naming: UInt64 = 0
         var copiedBytes: UInt64 = 0
 
-        /// What the budget counts.
+        /// What counts towards the budget.
         var spent: CostBudget.Spent { .init(processor: capturing &+ reporting &+ writing, held: held) }
     }
 
-    /// A thread of the monitor that does nothing else.
+    /// A thread that only does the monitor's work.
     enum Part: Sendable {
         case watching, reporting, writing
     }
 
     private struct State: Sendable {
         var totals = Totals()
-        /// Processor time of the server's handler, on the reporter's thread.
+        /// Processor time of the server's handler on the reporter's thread.
         var handling: UInt64 = 0
         /// Processor time of the writer's threads that have ended.
         var writtenBefore: UInt64 = 0
@@ -40,7 +40,7 @@ final class CostMeter: Sendable {
 
     var totals: Totals { state.withLock { $0.totals } }
 
-    /// Takes the calling thread's processor time as the part's.
+    /// Sets the part's cost to the calling thread's processor time.
     func spent(_ part: Part) {
         let time = ThreadClock.nanoseconds
         state.withLock { state in
@@ -57,7 +57,7 @@ final class CostMeter: Sendable {
 
     /// Takes stacks, and counts what that costs.
     ///
-    /// - Parameter costs: of each stack that was taken.
+    /// - Parameter costs: the cost of each stack that was taken.
     func measure<Stacks>(_ capture: () -> Stacks, costs: (Stacks) -> [CapturedStack.Cost]) -> Stacks {
         let start = ThreadClock.nanoseconds
         let stacks = capture()
@@ -78,7 +78,7 @@ final class CostMeter: Sendable {
         state.withLock { $0.totals.naming &+= UInt64(clamping: nanoseconds) }
     }
 
-    /// The handler such that its own processor time is not taken for the monitor's.
+    /// Wraps the handler so that its processor time does not count as the monitor's.
     func exempting(_ tell: @escaping @Sendable (StallEvent) -> Void) -> @Sendable (StallEvent) -> Void {
         { event in
             let start = ThreadClock.nanoseconds

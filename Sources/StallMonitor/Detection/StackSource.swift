@@ -2,9 +2,9 @@ import RunLoopKit
 import StackCapture
 import StallDiagnosis
 
-/// Where the watchdog gets stacks from.
+/// Takes the stacks of watched threads.
 struct StackSource: Sendable {
-    /// Nil when the process can have none, for the reason in `problem`.
+    /// Nil when stacks cannot be taken, for the reason in `problem`.
     let capturer: StackCapturer?
     /// Whether to find out who holds a lock that a thread waits for.
     let followsLocks: Bool
@@ -12,7 +12,8 @@ struct StackSource: Sendable {
     /// Whether a stall's other threads are captured, too.
     var capturesAllThreads = false
 
-    /// Takes the signal. Where that is refused, stalls are reported without stacks, and `tell` hears why.
+    /// Installs the signal's handler. Where that is refused, stalls are reported without stacks, and `tell` is called with the
+    /// reason.
     init(signal: Int32, followsLocks: Bool = true, tell: (StallMonitorError) -> Void) {
         self.followsLocks = followsLocks
         do throws(CaptureError) {
@@ -25,16 +26,16 @@ struct StackSource: Sendable {
         }
     }
 
-    /// The stacks of the other threads. As long as `time` at most, for which no loop is looked at.
+    /// The stacks of the other threads. Takes at most `time`, for which no loop is looked at.
     func otherThreads(than stalled: Int32?, within time: Duration) -> ThreadStacks? {
         guard let capturer else { return nil }
         return try? capturer.captureAll(except: stalled.map { [$0] } ?? [], within: time).get()
     }
 
-    /// What becomes of a capture where there is nothing to capture with.
+    /// The outcome where stacks cannot be taken.
     var stackless: StackOutcome { .unavailable(problem) }
 
-    /// The stack of the loop's thread, if the loop is still where it was seen once the stack is taken.
+    /// The stack of the loop's thread. `raced` if the loop has moved on by the time the stack is taken.
     func stack(of loop: WatchedThing, at place: LoopPlace) -> StackOutcome {
         guard let capturer else { return stackless }
         guard let thread = loop.thread else { return .unavailable("The loop's thread is not known.") }
@@ -51,7 +52,7 @@ struct StackSource: Sendable {
 }
 
 extension StackSource {
-    /// What the loop's thread, kept from the processors while its stack was asked for, has copied when it came to run.
+    /// The stack that the loop's thread copied when it ran again, if it had no processor when its stack was asked for.
     func lateStack(of loop: WatchedThing, since: MonotonicInstant) -> CapturedStack? {
         guard let capturer, let thread = loop.thread else { return nil }
         return capturer.lateCapture(threadID: thread.id, since: since.nanoseconds)
@@ -61,9 +62,9 @@ extension StackSource {
 /// Where a loop was seen.
 struct LoopPlace: Hashable, Sendable {
     var pulse: LoopHeartbeat.Pulse
-    /// How many callouts had begun, of a loop that stood still; nil where several may have their turn.
+    /// How many callouts had begun, for a loop that does not move. Nil for one that does.
     var callouts: UInt64?
-    /// Since when it has been there, as far as is known: a stack is as good from then as from now.
+    /// Since when it has been there, if known. A stack taken at any time since then is valid.
     var since: MonotonicInstant?
 
     func isThat(of heartbeat: any WatchedHeartbeat) -> Bool {
@@ -72,14 +73,15 @@ struct LoopPlace: Hashable, Sendable {
 }
 
 extension StackSource {
-    /// Where the thread waits whose stack has just been taken. Nil for one that did not sleep in a call. The watchdog's thread.
+    /// Where the thread of a captured stack waits. Nil if it was not asleep in a system call. The watchdog's thread.
     package func waitSite(of stack: CapturedStack, threadID: Int32?) -> WaitSite? {
         guard let call = stack.systemCall else { return nil }
         let state = threadID.flatMap { ThreadEvidence.read(threadID: $0) }?.state
         return WaitSite(call, state: state) { capturer?.readMemory(at: $0, count: $1) }
     }
 
-    /// Whom the loop's thread waits for, if its stack was just captured in futex(2) and the loop has not moved since.
+    /// The owners of the lock that the loop's thread waits for, if its stack was just captured in futex(2) and the loop has not
+    /// moved since.
     func lock(
         holding loop: WatchedThing,
         at place: LoopPlace,
@@ -91,10 +93,10 @@ extension StackSource {
     }
 }
 
-// Of a pool's workers.
+// Workers of a pool.
 
 extension StackSource {
-    /// The stack of a worker, if it is still at the job once it is taken.
+    /// The stack of a worker. `raced` if it is no longer at the job by the time the stack is taken.
     func stack(of job: TaskPoolHeartbeat.RunningJob, in pool: TaskPoolHeartbeat) -> StackOutcome {
         guard let capturer else { return stackless }
         let result = capturer.capture(threadID: job.threadID)
@@ -105,7 +107,7 @@ extension StackSource {
         }
     }
 
-    /// Whom a thread waits for, if its stack was just captured in futex(2).
+    /// The owners of the lock that a thread waits for, if its stack was just captured in futex(2).
     func lock(holding threadID: Int32, _ stack: CapturedStack) -> LockFinding? {
         guard followsLocks, let capturer else { return nil }
         return LockProbe(capturer: capturer).follow(threadID, capturedIn: stack.systemCall)

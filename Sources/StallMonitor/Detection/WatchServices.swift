@@ -19,9 +19,9 @@ struct WatchServices {
     /// How many stalls have begun: the number of the latest one.
     var stalls = 0
 
-    /// Enters a time that does not count in the run record.
+    /// Records a time that does not count.
     ///
-    /// - Parameter watch: the label of the loop it concerns. Nil: all of them.
+    /// - Parameter watch: the label of the loop it concerns. Nil: all loops.
     func record(_ kind: PauseKind, from start: MonotonicInstant, to end: MonotonicInstant, watch: String?) {
         let pause = RunRecord.Pause(
             kind: kind,
@@ -33,7 +33,7 @@ struct WatchServices {
         notices.add(.checkpoint, mayBeDropped: true)
     }
 
-    /// Enters times in which the process was stopped, and jumps of the clocks.
+    /// Records times in which the process was stopped, and jumps of the clocks.
     func record(_ absences: [Absence]) {
         for absence in absences {
             let wall = Timestamp.now()
@@ -49,8 +49,8 @@ struct WatchServices {
     }
 }
 
-// Captures within the budget. Each is counted in the ledger, but for the stacks of a stall and its samples: their outcome is
-// counted where it is known what became of it.
+// Captures within the budget. They are counted in the ledger here, except for the stacks of a stall and its samples, which the
+// caller counts by their outcome.
 
 extension WatchServices {
     /// The stack of a stall. The outcome says why there is none, if so.
@@ -101,14 +101,14 @@ extension ThreadStacks {
     fileprivate var costs: [CapturedStack.Cost] { groups.flatMap { $0.threads.map(\.cost) } }
 }
 
-/// Keeps the watchdog's captures within the budget, and says when it does. Confined to the watchdog's thread.
+/// Keeps the watchdog's captures within the budget, and reports when it cannot. Confined to the watchdog's thread.
 struct CostGuard {
     private var budget: CostBudget
     private let limits: StallMonitor.CostLimits
     private let meter: CostMeter
     private let notices: Mailbox<StallNotice>
     private let ledger: WatchdogLedger
-    /// What was told, and is not mended.
+    /// The fault that was reported and is not over.
     private var told: StallMonitorError?
 
     init(
@@ -121,7 +121,7 @@ struct CostGuard {
         budget = CostBudget(limits, at: .now)
     }
 
-    /// Brings the budget up to date with what all threads have spent. Once a look.
+    /// Updates the budget with what all threads have spent. Once a look.
     mutating func update(at now: MonotonicInstant) {
         meter.spent(.watching)
         let before = budget.account
@@ -132,7 +132,7 @@ struct CostGuard {
         tell(account.state)
     }
 
-    /// Takes the stack of a stall if the budget permits; else the outcome says why there is none.
+    /// Takes the stack of a stall if the budget permits. Otherwise the outcome says why there is none.
     mutating func detection(at now: MonotonicInstant, _ capture: () -> StackOutcome) -> StackOutcome {
         permits(.detection, at: now) ? measure(capture) : .unavailable(refusal)
     }
@@ -142,7 +142,7 @@ struct CostGuard {
         permits(.sample, at: now) ? measure(capture) : nil
     }
 
-    /// Takes further stacks that one which was permitted calls for, and counts them, too.
+    /// Takes further stacks that follow from a permitted one, and counts their cost.
     func measure<Stacks>(_ capture: () -> Stacks, costs: (Stacks) -> [CapturedStack.Cost]) -> Stacks {
         meter.measure(capture, costs: costs)
     }

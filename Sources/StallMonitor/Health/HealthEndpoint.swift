@@ -3,28 +3,28 @@ import Glibc
 import RunLoopKit
 import StallReports
 
-/// Answers health probes on a port, on a thread of its own. Probes are few and short: what takes longer than two seconds, or comes while 16 others
-/// wait, is closed or waits its turn.
+/// Answers health probes on a port, on a thread of its own. Probes are few and short: a connection that lasts longer than two
+/// seconds is closed, and more than 16 at a time must wait.
 final class HealthEndpoint: Sendable {
-    /// Where it listens.
+    /// The address where it listens.
     let port: Int
     private let listener: Int32
     private let thread: MonitorThread
 
-    /// For how long a connection is kept.
+    /// How long a connection is kept.
     fileprivate static let patience = Duration.seconds(2)
     fileprivate static let mostConnections = 16
 
     /// Opens the port.
     ///
-    /// - Parameter answer: called on the endpoint's thread for each probe; it must neither wait nor lock for long.
+    /// - Parameter answer: called on the endpoint's thread for each probe. It must not block for long.
     /// - Throws: `healthEndpointUnavailable`, or `threadNotStarted`. Nothing is left behind then.
     init(
         _ options: StallMonitor.Configuration.HealthOptions,
         _ answer: @escaping @Sendable () -> HealthAnswer
     ) throws(StallMonitorError) {
         let (listener, port) = try Self.listen(options)
-        // A child without this thread would keep the port for ever.
+        // A fork's child does not have this thread, and would keep the port open for ever.
         _ = monitor_close_in_child(listener)
         (self.listener, self.port) = (listener, port)
         do throws(StallMonitorError) {
@@ -38,9 +38,10 @@ final class HealthEndpoint: Sendable {
         }
     }
 
-    /// Closes the port and ends the thread. What does not end by the deadline goes on. Not in a fork's child, which has neither.
+    /// Closes the port and ends the thread. If that does not happen by the deadline, the thread goes on. Does nothing in a fork's
+    /// child, which has neither.
     func end(by deadline: MonotonicInstant) {
-        // The thread that waits on it wakes up.
+        // Wakes the thread that waits on it.
         shutdown(listener, Int32(SHUT_RDWR))
         if thread.join(by: deadline) { Self.close(listener) }
     }
@@ -54,7 +55,7 @@ final class HealthEndpoint: Sendable {
         _ options: StallMonitor.Configuration.HealthOptions
     ) throws(StallMonitorError) -> (Int32, Int) {
         var hints = unsafe addrinfo()
-        // No name service is asked: that can take minutes.
+        // No name service is used: that can take minutes.
         unsafe hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE
         unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
         var found: UnsafeMutablePointer<addrinfo>?
@@ -94,7 +95,7 @@ final class HealthEndpoint: Sendable {
             }
         }
         guard isKnown else { return nil }
-        // The port stands at the same place in both families' addresses.
+        // The port has the same offset in both families' addresses.
         let port = unsafe withUnsafePointer(to: &name) { pointer in
             unsafe pointer.withMemoryRebound(to: sockaddr_in.self, capacity: 1) { unsafe $0.pointee.sin_port }
         }
@@ -125,7 +126,7 @@ private struct HealthService {
         for connection in connections { close(connection.descriptor) }
     }
 
-    /// Until somebody asks, a connection's time is over, or the listener is shut down.
+    /// Waits until a client connects or sends, a connection has timed out, or the listener is shut down.
     private func waitForEvents() {
         let isFull = connections.count >= HealthEndpoint.mostConnections
         var polled = [pollfd(fd: listener, events: isFull ? 0 : Int16(POLLIN), revents: 0)]
@@ -140,11 +141,11 @@ private struct HealthService {
             guard descriptor >= 0 else {
                 switch errno {
                 case EAGAIN: return
-                // The socket does not listen any more, or the host has closed it and the number is another file.
+                // The socket no longer listens, or the host has closed it and the number is now another file.
                 case EINVAL, EBADF, ENOTSOCK, EOPNOTSUPP: hasEnded = true
-                // Without descriptors or memory the next look would come at once, and so would the one after it.
+                // Without descriptors or memory accept would fail again at once, and so on.
                 case EMFILE, ENFILE, ENOMEM, ENOBUFS: usleep(100_000)
-                // Of that connection alone (accept(2)).
+                // The error belongs to that connection alone (accept(2)).
                 default: continue
                 }
                 return
@@ -154,12 +155,12 @@ private struct HealthService {
     }
 }
 
-/// One probe: its request comes in, its response goes out, and then it is the client's turn to close.
+/// One probe: its request is read, its response written, and then the client is to close.
 private struct Connection {
     private enum Step {
         case receiving([UInt8])
         case sending(ArraySlice<UInt8>)
-        /// Closed at once, a connection with something unread in it would be reset, and the response lost.
+        /// If it were closed at once with unread data, the connection would be reset and the response lost.
         case draining
         case over
     }
@@ -175,13 +176,13 @@ private struct Connection {
         return now >= deadline
     }
 
-    /// For poll(2).
+    /// The events for poll(2).
     var awaited: Int16 {
         if case .sending = step { return Int16(POLLOUT) }
         return Int16(POLLIN)
     }
 
-    /// As far as it goes without a wait.
+    /// Reads or writes what is possible without waiting.
     mutating func goOn(_ answer: () -> HealthAnswer) {
         if case .receiving(let request) = step, let part = receive() {
             step = part.isEmpty ? .over : .receiving(request + part)
@@ -190,11 +191,11 @@ private struct Connection {
             }
         }
         if case .sending(let response) = step { send(response) }
-        // Whatever else comes is of no interest.
+        // Anything else is ignored.
         if case .draining = step, receive()?.isEmpty == true { step = .over }
     }
 
-    /// Nothing where the other end has closed, or the connection has failed. Nil where nothing has come yet.
+    /// Empty if the other end has closed or the connection has failed. Nil if nothing has come yet.
     private func receive() -> [UInt8]? {
         var part = [UInt8](repeating: 0, count: HealthRequest.limit)
         let count = unsafe recv(descriptor, &part, part.count, Int32(MSG_DONTWAIT))

@@ -2,28 +2,29 @@ import RunLoopKit
 import StallReports
 
 extension StallMonitor.Configuration {
-    /// A port on which the monitor answers `GET /health`, from a thread of its own that does not stand with a loop: for the liveness probe of a
-    /// supervisor.
+    /// A port on which the monitor answers `GET /health`, on a thread of its own that does not stall with a loop: for the
+    /// liveness probe of a supervisor.
     ///
-    /// The answer is 200, or 503 from `failsAfter` on, with a line of JSON: `state` is `healthy`, `degraded` or `stalled` as in
-    /// ``StallMonitor/Health``, `stalls` says what stands and for how long, `problems` what the monitor cannot do. It says so to everybody
-    /// who can reach the port.
+    /// The answer is 200, or 503 once a stall has lasted for `failsAfter`, with a line of JSON: `state` is `healthy`, `degraded`
+    /// or `stalled` as in ``StallMonitor/Health``, `stalls` lists the present stalls with their lengths, `problems` what the
+    /// monitor cannot do. Everybody who can reach the port gets this answer.
     public struct HealthOptions: Hashable, Sendable {
-        /// 0 to 65535. 0: one that is free, which ``StallMonitor/healthPort`` tells.
+        /// 0 to 65535. 0: a free port, which ``StallMonitor/healthPort`` tells.
         public var port: Int
-        /// A numeric address of this machine. `127.0.0.1` is reached from the machine alone, `0.0.0.0` and `::` from everywhere.
+        /// A numeric address of this machine. `127.0.0.1` is reached from this machine only, `0.0.0.0` and `::` from everywhere.
         public var address: String
-        /// From how long on a stall makes the answer a failure, 1 s to one hour. A supervisor that restarts the server ought to have a reason.
+        /// How long a stall must last to make the answer a failure, 1 s to one hour. A supervisor should not restart the server
+        /// for less.
         public var failsAfter: Duration
 
-        /// For probes on the same machine, unless the address is given.
+        /// By default for probes on the same machine.
         public init(port: Int, address: String = "127.0.0.1", failsAfter: Duration = .seconds(10)) {
             (self.port, self.address, self.failsAfter) = (port, address, failsAfter)
         }
     }
 }
 
-/// What is answered: the status and the line of JSON.
+/// The answer: the status and the line of JSON.
 struct HealthAnswer: Hashable {
     let status: Int
     let body: [UInt8]
@@ -46,7 +47,7 @@ struct HealthAnswer: Hashable {
         }
     }
 
-    /// Stalls that are listed: there may be as many as loops.
+    /// How many stalls are listed: there may be as many as loops.
     private static let limit = 100
 
     init(_ health: StallMonitor.Health, failsAfter: Duration) {
@@ -63,12 +64,12 @@ struct HealthAnswer: Hashable {
             },
             problems: health.problems.map(\.description)
         )
-        // It holds texts and numbers only: nothing in it cannot be encoded.
+        // It holds only texts and numbers, so it can always be encoded.
         body = (try? ReportJSON.encode(document)) ?? Array("{}\n".utf8)
     }
 }
 
-/// A request of a health probe, as far as it is there.
+/// The request of a health probe, as far as it has arrived.
 enum HealthRequest: Hashable {
     /// More has to come.
     case incomplete
@@ -78,10 +79,10 @@ enum HealthRequest: Hashable {
     case otherMethod
     case malformed
 
-    /// Longer ones are no probe's.
+    /// Longer requests are not a probe's.
     static let limit = 4096
 
-    /// Reads the first line (RFC 9112, section 3). Nothing else in a request matters here.
+    /// Reads the first line (RFC 9112, section 3). The rest of a request is not needed.
     init(_ bytes: [UInt8]) {
         guard bytes.endsHeader else {
             self = bytes.count >= Self.limit ? .malformed : .incomplete
@@ -137,7 +138,7 @@ enum HealthRequest: Hashable {
 }
 
 extension [UInt8] {
-    /// Whether an empty line has come.
+    /// Whether the empty line has come that ends the header.
     fileprivate var endsHeader: Bool {
         var lineLength = 0
         for byte in self where byte != UInt8(ascii: "\r") {

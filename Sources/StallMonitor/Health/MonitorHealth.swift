@@ -2,41 +2,41 @@ public import StallReports
 import RunLoopKit
 
 extension StallMonitor {
-    /// How the watched things are now: for an endpoint that a load balancer or a supervisor asks.
+    /// The present state of the watched loops, for an endpoint that a load balancer or a supervisor asks.
     ///
-    /// A moment's answer, from memory alone: neither from a loop that may stand nor from the disk.
+    /// It is read from memory alone, so it does not wait for a loop or a disk.
     public struct Health: Hashable, Sendable {
-        /// In one word.
+        /// The state in one word.
         public enum State: String, Hashable, Sendable {
-            /// What is watched turns.
+            /// No watched loop is stalled.
             case healthy
-            /// Nothing is known to stand, but the monitor cannot do all of its work (``Health/problems``), or does not run.
+            /// No stall is known, but the monitor cannot do all of its work (``Health/problems``), or does not run.
             case degraded
-            /// Something stands still.
+            /// A loop is stalled.
             case stalled
         }
 
-        /// Stalls under way, the longest first. Also those that are only counted, and not reported.
+        /// Present stalls, longest first. Includes those that are only counted and not reported.
         public var stalls: [Stall]
         /// What the monitor cannot do.
         public var problems: [StallMonitorError]
 
-        /// `stalled` if something stands, whatever else is wrong.
+        /// `stalled` if there is a stall, even if there are problems, too.
         public var state: State { stalls.isEmpty ? problems.isEmpty ? .healthy : .degraded : .stalled }
 
-        /// A stall under way.
+        /// A present stall.
         public struct Stall: Hashable, Sendable {
-            /// What kind of thing stands.
+            /// The type of the watched loop.
             public var type: WatchedType
-            /// What it is called.
+            /// The label of the watched loop.
             public var label: String
-            /// For how long it has stood so far.
+            /// How long it has lasted so far.
             public var lasting: Duration
         }
     }
 
-    /// How the watched things are now. Any thread; takes locks for moments, and waits for no loop. To be asked from a thread that does not
-    /// stand with them: answered on the main loop, it says `stalled` of all but that one.
+    /// The present state of the watched loops. Any thread; takes locks for moments, and waits for no loop. Ask on a thread that
+    /// does not run a watched loop: an answer made on the main loop cannot say that the main loop is stalled.
     public var health: Health {
         guard isRunning, let engine else {
             return Health(stalls: [], problems: [disarmed ?? StallMonitorError(.stopped)])
@@ -44,8 +44,8 @@ extension StallMonitor {
         return Health(engine, feed)
     }
 
-    /// What the monitor has counted and what it has cost so far; once it is stopped, in all. Any thread; takes locks for moments. Nil for one
-    /// that has not run.
+    /// What the monitor has counted and what it has cost so far, or in all once it is stopped. Any thread; takes locks for
+    /// moments. Nil for a monitor that has not run.
     package var figures: Figures? { engine.map { $0.figures(isOver: false) } ?? lastFigures }
 
     package struct Figures: Sendable {
@@ -64,18 +64,18 @@ extension StallMonitor {
     }
 
     package struct Cost: Sendable {
-        /// Of all threads of the monitor.
+        /// Processor time of all threads of the monitor.
         package var processor: Duration
-        /// Time that watched threads were held.
+        /// Time for which watched threads were held.
         package var held: Duration
         package var bytesWritten: Int64
-        /// Reports that will not come to the disk, as `RunRecord.lostWrites` has them.
+        /// Reports that will not reach the disk, as `RunRecord.lostWrites` has them.
         package var lost: Int64
     }
 }
 
 extension StallMonitor.Health {
-    /// Of a monitor that runs.
+    /// The counts of a running monitor.
     init(_ engine: Engine, _ feed: EventFeed) {
         let now = MonotonicInstant.now
         let standing = engine.ledger.snapshot.standing.values.map { stall in
@@ -89,7 +89,7 @@ extension StallMonitor.Health {
 }
 
 extension Engine {
-    /// - Parameter isOver: nothing is written any more: what still waits is lost.
+    /// - Parameter isOver: nothing is written any more, so what still waits is lost.
     func figures(isOver: Bool) -> StallMonitor.Figures {
         let counts = ledger.snapshot
         return StallMonitor.Figures(

@@ -5,12 +5,12 @@ import StallDetection
 import StallReports
 import Synchronization
 
-/// The stalls under way, from the watchdog, which sees them, to the recorder, which keeps them where they outlive the process.
+/// The present stalls, handed over from the watchdog to the recorder, which keeps them in a file that outlives the process.
 ///
-/// The watchdog only takes a lock that is held for as long as a few words are copied, and posts a semaphore: a disk that does not
-/// answer holds the recorder, not the watchdog.
+/// The watchdog only takes a lock for as long as a few words are copied, and posts a semaphore. A disk that does not answer
+/// blocks the recorder, not the watchdog.
 final class LiveBoard: Sendable {
-    /// One stall, as of the last look.
+    /// One stall, as of the latest look.
     struct Entry: Sendable {
         let observation: StallObservation
         var span: StallSpan
@@ -22,7 +22,7 @@ final class LiveBoard: Sendable {
     struct News: Sendable {
         /// The stalls that changed.
         var changed: [Int: Entry] = [:]
-        /// Those whose reports are finished: no need to keep them.
+        /// Stalls whose reports are finished and that need not be kept.
         var released: Set<Int> = []
         var lastLook: MonotonicInstant?
         var watched = 0
@@ -33,7 +33,7 @@ final class LiveBoard: Sendable {
     private struct Contents {
         var news = News()
         var open: [Int: Entry] = [:]
-        /// Those that have ended and whose reports are not finished, the oldest first.
+        /// Stalls that have ended and whose reports are not finished, oldest first.
         var ended: [Int] = []
         var isNews = true
         var isClosed = false
@@ -46,7 +46,7 @@ final class LiveBoard: Sendable {
             open[number] = entry
             news.changed[number] = entry
             if hasEnded { ended.append(number) }
-            // A reporter that hangs finishes none of them, and what it is too far behind for it never hears of.
+            // A reporter that hangs finishes none of them, and it never gets the notices that were dropped.
             if ended.count > LiveBoard.endedLimit { release(ended[0]) }
         }
 
@@ -58,26 +58,27 @@ final class LiveBoard: Sendable {
         }
     }
 
-    /// How many stalls are kept that are over and not reported: the newest, as many as the record has places.
+    /// How many stalls are kept that have ended without a finished report: the newest, as many as fit into the record.
     static let endedLimit = LiveRecordFile.places.count
 
     private let contents = ForkSafeMutex(Contents())
     private let arrival = TickSemaphore()
     private let stamped = TickSemaphore()
-    /// What exit(3) was called with; `noExit` before. Beside the lock: whoever ends the process may have interrupted its holder.
+    /// The argument of exit(3); `noExit` before. Not under the lock: the thread that ends the process may have interrupted the
+    /// lock's holder.
     private let exitStatus = Atomic<Int64>(LiveBoard.noExit)
     private static let noExit = Int64.min
     /// The recorder's thread, which exists while there is news.
     let thread = ThreadOnDemand(name: "stall-recorder")
-    /// Wakes a thread that is always there, so that it calls ``serveExit()``: a caller of exit(3) cannot start one itself.
+    /// Wakes a thread that always exists, so that it calls ``serveExit()``: the caller of exit(3) cannot start a thread itself.
     private let standIn: TickSemaphore?
-    /// Whether the recorder has nothing in hand: it waits for news, or for a processor to take them.
+    /// Whether the recorder is idle: it waits for news, or for a processor to take them.
     private let isAtRest = Atomic<Bool>(true)
 
-    /// - Parameter standIn: what the thread waits for that calls ``serveExit()``.
+    /// - Parameter standIn: the semaphore of the thread that calls ``serveExit()``.
     init(standIn: TickSemaphore? = nil) { self.standIn = standIn }
 
-    /// Has a thread do this whenever there is news, from now on.
+    /// From now on a thread does this whenever there is news.
     func record(by recording: @escaping @Sendable () -> Void) {
         contents.withLock { $0.recording = recording }
         thread.demand(recording)
@@ -102,20 +103,20 @@ final class LiveBoard: Sendable {
         change { $0.update(number, span, at: span.latestEnd, hasEnded: true) }
     }
 
-    /// So many loops are watched, and were looked at last then. Told with the next news.
+    /// How many loops are watched, and when they were last looked at. Recorded with the next news.
     func note(watched: Int, lastLook: MonotonicInstant) {
         contents.withLock { ($0.news.watched, $0.news.lastLook) = (watched, lastLook) }
     }
 
-    /// So many loops are watched from now on.
+    /// How many loops are watched from now on.
     func note(watched: Int) { change { $0.news.watched = watched } }
 
-    /// Has the recorder write even if nothing has changed.
+    /// Makes the recorder write even if nothing has changed.
     func refresh() { change { _ in } }
 
     // MARK: The reporter's
 
-    /// So many reports wait for the disk. Wakes the recorder when it is another number.
+    /// How many reports wait for the disk. Wakes the recorder when the number changes.
     func note(waiting count: Int) {
         guard contents.withLock({ $0.news.waitingReports != count }) else { return }
         change { $0.news.waitingReports = count }
@@ -126,9 +127,9 @@ final class LiveBoard: Sendable {
         change { $0.release(number) }
     }
 
-    // MARK: Whoever ends the process
+    // MARK: The thread that ends the process
 
-    /// Notes that the process ends by exit(3). Takes no lock: the caller may be a signal handler of the host's.
+    /// Records that the process ends by exit(3). Takes no lock: the caller may be a signal handler of the host.
     func noteExit(_ status: Int32) {
         exitStatus.store(Int64(status), ordering: .releasing)
         arrival.signal()
@@ -140,8 +141,8 @@ final class LiveBoard: Sendable {
         if exitStatus.load(ordering: .acquiring) != LiveBoard.noExit { demandThread() }
     }
 
-    /// Waits until that is written: until the first deadline at most, and until the second while the recorder has not even begun, which is
-    /// no matter of the disk.
+    /// Waits until the record is written: until the first deadline at most, or until the second if the recorder has not even
+    /// started, which is not the disk's fault.
     func awaitExit(by deadline: MonotonicInstant, unlessStarvedBy latest: MonotonicInstant) {
         if stamped.wait(until: deadline) || !isAtRest.load(ordering: .acquiring) { return }
         _ = stamped.wait(until: latest)
@@ -188,10 +189,10 @@ final class LiveBoard: Sendable {
         }
     }
 
-    /// Every stall under way: for a record that must be made anew.
+    /// Every present stall, for a record that must be made again.
     var open: [Int: Entry] { contents.withLock { $0.open } }
 
-    /// The exit that was noted is written.
+    /// The exit is recorded.
     func confirmExit() { stamped.signal() }
 
     private func change(_ body: (inout sending Contents) -> Void) {
@@ -210,9 +211,9 @@ final class LiveBoard: Sendable {
     }
 }
 
-/// The boards to be told when the process calls exit(3), so that an end in order is known from a crash.
+/// The boards to be informed when the process calls exit(3), so that a normal end is distinguished from a crash.
 enum ExitNotes {
-    /// A fork's child inherits its parent's, for which nobody writes there.
+    /// A fork's child inherits its parent's boards, which have no recorder there.
     private static let boards = ForkSafeMutex<[(board: LiveBoard, generation: ForkGeneration)]>([])
 
     static func add(_ board: LiveBoard) {
@@ -224,9 +225,9 @@ enum ExitNotes {
         boards.withLock { $0.removeAll { $0.board === board } }
     }
 
-    /// On the thread that ends the process. Holds it for 50 ms at most if the disk is slow, and for a second at most if a recorder gets no
-    /// processor; a record that is not written by then says less. This thread does not write the record: a disk that does not answer would
-    /// hold it for ever.
+    /// On the thread that ends the process. Waits for 50 ms at most if the disk is slow, and for a second at most if the recorder
+    /// gets no processor; a record that is not written by then is incomplete. This thread does not write the record itself: a
+    /// disk that does not answer would block it for ever.
     private static func tell(_ status: Int32) {
         let now = MonotonicInstant.now
         let own = boards.withLockIfAvailable { boards in boards.filter { $0.generation.isCurrent }.map(\.board) } ?? []

@@ -4,7 +4,7 @@ import StackCapture
 import StallDetection
 import StallReports
 
-/// Keeps the live record, on a thread that exists while there is news of it.
+/// Writes the live record, on a thread that exists while there is news.
 struct LiveRecorder: ~Copyable {
     private let board: LiveBoard
     private let run: RunIdentity
@@ -21,8 +21,8 @@ struct LiveRecorder: ~Copyable {
         status = LiveRecord.Status(updatedAt: run.startedAt)
     }
 
-    /// One life of the thread. Returns when there has been no news for a while, or when the board is closed; the record goes then, for
-    /// the run record says all.
+    /// One life of the thread. Returns when there has been no news for a while, or when the board is closed. The record is removed then,
+    /// because the run record has everything.
     ///
     /// - Parameter patience: how long to wait for news. Nil: without end.
     mutating func work(patience: Duration?) {
@@ -52,7 +52,7 @@ struct LiveRecorder: ~Copyable {
         status.lastLookMonotonicNs = news.lastLook?.nanoseconds ?? status.lastLookMonotonicNs
         (status.watched, status.exitStatus) = (news.watched, news.exitStatus)
         status.waitingReports = news.waitingReports
-        // The count before the end is to be compared with the one after it: it must not be old.
+        // Read again, because the count before the end is compared with the one after it.
         let now = MonotonicInstant.now
         if memoryReadAt.map({ now - $0 >= .seconds(1) }) ?? true {
             memoryReadAt = now
@@ -60,8 +60,8 @@ struct LiveRecorder: ~Copyable {
         }
     }
 
-    /// Makes the file if there is none. Where that fails it is tried again at the next news, not more often than once a second: a full
-    /// disk is the reports' to tell of.
+    /// Makes the file if there is none. If that fails, it is tried again with later news, at most once a second. A full disk is
+    /// reported by the writer of reports.
     ///
     /// - Returns: whether it is new, and so empty.
     private mutating func openIfMissing() throws(ReportError) -> Bool {
@@ -82,7 +82,7 @@ struct LiveRecorder: ~Copyable {
         return true
     }
 
-    /// It cannot be written: it is gone, the disk is, or the process closed its descriptor. Another one takes its place.
+    /// The file cannot be written: it or its disk is gone, or the process closed its descriptor. A new one is made.
     private mutating func forgetFile() {
         if let descriptor = file?.descriptor { monitor_forget_in_child(descriptor) }
         file = nil
@@ -103,14 +103,14 @@ struct LiveRecorder: ~Copyable {
     }
 }
 
-/// Which stall has which place of the record. The lowest free one goes first: the places in use stay together.
+/// Which stall has which place in the record. The lowest free place is used first, so that the used places stay together.
 struct LivePlaces {
     private var places: [Int: Int] = [:]
     private var available: [Int]
 
     init(_ range: Range<Int>) { available = range.reversed() }
 
-    /// The stall's place; nil when there is none left.
+    /// The stall's place. Nil when all are in use.
     mutating func take(_ number: Int) -> Int? {
         if let place = places[number] { return place }
         guard let place = available.popLast() else { return nil }
@@ -118,7 +118,7 @@ struct LivePlaces {
         return place
     }
 
-    /// The place it had.
+    /// Frees the stall's place, and returns it.
     mutating func free(_ number: Int) -> Int? {
         guard let place = places.removeValue(forKey: number) else { return nil }
         available.append(place)

@@ -2,24 +2,26 @@ import RunLoopKit
 import StackCapture
 import StallReports
 
-/// What a thread told the kernel as it went to wait: futex(2). Pure.
+/// The arguments of the futex(2) call in which a thread waits. Pure.
 struct FutexWait: Hashable, Sendable {
     enum Operation: Hashable, Sendable {
         /// FUTEX_WAIT: waits while the word has the expected value. Its timeout is relative.
         case wait
-        /// FUTEX_WAIT_BITSET: the same, with an absolute timeout. glibc's waits with a deadline, and those that could have one.
+        /// FUTEX_WAIT_BITSET: the same, with an absolute timeout. Used by glibc's waits with a deadline, and those that could
+        /// have one.
         case waitBitset
-        /// FUTEX_LOCK_PI, FUTEX_LOCK_PI2: takes a lock whose word holds its owner's number, by the kernel's own rule.
+        /// FUTEX_LOCK_PI, FUTEX_LOCK_PI2: takes a lock whose word holds its owner's thread number, by the kernel's protocol.
         case lockPI
     }
 
     var address: UInt
     var operation: Operation
-    /// Only threads of this process wake it. Locks that processes share are not private; neither is a thread's end.
+    /// Only threads of this process wake it. Locks shared between processes are not private; neither is the wait for a thread's
+    /// end.
     var isPrivate: Bool
-    /// What the word was when the thread went to wait.
+    /// The value that the thread expected.
     var expected: UInt32
-    /// It ends by itself.
+    /// Whether it has a timeout.
     var isTimed: Bool
 
     /// Nil for another call, and for an operation that does not wait for one word.
@@ -42,17 +44,18 @@ struct FutexWait: Hashable, Sendable {
     /// The kernel's mark in a word that others wait for: FUTEX_WAITERS.
     static let waiters: UInt32 = 0x8000_0000
 
-    /// The thread's number in a word: FUTEX_TID_MASK.
+    /// The thread number in a word: FUTEX_TID_MASK.
     static func owner(of word: UInt32) -> Int32 { Int32(word & 0x3fff_ffff) }
 }
 
-/// A wait of this package's own for another thread: that a loop serve a request, or that a worker end. It says itself whose thread that is.
+/// A wait of this package's own for another thread: for a loop to serve a request, or for a worker to end. It names the other
+/// thread.
 struct LoopWait: Hashable {
     var kind: LockKind
-    /// 0 where it is not known.
+    /// 0 if it is unknown.
     var thread: Int32
 
-    /// Nil for memory that is no such wait.
+    /// Nil for memory that is not such a wait.
     init?(_ wait: FutexWait, _ memory: LockMemory) {
         guard wait.expected == WaitPoint.closed, let words = memory.words(wait.address, WaitPoint.words),
             words[0] == WaitPoint.closed, UInt64(words[2]) | UInt64(words[3]) << 32 == WaitPoint.mark
@@ -66,16 +69,16 @@ struct LoopWait: Hashable {
     }
 }
 
-/// A thread's wait in `DispatchQueue.sync` onto a busy queue, as libdispatch for Linux keeps it: on the waiting thread's stack lies a
-/// `dispatch_sync_context_s`, in it the event that the thread waits on and the queue (src/queue_internal.h, Swift 5.3 to 6.3).
+/// A thread's wait in `DispatchQueue.sync` for a busy queue, as libdispatch for Linux keeps it: a `dispatch_sync_context_s` on
+/// the waiting thread's stack holds the event that the thread waits on, and the queue (src/queue_internal.h, Swift 5.3 to 6.3).
 struct DispatchQueueWait: Hashable {
-    /// The queue that is busy: the one given, or one further on that it targets.
+    /// The busy queue: the one given, or one that it targets, directly or not.
     var queue: UInt
-    /// Who drains it; nil when readers of a concurrent queue do, or nobody does yet.
+    /// The thread that drains it. Nil when readers of a concurrent queue do, or nobody does yet.
     var owner: Int32?
     var label: String?
 
-    /// The event's offset in the context. Tried around it, too: nothing but the context points at its own start.
+    /// The event's offset in the context. Offsets around it are tried, too; only the context holds a pointer to its own start.
     private static let eventOffsets: [UInt] = [96, 88, 104, 80, 112]
     /// `dc_ctxt`, `dc_data`, `dc_other`.
     private static let (itself, hierarchy, queueOffset): (UInt, UInt, UInt) = (40, 48, 56)
@@ -83,7 +86,7 @@ struct DispatchQueueWait: Hashable {
     private static let anonymous = UInt.max - 3
     /// `do_targetq`, `dq_state`, `dq_label`.
     private static let (target, state, labelOffset): (UInt, UInt, UInt) = (24, 56, 72)
-    /// Longer chains of target queues are not built.
+    /// Longer chains of target queues do not occur.
     private static let longestHierarchy = 16
 
     /// Nil when the thread does not wait in such a call, or all of its queues are free.
@@ -108,7 +111,7 @@ struct DispatchQueueWait: Hashable {
         return nil
     }
 
-    /// A thread that waits for the target queue has taken the ones before it.
+    /// A thread that waits for the target queue has taken the queues before it.
     private static func busyQueue(from first: UInt, waiter: Int32, _ memory: LockMemory) -> (
         queue: UInt, owner: Int32?
     )? {

@@ -1,7 +1,7 @@
 import StallReports
 
-// glibc's locks as they lie in memory. The layouts are part of its ABI: the same from 2.17 (rwlock: 2.25) to 2.41, on x86-64 and
-// aarch64. Each reader accepts only what can be such a lock, and is told by the futex what to expect.
+// glibc's locks in memory. The layouts are part of its ABI: unchanged from 2.17 (rwlock: 2.25) to 2.41, on x86-64 and aarch64.
+// Each reader accepts only memory that can be such a lock, and checks it against the futex's arguments.
 
 /// `pthread_mutex_t`: lock word, recursion count, owner, users, kind. sysdeps/nptl/bits/struct_mutex.h.
 struct GlibcMutex: Hashable {
@@ -15,7 +15,7 @@ struct GlibcMutex: Hashable {
     /// Type, robust, PI, priority-protected, shared between processes, and whether lock elision was chosen.
     private static let knownBits: UInt32 = 3 | 16 | 32 | 64 | 128 | 256 | 512
 
-    /// Nil for memory that is no mutex with an owner, or cannot be read.
+    /// Nil for memory that is not a mutex with an owner, or cannot be read.
     init?(at address: UInt, _ memory: LockMemory) {
         guard address % 4 == 0, let words = memory.words(address, 6) else { return nil }
         word = words[0]
@@ -30,7 +30,7 @@ struct GlibcMutex: Hashable {
     var isShared: Bool { kindBits & 128 != 0 }
     var isInheriting: Bool { kindBits & Self.inheriting != 0 }
 
-    /// How it was made: pthread_mutexattr_settype(3).
+    /// Its type: pthread_mutexattr_settype(3).
     var kind: LockKind {
         if isRobust { return .robustMutex }
         if isInheriting { return .piMutex }
@@ -43,18 +43,18 @@ struct GlibcMutex: Hashable {
     }
 }
 
-/// `pthread_rwlock_t` since 2.25: readers, writers, two futexes, and who writes. sysdeps/nptl/bits/struct_rwlock.h.
+/// `pthread_rwlock_t` since 2.25: readers, writers, two futexes, and the writer. sysdeps/nptl/bits/struct_rwlock.h.
 struct GlibcReadWriteLock: Hashable {
     var address: UInt
-    /// The writer that has it; 0 while readers do.
+    /// The writer that holds it; 0 while readers do.
     var writer: Int32
     /// Its writer may be a thread of another process.
     var isShared: Bool
 
-    /// Readers wait at the first or the third of its words; writers at the third or the fourth.
+    /// Readers wait at its first or third word; writers at the third or fourth.
     private static let futexes: [UInt] = [0, 8, 12]
 
-    /// The lock whose futex this is. Nil for memory that is none, or cannot be read.
+    /// The lock that the futex is part of. Nil for memory that is not one, or cannot be read.
     init?(ofFutex wait: FutexWait, _ memory: LockMemory) {
         for offset in Self.futexes where wait.address > offset {
             guard let words = memory.words(wait.address - offset, 14), Self.isLock(words, wait, offset) else {
@@ -70,11 +70,12 @@ struct GlibcReadWriteLock: Hashable {
 
     private static func isLock(_ words: [UInt32], _ wait: FutexWait, _ offset: UInt) -> Bool {
         let (readers, phase, turn, writer) = (words[0], words[2], words[3], Int32(truncatingIfNeeded: words[6]))
-        // Bit 0 of the readers is the phase, bit 1 that a writer has it or is next. Both futexes count 0 or 1, and bit 1 for waiters.
+        // Bit 0 of the readers is the phase; bit 1 is set when a writer holds it or is next. Both futexes are 0 or 1, plus bit 1
+        // for waiters.
         guard phase < 4, turn < 4, words[4] == 0, words[5] == 0, words[7] < 2, words[12] < 3, writer >= 0 else {
             return false
         }
-        // Behind: elision and padding, always zero.
+        // After that: elision and padding, always zero.
         guard words[8...11].allSatisfy({ $0 == 0 }), readers & 2 != 0 || writer == 0 else { return false }
         switch offset {
         case 0: return wait.expected & 4 != 0 && readers & 4 != 0
@@ -85,7 +86,7 @@ struct GlibcReadWriteLock: Hashable {
 
 /// `sem_t` where 64-bit words are atomic: value, waiters, whether it is shared. sysdeps/nptl/internaltypes.h, `new_sem`.
 enum GlibcSemaphore {
-    /// Whether that can be one that threads wait for.
+    /// Whether this can be a semaphore that threads wait for.
     static func isOne(at address: UInt, _ memory: LockMemory) -> Bool {
         guard let words = memory.words(address, 4), words[0] == 0, (1..<1 << 20).contains(words[1]) else {
             return false
@@ -94,7 +95,7 @@ enum GlibcSemaphore {
     }
 }
 
-/// A stream's lock: word, recursion count, the owner's descriptor. sysdeps/nptl/stdio-lock.h.
+/// A stream's lock: word, recursion count, the owner's thread descriptor. sysdeps/nptl/stdio-lock.h.
 struct GlibcStreamLock: Hashable {
     var owner: Int32
 
@@ -109,7 +110,7 @@ struct GlibcStreamLock: Hashable {
 
     private static func isDescriptor(_ address: UInt, _ memory: LockMemory) -> Bool {
         guard address != 0, address % 16 == 0, address < 1 << 56 else { return false }
-        // On x86-64 it begins with the control block, which points at itself.
+        // On x86-64 the descriptor begins with the control block, which points to itself.
         #if arch(x86_64)
             return memory.pointer(at: address &+ 16) == address
         #else
@@ -118,9 +119,9 @@ struct GlibcStreamLock: Hashable {
     }
 }
 
-/// Where glibc's descriptor of a thread has the thread's number (`struct pthread`, `tid`): nptl/descr.h.
+/// Offset of the thread number in glibc's thread descriptor (`struct pthread`, `tid`): nptl/descr.h.
 enum GlibcThread {
-    /// Looked up in the calling thread's own. Nil in another libc.
+    /// Found in the calling thread's own descriptor. Nil in another libc.
     static func numberOffset(ofSelf descriptor: UInt, _ threadID: Int32, _ memory: LockMemory) -> UInt? {
         #if arch(x86_64)
             let offset: UInt = 720
@@ -131,13 +132,13 @@ enum GlibcThread {
     }
 }
 
-/// Memory as a lock's reader sees it, and who is there. Recorded in tests.
+/// Memory and threads, as the readers of locks see them. Recorded in tests.
 struct LockMemory {
-    /// Reads 32-bit words; nil when not all can be read.
+    /// Reads 32-bit words. Nil when not all can be read.
     let words: (_ address: UInt, _ count: Int) -> [UInt32]?
-    /// Whether this process has a thread with the number.
+    /// Whether this process has a thread with that number.
     let hasThread: (Int32) -> Bool
-    /// Where glibc's descriptor of a thread has its number, in bytes from what pthread_self gives. Nil when it is not known.
+    /// Offset of the thread number in glibc's descriptor, in bytes from the value of pthread_self. Nil if unknown.
     var threadNumberOffset: UInt?
 
     func word(at address: UInt) -> UInt32? { words(address, 1)?.first }
@@ -147,10 +148,10 @@ struct LockMemory {
         return UInt(words[0]) | UInt(words[1]) << 32
     }
 
-    /// The text at an address, of printable ASCII and 64 bytes at most. Nil where there is another thing.
+    /// The text at an address: printable ASCII, at most 64 bytes. Nil for anything else.
     func label(at address: UInt) -> String? {
         var bytes: [UInt8] = []
-        // Word by word: it may end right before memory that is not there.
+        // Word by word: it may end right before memory that cannot be read.
         for word in 0..<16 {
             guard let four = words(address &+ UInt(word) * 4, 1)?.first else { return nil }
             for shift in [0, 8, 16, 24] as [UInt32] {

@@ -3,20 +3,20 @@ import RunLoopKit
 import StackCapture
 import StallDiagnosis
 
-/// Follows a thread that waits in futex(2) to the one that holds what it waits for, and on from there. On the watchdog's thread:
-/// only reads that cannot fault, and captures of stacks.
+/// Follows a thread that waits in futex(2) to the owner of what it waits for, and on from there. On the watchdog's thread: only
+/// reads that cannot fault, and captures of stacks.
 struct LockProbe {
     private let capturer: StackCapturer
     private let memory: LockMemory
 
-    /// More owners in a row are not followed.
+    /// How many owners in a row are followed.
     private static let longestChain = 8
-    /// Looks at one wait until the owner is the same before and after its stack was taken.
+    /// How often one wait is read until the owner is the same before and after its stack was taken.
     private static let tries = 3
-    /// No new step after that.
+    /// No new step is begun after this time.
     private static let budget: Duration = .milliseconds(100)
 
-    /// - Parameter words: reads memory, if it is not to be read as it is: in tests of what changes meanwhile.
+    /// - Parameter words: reads memory. Replaced in tests of memory that changes meanwhile.
     init(capturer: StackCapturer, words: ((_ address: UInt, _ count: Int) -> [UInt32]?)? = nil) {
         self.capturer = capturer
         var memory = LockMemory(
@@ -31,7 +31,7 @@ struct LockProbe {
         self.memory = memory
     }
 
-    /// What the thread waits for, if it is still in the futex(2) that its stack was captured in. Nil if not.
+    /// What the thread waits for, if it is still in the futex(2) in which its stack was captured. Nil otherwise.
     func follow(_ threadID: Int32, capturedIn call: SystemCall?) -> LockFinding? {
         let deadline = MonotonicInstant.now + Self.budget
         guard let futex = call.flatMap(FutexWait.init), let first = link(from: threadID, in: [], futex, by: deadline)
@@ -42,7 +42,7 @@ struct LockProbe {
                 finding.closing = allSleepOn(finding.waits[index...]) ? index : nil
                 break
             }
-            // What the owner waits for now counts only if its stack was taken there.
+            // What the owner waits for counts only if its stack was taken there.
             let futex = finding.owners.last?.call.flatMap(FutexWait.init)
             guard let futex, let next = link(from: owner, in: finding.waits, futex, by: deadline) else { break }
             finding.waits.append(next.wait)
@@ -51,7 +51,7 @@ struct LockProbe {
         return finding
     }
 
-    /// One wait, and its owner with the stack, unless that waits itself.
+    /// One wait, and its owner with a stack, unless the owner itself waits.
     private func link(
         from threadID: Int32,
         in waits: [LockFinding.Wait],
@@ -65,7 +65,7 @@ struct LockProbe {
             let waitsItself = number == threadID || waits.contains { $0.threadID == number }
             let owner = waitsItself ? nil : owner(number)
             let again = LockReading(futex, waiter: threadID, memory)
-            // In this order: the lock was read again while the thread still slept.
+            // In this order: the lock was read again while the thread was still asleep.
             let after = StackCapturer.sighting(ofThread: threadID)
             if again == wait.sight, after?.sleepsOn(since: wait.sighting) == true { return (wait, owner) }
             (wait.sight.owner, wait.sight.knownBy, wait.changedHands) = (nil, nil, true)

@@ -3,15 +3,15 @@ import StackCapture
 import StallDiagnosis
 import StallReports
 
-/// What one look at a futex tells of the lock behind it. Pure, given the memory.
+/// What one reading of a futex tells of its lock. Pure, for given memory.
 struct LockReading: Hashable, Sendable {
     var kind: LockKind = .futex
     var address: UInt
     var label: String?
-    /// A thread of this process, and known by something.
+    /// The owner: an existing thread of this process, and how that is known.
     var owner: Int32?
     var knownBy: OwnerEvidence?
-    /// An owner that is no thread of this process any more.
+    /// An owner that is no longer a thread of this process.
     var goneOwner: Int32?
 
     init(_ wait: FutexWait, waiter: Int32, _ memory: LockMemory) {
@@ -46,7 +46,7 @@ struct LockReading: Hashable, Sendable {
         hold(mutex?.kind ?? .piFutex, owner, .lockWord, memory)
     }
 
-    /// The waiting thread has left its mark in a word with the owner: robust mutexes and dispatch_once do so.
+    /// The waiting thread has set a mark in a word with the owner: robust mutexes and dispatch_once do so.
     private mutating func seeOwnWord(_ wait: FutexWait, _ word: UInt32, _ memory: LockMemory) {
         let owner = FutexWait.owner(of: word)
         guard word == wait.expected, memory.hasThread(owner) else { return }
@@ -60,7 +60,7 @@ struct LockReading: Hashable, Sendable {
         }
         let isThere = memory.hasThread(mutex.owner)
         if isThere { hold(mutex.kind, mutex.owner, .mutexOwner, memory) }
-        // A number that nobody has could stand in anything.
+        // A number that is not a thread's may be any data.
         if !isThere, mutex.users == 1, !mutex.isShared { (kind, goneOwner) = (mutex.kind, mutex.owner) }
         return isThere || goneOwner != nil
     }
@@ -86,7 +86,7 @@ struct LockReading: Hashable, Sendable {
             hold(.readWriteLock, lock.writer, .writer, memory)
             if owner == nil, lock.writer > 0, !lock.isShared { goneOwner = lock.writer }
         } else if !wait.isPrivate, word == wait.expected, joined > 0, memory.hasThread(joined) {
-            // A joined thread's number, which the kernel clears at its end, and for which it never wakes privately.
+            // A joined thread's number, which the kernel clears when the thread ends, with a wake-up that is not private.
             hold(.threadJoin, joined, .joinedThread, memory)
         } else if wait.expected == 0, GlibcSemaphore.isOne(at: address, memory) {
             kind = .semaphore
@@ -94,7 +94,7 @@ struct LockReading: Hashable, Sendable {
     }
 }
 
-/// Who waits for whom, from the stalled thread on, as the watchdog found it. Raw: kinds are checked against names later.
+/// The waits and owners from the stalled thread on, as the watchdog found them. Kinds are checked against function names later.
 struct LockFinding: Sendable {
     /// A thread's wait for another one.
     struct Wait: Sendable {
@@ -103,9 +103,9 @@ struct LockFinding: Sendable {
         var evidence: ThreadEvidence?
         var futex: FutexWait
         var sight: LockReading
-        /// Where the thread slept, so that it can be seen whether it still does.
+        /// Where the thread was asleep: shows whether it still is.
         var sighting: ThreadSighting
-        /// The owner was another one, or the thread another place, at each look.
+        /// The owner or the thread's place was different at each reading.
         var changedHands = false
     }
 
@@ -115,20 +115,20 @@ struct LockFinding: Sendable {
         var evidence: ThreadEvidence?
         var time: MonotonicInstant
         var stack: Result<CapturedStack, CaptureError>
-        /// Where it was found waiting. Nil for one that ran.
+        /// Where it was waiting. Nil for one that ran.
         var site: WaitSite?
 
-        /// What it was found in.
+        /// The system call it was in.
         var call: SystemCall? { if case .success(let stack) = stack { stack.systemCall } else { nil } }
     }
 
-    /// The stalled thread's first; each one's owner is the next one's thread. Never empty.
+    /// The stalled thread's wait first. Each wait's owner is the next one's thread. Never empty.
     var waits: [Wait]
-    /// All but the stalled thread, in the order that they were found in.
+    /// All threads but the stalled one, in the order in which they were found.
     var owners: [Owner] = []
-    /// The wait whose thread is the last wait's owner.
+    /// Index of the wait whose thread is the last wait's owner.
     var closing: Int?
 
-    /// What it cost to take the owners' stacks.
+    /// The cost of taking the owners' stacks.
     var costs: [CapturedStack.Cost] { owners.compactMap { try? $0.stack.get().cost } }
 }

@@ -3,17 +3,17 @@ import RunLoopKit
 import StallDiagnosis
 import StallReports
 
-/// How the system's clocks lie to one another. Boot time gains on monotonic time while the machine is suspended
-/// (clock_gettime(2)); the wall clock gains or loses on boot time when it is set.
+/// The offsets between the system's clocks. Boot time gains on monotonic time while the machine is suspended (clock_gettime(2));
+/// the wall clock changes against boot time when it is set.
 struct ClockOffsets: Hashable, Sendable {
-    /// When it was read, CLOCK_MONOTONIC nanoseconds.
+    /// When it was read, in CLOCK_MONOTONIC nanoseconds.
     var monotonic: Int64
-    /// Boot time less monotonic time, nanoseconds.
+    /// Boot time minus monotonic time, in nanoseconds.
     var suspended: Int64
-    /// Wall time less boot time, nanoseconds.
+    /// Wall time minus boot time, in nanoseconds.
     var wall: Int64
 
-    /// Nil if the thread was interrupted between the readings each time: then the next one will do. No system call.
+    /// Nil if the thread was interrupted between the readings three times; a later reading will do. No system call.
     static func read() -> ClockOffsets? {
         for _ in 0..<3 {
             let before = clock(CLOCK_MONOTONIC)
@@ -29,14 +29,14 @@ struct ClockOffsets: Hashable, Sendable {
         return nil
     }
 
-    /// How long the machine was suspended since `earlier`. Under 10 ms it is an inexact reading.
+    /// How long the machine was suspended since `earlier`. Less than 10 ms is an inexact reading, and counts as nil.
     func suspension(since earlier: ClockOffsets) -> Duration? {
         let length = suspended.subtractingSaturated(earlier.suspended)
         return length >= 10_000_000 ? .nanoseconds(length) : nil
     }
 
-    /// By how much the wall clock was set since `earlier`. A clock that is slewed gains or loses 0.5 ms a second at most
-    /// (adjtimex(2)), which is no step.
+    /// By how much the wall clock was set since `earlier`. A clock that is slewed changes by 0.5 ms a second at most
+    /// (adjtimex(2)), which does not count.
     func step(since earlier: ClockOffsets) -> Duration? {
         let length = wall.subtractingSaturated(earlier.wall)
         let drift = monotonic.subtractingSaturated(earlier.monotonic) / 1000
@@ -50,14 +50,14 @@ struct ClockOffsets: Hashable, Sendable {
     }
 }
 
-/// Ties the monotonic clock to the wall clock at one moment.
+/// Relates the monotonic clock to the wall clock at one moment.
 struct WallClockAnchor {
     private let monotonic = MonotonicInstant.now
     private let wall = Timestamp.now()
     private let clocks = ClockOffsets.read()
 
-    /// - Parameter sleptUntilNow: whether the machine's suspensions since the anchor came before `instant`; monotonic time does not
-    ///   know of them.
+    /// - Parameter sleptUntilNow: whether suspensions of the machine since the anchor came before `instant`. Monotonic time does
+    ///   not include them.
     func time(of instant: MonotonicInstant, sleptUntilNow: Bool = false) -> Timestamp {
         let time = wall.advanced(byNanoseconds: (instant - monotonic).nanoseconds)
         guard sleptUntilNow, let clocks, let now = ClockOffsets.read() else { return time }
@@ -65,15 +65,15 @@ struct WallClockAnchor {
     }
 }
 
-/// What the kernel says of the calling thread's processor time (proc(5), `/proc/thread-self/schedstat`). A thread that was kept
-/// from running by others was waiting all the time; one that was stopped, or frozen, was not.
+/// The kernel's account of the calling thread's processor time (proc(5), `/proc/thread-self/schedstat`). A thread that found no
+/// free processor was waiting all that time; a thread that was stopped or frozen was not.
 struct OwnAccount: Hashable, Sendable {
-    /// On a processor, nanoseconds.
+    /// Time on a processor, in nanoseconds.
     var ran: UInt64
-    /// Ready to run and without a processor, nanoseconds.
+    /// Time ready to run without a processor, in nanoseconds.
     var waited: UInt64
 
-    /// A new thread's.
+    /// The account of a new thread.
     static let zero = OwnAccount(ran: 0, waited: 0)
 
     private init(ran: UInt64, waited: UInt64) {
@@ -85,7 +85,7 @@ struct OwnAccount: Hashable, Sendable {
         unsafe withStartOfFile("/proc/thread-self/schedstat", limit: 96) { unsafe OwnAccount(text: $0) }
     }
 
-    /// Two decimal numbers, then whatever.
+    /// Two decimal numbers; the rest is ignored.
     init?(text: some Collection<UInt8>) {
         var numbers: (UInt64, UInt64) = (0, 0)
         var spaces = 0
@@ -103,21 +103,21 @@ struct OwnAccount: Hashable, Sendable {
         (ran, waited) = numbers
     }
 
-    /// Time since `earlier` in which the thread was not stopped, as far as the kernel has counted it.
+    /// Time since `earlier` in which the thread ran or waited for a processor, so was not stopped.
     func accounted(since earlier: OwnAccount) -> Duration {
         .nanoseconds(Int64(clamping: (ran &- earlier.ran) &+ (waited &- earlier.waited)))
     }
 }
 
-/// How long limits (cpu.max, cpu.cfs_quota_us) kept the process's control groups from the processors, since it was last asked.
+/// How long limits (cpu.max, cpu.cfs_quota_us) kept the process's control groups from the processors since the last call.
 struct ThrottleMeter {
     private let location: SupplyLocation
     private var groups: [SupplyFiles.LimitedGroup] = []
-    /// Of each group; nil where it cannot be read.
+    /// The count of each group. Nil where it cannot be read.
     private var counts: [ProcessorSupply.Throttling?] = []
     private var begun: MonotonicInstant
 
-    /// A file is read for each limit, so not at every look of a fine tick.
+    /// A file is read for each limit, so not at every look of a short tick.
     private static let shortest = Duration.milliseconds(45)
 
     init(_ location: SupplyLocation, at time: MonotonicInstant) {
@@ -126,17 +126,17 @@ struct ThrottleMeter {
         count(at: time)
     }
 
-    /// Counts from now on, or from a moment ago if it has begun only then.
+    /// Counts from now on, or from the last reading if that was a moment ago.
     mutating func begin(at time: MonotonicInstant) {
         if time - begun >= Self.shortest { count(at: time) }
     }
 
-    /// Of the group that was held longest. The kernel adds up what each processor of the group was held: in wall time it is no more than
-    /// the periods in which there was a hold.
+    /// The time of the group that was held back longest. The kernel adds up the time of all processors of a group; in wall time
+    /// it is at most the periods in which the group was held back.
     mutating func throttledSinceBegun(at time: MonotonicInstant) -> Duration {
         let before = self
         count(at: time)
-        // Under other limits what is counted is another's.
+        // With other limits the counts belong to other groups.
         guard groups == before.groups else { return .zero }
         let held = zip(groups, zip(counts, before.counts)).map { group, counts -> Duration in
             guard let now = counts.0, let earlier = counts.1 else { return .zero }

@@ -3,26 +3,26 @@ import RunLoopKit
 import StallDetection
 import StallReports
 
-/// The scopes in which a server has said that it will be slow. Any thread opens and closes them; the watchdog reads.
+/// The scopes in which a server has said that it will be slow. Any thread opens and closes them; the watchdog reads them.
 final class ExpectedSlowness: Sendable {
     let kind: PauseKind
     private let state = ForkSafeMutex(State())
     private let count: @Sendable (PauseKind, Duration) -> Void
-    /// A fork's child inherits the lock as it was, with nobody there to release it.
+    /// A fork's child inherits the lock as it was, without the thread that would release it.
     private let generation = ForkGeneration.current
 
     private struct State {
         var time = CoveredTime()
-        /// What was counted of it.
+        /// How much of it was passed to `count`.
         var summed = Duration.zero
     }
 
-    /// - Parameter count: told of the time that a scope has added, when it closes. Called on the thread that closes it.
+    /// - Parameter count: called with the time that a scope has added, when it closes, on the thread that closes it.
     init(kind: PauseKind, count: @escaping @Sendable (PauseKind, Duration) -> Void) {
         (self.kind, self.count) = (kind, count)
     }
 
-    /// Opens a scope that covers `limit` from now on at most. Nil in a fork's child, where nobody looks.
+    /// Opens a scope that covers at most `limit` from now on. Nil in a fork's child, which has no watchdog.
     func open(for limit: Duration) -> UInt64? {
         guard generation.isCurrent else { return nil }
         return state.withLock { state in
@@ -43,8 +43,8 @@ final class ExpectedSlowness: Sendable {
         count(kind, added)
     }
 
-    /// How long a scope was open so far. Nil if a thread is opening or closing one at this moment: it may be the stalled one,
-    /// stopped there, and the watchdog waits for nobody.
+    /// How long a scope was open so far. Nil while another thread opens or closes one: that may be the stalled thread, stopped at
+    /// this point, and the watchdog must not wait.
     func covered(until time: MonotonicInstant) -> Duration? {
         state.withLockIfAvailable { $0.time.total(until: time) }
     }
@@ -59,7 +59,7 @@ struct CoveredTime: Sendable {
 
     var isOpen: Bool { !open.isEmpty }
 
-    /// Opens a scope; scopes may overlap in any way.
+    /// Opens a scope. Scopes may overlap in any way.
     mutating func open(at time: MonotonicInstant, until limit: MonotonicInstant) -> UInt64 {
         settle(at: time)
         opened += 1
@@ -84,17 +84,17 @@ struct CoveredTime: Sendable {
     }
 }
 
-/// What one watched loop's looks are to leave out: each source of such time tells how much there was so far, and this remembers
-/// how much of it the previous look knew. Confined to the watchdog's thread.
+/// Which time is excluded from the looks at one loop. Each source of excluded time has a running total; this remembers the totals
+/// of the previous look. Confined to the watchdog's thread.
 struct ExcludedTimeMeter {
     private let scopes: [ExpectedSlowness]
     private var seen: [Duration]
     private var missedSeen = Duration.zero
-    /// The first look since which some source could not be read. Nil when all have been.
+    /// The first look since which some source could not be read. Nil when all have been read.
     private var unreadSince: MonotonicInstant?
     /// The latest look.
     private var lastTaken: MonotonicInstant?
-    /// What the watchdog has missed between the two latest looks.
+    /// How much time the watchdog missed between the two latest looks.
     private(set) var lastMissed = Duration.zero
 
     init(_ scopes: [ExpectedSlowness]) {
@@ -102,11 +102,11 @@ struct ExcludedTimeMeter {
         seen = scopes.map { _ in .zero }
     }
 
-    /// What the watchdog had missed before the time that now begins is no part of it.
+    /// Time that the watchdog missed before does not count against the time that begins now.
     mutating func ignoreMissed(before missed: Duration) { missedSeen = missed }
 
-    /// What has come since the previous look. Where two sources cover the same moment it is counted twice: that a stall is told a
-    /// tick later does less harm than one that is none.
+    /// The excluded time since the previous look. Where two sources cover the same moment it is counted twice: reporting a stall
+    /// a tick later does less harm than reporting one that is not a stall.
     mutating func take(at time: MonotonicInstant, missed: Duration, because reason: PauseKind) -> ExcludedTime? {
         var excluded = ExcludedTime(length: missed - missedSeen, reason: reason)
         (lastMissed, missedSeen) = (excluded.length, missed)
@@ -114,7 +114,7 @@ struct ExcludedTimeMeter {
         let before = lastTaken
         (lastTaken, unreadSince) = (time, nil)
         for index in scopes.indices {
-            // What cannot be told now is told at the next look.
+            // What cannot be read now is read at the next look.
             guard let covered = scopes[index].covered(until: time) else {
                 unreadSince = excluded.since ?? before
                 continue

@@ -1,20 +1,21 @@
 import StallReports
 import Symbolication
 
-/// A function that may be to blame: on a stack, or awaiting what is on it.
+/// A function that can be the culprit: one on a stack, or one that awaits the stack's functions.
 struct CulpritCandidate: Hashable, Sendable {
-    /// Index into the stack's frames, or into those of its awaiting functions.
+    /// Index into the stack's frames, or into the frames of its awaiting functions.
     var frame: Int
     var isAwaiting = false
 }
 
-/// Which functions may be to blame, the best first.
+/// The kinds of candidates, the best first.
 enum CandidateKind: CaseIterable {
-    /// Own ones, but for those that a library calls through a protocol of the standard library (a `Decodable`'s `init(from:)`, a
-    /// `Comparable`'s `<`), once for each of its values, and those that the compiler made one of several, which bear the name of any.
+    /// Own functions. Without those that a library calls once for each value through a protocol of the standard library (a
+    /// `Decodable`'s `init(from:)`, a `Comparable`'s `<`), and without those that the compiler merged from several, which have
+    /// the name of any of them.
     case sureOwn
     case own
-    /// Of a library, but not the language's or the system's.
+    /// Library functions, but not of the language or the system.
     case library
     case named
 }
@@ -24,7 +25,8 @@ extension StallReport.Stack {
         candidate.isAwaiting ? async?.frames[candidate.frame] ?? frames[0] : frames[candidate.frame]
     }
 
-    /// Who called whom, innermost first: the frames up to the innermost asynchronous function, those that await it, then the executor's.
+    /// The chain of callers, innermost first: the frames up to the innermost asynchronous function, then the functions that await
+    /// it, then the executor's frames.
     private var calls: [CulpritCandidate] {
         guard let async, frames.indices.contains(async.from) else {
             return frames.indices.map { CulpritCandidate(frame: $0) }
@@ -34,8 +36,8 @@ extension StallReport.Stack {
             + frames[async.from...].indices.dropFirst().map { CulpritCandidate(frame: $0) }
     }
 
-    /// What the loop called, innermost first: up to its innermost call to the outside. What is beyond runs the loop, as a server's `main`
-    /// does, and is there in every stall. All, where the loop is another one or was not calling out.
+    /// What the loop called, innermost first, up to its innermost call-out. The frames beyond, such as a server's `main`, run the
+    /// loop and are in every stall. All frames, if the loop is of another make or was not calling out.
     private var callout: [CulpritCandidate] {
         let calls = calls
         if let loop, loop > 0 {
@@ -45,14 +47,15 @@ extension StallReport.Stack {
         return inner.contains { frame($0).function != nil } ? Array(inner) : calls
     }
 
-    /// From one on outwards, those that await included. One that is not own is followed by what the loop called alone.
+    /// The frames from one on outwards, including awaiting functions. One that is not own is followed only by what the loop
+    /// called.
     func frames(from candidate: CulpritCandidate) -> [StallReport.Frame] {
         guard frame(candidate).own else { return callout.drop { $0 != candidate }.map { frame($0) } }
         guard candidate.isAwaiting, let async else { return callers(from: candidate.frame) }
         return Array(async.frames[candidate.frame...] + frames.dropFirst(async.from + 1))
     }
 
-    /// The calls of a kind that may be to blame, innermost first, each with its place among all calls.
+    /// The candidates of a kind, innermost first, each with its place among all calls.
     func candidates(of kind: CandidateKind) -> [(candidate: CulpritCandidate, place: Int)] {
         callout.enumerated().filter { isSuspect($0.element, kind) }.map { ($0.element, $0.offset) }
     }
@@ -68,7 +71,7 @@ extension StallReport.Stack {
         }
     }
 
-    /// Where in its calls the frame begins, the calls inlined into it included, that is so many frames from the thread's first one.
+    /// Index of the frame that is so many frames from the thread's first one, including the calls inlined into it.
     func start(ofLevel level: Int) -> Int? {
         var left = level
         guard
@@ -82,7 +85,7 @@ extension StallReport.Stack {
         return calls.firstIndex(of: CulpritCandidate(frame: index))
     }
 
-    /// Where the function begins inside of the witness, and goes on outside of it, it is on the stack twice.
+    /// A function that begins inside the witness and goes on outside of it is on the stack twice.
     private func isCalledByStandardWitness(_ index: Int) -> Bool {
         let function = frames[index].function
         let caller = frames[index...].dropFirst().first { $0.kind != .inlined || $0.function != function }
@@ -106,10 +109,10 @@ extension StallReport.Culprit {
 }
 
 extension StallReport.Frame {
-    /// One of the engine's functions that stand between the loop and whatever it calls.
+    /// A function of the engine between the loop and what it calls.
     fileprivate var isCallOfLoop: Bool { symbol?.hasPrefix("event_run_loop_is_") == true }
 
-    /// One body for several functions, under the name of one of them.
+    /// One body for several functions, with the name of one of them.
     var isMerged: Bool { symbol.map { $0.contains("Tm") && SourceFunction(symbol: $0).isMerged } ?? false }
 
     /// In a Swift module that is not the language's own.
@@ -118,7 +121,7 @@ extension StallReport.Frame {
         return module != "Swift" && module != "Synchronization" && !module.hasPrefix("_")
     }
 
-    /// The compiler's bridge from a protocol of the standard library to a type's own function.
+    /// The compiler's thunk from a protocol of the standard library to a type's own function.
     fileprivate var isStandardWitness: Bool {
         symbol.map(Demangler.demangle)?.hasPrefix("protocol witness for Swift.") == true
     }

@@ -1,37 +1,39 @@
 import StallReports
 import Symbolication
 
-/// Who is to blame for a stall, by what its samples show. Pure: the same samples give the same answer, and few samples of a fault the same
-/// as many.
+/// Finds the function to blame for a stall, by its samples. Pure: the same samples give the same answer, and a few samples of a
+/// fault give the same answer as many.
 ///
-/// A function is seen on the stack because it stands there, or because another one that stands there calls it again and again. So the
-/// culprit is the innermost function that
-/// - stays: from the first sample that shows it to the last one all do, and these make up three quarters of the time and half of the
-///   samples. What comes and goes between is a helper; what was there for a short while before or after does not count;
-/// - is not called anew all the time: where the caller has run on between most samples (another call of its own, or another state of its
-///   registers), it is the caller that turns, and what it calls is one of its helpers, seen in all samples or not.
+/// A function is on the stack in many samples either because it runs for long, or because a function that does calls it again and
+/// again. The culprit is the innermost function that
+/// - stays: every sample from the first that shows it to the last one does, and these make up three quarters of the time and half
+///   of the samples. A function that comes and goes in between is a helper; one that was there for a short while at the beginning
+///   or end does not count;
+/// - is not called anew all the time: where the caller has run on between most samples (it stands at another call, or its
+///   registers changed), the caller is the one that loops, and what it calls is a helper, even if it is in all samples.
 ///
-/// Only functions that may be to blame count, the best kind that makes up a quarter of the time: own ones that are surely there, own ones,
-/// functions of libraries, all with a name. Samples without one of that kind say nothing against it.
+/// Only functions of one kind are considered, the first of these that makes up a quarter of the time: own functions that are
+/// certainly on the stack, own functions, library functions, any function with a name. Samples without a function of that kind do
+/// not count against it.
 struct CulpritSearch {
     /// One sample, or several equal ones.
     struct Sample {
         var stack: StallReport.Stack
-        /// How much of the stall it stands for.
+        /// How much of the stall's time it stands for.
         var span: Duration
-        /// Of each frame that is not inlined, innermost first: see `CapturedStack.Frame.state`. Empty: not known.
+        /// The state of each frame that is not inlined, innermost first: see `CapturedStack.Frame.state`. Empty: unknown.
         var states: [UInt64?] = []
     }
 
-    /// The sample that shows the culprit best, and where.
+    /// The sample that shows the culprit best, and the culprit's place in it.
     let sample: Int
     let candidate: CulpritCandidate
-    /// From the culprit outwards what its fault is known by: without own functions that only some of the samples show.
+    /// The frames that identify the fault, from the culprit outwards: without own functions that only some of the samples show.
     let frames: [StallReport.Frame]
 
     private static let leastShare = 4
 
-    /// - Parameter samples: in the order of time. Nil if none shows anybody.
+    /// - Parameter samples: in the order of time. Nil if none shows a candidate.
     init?(_ samples: [Sample]) {
         var names = FunctionNames()
         let group = Self.traces(samples, &names)
@@ -41,7 +43,7 @@ struct CulpritSearch {
         let picks = seen.map { trace in
             trace.pick(staying, outside: turning.flatMap { samples[trace.sample].stack.start(ofLevel: $0) })
         }
-        // Which one, then which way to it: in each case what most of the time shows.
+        // First which function, then which path to it: each time the one with the most time.
         let chosen = Self.heaviest(zip(picks, seen).map { ($0.name, $1.span) })
         let ways = zip(picks, seen).filter { $0.0.name == chosen }.map { pick, trace in
             (pick, trace, trace.functions.drop { $0.place != pick.place }.map(\.name).filter(staying.contains))
@@ -62,7 +64,7 @@ struct CulpritSearch {
     private struct Function {
         var name: String
         var candidate: CulpritCandidate
-        /// Among the calls of the stack, innermost first.
+        /// Its place among the calls of the stack, counted from the innermost.
         var place: Int
     }
 
@@ -70,19 +72,20 @@ struct CulpritSearch {
         var sample: Int
         var span: Duration
         var samples: Int
-        /// Those that may be to blame, innermost first.
+        /// The candidates, innermost first.
         var functions: [Function]
 
         func shows(_ name: String) -> Bool { functions.contains { $0.name == name } }
 
-        /// The innermost one of those that stay, no deeper than what turns. Where nothing is outside of that, the innermost.
+        /// The innermost of the functions that stay, no deeper than the one that loops. The innermost of all where nothing is
+        /// further out.
         func pick(_ staying: Set<String>, outside turning: Int?) -> Function {
             let all = functions.filter { staying.contains($0.name) }
             return all.first { $0.place >= turning ?? 0 } ?? all.first ?? functions[0]
         }
     }
 
-    /// The samples that show somebody of the best kind.
+    /// The samples that show a candidate of the best kind.
     private static func traces(_ samples: [Sample], _ names: inout FunctionNames) -> [Trace] {
         let whole = samples.indices.filter { samples[$0].stack.complete }
         let total = span(samples, Array(samples.indices))
@@ -116,7 +119,8 @@ struct CulpritSearch {
 
     // What stays
 
-    /// The functions that stay, and the samples that show so. Where none does in all samples, those of the one that was seen for longest.
+    /// The functions that stay, and the samples that show them. If no function stays in all samples: those with the function that
+    /// was seen for longest.
     private static func staying(_ traces: [Trace]) -> (traces: [Trace], names: Set<String>) {
         let names = staying(in: traces)
         guard names.isEmpty else { return (traces.filter { $0.functions.contains { names.contains($0.name) } }, names) }
@@ -136,14 +140,14 @@ struct CulpritSearch {
         let (total, number) = (spans[traces.count], samples[traces.count])
         let names = shown.filter { _, places in
             let (first, end) = (places[0], places[places.count - 1] + 1)
-            // A single sample may stand for a long time, and is one sample all the same.
+            // One sample may stand for a long time, but it is still one sample.
             return end - first == places.count && (spans[end] - spans[first]) * 4 >= total * 3
                 && (samples[end] - samples[first]) * 2 >= number
         }
         return Set(names.keys)
     }
 
-    /// What the most time goes to; of equals the first.
+    /// The value with the most time; of equal ones the first.
     private static func heaviest<Value: Hashable>(_ all: [(Value, Duration)]) -> Value? {
         var spans: [Value: Duration] = [:]
         for (value, span) in all { spans[value, default: .zero] += span }
@@ -153,8 +157,8 @@ struct CulpritSearch {
 
     // What turns
 
-    /// The outermost frame that has run on between most samples and the ones after them, counted from the thread's first frame. Nil where
-    /// most pairs of samples show nothing of the kind.
+    /// The outermost frame that has run on between most samples and the ones after them, counted from the thread's first frame.
+    /// Nil where most pairs of samples show no change.
     private static func turningLevel(_ samples: [Sample]) -> Int? {
         let whole = samples.filter { $0.stack.complete && $0.stack.leftOut == nil }
         var levels = zip(whole, whole.dropFirst()).map { $0.firstDifference(from: $1) ?? .max }
@@ -166,7 +170,7 @@ struct CulpritSearch {
 }
 
 extension CulpritSearch.Sample {
-    /// Counted from the thread's first frame. Nil: the thread stands in both as it stood in the other.
+    /// Counted from the thread's first frame. Nil: both are equal.
     fileprivate func firstDifference(from other: Self) -> Int? {
         let (frames, others) = (places, other.places)
         for (level, (one, another)) in zip(frames, others).enumerated() {
@@ -184,7 +188,7 @@ extension CulpritSearch.Sample {
     }
 }
 
-/// Functions by what is the same of them in all samples, however they were compiled. Without a name, by their place.
+/// Functions by what is equal in all samples, however they were compiled. A function without a name goes by its address.
 private struct FunctionNames {
     private var known: [String: String] = [:]
 
@@ -198,7 +202,7 @@ private struct FunctionNames {
 }
 
 extension StallReport.Frame {
-    /// The function's start, or the place itself where that is not known.
+    /// The function's start, or the address itself where the start is unknown.
     fileprivate var place: String {
         let place = offset ?? address
         let start = functionOffset.map { Address(place.rawValue &- $0.rawValue) } ?? place

@@ -5,14 +5,14 @@ package import Symbolication
 // What a report's fingerprint is made of.
 
 extension StallReport.Frame {
-    /// Own code that is known by its place alone.
+    /// Own code without a name.
     var isNamelessOwn: Bool { own && symbol == nil && function == nil }
 }
 
 extension Fingerprint {
-    /// The fingerprint of a stall whose culprit and its callers are known.
+    /// The fingerprint of a stall, from the culprit and its callers.
     ///
-    /// - Parameter executable: the path of the process's.
+    /// - Parameter executable: the path of the process's executable.
     package static func make(
         kind: StallKind,
         fault frames: [StallReport.Frame],
@@ -37,9 +37,9 @@ extension Fingerprint.SourceName {
 }
 
 extension StallReport.Frame {
-    /// An address's calls as a report tells them: the inlined ones, the innermost first, then the one whose address it is.
+    /// The calls of an address: the inlined ones, innermost first, then the function itself.
     ///
-    /// - Parameter isOwn: asked for each call, as if it were a frame.
+    /// - Parameter isOwn: asked for each call as if it were a frame.
     package static func calls(
         _ name: SymbolicatedFrame,
         found: CapturedStack.Frame.Found,
@@ -50,9 +50,9 @@ extension StallReport.Frame {
         return call.inlinedCalls(name, isOwn: isOwn) + [call]
     }
 
-    /// An awaiting function as a report tells it: the inlined calls around the `await`, the innermost first, then the function itself.
+    /// The calls of an awaiting function: those inlined around the `await`, innermost first, then the function itself.
     ///
-    /// - Parameter isOwn: asked for each call, as if it were a frame.
+    /// - Parameter isOwn: asked for each call as if it were a frame.
     package static func awaits(_ name: SymbolicatedFrame, isOwn: (SymbolicatedFrame) -> Bool) -> [Self] {
         var call = Self(name, own: isOwn(name))
         (call.kind, call.foundBy) = (.awaiting, .asyncContext)

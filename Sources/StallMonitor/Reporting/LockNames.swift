@@ -1,15 +1,15 @@
 import StallReports
 
-/// What the functions on a waiting thread's stack say of the lock it waits for. Pure.
+/// What the function names on a waiting thread's stack say about the lock it waits for. Pure.
 ///
-/// The memory alone could deceive: any words may look like a lock. The names alone do not say who holds it. Where they contradict
-/// each other, the names are believed, and there is no owner.
+/// Neither source is enough alone: any memory may look like a lock, and names do not say who holds it. Where they contradict each
+/// other, the names are believed and no owner is reported.
 struct LockNames: Hashable {
-    /// The kind of thing that the innermost known function waits for.
+    /// The kind of lock that the innermost known function waits for.
     let family: Family?
-    /// Whether the innermost calls have names at all, or some of them.
+    /// Whether the innermost calls, or some of them, have names.
     let areKnown: Bool
-    /// The program made the call itself: it is no lock of the C library's.
+    /// The program made the system call itself: it is not a lock of the C library.
     let isOwnCall: Bool
 
     enum Family: Hashable {
@@ -18,7 +18,7 @@ struct LockNames: Hashable {
         case swiftOnce, swiftMutex
     }
 
-    /// The wait and what is directly around it.
+    /// How many of the innermost frames are looked at.
     private static let depth = 8
 
     /// - Parameter frames: of the waiting thread, innermost first.
@@ -28,13 +28,13 @@ struct LockNames: Hashable {
         areKnown = names.prefix(4).contains { $0 != nil }
         isOwnCall = names.first == "syscall"
         let inner = families.compactMap { $0 }
-        // libdispatch's semaphores wait in POSIX ones, Swift's once in a PI futex below its name.
+        // libdispatch's semaphores wait in POSIX semaphores; Swift's once waits in a PI futex below a function with its name.
         family =
             inner.first == .semaphore && inner.dropFirst().first == .dispatchSemaphore
             ? .dispatchSemaphore : inner.first
     }
 
-    /// Without leading underscores and the version: glibc has several names for each function.
+    /// Without leading underscores and version: glibc has several names for each function.
     private static func plain(_ name: String) -> String {
         String((name.split(separator: "@").first ?? "").drop { $0 == "_" })
     }
@@ -50,7 +50,7 @@ struct LockNames: Hashable {
 
     private static let exact: [String: Family] = [
         "sem_wait": .semaphore, "sem_timedwait": .semaphore, "sem_clockwait": .semaphore,
-        // glibc's waits below a function without a public name, and is known by symbol files only.
+        // glibc waits in a function without a public name, which only symbol files know.
         "pthread_once": .once, "pthread_once_slow": .once, "call_once": .once,
         "pthread_join": .join, "pthread_timedjoin_np": .join, "pthread_clockjoin_np": .join,
         "pthread_clockjoin_ex": .join, "thrd_join": .join,
@@ -72,7 +72,7 @@ struct LockNames: Hashable {
         ("dispatch_async_and_wait", .queue), ("dispatch_barrier_async_and_wait", .queue),
     ]
 
-    /// What the lock is by all that is known, and whether what was read as its owner is one.
+    /// The kind of the lock by names and memory, and whether the owner that was read can be believed.
     func judge(_ kind: LockKind, hasOwner: Bool) -> (kind: LockKind, keepsOwner: Bool) {
         switch kind {
         case .mutex, .recursiveMutex, .errorCheckingMutex, .adaptiveMutex:
@@ -97,7 +97,7 @@ struct LockNames: Hashable {
 
     private func believe(_ kind: LockKind, ifOf families: Set<Family>) -> (kind: LockKind, keepsOwner: Bool) {
         if let family { return families.contains(family) ? (kind, true) : (named(without: .futex), false) }
-        // A program without any names: what the memory says is all there is.
+        // The program has no names at all: only the memory is known.
         return areKnown ? (.futex, false) : (kind, true)
     }
 

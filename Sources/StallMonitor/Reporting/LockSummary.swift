@@ -3,17 +3,18 @@ import StackCapture
 import StallDiagnosis
 import StallReports
 
-/// What a report tells of the locks between the stalled thread and the one that could let it go on: the raw finding, judged by the
-/// names on the stacks. Pure.
+/// The locks between the stalled thread and the thread that could let it go on: the watchdog's finding, judged by the names on
+/// the stacks. Pure.
 struct LockSummary {
     private(set) var waits: [StallReport.LockWait] = []
     private(set) var cycle: ArraySlice<StallReport.LockWait> = []
     private let finding: LockFinding
     private let descriptors: (WaitSite) -> [StallReport.Descriptor]
 
-    /// - Parameter stacks: the report's, with names; the stalled thread's first.
-    ///   - processID: whose threads they are: the number of its main thread, too.
-    ///   - descriptors: what those of an owner's own wait stand for.
+    /// - Parameters:
+    ///   - stacks: the report's, with names; the stalled thread's first.
+    ///   - processID: the process of the threads, and the number of its main thread.
+    ///   - descriptors: looks up the descriptors that an owner itself waits for.
     init(
         _ finding: LockFinding,
         _ stacks: [StallReport.Stack],
@@ -25,10 +26,10 @@ struct LockSummary {
             let names = Self.names(of: wait.threadID, index == 0 ? .stalled : .lockOwner, stacks)
             let owner = finding.owners.first { $0.threadID == wait.sight.owner }
             waits.append(.init(wait, names, owner, owner?.site.map(descriptors) ?? []))
-            // What was found behind an owner who is none is of no account.
+            // What was found behind an owner that turns out to be none does not count.
             if waits[index].lock.owner == nil { break }
         }
-        // Of an owner that waits itself only the number came with the lock.
+        // The lock holds only the number of an owner that itself waits.
         for index in waits.indices {
             guard let owner = waits[index].lock.owner, owner.name == nil else { continue }
             waits[index].lock.owner = waits.first { $0.thread.id == owner.id }?.thread ?? owner
@@ -43,7 +44,8 @@ struct LockSummary {
         cycle = waits[closing...]
     }
 
-    /// Of the thread's stacks, those of the one that waits for something known. Others were taken elsewhere.
+    /// The names on the thread's stack. Of several stacks, the one that waits in something known; the others were taken
+    /// elsewhere.
     private static func names(of thread: Int32, _ role: StackRole, _ stacks: [StallReport.Stack]) -> LockNames {
         let all = stacks.filter { $0.role == role && $0.isOf(thread) }.map { LockNames($0.frames) }
         return all.first { $0.family != nil } ?? all.first ?? LockNames([])
@@ -55,7 +57,7 @@ struct LockSummary {
         return stacks.filter { $0.role != .lockOwner || owners.contains($0.thread.id) }
     }
 
-    /// A cause with what is known of the locks: a circle of them is the cause, and a wait is one for the first of them.
+    /// The cause with the locks: a cycle is a deadlock; otherwise the thread waits for the first lock.
     func cause(from cause: StallReport.Cause) -> StallReport.Cause {
         var cause = cause
         cause.lock = waits.first?.lock
@@ -80,7 +82,7 @@ struct LockSummary {
         return text + "."
     }
 
-    /// What comes after a lock: who holds it, and what that one does.
+    /// The text after a lock: who holds it, and what that thread does.
     private func tail(_ wait: StallReport.LockWait, next: StallReport.LockWait?) -> String {
         guard let owner = wait.lock.owner else { return absence(wait) }
         let held = wait.lock.possession(owner)
@@ -115,12 +117,12 @@ struct LockSummary {
 }
 
 extension StallReport.Stack {
-    /// Whether it is that thread's, or several threads' of which that is one.
+    /// Whether it is that thread's stack, possibly together with other threads.
     func isOf(_ threadID: Int32) -> Bool { thread.id == threadID || threads?.contains { $0.id == threadID } == true }
 }
 
 extension LockFinding {
-    /// The owners' stacks, as a report has them.
+    /// The owners' stacks for the report.
     var companions: [CompanionStack] {
         owners.map {
             CompanionStack(role: .lockOwner, thread: .init($0.threadID, $0.evidence), time: $0.time, stack: $0.stack)
@@ -141,7 +143,7 @@ extension StallReport.Lock {
         kind.words + (label.map { " (\($0))" } ?? "") + " at \(address)" + (timed ? ", with a timeout" : "")
     }
 
-    /// What the owner has to do with it.
+    /// How the owner relates to the lock.
     fileprivate func possession(_ owner: StallReport.Thread) -> String {
         switch kind {
         case .threadJoin, .workerEnd: ": \(owner.words)"
@@ -153,8 +155,8 @@ extension StallReport.Lock {
 
 extension StallReport.LockWait {
     /// - Parameters:
-    ///   - owner: of whom the finding has a stack. Nil for a thread that waits itself.
-    ///   - descriptors: what those of the owner's call stand for.
+    ///   - owner: an owner with a stack. Nil for a thread that itself waits.
+    ///   - descriptors: what the owner's call waits for.
     fileprivate init(
         _ wait: LockFinding.Wait,
         _ names: LockNames,
@@ -180,14 +182,14 @@ extension StallReport.LockWait {
 }
 
 extension LockFinding.Wait {
-    /// Where the object lies whose futex it is.
+    /// The address of the object that the futex is part of.
     fileprivate func baseAddress(of kind: LockKind) -> UInt {
         // A condition's waiters wait at one of two words in its middle: `__g_signals` (glibc 2.25 to 2.41).
         kind == .condition && futex.address > 44 ? futex.address - (futex.address % 8 == 0 ? 40 : 44) : futex.address
     }
 }
 
-/// The stack of another thread than the stalled one, or why there is none.
+/// The stack of a thread other than the stalled one, or why there is none.
 struct CompanionStack {
     var role: StackRole
     var thread: StallReport.Thread
@@ -196,7 +198,7 @@ struct CompanionStack {
 
     var captured: CapturedStack? { try? stack.get() }
 
-    /// The stack as a report tells it.
+    /// The stack for the report.
     ///
     /// - Parameter name: finds names for a captured stack's frames.
     func told(

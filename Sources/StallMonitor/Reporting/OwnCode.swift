@@ -1,30 +1,31 @@
 import Symbolication
 
-/// Which functions are the server's own, as opposed to libraries': the culprit of a stall is an own function.
+/// Which functions are the server's own, as opposed to libraries'. The culprit of a stall is an own function.
 ///
-/// Without any rules, own is what lies in the executable or beside it, and
-/// - is of a Swift module that is not known to be a library's, nor from a package's checkout by its source file, or
-/// - is C or C++ whose source file lies neither in a package's checkout nor with the system's headers. Without debug information no source
-///   is known, and C and C++ are libraries'.
+/// By default a function is own if it lies in the executable or in a file beside it, and
+/// - belongs to a Swift module that is not a known library, and whose source file is not in a package's checkout, or
+/// - is C or C++ with a source file that is neither in a package's checkout nor among the system's headers. Without debug
+///   information the source file is unknown, and C and C++ count as library code.
 ///
-/// In an executable that was stripped of its symbols everything without a name is own, the libraries too that were linked into it.
+/// In an executable that was stripped of its symbols every function without a name is own, including those of libraries linked
+/// into it.
 ///
-/// A rule wins over that, in this order: `libraries`, `modules`, `symbols`, `sources`, `binaries`.
+/// A rule takes precedence over that, in this order: `libraries`, `modules`, `symbols`, `sources`, `binaries`.
 public struct OwnCode: Hashable, Sendable {
-    /// Swift modules that are own. Not empty: of Swift only these are.
+    /// Swift modules that are own. If not empty, no other Swift module is.
     public var modules: Set<String>
-    /// Swift modules that are libraries', besides those known. A name that ends in `*` stands for all that begin so.
+    /// Swift modules that are libraries, besides the known ones. A trailing `*` matches any ending.
     public var libraries: Set<String>
     /// C and C++ functions that are own, by their symbols: `shop_*`.
     public var symbols: Set<String>
-    /// Source files that are own, by their paths as the compiler wrote them down: `*/Sources/CShop/*`.
+    /// Source files that are own, by the path that the compiler recorded: `*/Sources/CShop/*`.
     public var sources: Set<String>
-    /// Executables and shared libraries of which all is own that is not a known library's: a path, a file's name, or `libshop*`.
+    /// Executables and shared libraries whose code is own, except for known libraries: a path, a file's name, or `libshop*`.
     public var binaries: Set<String>
 
     /// - Parameters:
     ///   - modules: own Swift modules; empty to go by the known libraries.
-    ///   - libraries: further modules to count as libraries.
+    ///   - libraries: further modules that are libraries.
     ///   - symbols: own C and C++ functions.
     ///   - sources: own source files.
     ///   - binaries: own files besides the executable and those in its directory.
@@ -58,8 +59,9 @@ public struct OwnCode: Hashable, Sendable {
         return isBeside(executable, module) && SourceOrigin(file) == .project
     }
 
-    /// The same for a process that is watched from outside, of any make. Nobody has said there what is own: besides Swift's own modules it is
-    /// all code but that of the C library and the languages' runtimes beside it, and what was made at run time and has a name.
+    /// The same for a process that is watched from outside, in any language, for which there are no rules: own is Swift code by
+    /// the rules above, and all other code except the C library and the runtimes of languages; code generated at run time is own
+    /// if it has a name.
     func isOwnOfAnyMake(_ frame: SymbolicatedFrame, module: LoadedModule?, executable: String) -> Bool {
         if frame.swiftModule != nil { return isOwn(frame, module: module, executable: executable) }
         guard let module else { return frame.symbol != nil }
@@ -78,7 +80,8 @@ public struct OwnCode: Hashable, Sendable {
         "libc++abi", "libdispatch", "libdl", "libgcc_s", "libm", "libpthread", "libresolv", "librt", "libstdc++",
     ]
 
-    /// Whether all in it that has no name is to be taken for own, since nothing tells it from the libraries that were linked into it.
+    /// Whether code without a name in this file counts as own, because nothing distinguishes it from libraries linked into the
+    /// file.
     private func isNameless(_ module: LoadedModule, _ executable: String) -> Bool {
         module.lacksNames && (module.path == executable || isNamed(module.path, in: binaries))
     }
@@ -112,11 +115,11 @@ public struct OwnCode: Hashable, Sendable {
 
 /// Where a source file comes from, by its path on the machine that built it.
 private enum SourceOrigin: Hashable {
-    /// Somebody's own directory.
+    /// A project's own directory.
     case project
-    /// A dependency that the package manager has fetched.
+    /// A dependency that the package manager fetched.
     case checkout
-    /// Compiler's and system's.
+    /// The compiler's or the system's.
     case system
 
     init(_ file: String) {
@@ -129,17 +132,17 @@ private enum SourceOrigin: Hashable {
         }
     }
 
-    /// The last is where Swift's own toolchains are built.
+    /// The last one is where Swift's own toolchains are built.
     private static let systems = ["/usr/", "/opt/rh/", "/nix/store/", "/rustc/", "/lib/", "/home/build-user/"]
 
-    /// The monitor's own C is a library's, also in a build of its package itself.
+    /// The monitor's own C code counts as a library's, also when its own package is built.
     private static func isOurs(_ file: String) -> Bool {
         ["/Sources/CStackCapture/", "/Sources/CMonitorShims/", "/Sources/CRunLoopShims/", "/Sources/CLoopHooks/"]
             .contains(where: file.contains)
     }
 }
 
-/// A text in which `*` stands for any text.
+/// A text in which `*` matches any text.
 struct Wildcard: Hashable, Sendable {
     private let parts: [Substring]
 

@@ -2,25 +2,25 @@ import StallDiagnosis
 public import StallReports
 public import Symbolication
 
-/// Finds names and lines for the frames of reports that were written without, by their modules' build ids. Any thread may call.
+/// Finds names and lines for the frames of reports that lack them, by the build ids of their modules. Any thread may call.
 public struct ReportNaming: Sendable {
     private let symbolicator: Symbolicator
     private let ownCode: OwnCode
 
-    /// What was found.
+    /// The result.
     public struct Findings: Sendable {
-        /// For the report's frames. Leaves what they have as it is.
+        /// Changes to the report's frames. Names that they have are kept.
         public var amendment: ReportAmendment
-        /// Why names or lines are missing still.
+        /// Why names or lines are still missing.
         public var problems: [SymbolProblem]
     }
 
-    /// - Parameter ownCode: decides of functions that the report does not name. Those that it names stay own or not.
+    /// - Parameter ownCode: decides for functions that have no name in the report. The others keep their decision.
     public init(symbolicator: Symbolicator, ownCode: OwnCode = OwnCode()) {
         (self.symbolicator, self.ownCode) = (symbolicator, ownCode)
     }
 
-    /// Asks for every frame that lacks its function or its line.
+    /// Looks up every frame that lacks its function or its line.
     public func findings(for report: StallReport, budget: SymbolicationBudget = .tool) -> Findings {
         let lists = report.stacks.map(\.frames) + report.stacks.map { $0.async?.frames ?? [] }
         let wanted = lists.map(Self.wanted)
@@ -47,10 +47,10 @@ public struct ReportNaming: Sendable {
         return Findings(amendment: amendment, problems: resolution.problems)
     }
 
-    /// Symbol files that were given and fit no module of any report so far.
+    /// Symbol files that were given but fit no module of any report so far.
     public var unusedFiles: [SymbolProblem] { symbolicator.unusedFiles() }
 
-    /// Whether functions get names that could be to blame: then culprit and fingerprint were made for want of them.
+    /// Whether candidates for the culprit get names: then culprit and fingerprint were chosen without these names.
     private static func namesOwn(_ report: StallReport, _ amendment: ReportAmendment) -> Bool {
         report.stacks.indices.contains { index in
             guard report.stacks[index].role == .stalled else { return false }
@@ -64,7 +64,7 @@ public struct ReportNaming: Sendable {
         }
     }
 
-    /// Who is to blame, now that there are names, and what the fault is known by.
+    /// Chooses culprit and fingerprint again, with the names.
     private static func decide(_ report: StallReport, _ amendment: inout ReportAmendment) {
         let named = amendment.applied(to: report)
         let byTime = named.stacks.indices.filter { named.stacks[$0].role == .stalled }
@@ -95,7 +95,7 @@ public struct ReportNaming: Sendable {
         )
     }
 
-    /// The sentence with other names: what is said of a pool's workers is made anew, and the hottest function put in.
+    /// The summary with the new names: the sentence about a pool's workers is made again, and the hottest function inserted.
     private static func summary(of report: StallReport, _ named: StallReport) -> String {
         let (summary, hottest) = (report.cause.summary, named.stacks.hottestFunction)
         guard let before = report.poolSentence, summary.hasPrefix(before) else {
@@ -145,7 +145,7 @@ public struct ReportNaming: Sendable {
         if frame.symbol == nil, frame.function == nil {
             (frame.symbol, frame.function) = (found.symbol, found.function)
             frame.functionOffset = found.functionOffset
-            // Own for want of a name; with one it may be a library's.
+            // It was own because it had no name. With a name it may be a library's.
             frame.own = found.symbol == nil ? frame.own : found.own
         }
         if frame.line == nil { (frame.file, frame.line, frame.column) = (found.file, found.line, found.column) }
@@ -153,7 +153,7 @@ public struct ReportNaming: Sendable {
         return .init(inlined: hasInlined ? [] : frame.inlinedCalls(name, isOwn: rule.isOwn), frame: frame)
     }
 
-    /// The same one, at the place it then has and with what is known of it.
+    /// The same culprit at its new index, with its new names.
     private static func culprit(
         of report: StallReport,
         _ stacks: [[ReportAmendment.Frame]],
@@ -176,7 +176,7 @@ public struct ReportNaming: Sendable {
     }
 }
 
-/// Which functions of a report are own: as the report itself has it for each Swift module, and by the rules for others.
+/// Which functions of a report are own: as the report has it for each Swift module, and by the rules for the others.
 private struct OwnRule {
     private let executable: String
     private let loaded: [LoadedModule]

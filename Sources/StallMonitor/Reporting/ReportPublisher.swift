@@ -2,17 +2,18 @@ import Glibc
 import RunLoopKit
 import StallReports
 
-/// The report directory as the reporter sees it: one that may be missing, full, read-only or dead now and well again later. Confined
-/// to the reporter's thread, which waits for a disk that works, so that a handler finds the report it is told of, and for no other.
+/// The reporter's side of writing. The directory may be missing, full, read-only or not responding, and work again later.
+/// Confined to the reporter's thread, which waits for a disk that works, so that a handler finds the report on disk. It does not
+/// wait for one that hangs.
 struct ReportPublisher {
     private let writer: ReportWriter
     private var notifier: FaultNotifier
-    /// The disk did not answer in time: nobody waits for it until it does.
+    /// The disk did not answer in time. It is not waited for until it does.
     private var isBehind = false
-    /// Nothing is written any more but the run record: what still waits is lost.
+    /// Only the run record is still written. Reports that wait are lost.
     private var isSettled = false
     private var unencodable = 0 { didSet { noteUnmade() } }
-    /// Stalls of which something was left when `stop` could wait no longer, by their numbers.
+    /// Numbers of the stalls that were not dealt with when `stop` could wait no longer.
     private var abandoned: Set<Int> = [] { didSet { noteUnmade() } }
 
     init(writer: ReportWriter, notifier: FaultNotifier) {
@@ -20,9 +21,9 @@ struct ReportPublisher {
         self.notifier = notifier
     }
 
-    /// Reports that will not come to the disk, or in an old version only. Once settled, those that wait are among them.
+    /// Reports that will not reach the disk, or only in an old version. After `settle`, those that wait are included.
     var lostWrites: Int64 { lost(writer.status) }
-    /// Those that the disk refused, or does not answer for. None while it works: then nobody goes on before it has written.
+    /// Reports that the disk refused or does not answer for. Zero while the disk works, because each write is waited for.
     var waitingReports: Int {
         let status = writer.status
         return isBehind || status.problem != nil ? status.waitingReports : 0
@@ -43,13 +44,13 @@ struct ReportPublisher {
         )
     }
 
-    /// Makes the directory ready, and closes the reports that processes left unfinished when they died.
+    /// Prepares the directory, and closes the reports that dead processes left unfinished.
     mutating func tidy() {
         writer.order { $0.tidy() }
         listen()
     }
 
-    /// Whether there is time left to make a report of what a notice says. Always, but for the last second that `stop` waits.
+    /// Whether there is time left to make a report from a notice. True, except in the last second that `stop` waits.
     mutating func hasTime(for notice: StallNotice) -> Bool {
         guard let end = writer.givesUpAt, MonotonicInstant.now >= end else { return true }
         switch notice {
@@ -72,10 +73,10 @@ struct ReportPublisher {
         }
     }
 
-    /// Gives what waits a last chance. Then it is lost.
+    /// Tries the waiting reports once more. After that they are lost.
     mutating func settle() {
         writer.order { $0.retryNow() }
-        // The writer may be well, and only the reporter late.
+        // The writer may be fine and only the reporter late.
         let moment = MonotonicInstant.now + .milliseconds(200)
         isBehind = !writer.wait(until: max(moment, writer.givesUpAt ?? .now + ReportWriter.patience))
         isSettled = true
@@ -102,7 +103,7 @@ struct ReportPublisher {
         listen()
     }
 
-    /// Waits for the disk, if it works, and tells what it says.
+    /// Waits for the disk, if it works, and passes its faults on.
     private mutating func listen() {
         if !writer.status.hangs(at: .now), !isBehind || writer.status.isQuick {
             isBehind = !writer.wait(until: .now + ReportWriter.patience)
@@ -126,7 +127,7 @@ struct ReportPublisher {
         }
     }
 
-    /// What is wrong with the directory is told once, and once that it is no longer.
+    /// Passes on what is wrong with the directory, once, and once more when it is over.
     private mutating func tell(
         _ concerns: Set<ReportDirectory.Concern>,
         _ kinds: [ReportDirectory.Concern],
@@ -142,7 +143,7 @@ struct ReportPublisher {
         Int64(status.unmade + status.lost + (isSettled ? status.waitingReports : 0))
     }
 
-    /// Where others than the reporter learn of it.
+    /// Makes the number available to other threads.
     private func noteUnmade() { writer.note(unmade: unencodable + abandoned.count) }
 
     private func detail(of status: ReportWriter.Status) -> String {

@@ -3,31 +3,31 @@ import StackCapture
 import StallReports
 import Symbolication
 
-/// All that was captured of one stall, with names: its stacks, the culprit, the fingerprint's frames.
+/// The stacks of one stall with names, the culprit, and the frames for the fingerprint.
 struct SymbolicatedStacks {
     var stacks: [StallReport.Stack] = []
     var modules: [StallReport.Module] = []
     private(set) var culprit: StallReport.Culprit?
     /// Why names or lines are missing.
     private(set) var problems: [SymbolProblem] = []
-    /// The frames from the culprit outwards, also those that await. Without a culprit, all of the first stack.
+    /// The frames from the culprit outwards, including awaiting functions. Without a culprit, all frames of the first stack.
     private(set) var culpritFrames: [StallReport.Frame] = []
 
-    /// Which of the samples shows the culprit best.
+    /// Index of the sample that shows the culprit best.
     private(set) var culpritSample: Int?
-    /// Of each sample, which of the stacks is its. Nil: it was not kept.
+    /// For each sample, the index of its stack. Nil: the stack was not kept.
     private(set) var places: [Int?] = []
 
-    /// Distinct stacks kept: the detection's first, then those that lasted longest.
+    /// How many distinct stacks are kept: those at detection first, then those with the most time.
     private static let stackLimit = 5
 
     /// - Parameters:
-    ///   - samples: the detection's first. May be empty.
-    ///   - thread: whose they are.
+    ///   - samples: those at detection first. May be empty.
+    ///   - pool: the threads of a pool's samples. Empty for a loop.
+    ///   - companions: stacks of other threads. They come last, and none of their frames is the culprit.
+    ///   - thread: the thread of samples that do not name one.
     ///   - name: finds names for addresses, in their order.
     ///   - isOwn: whether a function is the server's own.
-    ///   - pool: the threads of a pool's samples; none for those of one thread.
-    ///   - companions: other threads' stacks; they come last, and none of their frames is the culprit.
     init(
         _ samples: [StackSample],
         pool: PoolThreads = PoolThreads(),
@@ -69,7 +69,7 @@ struct SymbolicatedStacks {
         if let blame = CulpritSearch(order.map { all[$0] }) {
             let stack = all[order[blame.sample]].stack
             let position = distinct.firstIndex { $0.stack.identity == stack.identity } ?? 0
-            // Kept, however short its stack lasted among the others.
+            // Kept, even if its stack lasted shorter than the others.
             let place = min(position, limit - 1)
             distinct.swapAt(position, place)
             culpritFrames = blame.frames
@@ -86,11 +86,12 @@ struct SymbolicatedStacks {
         stacks += others
     }
 
-    /// Equal stacks become one with a count. Those of detection stay first, then come those that lasted longest.
+    /// Merges equal stacks into one with a count. Those at detection come first, then those with the most time.
     ///
-    /// - Parameter detected: how many of them are of detection: one, or a pool's workers.
-    /// - Returns: them, and how many of them are of detection.
-    private static func merged(_ all: [CulpritSearch.Sample], detected: Int) -> ([CulpritSearch.Sample], detected: Int) {
+    /// - Parameter detected: how many samples are from the detection: one, or a pool's workers.
+    /// - Returns: the merged samples, and how many of them are from the detection.
+    private static func merged(_ all: [CulpritSearch.Sample], detected: Int) -> ([CulpritSearch.Sample], detected: Int)
+    {
         var distinct: [CulpritSearch.Sample] = []
         var first = 0
         for (number, next) in all.enumerated() {
@@ -109,7 +110,7 @@ struct SymbolicatedStacks {
 }
 
 extension CapturedStack {
-    /// The frames' own, then those of the awaiting functions.
+    /// The addresses of the frames, then of the awaiting functions.
     fileprivate var resolvableAddresses: [ResolvableAddress] {
         frames.map { ResolvableAddress(address: $0.address, isReturnAddress: $0.found != .register) }
             + awaiting.map { ResolvableAddress(address: $0, kind: .resumption) }
@@ -119,8 +120,7 @@ extension CapturedStack {
 }
 
 extension StallReport.Stack {
-    /// - Parameters:
-    ///   - calls: of each frame of the stack.
+    /// - Parameter calls: the calls of each frame.
     fileprivate init(
         _ capture: CapturedStack,
         _ calls: [[StallReport.Frame]],
@@ -147,28 +147,28 @@ extension StallReport.Stack {
         )
     }
 
-    /// Another thread stood at the same.
+    /// Adds another thread with the same stack.
     fileprivate mutating func join(_ other: StallReport.Thread) {
         guard other.id != thread.id, threads?.contains(where: { $0.id == other.id }) != true else { return }
         threads = (threads ?? [thread]) + [other]
     }
 
-    /// Where the frame stands that is no inlined one and has so many such ones before it.
+    /// Index of the frame that is not inlined and has so many of that kind before it.
     fileprivate func index(ofCall number: Int) -> Int? {
         frames.indices.lazy.filter { frames[$0].kind == nil }.dropFirst(number).first
     }
 
-    /// What is the same of two captures of one stall.
+    /// What is equal for two captures of the same stack.
     var identity: [String] { frames.map(\.identity) + (async?.frames ?? []).map(\.identity) }
 }
 
 extension StallReport.Frame {
-    /// What is the same of a function that is called twice.
+    /// What is equal for two calls of the same function.
     fileprivate var identity: String { symbol ?? "\(module ?? -1)+\(offset ?? address)" }
 }
 
 extension SymbolicatedStacks {
-    /// Adds what the other threads were at, equal stacks once.
+    /// Adds the stacks of the other threads, equal ones once.
     mutating func add(
         _ others: ThreadStacks,
         at time: Timestamp,
@@ -203,7 +203,7 @@ extension SymbolicatedStacks {
         }
     }
 
-    /// Its place among the report's modules, which it joins unless it is there.
+    /// Index of the module in the report. Adds it if it is new.
     private mutating func place(of loaded: LoadedModule) -> Int {
         let module = StallReport.Module(
             path: loaded.path,

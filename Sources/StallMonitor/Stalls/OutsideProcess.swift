@@ -6,11 +6,11 @@ package import StallReports
 package import Symbolication
 import Synchronization
 
-/// Another process, for as long as it runs one program: who it is, where its names come from, and what is read of it while one of its
-/// loops stands still. Any thread.
+/// Another process, for as long as it runs one program: its identity, its symbols, and what is read of it while one of its loops
+/// is stalled. Any thread.
 package final class OutsideProcess: Sendable {
     package let identity: ProcessIdentity
-    /// What it is called in reports: as it calls itself.
+    /// Its name in reports: the name that it uses for itself.
     package let service: ServiceIdentity
     package let sampler: ProcessSampler
     let symbolicator: Symbolicator
@@ -19,12 +19,12 @@ package final class OutsideProcess: Sendable {
 
     /// - Parameters:
     ///   - sampler: takes its stacks.
-    ///   - search: where its symbols may be.
+    ///   - search: where to look for its symbols.
     package init(processID: Int32, sampler: ProcessSampler, search: SymbolSearch) {
         identity = .of(processID)
         self.sampler = sampler
         symbolicator = Symbolicator(processID: processID, search: search)
-        // A file may have many names, and a process has the one that it goes by; that is cut to 15 bytes.
+        // A file may have many names. The process's own name is the one it goes by, but it is cut to 15 bytes.
         let file = identity.executable?.split(separator: "/").last.map(String.init)
         let name = ProcessThread(threadID: processID, ofProcess: processID).name
         let isCut = file.map { file in name.map { $0.utf8.count >= 15 && file.hasPrefix($0) } ?? true } ?? false
@@ -36,14 +36,14 @@ package final class OutsideProcess: Sendable {
 
     var observed: ObservedProcess { ObservedProcess(otherID: identity.pid) }
 
-    /// What the kernel has counted of a thread until now. Nil when the thread is gone. Some tens of microseconds.
+    /// The kernel's counts for a thread now. Nil when the thread is gone. Takes some tens of microseconds.
     package func account(ofThread threadID: Int32, at time: MonotonicInstant) -> Account? {
         ThreadEvidence.read(threadID: threadID, of: observed).map {
             Account(time: time, evidence: $0, supply: meter.withLock { $0.reading(at: time) })
         }
     }
 
-    /// What has changed since an earlier account, but for a time that does not count.
+    /// The change since an earlier account, without excluded time.
     func window(since before: Account, threadID: Int32, at time: MonotonicInstant, leavingOut: Duration)
         -> EvidenceWindow?
     {
@@ -54,9 +54,9 @@ package final class OutsideProcess: Sendable {
         return window
     }
 
-    /// A stack that was just taken, with where its thread waits, if it does.
+    /// A stack that was just taken, with the call in which its thread waits, if it does.
     ///
-    /// - Parameter loopFrame: the innermost frame that was there when the loop rested, too, if that is known.
+    /// - Parameter loopFrame: the innermost frame that is also on the stack while the loop rests, if known.
     package func sample(
         _ stack: CapturedStack,
         ofThread threadID: Int32,
@@ -70,7 +70,7 @@ package final class OutsideProcess: Sendable {
         return Sample(sample: StackSample(time: time, stack: stack, site: site, loopFrame: loopFrame))
     }
 
-    /// Memory of the process as it is now; nil where not all of it can be read. Nothing in it is changed.
+    /// The process's memory now. Nil where not all of it can be read. Nothing is changed.
     func read(_ address: UInt, _ count: Int) -> [UInt8]? {
         guard count > 0, count <= 1 << 20, address <= UInt(Int.max) else { return nil }
         let file = unsafe open("/proc/\(identity.pid)/mem", O_RDONLY | O_CLOEXEC)
@@ -88,7 +88,7 @@ package final class OutsideProcess: Sendable {
         let supply: SupplyMeter.Reading?
     }
 
-    /// What a thread was at.
+    /// A stack sample.
     package struct Sample: Sendable {
         let sample: StackSample
 

@@ -4,15 +4,15 @@ import StallDetection
 import StallDiagnosis
 package import StallReports
 
-// The monitor's values in the report's terms.
+// The monitor's values in the form that reports have.
 
 extension StallSpan {
-    /// The shortest and the longest length it can have had, nanoseconds.
+    /// The shortest and the longest possible length, in nanoseconds.
     var bounds: (Int64?, Int64?) { (shortest.nanoseconds, longest.nanoseconds) }
 }
 
 extension StallCategory {
-    /// Its name in reports.
+    /// The name in reports.
     var kind: StallKind {
         switch self {
         case .blocked: .blocked
@@ -23,7 +23,7 @@ extension StallCategory {
 }
 
 extension StallRule {
-    /// The part of the rule by which such a stall is one.
+    /// The part of the rule that makes a stall of this category.
     func reportRule(for category: StallCategory) -> StallReport.Rule {
         let (tick, all) = (tick.nanoseconds, ticks)
         return switch category {
@@ -58,7 +58,7 @@ extension TurnDurations {
 }
 
 extension Severity {
-    /// Under a second a user notices, over five he is gone.
+    /// Users notice a second, and leave after five.
     init(duration: Duration) {
         switch duration {
         case ..<Duration.seconds(1): self = .warning
@@ -69,7 +69,7 @@ extension Severity {
 }
 
 extension LoopPhase {
-    /// The activity's name in reports.
+    /// The name of the activity in reports.
     var reportName: String {
         switch self {
         case .idle: "idle"
@@ -119,7 +119,7 @@ extension AsyncCallers.End {
 }
 
 extension CapturedStack.Truncation {
-    /// Why the outer frames are missing, for people.
+    /// Why the outer frames are missing.
     package var sentence: String {
         switch self {
         case .timeLimit: "The stack has too many frames to follow them all: the outer ones are missing."
@@ -156,7 +156,7 @@ extension StallReport.Evidence {
     }
 }
 
-// What was found out of a wait, in the report's terms.
+// What was found out about a wait, in the form that reports have.
 
 extension StallReport.SystemCall {
     init(_ site: WaitSite, _ descriptors: [StallReport.Descriptor]) {
@@ -200,8 +200,8 @@ extension StallReport.SampledShares {
 }
 
 extension [StallReport.Stack] {
-    /// The function that a running thread was found in for longest, over all of them: the innermost with a name. Nil where that is
-    /// not known, because the server's own code on those stacks has no name: a helper of the runtime's would stand for it.
+    /// The innermost named function in which a running thread was found for longest, over all its stacks. Nil if it is unknown
+    /// because the server's own code on those stacks has no name: otherwise a helper of the runtime would be reported.
     var hottestFunction: String? {
         var times: [String?: Int64] = [:]
         for stack in self where stack.role == .stalled && (stack.method == .signal || stack.method == .stopped) {

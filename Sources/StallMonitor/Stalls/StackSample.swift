@@ -2,49 +2,51 @@ import RunLoopKit
 import StackCapture
 import StallDiagnosis
 
-/// What a thread was at, and when.
+/// A thread's stack at one moment.
 struct StackSample: Sendable {
     var time: MonotonicInstant
     var stack: CapturedStack
-    /// Whose stack it is. Nil: the watched loop's thread's.
+    /// The stack's thread. Nil: the thread of the watched loop.
     var threadID: Int32?
-    /// Where it waited. Nil for a thread that ran, or slept in a page fault.
+    /// Where it waited. Nil for a thread that ran, or was asleep in a page fault.
     var site: WaitSite?
-    /// Captures that gave this stack, and the time they stand for. Nil: the time since the sample before.
+    /// How many captures gave this stack, and how much time they stand for. Nil: the time since the sample before.
     var count = 1
     var span: Duration?
-    /// Whom the thread waited for then, where that was not known before.
+    /// The owners of the lock that the thread waited for, if they were not known before.
     var lock: LockFinding?
-    /// Which frame is the loop's own, where that is known by other means than its name: it called those before it.
+    /// The index of the loop's own frame, where that is known other than by its name. The frames before it were called by the
+    /// loop.
     var loopFrame: Int?
 }
 
 extension WaitProfile {
-    /// - Parameter samples: with the time that each stands for.
+    /// - Parameter samples: each with the time that it stands for.
     init(_ samples: [(sample: StackSample, span: Duration)]) {
         self.init(
             samples.map { sample, span in
-                // Only of a thread that sleeps is a stack taken without its notice.
+                // Only the stack of a sleeping thread is taken quietly.
                 Sighting(sample.site, isAsleep: sample.stack.method == .quiet, for: span, count: sample.count)
             }
         )
     }
 }
 
-/// What was captured of one stall so far: equal stacks once, with the time they stand for, and never more than a few dozen. Pure.
+/// The samples of one stall so far: equal stacks are merged, with the time they stand for, and there are at most a few dozen.
+/// Pure.
 struct SampleTally: Sendable {
-    /// The detection's first, if there are any.
+    /// Those at detection first, if there are any.
     private(set) var samples: [StackSample]
     private var lastTime: MonotonicInstant?
-    /// How many are never left out: the detection's.
+    /// How many are never dropped: those at detection.
     private let kept: Int
 
-    /// Most samples kept.
+    /// How many samples are kept.
     static let limit = 64
 
     /// - Parameters:
-    ///   - samples: the detection's first, then those before it.
-    ///   - detected: how many are the detection's: of a pool, several.
+    ///   - samples: those at detection first, then those from before.
+    ///   - detected: how many are from the detection. For a pool there are several.
     init(_ samples: [StackSample] = [], detected: Int = 1) {
         self.samples = []
         kept = max(1, min(detected, samples.count))
@@ -52,11 +54,11 @@ struct SampleTally: Sendable {
         for (sample, span) in samples.weighted { merge(sample, span) }
     }
 
-    /// Takes one more, later than all before.
+    /// Adds a sample that is later than all before.
     mutating func add(_ sample: StackSample) {
         let span = sample.span ?? lastTime.map { max(.zero, sample.time - $0) } ?? .milliseconds(1)
         lastTime = sample.time
-        // The only one so far stands for as long as the next.
+        // A single sample so far stands for as long as the next one.
         if samples.count == 1, samples[0].count == 1 { samples[0].span = span }
         merge(sample, span)
         if samples.count > Self.limit + kept - 1 { thin() }
@@ -73,7 +75,8 @@ struct SampleTally: Sendable {
         }
     }
 
-    /// Leaves out one of each two, but none of the detection's, and lets the other stand for its time: the one that stood for more.
+    /// Drops one of every two samples, but none from the detection. The one with more time is kept, and stands for the time of
+    /// both.
     private mutating func thin() {
         var kept = Array(samples.prefix(kept))
         var rest = samples.dropFirst(kept.count)
@@ -101,8 +104,8 @@ extension StackSample {
 }
 
 extension [StackSample] {
-    /// Each with the time it stands for: since the one before it, unless it says so itself. The first stands for as long as the shortest
-    /// of the others.
+    /// Each sample with the time it stands for: its own, or the time since the one before. The first stands for as long as the
+    /// shortest of the others.
     var weighted: [(sample: StackSample, span: Duration)] {
         let times = map(\.time).sorted()
         let gaps = zip(times.dropFirst(), times).map { $0 - $1 }

@@ -126,40 +126,40 @@ struct RunIdentity: Sendable {
     }
 }
 
-/// The workers of a pool at the moment when its stall was proven.
+/// The workers of a pool when its stall began.
 struct PoolObservation: Sendable {
-    /// A worker, and the job that it stands at.
+    /// A worker, and its present job.
     struct Worker: Sendable {
         var job: TaskPoolHeartbeat.RunningJob
-        /// The kernel's account of its thread since the pool was first seen to stand still. Nil when nobody looked then.
+        /// The kernel's account of its thread since the pool was first found not to move. Nil if nothing was read then.
         var evidence: EvidenceWindow?
-        /// Why there is no stack of it.
+        /// Why it has no stack.
         var problem: String?
     }
 
     var width: Int
-    /// Jobs in progress.
+    /// How many jobs run.
     var running: Int
-    /// Jobs that waited for a worker, at least. Nil where nobody told of any.
+    /// How many jobs waited for a worker, at least. Nil where waiting jobs are not counted.
     var waiting: UInt64?
-    /// The one that has been at its job for longest first.
+    /// The worker that has been at its job for longest first.
     var workers: [Worker]
-    /// Their stacks, those that could be had. Each has its thread.
+    /// The stacks that could be taken. Each has its thread.
     var stacks: [StackSample]
-    /// Whom those of them wait for that were found in futex(2).
+    /// The locks of the workers that were found in futex(2), with their owners.
     var locks: [LockFinding]
 
-    /// More workers than these are not looked at one by one.
+    /// How many workers are looked at one by one.
     static let workerLimit = 64
-    /// How many stacks a sample of a pool has, before and after detection.
+    /// How many workers are sampled before and after detection.
     static let sampleLimit = 8
 
-    /// What it cost to take their stacks, and those of the locks' owners.
+    /// The cost of taking their stacks, and those of lock owners.
     var costs: [CapturedStack.Cost] { stacks.map(\.stack.cost) + locks.flatMap(\.costs) }
 }
 
 extension PoolObservation {
-    /// Workers that wait for another one of them, each with that one: it is he who keeps them.
+    /// Workers that wait for another worker, each with the worker at the end of its chain of waits.
     var waitingForOthers: [Int32: Int32] {
         let standing = Set(workers.map(\.job.threadID))
         var found: [Int32: Int32] = [:]

@@ -1,7 +1,8 @@
 import RunLoopKit
 import StallReports
 
-/// What is watched: a loop, or a task pool, which to the watchdog is a loop that rests while it has a free worker; or a pool's jobs one by one.
+/// What is watched: a loop; a task pool, which to the watchdog is a loop that rests while a worker is free; or the jobs of a pool
+/// one by one.
 enum WatchedThing: Sendable {
     case loop(any WatchableLoop)
     case pool(TaskPoolHeartbeat)
@@ -15,10 +16,10 @@ enum WatchedThing: Sendable {
         }
     }
 
-    /// Nil for a loop, and for one job.
+    /// Nil for a loop, and for single jobs.
     var pool: TaskPoolHeartbeat? { if case .pool(let pool) = self { pool } else { nil } }
 
-    /// The loop's; of a pool, the worker's that has been at its job for longest.
+    /// The loop's thread. For a pool: that of the worker that has been at its job for longest.
     var thread: LoopThread? {
         switch self {
         case .loop(let loop): loop.thread
@@ -27,7 +28,7 @@ enum WatchedThing: Sendable {
         }
     }
 
-    /// All that stand if it does.
+    /// All threads that are stalled if it is.
     var threadIDs: [Int32] {
         switch self {
         case .loop(let loop): loop.thread.map { [$0.id] } ?? []
@@ -39,18 +40,18 @@ enum WatchedThing: Sendable {
     /// Nil for a pool, which has no modes.
     func modeName(at index: Int) -> String? { if case .loop(let loop) = self { loop.modeName(at: index) } else { nil } }
 
-    /// The epoll set that it rests on at a pulse, if it is a loop and that is known.
+    /// The epoll set on which it rests at a pulse, if it is a loop and that is known.
     func waitSet(at pulse: LoopHeartbeat.Pulse) -> Int32? {
         if case .loop(let loop) = self { loop.waitSet(inMode: pulse.modeIndex) } else { nil }
     }
 
-    /// Whether a wait on this descriptor is the loop's own. A worker's never is: it rests elsewhere.
+    /// Whether a wait on this descriptor is the loop's own. Never for a worker, which rests elsewhere.
     func waits(on descriptor: Int32) -> Bool {
         if case .loop(let loop) = self { loop.waits(on: descriptor) } else { false }
     }
 }
 
-/// What the watchdog reads off a watched thing, and asks of it. What each member promises is said at ``LoopHeartbeat``.
+/// What the watchdog reads and requests. The members are documented at ``LoopHeartbeat``.
 protocol WatchedHeartbeat: AnyObject, Sendable {
     var pulse: LoopHeartbeat.Pulse { get }
     var turnStamp: UInt64 { get }
@@ -59,11 +60,11 @@ protocol WatchedHeartbeat: AnyObject, Sendable {
     var calloutsAtTurnStamp: UInt64 { get }
     var hasEnded: Bool { get }
 
-    /// How long the turns took that have ended; of a pool, its jobs.
+    /// How long the ended turns took. For a pool: its jobs.
     var turnHistogram: TurnHistogram { get }
-    /// Where the longest of a pool's jobs began, then those that awaited it: code. Empty: nobody said, or it is no pool.
+    /// The function in which a pool's longest job began, then those that awaited it, by address. Empty: unknown, or not a pool.
     var longestFunctions: [UInt] { get }
-    /// Turns, or jobs, begun so far; modulo 2^40.
+    /// How many turns, or jobs, were begun so far; modulo 2^40.
     var turnCount: UInt64 { get }
     var longTurnCount: UInt64 { get }
     func longTurns(from first: UInt64) -> (turns: [BusyTurn], next: UInt64)
@@ -81,7 +82,7 @@ extension LoopHeartbeat: WatchedHeartbeat {
     var longestFunctions: [UInt] { [] }
 }
 
-/// A pool has no callouts, and what it calls its turns is not kept: between two times without a free worker it may have done a lot.
+/// A pool has no callouts. Its turns are not kept: between two times without a free worker it may have done any amount of work.
 extension TaskPoolHeartbeat: WatchedHeartbeat {
     var busySince: UInt64 { turnStamp }
     var calloutCount: UInt64 { 0 }
@@ -94,16 +95,17 @@ extension TaskPoolHeartbeat: WatchedHeartbeat {
     func keepTurns(longerThan length: Duration) {}
 }
 
-/// The jobs of a task pool one by one: to the watchdog a loop that rests while none is in progress, and stands as long as the oldest is the same.
+/// The jobs of a task pool one by one. To the watchdog it is a loop that rests while no job runs, and that does not move while
+/// the oldest job is the same.
 ///
-/// So a job that lasts is found although others come and go beside it. One that becomes the oldest when it has lasted for a while is counted
-/// from then on: of two long jobs that overlap the second may be missed.
+/// So a job that lasts is found although others come and go beside it. A job that has run for a while when it becomes the oldest
+/// counts from then on: of two long jobs that overlap the second may be missed.
 final class OldestJob: WatchedHeartbeat, Sendable {
     let pool: TaskPoolHeartbeat
 
     init(of pool: TaskPoolHeartbeat) { self.pool = pool }
 
-    /// Its turn tells one job from another.
+    /// Its turn identifies the job.
     var pulse: LoopHeartbeat.Pulse {
         guard let job = pool.oldestJob else { return .init(phase: .waiting, modeIndex: 0, turn: 0) }
         let turn = job.since.nanoseconds ^ UInt64(truncatingIfNeeded: job.threadID) << 24
@@ -118,7 +120,7 @@ final class OldestJob: WatchedHeartbeat, Sendable {
     func detach() { pool.detachFromJobs() }
     func requestWakeSignal() -> Bool { pool.requestJobSignal() }
 
-    // The end of one job is not stamped: another is the oldest then, and known from a look on. What is counted of jobs is the pool's.
+    // The end of a job is not stamped: then another one is the oldest, from the next look on. Jobs are counted by the pool.
     func requestTransitionStamp() {}
     func takeTransitionStamp() -> UInt64? { nil }
     var calloutCount: UInt64 { 0 }

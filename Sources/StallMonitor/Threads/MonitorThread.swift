@@ -4,13 +4,13 @@ import Locking
 import RunLoopKit
 import Synchronization
 
-/// A named thread of the monitor that takes no signals. It must be joined.
+/// A named thread of the monitor that blocks all signals. It must be joined or detached.
 package struct MonitorThread: Sendable {
     private let handle: pthread_t
 
-    /// Starts a thread. `name` shows in `ps -L` and in captured stacks; 15 bytes at most.
+    /// Starts a thread. `name` is shown by `ps -L` and in captured stacks; 15 bytes at most.
     ///
-    /// - Throws: ``StallMonitorError`` with code `threadNotStarted` when the system has no thread to give (EAGAIN).
+    /// - Throws: ``StallMonitorError`` with code `threadNotStarted` when the system gives no thread (EAGAIN).
     package init(name: String, _ body: @escaping @Sendable () -> Void) throws(StallMonitorError) {
         let box = unsafe Unmanaged.passRetained(ThreadBody(body))
         var handle = pthread_t()
@@ -27,12 +27,12 @@ package struct MonitorThread: Sendable {
         self.handle = handle
     }
 
-    /// Waits until the thread has ended, or the deadline. Returns whether it has.
+    /// Waits until the thread has ended, or until the deadline. Returns whether it has ended.
     func join(by deadline: MonotonicInstant) -> Bool {
         monitor_thread_join(handle, deadline.nanoseconds) == 0
     }
 
-    /// Lets the thread end by itself instead of being joined.
+    /// Lets the thread end by itself. It is not joined.
     package func detach() {
         pthread_detach(handle)
     }
@@ -46,22 +46,24 @@ private final class ThreadBody {
     }
 }
 
-/// Tells a fork's child from its parent: the child has none of the monitor's threads, and locks may be held there for ever.
+/// Distinguishes a fork's child from its parent. The child has none of the monitor's threads, and locks may be held there for
+/// ever.
 package struct ForkGeneration: Hashable, Sendable {
     private let number: UInt32
 
     package static var current: ForkGeneration { ForkGeneration(number: monitor_fork_generation()) }
 
-    /// Whether this is still the process it was taken in. Any thread; one load.
+    /// Whether this is still the process in which it was taken. Any thread; one load.
     package var isCurrent: Bool { self == .current }
 }
 
-/// What there is once in a process. A fork's child gets one of its own: it has none of the threads that belong to its parent's.
+/// A value that exists once in a process. A fork's child gets its own, because it has none of the threads that belong to its
+/// parent's.
 package final class PerProcess<Value: Sendable>: Sendable {
     private let latest: ForkSafeMutex<(generation: ForkGeneration, value: Value)>
     private let make: @Sendable () -> Value
 
-    /// - Parameter make: called now, and in a fork's child when it first asks.
+    /// - Parameter make: called now, and again in a fork's child on first use.
     package init(_ make: @escaping @Sendable () -> Value) {
         self.make = make
         latest = ForkSafeMutex((.current, make()))
@@ -76,9 +78,9 @@ package final class PerProcess<Value: Sendable>: Sendable {
     }
 }
 
-/// The semaphore a monitor thread waits on. `signal` may be called from any thread, and is async-signal-safe (sem_post(3)).
+/// The semaphore that a monitor thread waits on. `signal` may be called from any thread, and is async-signal-safe (sem_post(3)).
 @safe final class TickSemaphore: Sendable {
-    // Immutable after init, and a semaphore is made to be shared between threads.
+    // Immutable after init, and a semaphore may be used by several threads.
     nonisolated(unsafe) private let semaphore: UnsafeMutablePointer<sem_t>
 
     init() {
@@ -96,7 +98,7 @@ package final class PerProcess<Value: Sendable>: Sendable {
         unsafe sem_post(semaphore)
     }
 
-    /// Parks the calling thread until a signal, at no cost while it lasts.
+    /// Parks the calling thread until a signal. Costs nothing meanwhile.
     func wait() {
         unsafe monitor_semaphore_wait(semaphore)
     }

@@ -6,27 +6,27 @@ import StallReports
 ///
 /// It exists while there is something to write, and a few seconds longer. While the disk refuses, it waits for the next try.
 final class ReportWriter: Sendable {
-    /// What the others may know of it.
+    /// What other threads can read of its state.
     struct Status: Sendable {
         var problem: ReportError?
         /// What is wrong with the directory, as of the last time it could be written.
         var concerns: Set<ReportDirectory.Concern> = []
-        /// Since when the step at hand lasts, and for how long it may.
+        /// Since when the present step lasts, and how long it may take.
         var busy: (since: MonotonicInstant, patience: Duration)?
         var waitingReports = 0
         var waitingBytes = 0
         var peakBytes = 0
         var lost = 0
-        /// Reports that did not even come to the writer: nobody could encode them, or there was no time left.
+        /// Reports that did not reach the writer: they could not be encoded, or there was no time left.
         var unmade = 0
         var failures = 0
         var bytesWritten: Int64 = 0
-        /// The longest that a write took.
+        /// The longest write so far.
         var longestWrite = Duration.zero
         /// How long the last step took.
         var lastStep = Duration.zero
 
-        /// Whether what the writer is at, if anything, is a matter of moments.
+        /// Whether the present step, if there is one, is usually quick.
         var isQuick: Bool { busy.map { $0.patience <= ReportWriter.patience } ?? true }
 
         func hangs(at now: MonotonicInstant) -> Bool {
@@ -49,13 +49,13 @@ final class ReportWriter: Sendable {
         var givesUpAt: MonotonicInstant?
     }
 
-    /// Locked for as long as it is at work, by whoever carries out steps: one thread at a time does.
+    /// Locked while it works, by the thread that carries out steps: one at a time.
     private let sink: ForkSafeMutex<any ReportSink>
-    /// What messages call the sink.
+    /// The sink's name in messages.
     let sinkName: String
-    /// A write that takes longer is one that hangs.
+    /// A write that takes longer counts as hanging.
     static let patience = Duration.seconds(2)
-    /// Going through a directory of a thousand reports takes its time.
+    /// Tidying a directory of a thousand reports takes a while.
     fileprivate static let tidyPatience = Duration.seconds(30)
 
     private let state: ForkSafeMutex<State>
@@ -66,7 +66,7 @@ final class ReportWriter: Sendable {
     private let thread: ThreadOnDemand?
 
     /// - Parameters:
-    ///   - changed: the disk has begun or ceased to answer while nobody waited for it. Called on the writer's thread.
+    ///   - changed: called when the disk has begun or stopped to answer while no thread waited for it. On the writer's thread.
     ///   - startsThread: whether an order starts the writer's thread. Otherwise the caller runs it.
     init(
         sink: any ReportSink,
@@ -101,7 +101,7 @@ final class ReportWriter: Sendable {
     /// Waits until the thread has ended, which it does once the queue is closed and tried. Returns whether it has.
     func join(by deadline: MonotonicInstant) -> Bool { thread?.join(by: deadline) ?? true }
 
-    /// Waits until everything was tried that was given so far. False at the deadline. One thread at a time.
+    /// Waits until everything that was given so far was tried. False at the deadline. One thread at a time.
     func wait(until deadline: MonotonicInstant) -> Bool {
         while true {
             let isIdle = state.withLock { state in
@@ -121,18 +121,18 @@ final class ReportWriter: Sendable {
 
     var status: Status { state.withLock { $0.status } }
 
-    /// Any thread: so many reports did not come, all in all.
+    /// Sets how many reports did not reach the writer, in all. Any thread.
     func note(unmade count: Int) { state.withLock { $0.status.unmade = count } }
 
-    /// When nobody will wait for the disk any more. Nil while nobody thinks of the end.
+    /// When the disk is no longer waited for. Nil until the end is near.
     var givesUpAt: MonotonicInstant? { state.withLock { $0.givesUpAt } }
 
     func giveUp(at time: MonotonicInstant) {
         state.withLock { $0.givesUpAt = time }
     }
 
-    /// The thread's life. Returns after the queue was closed, and all that is in it was tried once more. A thread of the writer's
-    /// own also returns when it has had nothing to do for a while.
+    /// The thread's life. Returns after the queue was closed and everything in it was tried once more. A thread of the writer's own
+    /// also returns when it has had nothing to do for a while.
     func run() {
         meter.beginsWriting()
         while true {

@@ -1,14 +1,14 @@
 import RunLoopKit
 import StallReports
 
-/// What the writer does next, and what it still owes. A function of what it was given and of how the disk answered: no clock, no
-/// thread, no disk.
+/// What the writer does next, and what it still has to write. A function of what it was given and of how the disk answered: no
+/// clock, no thread, no disk.
 ///
-/// Each document is tried as soon as it is given. What the disk refuses stays and is tried again in rounds, at growing distances; the
-/// first success lets everything else follow at once.
+/// Each document is tried as soon as it is given. Documents that the disk refuses are tried again in rounds, at growing
+/// intervals. After the first success all the others are tried at once.
 struct WriteQueue: Sendable {
     enum Step: Hashable, Sendable {
-        /// Make the directory ready. `closing`: also close the reports that dead processes left open.
+        /// Prepare the directory. `closing`: also close the reports that dead processes left open.
         case tidy(closing: Bool)
         case write(PendingDocument)
         case wait(until: MonotonicInstant?)
@@ -32,7 +32,7 @@ struct WriteQueue: Sendable {
     private var tidying = Tidying.none
     private var tidiedIn: Int?
     private var inFlight: PendingDocument?
-    /// Whether a success in this round has already let the others follow.
+    /// Whether a success in this round has already caused the others to be tried.
     private var hasFollowed = false
 
     init(limits: StallMonitor.MemoryLimits) {
@@ -47,19 +47,19 @@ struct WriteQueue: Sendable {
         tidying = .due(closing: true)
     }
 
-    /// Everything that waits is tried once more, now.
+    /// Tries everything that waits once more, now.
     mutating func retryNow() {
         beginRound()
     }
 
-    /// After what is there was tried once more comes the end.
+    /// Ends after everything that waits was tried once more.
     mutating func close() {
         guard !isClosed else { return }
         isClosed = true
         beginRound()
     }
 
-    /// Whether something waits that was not yet tried.
+    /// Whether a document waits that was not tried yet.
     var hasUntried: Bool {
         inFlight != nil || documents.untried(in: round) != nil || (tidying != .none && tidiedIn != round)
     }
@@ -90,7 +90,7 @@ struct WriteQueue: Sendable {
         documents.remove(document)
         guard problem != nil else { return }
         if !hasFollowed {
-            // Drafts that could not be removed meanwhile go, too.
+            // Also removes drafts that could not be removed before.
             if tidying == .none { tidying = .due(closing: false) }
             beginRound()
             hasFollowed = true
@@ -102,7 +102,7 @@ struct WriteQueue: Sendable {
         inFlight = nil
         failures += 1
         guard error.code != .tooLarge else { return documents.lose(document) }
-        // Of a full disk a smaller report may still find room.
+        // On a full disk there may still be room for a smaller report.
         documents.note(document, triedIn: round, all: error.code != .full)
         fail(error, at: now)
     }
@@ -125,13 +125,13 @@ struct WriteQueue: Sendable {
     }
 }
 
-/// A file's next content, on its way to the disk.
+/// The next content of a file.
 struct PendingDocument: Hashable, Sendable {
     let name: ReportFileName
     let bytes: [UInt8]
-    /// Whether no later version is to come.
+    /// Whether there will be no later version.
     let isFinal: Bool
-    /// Tells it from other versions, once it is in a queue.
+    /// Distinguishes it from other versions of the same file in a queue.
     fileprivate(set) var version = 0
     /// The round in which it was last tried.
     fileprivate(set) var triedIn: Int?
@@ -143,16 +143,17 @@ struct PendingDocument: Hashable, Sendable {
     var isReport: Bool { name.content == .stall }
 }
 
-/// Documents that wait for the disk, one version of each, bounded in number and bytes: the newest are kept. Pure.
+/// Documents that wait for the disk, one version of each file. Bounded in number and bytes: the newest are kept. Pure.
 struct PendingDocuments: Sendable {
     private var documents: [PendingDocument] = []
     private let limits: StallMonitor.MemoryLimits
     private var versions = 0
     private var bytes = 0
     private(set) var peakBytes = 0
-    /// Reports of which no later version can come any more to make up for the loss.
+    /// Dropped reports that no later version can replace.
     private(set) var lost = 0
-    /// Reports of stalls that last, counted as lost, whose end may still be told. At most one a watched thing.
+    /// Dropped reports of stalls that are not over. They count as lost, until a later version comes. At most one for each watched
+    /// loop.
     private var lostUnfinished: Set<ReportFileName> = []
 
     init(limits: StallMonitor.MemoryLimits) {
@@ -163,7 +164,7 @@ struct PendingDocuments: Sendable {
     var waitingBytes: Int { bytes }
     var isEmpty: Bool { documents.isEmpty }
 
-    /// - Parameter sparing: the one that is being written, of which nothing is known yet.
+    /// - Parameter sparing: the document that is being written. Its result is not known yet.
     mutating func put(_ document: PendingDocument, sparing inFlight: PendingDocument?) {
         take(document.name)
         if lostUnfinished.remove(document.name) != nil { lost -= 1 }
@@ -178,18 +179,18 @@ struct PendingDocuments: Sendable {
         peakBytes = max(peakBytes, bytes)
     }
 
-    /// The newest that was not tried in `round`; reports before the run record, which counts them.
+    /// The newest document that was not tried in `round`. Reports come before the run record, which counts them.
     func untried(in round: Int) -> PendingDocument? {
         documents.last { $0.isReport && $0.triedIn != round } ?? documents.last { $0.triedIn != round }
     }
 
-    /// It is on the disk. A later version of it stays.
+    /// It is on disk. A later version stays.
     mutating func remove(_ document: PendingDocument) {
         guard documents.contains(where: { $0.version == document.version }) else { return }
         take(document.name)
     }
 
-    /// It was refused; `all` when the others would be, too.
+    /// The disk refused it. `all`: it would refuse the others, too.
     mutating func note(_ document: PendingDocument, triedIn round: Int, all: Bool) {
         for index in documents.indices where all || documents[index].version == document.version {
             documents[index].triedIn = round
@@ -207,7 +208,7 @@ struct PendingDocuments: Sendable {
 
     private var exceedsLimits: Bool { waitingReports > limits.reports || bytes > limits.bytes }
 
-    /// The oldest report that is finished, or else the oldest.
+    /// The oldest finished report, or else the oldest document.
     private func evictable(sparing names: [ReportFileName]) -> Int? {
         let candidates = documents.indices.filter { documents[$0].isReport && !names.contains(documents[$0].name) }
         return candidates.first { documents[$0].isFinal } ?? candidates.first
@@ -220,14 +221,15 @@ struct PendingDocuments: Sendable {
 }
 
 extension StallMonitor {
-    /// How much is kept in memory for a disk that is full, read-only or slow. Over it, the oldest goes, and is counted as lost.
+    /// How much is kept in memory for a disk that is full, read-only or slow. Beyond that, the oldest documents are dropped and
+    /// counted as lost.
     public struct MemoryLimits: Hashable, Sendable {
-        /// Reports: 1 to 1,000,000.
+        /// Number of reports: 1 to 1,000,000.
         public var reports: Int
-        /// Reports and run record together, in bytes: 1 to 1 TiB. The newest report is kept even if it alone has more.
+        /// Bytes of reports and run record together: 1 to 1 TiB. The newest report is kept even if it is larger than that.
         public var bytes: Int
 
-        /// 256 reports and 8 MiB unless given.
+        /// 256 reports and 8 MiB by default.
         public init(reports: Int = 256, bytes: Int = 8 << 20) {
             (self.reports, self.bytes) = (reports, bytes)
         }
