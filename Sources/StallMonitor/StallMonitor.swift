@@ -10,11 +10,13 @@ import StallReports
 ///     let monitor = StallMonitor.start()
 ///     defer { monitor.stop() }
 ///
-/// It runs four threads: the watchdog looks at the loops, the reporter makes reports, the writer waits for the disk, and the
-/// recorder keeps a record of present stalls that outlives the process. While every watched loop is at rest none of them runs.
-/// There are two exceptions: a fifth thread answers health probes if ``Configuration/health`` asks for it, and the writer wakes
-/// once a minute while reports wait for a disk that refused them. A fault of the monitor never stops the process: it goes on with
-/// what still works, and says so once (``StallEvent/fault(_:)``, or a line on standard error where there is no handler).
+/// It has two threads at rest: the watchdog, which looks at the loops, and the reporter, which makes reports. Two more exist while there
+/// is work for them: the writer, which waits for the disk, and the recorder, which keeps a record of present stalls that outlives
+/// the process. While every watched loop is at rest none of them runs, with two exceptions: a thread answers health probes if
+/// ``Configuration/health`` asks for it, and the writer wakes once a minute while reports wait for a disk that refused them.
+///
+/// A fault of the monitor never stops the process: it goes on with what still works, and says so once
+/// (``StallEvent/fault(_:)``, or a line on standard error where there is no handler).
 public final class StallMonitor: Sendable {
     /// The version in reports.
     public static let version = "0.1.0"
