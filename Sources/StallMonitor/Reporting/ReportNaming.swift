@@ -1,27 +1,27 @@
 import StallDiagnosis
-public import StallReports
-public import Symbolication
+package import StallReports
+package import Symbolication
 
 /// Finds names and lines for the frames of reports that lack them, by the build ids of their modules. Any thread may call.
-public struct ReportNaming: Sendable {
+package struct ReportNaming: Sendable {
     private let symbolicator: Symbolicator
     private let ownCode: OwnCode
 
     /// The result.
-    public struct Findings: Sendable {
+    package struct Findings: Sendable {
         /// Changes to the report's frames. Names that they have are kept.
-        public var amendment: ReportAmendment
+        package var amendment: ReportAmendment
         /// Why names or lines are still missing.
-        public var problems: [SymbolProblem]
+        package var problems: [SymbolProblem]
     }
 
     /// - Parameter ownCode: decides for functions that have no name in the report. The others keep their decision.
-    public init(symbolicator: Symbolicator, ownCode: OwnCode = OwnCode()) {
+    package init(symbolicator: Symbolicator, ownCode: OwnCode = OwnCode()) {
         (self.symbolicator, self.ownCode) = (symbolicator, ownCode)
     }
 
     /// Looks up every frame that lacks its function or its line.
-    public func findings(for report: StallReport, budget: SymbolicationBudget = .tool) -> Findings {
+    package func findings(for report: StallReport, budget: SymbolicationBudget = .tool) -> Findings {
         let lists = report.stacks.map(\.frames) + report.stacks.map { $0.async?.frames ?? [] }
         let wanted = lists.map(Self.wanted)
         let modules = report.modules.map {
@@ -48,7 +48,7 @@ public struct ReportNaming: Sendable {
     }
 
     /// Symbol files that were given but fit no module of any report so far.
-    public var unusedFiles: [SymbolProblem] { symbolicator.unusedFiles() }
+    package var unusedFiles: [SymbolProblem] { symbolicator.unusedFiles() }
 
     /// Whether candidates for the culprit get names: then culprit and fingerprint were chosen without these names.
     private static func namesOwn(_ report: StallReport, _ amendment: ReportAmendment) -> Bool {
