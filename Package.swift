@@ -10,10 +10,33 @@ let swift: [SwiftSetting] = [
     .enableUpcomingFeature("MemberImportVisibility"),
     .enableUpcomingFeature("InternalImportsByDefault"),
 ]
-/// What a client of ours has, if it is strict.
+/// The settings of a strict client.
 let client: [SwiftSetting] = [.swiftLanguageMode(.v6), .treatAllWarnings(as: .error)]
 let c: [CSetting] = [.treatAllWarnings(as: .error), .enableWarning("all"), .enableWarning("extra")]
 let gnu: [CSetting] = c + [.define("_GNU_SOURCE")]
+
+/// A library of this package.
+func module(
+    _ name: String,
+    _ dependencies: [Target.Dependency] = [],
+    path: String? = nil,
+    exclude: [String] = [],
+    linking: [LinkerSetting] = []
+) -> Target {
+    .target(
+        name: name,
+        dependencies: dependencies,
+        path: path,
+        exclude: exclude,
+        swiftSettings: swift,
+        linkerSettings: linking
+    )
+}
+
+/// The tests of a target.
+func tests(_ name: String, _ dependencies: [Target.Dependency], exclude: [String] = []) -> Target {
+    .testTarget(name: name, dependencies: dependencies, exclude: exclude, swiftSettings: swift)
+}
 
 /// A program under Tests/Fixtures, in a folder of its name.
 func fixture(
@@ -37,6 +60,19 @@ func cFixture(_ name: String, _ dependencies: [Target.Dependency] = [], settings
     .target(name: name, dependencies: dependencies, path: "Tests/Fixtures/\(name)", cSettings: gnu + settings)
 }
 
+/// A product of another package, for those who enable a trait.
+func product(_ name: String, of package: String? = nil, for trait: String) -> Target.Dependency {
+    .product(name: name, package: package ?? name, condition: .when(traits: [trait]))
+}
+
+let configuration = product("Configuration", of: "swift-configuration", for: "Service")
+let logging = product("Logging", of: "swift-log", for: "Service")
+let metrics = product("CoreMetrics", of: "swift-metrics", for: "Service")
+let metricsTestKit = product("MetricsTestKit", of: "swift-metrics", for: "Service")
+let lifecycle = product("ServiceLifecycle", of: "swift-service-lifecycle", for: "Service")
+let signals = product("UnixSignals", of: "swift-service-lifecycle", for: "Service")
+let system = product("SystemPackage", of: "swift-system", for: "Service")
+
 let package = Package(
     name: "stall-monitor",
     products: [
@@ -54,13 +90,14 @@ let package = Package(
         .library(name: "StallMonitorService", targets: ["StallMonitorService"]),
         .library(name: "StallTesting", targets: ["StallTesting"]),
     ],
-    // What other packages are for. One that names none (`traits: []`) resolves no package, and has the products up to `StallMonitorLoops`.
+    // Each stands for the packages it needs. Without any (`traits: []`) no package is resolved, and there are the products up to
+    // `StallMonitorLoops`.
     traits: [
         .default(enabledTraits: ["Command", "Service", "YAML"]),
         .trait(name: "Command", description: "The command stall-monitor: swift-argument-parser."),
         .trait(
             name: "Service",
-            description: "StallMonitorService: swift-configuration, swift-log, swift-metrics, swift-service-lifecycle."
+            description: "StallMonitorService: swift-configuration, -log, -metrics, -service-lifecycle."
         ),
         .trait(
             name: "YAML",
@@ -79,158 +116,93 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),
         .package(url: "https://github.com/apple/swift-system.git", from: "1.8.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.8.0"),
-        // For the command: lines of a budget's file. swift-configuration reads its files by the same one.
+        // For the command: line numbers of a budget's file. swift-configuration reads its files by it, too.
         .package(url: "https://github.com/jpsim/Yams", "6.0.0"..<"7.0.0"),
     ],
     targets: [
-        // The engine.
+        // The run loop.
         .target(name: "CRunLoopShims", cSettings: c),
-        .target(name: "Locking", dependencies: ["CRunLoopShims"], swiftSettings: swift),
-        .target(
-            name: "RunLoopKit",
-            dependencies: ["CRunLoopShims", "Locking"],
-            exclude: ["README.md"],
-            swiftSettings: swift
-        ),
+        module("Locking", ["CRunLoopShims"]),
+        module("RunLoopKit", ["CRunLoopShims", "Locking"], exclude: ["README.md"]),
         // Messages between threads and processes.
         .target(name: "CRunLoopPorts", cSettings: c),
-        .target(
-            name: "RunLoopPorts",
-            dependencies: ["CRunLoopPorts", "CRunLoopShims", "Locking", "RunLoopKit"],
-            swiftSettings: swift
-        ),
+        module("RunLoopPorts", ["CRunLoopPorts", "CRunLoopShims", "Locking", "RunLoopKit"]),
 
-        // A thread's stack, and names for it.
-        // zlib for unwind tables that are compressed.
+        // A thread's stack, and names for it. zlib is for compressed unwind tables, stdc++ for its demangler; the Swift runtime needs it anyway.
         .target(name: "CStackCapture", exclude: ["README.md"], cSettings: gnu, linkerSettings: [.linkedLibrary("z")]),
-        .target(name: "StackCapture", dependencies: ["CStackCapture"], swiftSettings: swift),
+        module("StackCapture", ["CStackCapture"]),
         .systemLibrary(name: "CElfUtils", providers: [.apt(["libdw-dev", "zlib1g-dev"])]),
-        .target(
-            name: "Symbolication",
-            dependencies: ["CElfUtils"],
-            swiftSettings: swift,
-            // For its demangler. The Swift runtime needs the library anyway.
-            linkerSettings: [.linkedLibrary("stdc++")]
-        ),
+        module("Symbolication", ["CElfUtils"], linking: [.linkedLibrary("stdc++")]),
 
-        // The report and what is decided from it.
-        .target(name: "StallReports", swiftSettings: swift),
-        .target(name: "StallGate", dependencies: ["StallReports"], swiftSettings: swift),
-        // In other tools' formats.
-        .target(name: "StallExport", dependencies: ["StallReports"], swiftSettings: swift),
+        // The report, what is decided from it, and other tools' formats of it.
+        module("StallReports"),
+        module("StallGate", ["StallReports"]),
+        module("StallExport", ["StallReports"]),
 
         // To an OTLP receiver. For the command: Foundation's HTTP client needs libcurl.
         .systemLibrary(name: "CZlib", providers: [.apt(["zlib1g-dev"])]),
-        .target(name: "GzipCompression", dependencies: ["CZlib"], swiftSettings: swift),
-        .target(
-            name: "StallShipping",
-            dependencies: ["GzipCompression", "StallExport", "StallReports"],
-            swiftSettings: swift
-        ),
+        module("GzipCompression", ["CZlib"]),
+        module("StallShipping", ["GzipCompression", "StallExport", "StallReports"]),
 
-        // The monitor. What counts as a stall is decided by values alone: neither a thread, a clock, a capture nor a disk.
-        .target(name: "StallDetection", dependencies: ["RunLoopKit", "StallReports"], swiftSettings: swift),
+        // The monitor. What counts as a stall is decided from values alone: without threads, clocks, captures and disks. Why a thread was
+        // stalled is decided from the kernel's counts and the place where it was found.
+        module("StallDetection", ["RunLoopKit", "StallReports"]),
         .target(name: "CMonitorShims", cSettings: c),
-        // Why a thread stood still: from what the kernel counted of it, and where it was found waiting.
-        .target(
-            name: "StallDiagnosis",
-            dependencies: ["CMonitorShims", "RunLoopKit", "StackCapture", "StallReports"],
-            swiftSettings: swift
-        ),
-        .target(
-            name: "StallMonitor",
-            dependencies: [
+        module("StallDiagnosis", ["CMonitorShims", "RunLoopKit", "StackCapture", "StallReports"]),
+        module(
+            "StallMonitor",
+            [
                 "CMonitorShims", "Locking", "RunLoopKit", "StackCapture", "StallDetection", "StallDiagnosis",
-                "StallReports", "Symbolication",
-            ],
-            swiftSettings: swift
-        ),
-        .target(
-            name: "StallMonitorService",
-            dependencies: [
-                "StallMonitor",
                 "StallReports",
-                .product(name: "Configuration", package: "swift-configuration", condition: .when(traits: ["Service"])),
-                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
-                .product(name: "CoreMetrics", package: "swift-metrics", condition: .when(traits: ["Service"])),
-                .product(
-                    name: "ServiceLifecycle",
-                    package: "swift-service-lifecycle",
-                    condition: .when(traits: ["Service"])
-                ),
-                .product(name: "SystemPackage", package: "swift-system", condition: .when(traits: ["Service"])),
-            ],
-            swiftSettings: swift
+                "Symbolication",
+            ]
+        ),
+        module(
+            "StallMonitorService",
+            ["StallMonitor", "StallReports", configuration, logging, metrics, lifecycle, system]
         ),
 
-        // Loops of other makes. Linking it has the program's waits pass through it.
+        // Loops of other makes. Linking it makes the program's waits pass through it.
         .target(name: "CLoopHooks", dependencies: ["CRunLoopShims"], cSettings: c),
-        .target(
-            name: "StallMonitorLoops",
-            dependencies: ["CLoopHooks", "Locking", "RunLoopKit", "StallMonitor", "StallReports"],
-            swiftSettings: swift
-        ),
+        module("StallMonitorLoops", ["CLoopHooks", "Locking", "RunLoopKit", "StallMonitor", "StallReports"]),
 
-        // For tests of servers, with the toolchain's Swift Testing. Not linked into our own tests, each of which has a monitor of its own: tried
-        // by those of Tests/Embedding.
-        .target(
-            name: "StallTesting",
-            dependencies: [
-                "Locking", "RunLoopKit", "StallDetection", "StallMonitor", "StallMonitorLoops", "StallReports",
-            ],
-            swiftSettings: swift
+        // For tests of servers, with the toolchain's Swift Testing. Not linked into our own tests, each of which has a monitor of its own;
+        // Tests/Embedding tests it.
+        module(
+            "StallTesting",
+            ["Locking", "RunLoopKit", "StallDetection", "StallMonitor", "StallMonitorLoops", "StallReports"]
         ),
 
         // Other processes' loops. For the command: a server that watches itself has none of it.
         .target(name: "CProcessWatch", cSettings: gnu),
-        .target(
-            name: "ProcessWatch",
-            dependencies: [
+        module(
+            "ProcessWatch",
+            [
                 "CProcessWatch", "RunLoopKit", "StackCapture", "StallDetection", "StallMonitor", "StallReports",
                 "Symbolication",
-            ],
-            swiftSettings: swift
+            ]
         ),
 
-        // Stalls made on purpose, and the judge of what the monitor says of them. No product: for the tests.
+        // Stalls made on purpose, and the judge of what the monitor says about them. Not a product: for the tests.
         .target(name: "CStallCorpus", cSettings: c),
-        .target(
-            name: "StallCorpus",
-            dependencies: ["CStallCorpus", "RunLoopKit", "StallMonitor", "StallReports"],
-            swiftSettings: swift
-        ),
+        module("StallCorpus", ["CStallCorpus", "RunLoopKit", "StallMonitor", "StallReports"]),
 
         // The command.
         .executableTarget(
             name: "stall-monitor",
             dependencies: [
-                "RunLoopKit",
+                "ProcessWatch", "RunLoopKit", "StackCapture", "StallExport", "StallGate", "StallMonitor",
                 "StallReports",
-                "StallGate",
-                "StallExport",
-                "StallShipping",
-                "StallMonitor",
-                "ProcessWatch",
-                "StackCapture",
-                "Symbolication",
-                .product(
-                    name: "ArgumentParser",
-                    package: "swift-argument-parser",
-                    condition: .when(traits: ["Command"])
-                ),
-                .product(name: "Yams", package: "Yams", condition: .when(traits: ["Command"])),
+                "StallShipping", "Symbolication",
+                product("ArgumentParser", of: "swift-argument-parser", for: "Command"),
+                product("Yams", for: "Command"),
             ],
             swiftSettings: swift
         ),
 
         // What tests of several targets share.
-        .target(name: "TestSupport", dependencies: ["RunLoopKit"], path: "Tests/Support", swiftSettings: swift),
-        .target(
-            name: "LoopTestSupport",
-            dependencies: ["RunLoopKit", "RunLoopPorts"],
-            path: "Tests/LoopSupport",
-            swiftSettings: swift
-        ),
+        module("TestSupport", ["RunLoopKit"], path: "Tests/Support"),
+        module("LoopTestSupport", ["RunLoopKit", "RunLoopPorts"], path: "Tests/LoopSupport"),
 
         // Programs that tests start, and what those are made of.
         fixture("stall-corpus", ["StallCorpus", "StallReports"]),
@@ -265,21 +237,7 @@ let package = Package(
         fixture("pool-host", ["RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]),
         fixture(
             "service-host",
-            [
-                "StallMonitor", "StallMonitorService",
-                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
-                .product(name: "MetricsTestKit", package: "swift-metrics", condition: .when(traits: ["Service"])),
-                .product(
-                    name: "ServiceLifecycle",
-                    package: "swift-service-lifecycle",
-                    condition: .when(traits: ["Service"])
-                ),
-                .product(
-                    name: "UnixSignals",
-                    package: "swift-service-lifecycle",
-                    condition: .when(traits: ["Service"])
-                ),
-            ],
+            ["StallMonitor", "StallMonitorService", logging, metricsTestKit, lifecycle, signals],
             settings: client
         ),
         fixture("cause-host", ["RunLoopKit", "StallMonitor", "StallReports"], path: "CauseHost"),
@@ -297,96 +255,68 @@ let package = Package(
         cFixture("CDiskFaults"),
         cFixture("CMortalHost"),
 
-        .testTarget(
-            name: "RunLoopKitTests",
-            dependencies: [
+        tests(
+            "RunLoopKitTests",
+            [
                 "RunLoopKit", "RunLoopPorts", "CRunLoopShims", "RunLoopFixture", "AsyncMainFixture",
-                "ConcurrencyFixture", "ClientFixture", "LoopTestSupport", "TestSupport",
+                "ConcurrencyFixture",
+                "ClientFixture", "LoopTestSupport", "TestSupport",
             ],
-            exclude: ["Foreign/README.md"],
-            swiftSettings: swift
+            exclude: ["Foreign/README.md"]
         ),
-        .testTarget(
-            name: "RunLoopPortsTests",
-            dependencies: [
+        tests(
+            "RunLoopPortsTests",
+            [
                 "RunLoopKit", "RunLoopPorts", "CRunLoopPorts", "CRunLoopShims", "PortsFixture", "PortsExample",
                 "LoopTestSupport", "TestSupport",
-            ],
-            swiftSettings: swift
+            ]
         ),
-        .testTarget(
-            name: "StackCaptureTests",
-            dependencies: [
+        tests(
+            "StackCaptureTests",
+            [
                 "CStackCapture", "CStalls", "async-callers", "capture-host", "capture-trials", "coexistence-host",
                 "sample-target", "StackCapture", "Symbolication", "TestSupport",
-            ],
-            swiftSettings: swift
+            ]
         ),
-        .testTarget(
-            name: "SymbolicationTests",
-            dependencies: ["Symbolication", "SymbolBenchmark", "TestSupport"],
-            swiftSettings: swift
+        tests("SymbolicationTests", ["Symbolication", "SymbolBenchmark", "TestSupport"]),
+        tests("StallCorpusTests", ["StallCorpus", "StallReports", "stall-corpus", "TestSupport"]),
+        tests("StallReportsTests", ["StallReports", "TestSupport"]),
+        tests("StallGateTests", ["StallGate", "StallReports"]),
+        tests("StallExportTests", ["StallExport", "StallReports"]),
+        tests("StallShippingTests", ["StallShipping", "StallReports"]),
+        tests("StallDetectionTests", ["RunLoopKit", "StallDetection", "StallReports", "TestSupport"]),
+        tests(
+            "StallDiagnosisTests",
+            ["CRunLoopShims", "RunLoopKit", "StackCapture", "StallDiagnosis", "StallReports"]
         ),
-        .testTarget(
-            name: "StallCorpusTests",
-            dependencies: ["StallCorpus", "StallReports", "stall-corpus", "TestSupport"],
-            swiftSettings: swift
+        tests(
+            "StallMonitorTests",
+            [
+                "CLocks", "CRunLoopShims", "RunLoopKit", "StackCapture", "StallDetection", "StallDiagnosis",
+                "StallMonitor",
+                "StallReports", "Symbolication", "TestSupport", "cause-host", "pause-host", "threshold-host",
+            ]
         ),
-        .testTarget(name: "StallReportsTests", dependencies: ["StallReports", "TestSupport"], swiftSettings: swift),
-        .testTarget(name: "StallGateTests", dependencies: ["StallGate", "StallReports"], swiftSettings: swift),
-        .testTarget(name: "StallExportTests", dependencies: ["StallExport", "StallReports"], swiftSettings: swift),
-        .testTarget(name: "StallShippingTests", dependencies: ["StallShipping", "StallReports"], swiftSettings: swift),
-        .testTarget(
-            name: "StallDetectionTests",
-            dependencies: ["RunLoopKit", "StallDetection", "StallReports", "TestSupport"],
-            swiftSettings: swift
-        ),
-        .testTarget(
-            name: "StallDiagnosisTests",
-            dependencies: ["CRunLoopShims", "RunLoopKit", "StackCapture", "StallDiagnosis", "StallReports"],
-            swiftSettings: swift
-        ),
-        .testTarget(
-            name: "StallMonitorTests",
-            dependencies: [
-                "CLocks", "StallDetection", "StallDiagnosis", "StallMonitor", "RunLoopKit", "StackCapture",
-                "Symbolication",
-                "StallReports",
-                "TestSupport", "CRunLoopShims", "cause-host", "pause-host", "threshold-host",
-            ],
-            swiftSettings: swift
-        ),
-        .testTarget(
-            name: "StallMonitorLoopsTests",
-            dependencies: ["loop-host", "StallReports", "TestSupport"],
-            swiftSettings: swift
-        ),
-        .testTarget(
-            name: "StallMonitorServiceTests",
-            dependencies: [
+        tests("StallMonitorLoopsTests", ["loop-host", "StallReports", "TestSupport"]),
+        tests(
+            "StallMonitorServiceTests",
+            [
                 "StallMonitorService", "StallMonitor", "StallReports", "RunLoopKit", "TestSupport", "service-host",
-                .product(name: "Configuration", package: "swift-configuration", condition: .when(traits: ["Service"])),
-                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Service"])),
-                .product(name: "CoreMetrics", package: "swift-metrics", condition: .when(traits: ["Service"])),
-                .product(name: "MetricsTestKit", package: "swift-metrics", condition: .when(traits: ["Service"])),
-            ],
-            swiftSettings: swift
+                configuration, logging, metrics, metricsTestKit,
+            ]
         ),
-        .testTarget(
-            name: "ProcessWatchTests",
-            dependencies: [
-                "ProcessWatch", "RunLoopKit", "StackCapture", "StallMonitor", "StallReports", "TestSupport",
-            ],
-            swiftSettings: swift
+        tests(
+            "ProcessWatchTests",
+            ["ProcessWatch", "RunLoopKit", "StackCapture", "StallMonitor", "StallReports", "TestSupport"]
         ),
-        .testTarget(
-            name: "CommandTests",
-            dependencies: [
+        tests(
+            "CommandTests",
+            [
                 "stall-monitor", "stall-corpus", "reader-fuzz", "sample-target", "ProcessWatch", "StallReports",
-                "StallGate", "TestSupport",
+                "StallGate",
+                "TestSupport",
             ],
-            exclude: ["Collector/canned_server.py", "Shipping/otlp_receiver.py"],
-            swiftSettings: swift
+            exclude: ["Collector/canned_server.py", "Shipping/otlp_receiver.py"]
         ),
     ]
 )
