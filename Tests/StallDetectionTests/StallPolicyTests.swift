@@ -105,6 +105,23 @@ struct StallPolicyTests {
         #expect(span.isExact && span.longest == .milliseconds(1_123))
     }
 
+    @Test("A candidate begins nothing until it is confirmed: it is found again at the next look, and has no end")
+    mutating func unconfirmed() {
+        for time in stride(from: 0, through: 200, by: 50) {
+            #expect(policy.decide(look(time, .beforeSources, stamp: 0)) == .none)
+        }
+        for time in [250, 300, 350] {
+            guard case .candidate(let span) = policy.decide(look(time, .beforeSources, stamp: 0)) else {
+                Issue.record("no candidate after \(time) ms")
+                return
+            }
+            #expect(span.longest == .milliseconds(time) && policy.span == nil)
+        }
+        policy.confirm()
+        #expect(policy.span?.longest == .milliseconds(350))
+        #expect(policy.decide(look(400, .beforeSources, stamp: 0)) == .none, "it has not grown by enough")
+    }
+
     @Test("An end that nobody stamped lies between two looks")
     mutating func unstampedEnd() {
         for time in stride(from: 0, through: 400, by: 50) {

@@ -113,7 +113,7 @@ struct ClockOffsetsTests {
 }
 
 @Suite("Whether a thread could move")
-struct StallAlibiTests {
+struct ThreadStopTests {
     private func status(_ state: String, tracer: Int) -> ThreadStatus? {
         ThreadStatus(
             status: "Name:\tState: R\nUmask:\t0022\nState:\t\(state)\nTgid:\t7\nTracerPid:\t\(tracer)\nUid:\t0\n"
