@@ -28,7 +28,7 @@ int corpus_pipe(int *ends) {
     return pipe2(ends, O_CLOEXEC);
 }
 
-// nftw(3) hands its callback no context.
+// nftw(3) passes no context to its callback.
 static __thread int (*current_visit)(void);
 
 static int visit(const char *path, const struct stat *status, int type, struct FTW *place) {

@@ -4,8 +4,8 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-// What keeps a CPU busy, each in a function of its own that the report must name. All of them end with work after their long
-// call: a tail call would take them off the stack.
+// Work that keeps a CPU busy, each in a separate function that the report must name. Each function does some work after its long
+// call: a tail call would remove it from the stack.
 
 @inline(never)
 func computeInOwnCode(until end: MonotonicInstant) -> Int {
@@ -29,7 +29,7 @@ struct Row: Codable, Comparable, Sendable {
     }
 }
 
-/// Into types of the library: of a server's own, one could be blamed as well.
+/// Decodes into types of the library: with a type of the server, that type could be blamed as well.
 @inline(never)
 func decodeDocument(_ json: Data, until end: MonotonicInstant) -> Int {
     var rows = 0
@@ -48,7 +48,7 @@ func encodeDocument(_ rows: [Row], until end: MonotonicInstant) -> Int {
     return bytes
 }
 
-/// A pattern that tries all ways of dividing a text between two loops.
+/// Matches a pattern that tries all ways to divide a text between two loops.
 @inline(never)
 func matchPattern(_ text: String, until end: MonotonicInstant) -> Int {
     guard let pattern = try? Regex("(a+)+b") else { return 0 }
@@ -79,7 +79,7 @@ func sortTable(_ rows: [Row], until end: MonotonicInstant) -> Int {
     return first
 }
 
-/// How many calls of itself `descend` makes before it computes.
+/// The number of recursive calls that `descend` makes before it computes.
 private let recursionDepth = 500
 
 @inline(never)
@@ -92,7 +92,7 @@ func descend(_ depth: Int = recursionDepth, until end: MonotonicInstant) -> Int 
     return sum
 }
 
-/// Time that the kernel spends for the thread.
+/// Spends CPU time in the kernel.
 @inline(never)
 func readZeroes(until end: MonotonicInstant) -> Int {
     let descriptor = unsafe open("/dev/zero", O_RDONLY | O_CLOEXEC)
@@ -105,10 +105,11 @@ func readZeroes(until end: MonotonicInstant) -> Int {
     return total
 }
 
-/// A C function that is given no context: until when its callback computes, in nanoseconds of the monotonic clock.
+/// The C function passes no context to its callback: this is the time until which the callback computes, in nanoseconds of the
+/// monotonic clock.
 private let visitEnd = Atomic<UInt64>(0)
 
-/// The C library walks over files, and calls back for each.
+/// The C library walks over files, and calls back for each file.
 @inline(never)
 func walkFiles(in directory: String, until end: MonotonicInstant) -> Int {
     visitEnd.store(end.nanoseconds, ordering: .relaxed)

@@ -1,9 +1,9 @@
 import Glibc
 import RunLoopKit
 
-// What waits for a disk.
+// Work that waits for a disk.
 
-/// Makes sure, again and again, that changes are on the disk.
+/// Changes a file and syncs it to the disk, repeatedly.
 @inline(never)
 func syncFile(_ file: ScratchFile, until end: MonotonicInstant) -> Int {
     var rounds = 0
@@ -15,13 +15,13 @@ func syncFile(_ file: ScratchFile, until end: MonotonicInstant) -> Int {
     return rounds
 }
 
-/// Reads a mapped file whose pages are on the disk only.
+/// Reads a mapped file whose pages are only on the disk.
 @inline(never)
 func readMappedFile(_ file: ScratchFile, until end: MonotonicInstant) -> Int {
     var sum = 0
     repeat {
         guard let pages = file.mapped() else { return sum }
-        // A step that is prime to the number of pages: no read-ahead foresees it.
+        // The step is coprime to the number of pages, so that read-ahead cannot predict it.
         var page = 0
         for _ in 0..<ScratchFile.pageCount where MonotonicInstant.now < end {
             sum += Int(unsafe pages.bytes[page * ScratchFile.pageSize])
@@ -32,7 +32,7 @@ func readMappedFile(_ file: ScratchFile, until end: MonotonicInstant) -> Int {
     return sum
 }
 
-/// A file of 64 MB without a name, on a disk.
+/// An unlinked file of 64 MB on a disk.
 final class ScratchFile: Sendable {
     static let pageSize = 4096
     static let pageCount = 16 << 10
@@ -51,13 +51,14 @@ final class ScratchFile: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Changes a few pages, so that there is something to sync. With many the thread would compute for longer than a fast disk takes.
+    /// Changes a few pages, so that there is something to sync. With many pages the thread would compute for longer than a fast
+    /// disk takes.
     func dirty(round: Int) {
         let offset = round % (Self.size >> 20) << 20
         _ = unsafe pwrite(descriptor, Self.chunk, Self.pageSize * 16, offset)
     }
 
-    /// The file's pages, none of which is in memory.
+    /// Maps the file after all its pages were dropped from memory.
     func mapped() -> Pages? {
         posix_fadvise(descriptor, 0, 0, Int32(POSIX_FADV_DONTNEED))
         guard let start = unsafe mmap(nil, Self.size, PROT_READ, MAP_SHARED, descriptor, 0), unsafe start != MAP_FAILED

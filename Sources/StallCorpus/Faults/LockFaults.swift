@@ -4,8 +4,8 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-// What waits for other threads, each in a function of its own that the report must name. None is like another but for
-// what it calls: the compiler would merge the two into one.
+// Work that waits for other threads, each in a separate function that the report must name. No two functions differ only in what
+// they call: the compiler would merge the two into one.
 
 @inline(never)
 func waitForMutex(_ lock: PthreadMutex) -> Int {
@@ -95,7 +95,7 @@ func joinThread(_ thread: JoinableThread) -> Int {
     return Int(result) + 1
 }
 
-/// Takes the second lock while it has the first.
+/// Takes the second lock while it holds the first.
 @inline(never)
 func lockBoth(_ first: PthreadMutex, _ second: PthreadMutex, between: () -> Void) -> Int {
     first.lock()

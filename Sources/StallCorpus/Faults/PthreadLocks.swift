@@ -3,12 +3,12 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-// The C library's locks at fixed addresses, as a C library that a server uses has them. They live as long as the process. What stalls calls
-// the C library itself: another function of ours in between would be the innermost, and rightly blamed.
+// The C library's locks at fixed addresses, as in a C library that a server uses. They live as long as the process. The stalled
+// code calls the C library directly: another function of ours in between would be the innermost one, and would rightly be blamed.
 
-/// pthread_mutex_t of some kind.
+/// A pthread_mutex_t of the given kind.
 @safe final class PthreadMutex: Sendable {
-    /// Any thread may call the functions below for one mutex: that is what they are for (pthread_mutex_lock(3)).
+    /// Any thread may call the functions below for the same mutex: that is the purpose of a mutex (pthread_mutex_lock(3)).
     nonisolated(unsafe) let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
 
     enum Kind: Sendable { case normal, recursive, errorChecking, inheriting }
@@ -29,15 +29,15 @@ import Synchronization
 
     func unlock() { unsafe pthread_mutex_unlock(mutex) }
 
-    /// Waits so long at most. Whether the lock was got.
+    /// Waits for `time` at most. Returns whether the lock was acquired.
     func lock(within time: Duration) -> Bool {
         unsafe corpus_lock_until(mutex, MonotonicInstant.now.advanced(by: time).nanoseconds) == 0
     }
 }
 
-/// pthread_rwlock_t.
+/// A pthread_rwlock_t.
 @safe final class PthreadReadWriteLock: Sendable {
-    /// As for the mutex (pthread_rwlock_rdlock(3p)).
+    /// Any thread, as for the mutex (pthread_rwlock_rdlock(3p)).
     nonisolated(unsafe) let lock = UnsafeMutablePointer<pthread_rwlock_t>.allocate(capacity: 1)
 
     init() { unsafe pthread_rwlock_init(lock, nil) }
@@ -49,9 +49,9 @@ import Synchronization
     func unlock() { unsafe pthread_rwlock_unlock(lock) }
 }
 
-/// A condition variable, its mutex, and what it is about.
+/// A condition variable, its mutex, and the condition itself.
 @safe final class PthreadCondition: Sendable {
-    /// As for the mutex; `isMet` is guarded by it.
+    /// Any thread, as for the mutex, which also guards `isMet`.
     nonisolated(unsafe) let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
     nonisolated(unsafe) let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     let isMet = StopFlag()
@@ -69,7 +69,7 @@ import Synchronization
     }
 }
 
-/// A number under Swift's own lock.
+/// A number protected by Swift's `Mutex`.
 final class SharedCount: Sendable {
     let value = Mutex(0)
 }

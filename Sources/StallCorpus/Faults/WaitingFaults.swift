@@ -2,7 +2,8 @@ import CStallCorpus
 import Glibc
 import RunLoopKit
 
-// What waits in the kernel, each in a function of its own that the report must name. Each ends with work after its call.
+// Work that waits in the kernel, each in a separate function that the report must name. Each function does some work after its
+// call.
 
 @inline(never)
 func sleepInHandler(_ duration: Duration) -> Int {
@@ -60,7 +61,7 @@ func lockFile(_ descriptor: Int32) -> Int {
     return Int(result) + 1
 }
 
-/// As a resolver does: asks by datagram, and waits for an answer until its patience is over.
+/// Like a resolver: sends a datagram, and waits for an answer until the timeout.
 @inline(never)
 func resolveName(_ socket: Int32, patience: Duration) -> Int {
     let query = [UInt8](repeating: 0x20, count: 32)
@@ -72,14 +73,14 @@ func resolveName(_ socket: Int32, patience: Duration) -> Int {
     return unsafe recv(socket, &answer, answer.count, 0)
 }
 
-/// An event loop of one's own within the loop's.
+/// A separate event loop, run inside a callout of the loop.
 @inline(never)
 func waitForEvents(_ duration: Duration) -> Int {
     let count = corpus_wait_for_events(Int32(duration / .milliseconds(1)))
     return Int(count) + 1
 }
 
-/// Calls the body with a Unix address in the kernel's form.
+/// Calls the body with a Unix address in the kernel's format.
 func withUnixAddress(_ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)

@@ -1,4 +1,4 @@
-/// What was made, and what it was taken for.
+/// Counts how often each expected value was reported as which value.
 struct ConfusionMatrix {
     let columns: [String]
     let rows: [(name: String, counts: [Int])]
@@ -6,7 +6,7 @@ struct ConfusionMatrix {
     private static let missed = "missed"
     private static let silence = "silence"
 
-    /// By verdict, or by kind.
+    /// The matrix of verdicts; `kinds` is the one of kinds.
     static func verdicts(_ outcomes: [Outcome]) -> ConfusionMatrix {
         ConfusionMatrix(outcomes, expected: { $0.expected.verdicts.joined(separator: "/") }, found: \.verdict)
     }
@@ -37,7 +37,7 @@ struct ConfusionMatrix {
     }
 }
 
-/// A table in plain text: the first column to the left, the others to the right.
+/// A plain text table: the first column is left-aligned, the others are right-aligned.
 enum TextColumns {
     static func lines(_ rows: [[String]]) -> [String] {
         let count = rows.map(\.count).max() ?? 0

@@ -1,15 +1,15 @@
 import FoundationEssentials
 
-/// What became of all scenarios.
+/// The outcomes of all scenarios.
 package struct CorpusResult: Codable, Sendable {
     package var outcomes: [Outcome]
 
     package init(outcomes: [Outcome]) { self.outcomes = outcomes }
 
-    /// All scenarios together.
+    /// The figures of all scenarios together.
     package var figures: CorpusFigures { CorpusFigures(outcomes) }
 
-    /// For each part that was tried.
+    /// The figures of each part that was tried.
     var figuresOfParts: [(Scenario.Part, CorpusFigures)] {
         Scenario.Part.allCases.compactMap { part in
             let own = outcomes.filter { $0.part == part }
@@ -20,39 +20,39 @@ package struct CorpusResult: Codable, Sendable {
     package var failed: [Outcome] { outcomes.filter { !$0.passed } }
 }
 
-/// So many of so many.
+/// The number of right results, and the number of all.
 package struct Share: Codable, Hashable, Sendable {
     package var right = 0
     package var of = 0
 
     init(_ answers: [Bool]) { (right, of) = (answers.count { $0 }, answers.count) }
 
-    /// 0 to 100. What nothing was asked of is right.
+    /// 0 to 100. It is 100 if nothing was counted.
     package var percent: Double { of == 0 ? 100 : 100 * Double(right) / Double(of) }
 }
 
-/// The figures by which a monitor is judged.
+/// The figures that rate the monitor.
 package struct CorpusFigures: Codable, Sendable {
-    /// Of the stalls that were made, those reported.
+    /// Of the stalls that were made, the ones reported.
     package var found: Share
-    /// Of the look-alikes, those that nothing was reported of.
+    /// Of the look-alikes, the ones without a report.
     package var silent: Share
-    /// Reports of nothing, in all scenarios.
+    /// Reports without a stall, in all scenarios.
     package var falseAlarms: Int
-    /// Reports of what was reported already.
+    /// Repeated reports of a stall that was already reported.
     package var toldAgain: Int
-    /// Of the stalls that were found.
+    /// This and the next two: of the stalls that were found, the ones with the right value.
     package var kind: Share
     package var verdict: Share
     package var culprit: Share
-    /// Of those where somebody holds what is waited for.
+    /// Only of the stalls where a thread holds the awaited lock or resource.
     package var owner: Share
     package var startError: ErrorFigures
     package var endError: ErrorFigures
     /// Scenarios that were played more than once.
     package var again: Int
     package var skipped: Int
-    /// Scenarios that were not played to their end.
+    /// Scenarios that were not played to the end.
     package var broken: Int
 
     init(_ outcomes: [Outcome]) {
@@ -74,7 +74,7 @@ package struct CorpusFigures: Codable, Sendable {
         broken = outcomes.count { $0.failure != nil }
     }
 
-    /// What is missed of the goals, a line for each. Empty: all are met.
+    /// The missed goals, one line for each. Empty if all are met.
     package var missedGoals: [String] {
         var missed: [String] = []
         if found.right < found.of { missed.append("stalls found: \(found.text), goal all") }
@@ -88,7 +88,7 @@ package struct CorpusFigures: Codable, Sendable {
     }
 }
 
-/// How far off something is, in milliseconds.
+/// Deviations, in milliseconds.
 package struct ErrorFigures: Codable, Sendable {
     package var median: Double
     package var maximum: Double
@@ -118,7 +118,7 @@ extension CorpusResult {
         return parts.filter { !$0.isEmpty }.map { $0.joined(separator: "\n") + "\n" }.joined(separator: "\n")
     }
 
-    /// Everything, for programs.
+    /// All results, as JSON for programs.
     package func json() throws -> String {
         struct Document: Encodable {
             var goalsMet: Bool
@@ -181,13 +181,13 @@ extension Double {
 }
 
 extension Outcome {
-    /// One line for people as the scenario is over.
+    /// One line for people, printed when the scenario has ended.
     package var line: String {
         if let skipped { return "skipped  \(name): \(skipped)" }
         return passed ? "ok       \(name)" : "NOT OK   \(lines.joined(separator: "\n         "))"
     }
 
-    /// What was expected, and what was found instead.
+    /// The expected values, and the values found instead.
     var lines: [String] {
         guard !passed else { return [] }
         var lines = [failure.map { "\(name): \($0)" } ?? name]

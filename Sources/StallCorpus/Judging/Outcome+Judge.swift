@@ -1,9 +1,9 @@
 import StallReports
 
-// Pure: what was made against what was reported.
+// Pure functions: they compare the stalls that were made with the stalls that were reported.
 
 extension Outcome {
-    /// A scenario that was not played to its end.
+    /// The outcome of a scenario that was not played to its end.
     init(_ scenario: Scenario, skipped: String? = nil, failure: String? = nil) {
         self.init(
             name: scenario.name,
@@ -66,14 +66,14 @@ extension StallFinding {
 }
 
 extension Receipt.Span {
-    /// About a tick: five of these in a row are a stall of their own.
+    /// The turn took about a tick: five such turns in a row are a stall (`repeated`).
     var isSlowTurn: Bool { wallNs >= 45_000_000 }
 
-    /// The thread could have run, and did not for half of the time.
+    /// The thread was runnable and did not run for half of the time.
     fileprivate var wasKept: Bool { runDelayNs > 0 && runDelayNs * 2 >= wallNs }
 
-    /// A thread that was kept from a CPU for half of the time, or for about as long as it computed, was starved, whatever it was to do: a
-    /// report that says so is right. (Where others than the thread itself measured, nothing is known.)
+    /// A thread that was kept from a CPU for half of the time, or for about as long as it computed, was starved, whatever it was
+    /// meant to do: a report of that verdict is right. (If the time was measured by another thread, nothing is known.)
     fileprivate func otherTruth(than verdicts: Set<Verdict>) -> Set<Verdict> {
         let competed = verdicts.contains(.onCPU) && runDelayNs > 0 && runDelayNs * 10 >= cpuNs * 8
         return wasKept || competed ? [.starved] : []
@@ -81,26 +81,26 @@ extension Receipt.Span {
 }
 
 extension StallReport {
-    /// When it ended, or had come to.
+    /// The end of the stall, or the latest time that the report covers.
     private var latest: Timestamp { endedAt ?? startedAt.advanced(byNanoseconds: durationNs) }
 
     func isAbout(_ span: Receipt.Span) -> Bool {
         watched.label == span.label && startedAt < span.endedAt && span.startedAt < latest
     }
 
-    /// Whether turns that were to be short really made such a stall, on a machine that had other things to do. Theirs is the time of the
-    /// callout alone: the loop was away for a moment before and after.
+    /// Whether turns that were meant to be short really made such a stall, because the machine was busy with other work. Only the
+    /// time of the callout was measured: the loop was busy for a moment before and after it.
     func isTrue(of slowTurns: [Receipt.Span]) -> Bool {
         let own = slowTurns.filter(isAbout)
         return kind == .repeated ? own.count >= 4 : own.contains { $0.wallNs >= 240_000_000 }
     }
 
-    /// With a faked clock the times say nothing.
+    /// With a faked clock the times are not compared.
     fileprivate func isAbout(_ span: Receipt.Span, _ expected: ExpectedStall) -> Bool {
         expected.bounds == .none ? watched.label == span.label : isAbout(span)
     }
 
-    /// How far start and end are off, in milliseconds.
+    /// The errors of start and end, in milliseconds.
     fileprivate func errors(against span: Receipt.Span) -> (Double, Double) {
         (
             abs(Double(startedAt.nanoseconds(since: span.startedAt)) / 1e6),
@@ -110,14 +110,15 @@ extension StallReport {
 }
 
 extension Array {
-    /// Takes the first element that fits out of the array.
+    /// Removes and returns the first element that fits.
     fileprivate mutating func takeFirst(where fits: (Element) -> Bool) -> Element? {
         firstIndex(where: fits).map { remove(at: $0) }
     }
 }
 
 extension StallReport {
-    /// The thread that holds what the stalled one waits for, by its name. One file, so that the judge does not follow the model's wording.
+    /// The name of the thread that holds what the stalled thread waits for. Defined in this file only, so that the rest of the
+    /// judge does not depend on the report model's names.
     var ownerName: String? {
         cause.lock?.owner?.name
     }

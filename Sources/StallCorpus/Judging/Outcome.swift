@@ -1,24 +1,25 @@
 import StallReports
 
-/// What became of one scenario.
+/// The outcome of one scenario.
 package struct Outcome: Codable, Sendable {
     package var name: String
     package var part: Scenario.Part
     package var isStall: Bool
-    /// The stalls that were made, each with what was reported of it.
+    /// The stalls that were made, each with its report.
     var stalls: [StallFinding] = []
-    /// Reports of nothing that was made.
+    /// Reports without a stall that was made.
     var falseAlarms: [FoundStall] = []
-    /// Further reports of a stall that was reported already.
+    /// Further reports of a stall that was already reported.
     var toldAgain: [FoundStall] = []
-    /// Reports of turns that were to be short and really were not, and of the pieces of a stall whose thread was kept from a CPU.
+    /// Reports of turns that were meant to be short and really were long, and of the parts of a stall whose thread was kept from
+    /// a CPU.
     var excused = 0
-    /// How often it was played.
+    /// The number of times it was played.
     package var attempts = 1
     package var skipped: String?
     package var failure: String?
 
-    /// Whether all is as it should be. A scenario that was skipped is no failure.
+    /// Whether everything was reported correctly. A skipped scenario does not count as a failure.
     package var passed: Bool {
         skipped != nil || (failure == nil && falseAlarms.isEmpty && toldAgain.isEmpty && stalls.allSatisfy(\.passed))
     }
@@ -27,18 +28,18 @@ package struct Outcome: Codable, Sendable {
 /// A stall that was made.
 struct StallFinding: Codable, Sendable {
     var expected: Expected
-    /// Nil: it was missed.
+    /// Nil if it was missed.
     var found: FoundStall?
     var isKindRight = false
     var isVerdictRight = false
     var isCulpritRight = false
-    /// Nil where there is none to be named.
+    /// Nil if no owner is expected.
     var isOwnerRight: Bool?
-    /// Nil where it cannot be compared.
+    /// Nil if it cannot be compared.
     var startErrorMs: Double?
     var endErrorMs: Double?
 
-    /// What should have been reported, and what the stalled thread measured of itself.
+    /// The expected report, and what the stalled thread measured of itself.
     struct Expected: Codable, Sendable {
         var kinds: [String]
         var verdicts: [String]
@@ -52,7 +53,7 @@ struct StallFinding: Codable, Sendable {
     var passed: Bool { found != nil && isKindRight && isVerdictRight && isCulpritRight && isOwnerRight != false }
 }
 
-/// What was reported.
+/// A stall as it was reported.
 struct FoundStall: Codable, Sendable {
     var id: String
     var kind: String
@@ -62,7 +63,7 @@ struct FoundStall: Codable, Sendable {
     var owner: String?
     var summary: String
     var lengthMs: Double
-    /// From the start as reported to the detection.
+    /// From the reported start to the detection.
     var detectedAfterMs: Double
 
     init(_ report: StallReport) {

@@ -5,17 +5,18 @@ import StallMonitor
 import StallReports
 import Synchronization
 
-/// A process that a scenario is played in, as its runner sees it: in a process group of its own, its output in a file.
+/// The process in which a scenario is played, as its runner sees it. It has a separate process group, and its output goes to a
+/// file.
 struct ChildProcess {
     enum End: Hashable, Sendable {
         case exited(Int32)
         case signalled(Int32)
-        /// Killed, because its time was over.
+        /// Killed, because its time limit was exceeded.
         case overdue
         case notStarted(Int32)
     }
 
-    /// Runs it to its end, or to the deadline. What it started ends with it.
+    /// Runs the process until it ends or the deadline passes. All processes that it started end with it.
     static func run(
         _ command: [String],
         adding variables: [String: String],
@@ -33,7 +34,7 @@ struct ChildProcess {
         }
         let milliseconds = Int(limit / .milliseconds(1))
         guard ended.wait(timeout: .now() + .milliseconds(milliseconds)) == .success else {
-            // It may be stopped or frozen; kill(2) ends that, too.
+            // The process may be stopped or frozen; SIGKILL ends it anyway.
             kill(-process, SIGKILL)
             ended.wait()
             return .overdue
@@ -73,7 +74,7 @@ struct ChildProcess {
         return (error, process)
     }
 
-    /// The caller's own variables, as `name=value`.
+    /// The caller's environment variables, as `name=value`.
     private static func inherited(but others: [String: String]) -> [String] {
         var result: [String] = []
         var next = unsafe environ
@@ -87,12 +88,12 @@ struct ChildProcess {
 }
 
 extension ChildProcess.End {
-    /// From what waitpid(2) gives.
+    /// From the status that waitpid(2) returns.
     fileprivate init(status: Int32) {
         self = status & 0x7f == 0 ? .exited(status >> 8 & 0xff) : .signalled(status & 0x7f)
     }
 
-    /// Why it is not as it should be. Nil when it is.
+    /// The reason why the end is a failure. Nil if it is none.
     var problem: String? {
         switch self {
         case .exited(0): nil
@@ -104,8 +105,8 @@ extension ChildProcess.End {
     }
 }
 
-/// The process that a scenario is played in. It is told by its environment what to play: a program with libfaketime loaded finds no
-/// arguments, because that library moves them.
+/// The process in which a scenario is played. The scenario's name is passed in the environment: a program with libfaketime loaded
+/// does not find its arguments, because that library moves them.
 package struct ScenarioProcess: Sendable {
     private let name: String
     private let directory: String
@@ -114,13 +115,13 @@ package struct ScenarioProcess: Sendable {
     static let directoryVariable = "STALL_CORPUS_DIRECTORY"
     static let groupVariable = "STALL_CORPUS_GROUP"
 
-    /// What the calling process was started for. Nil when it is no scenario's.
+    /// The scenario for which the calling process was started. Nil if it was not started for a scenario.
     package static var requested: ScenarioProcess? {
         guard let name = environment(nameVariable), let directory = environment(directoryVariable) else { return nil }
         return ScenarioProcess(name: name, directory: directory)
     }
 
-    /// Plays it on a thread of its own, while the main thread turns its loop. Returns the exit code.
+    /// Plays it on a separate thread, while the main thread runs its loop. Returns the exit code.
     package func run() async -> Int32 {
         await withCheckedContinuation { continuation in
             startThread(named: "corpus-driver") {
@@ -145,7 +146,7 @@ package struct ScenarioProcess: Sendable {
             let stage = try Stage(scenario.place, monitor: monitor, directory: directory)
             stage.rest(.milliseconds(300))
             receipt = try Self.play(scenario, on: stage)
-            // The loop comes back to its rest, and what is to be reported is reported.
+            // The loop goes back to rest, and pending reports are written.
             stage.rest(.milliseconds(300))
         } catch let skipped as SkippedScenario {
             receipt = Receipt(skipped: skipped.reason)

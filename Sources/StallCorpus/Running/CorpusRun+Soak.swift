@@ -5,16 +5,16 @@ import StallMonitor
 import StallReports
 import Synchronization
 
-/// What became of a soak.
+/// The result of a soak.
 package struct SoakResult: Codable, Sendable {
     var seconds: Int
-    /// Turns of all loops.
+    /// The turns of all loops.
     var turns: UInt64
-    /// Reports of turns that were long indeed, by the loops' own account.
+    /// Reports of turns that really were long, as measured by the loops themselves.
     var trueStalls: Int
     var falseAlarms: [FoundStall]
     var ticks: Int64
-    /// At which the watchdog itself came late.
+    /// The ticks at which the watchdog itself was late.
     var lateTicks: Int64
     var watchdogCPUMs: Double
     var failure: String?
@@ -39,7 +39,7 @@ package struct SoakResult: Codable, Sendable {
 }
 
 extension CorpusRun {
-    /// Watches loops that do little, so long.
+    /// Watches loops that do little work for this number of seconds.
     package func soak(seconds: Int) async -> SoakResult {
         await withCheckedContinuation { continuation in
             startThread(named: "corpus-runner") {
@@ -66,7 +66,7 @@ extension CorpusRun {
 }
 
 extension SoakResult {
-    /// It could not begin.
+    /// A soak that could not start.
     fileprivate init(failure: String, seconds: Int) {
         self.init(
             seconds: seconds,
@@ -101,8 +101,8 @@ extension SoakResult {
     }
 }
 
-/// Loops that rest, or do a little, for a long time, on a machine that has more to do than it can: nothing may be reported of them
-/// but turns that really were long.
+/// Loops that rest, or do little work, for a long time, on a machine that is overloaded: no stall may be reported except turns
+/// that really were long.
 package struct Soak: Sendable {
     let seconds: Int
 
@@ -110,7 +110,7 @@ package struct Soak: Sendable {
 
     package init(seconds: Int) { self.seconds = seconds }
 
-    /// As a child's environment calls it.
+    /// Parses the name that is passed in a child's environment.
     init?(named name: String) {
         guard name.hasPrefix(Self.prefix), let seconds = Int(name.dropFirst(Self.prefix.count)) else { return nil }
         self.init(seconds: seconds)
@@ -118,7 +118,7 @@ package struct Soak: Sendable {
 
     var name: String { Self.prefix + "\(seconds)" }
 
-    /// In the child's process: the main loop and two workers do a millisecond of work now and then, two more rest.
+    /// Runs in the child process: the main loop and two workers do a millisecond of work now and then, two more workers rest.
     func play(in directory: String) -> Int32 {
         let monitor = StallMonitor.start(.init(directory: directory + "/reports", service: .init(name: "soak")))
         let busyTimes = Mutex<[BusyTimes]>([])
@@ -143,7 +143,7 @@ package struct Soak: Sendable {
     }
 }
 
-/// Notes for how long a loop is away from its rest, by its own activities.
+/// Records the busy times of a loop, measured by its own activities.
 private final class BusyTimes: Sendable {
     private struct State {
         var since: Measurement?

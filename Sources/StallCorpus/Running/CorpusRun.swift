@@ -4,31 +4,31 @@ import Glibc
 import StallReports
 import Synchronization
 
-/// Plays scenarios, each in a process of its own: one that crashes or hangs does not take the others with it.
+/// Plays each scenario in a separate process: a scenario that crashes or hangs does not affect the others.
 package struct CorpusRun: Sendable {
-    /// How the program of the children is started: the executable first.
+    /// The command that starts a child: the executable first.
     package var command: [String]
-    /// Whether a child may be started with a library loaded before its own.
+    /// Whether a child may be started with a preloaded library.
     package var canPreload = true
-    /// Where reports and outputs go; it exists.
+    /// The directory of reports and outputs; it must exist.
     package var directory: String
-    /// Threads that keep the CPUs busy meanwhile.
+    /// The number of threads that keep the CPUs busy during the run.
     package var load = 0
-    /// How much of one CPU each child gets, in percent. Nil: as much as there is.
+    /// The quota of one CPU that each child gets, in percent. Nil for no limit.
     package var quota: Int?
-    /// How often a scenario that failed is played again: what the machine did to it once, it may not do twice. The outcome says so. A
-    /// false alarm stands.
+    /// How often a failed scenario is played again: a disturbance by the machine may not occur twice. The outcome states the
+    /// number of attempts. A false alarm is not played again.
     package var retries = 0
-    /// How many of the scenarios that sleep are played at once. Those that compute are played one at a time, after them.
+    /// How many of the scenarios that sleep are played at once. Scenarios that compute are played one at a time, after them.
     package var jobs = 1
-    /// Told of each outcome as it comes: on several threads, if there are several jobs.
+    /// Called with each outcome as soon as it is known: on several threads, if there are several jobs.
     package var onOutcome: @Sendable (Outcome) -> Void = { _ in }
 
     package init(command: [String], directory: String) {
         (self.command, self.directory) = (command, directory)
     }
 
-    /// Plays them on a thread of its own.
+    /// Plays the scenarios on a separate thread.
     package func play(_ scenarios: [Scenario]) async -> CorpusResult {
         await withCheckedContinuation { continuation in
             startThread(named: "corpus-runner") {
@@ -88,7 +88,7 @@ package struct CorpusRun: Sendable {
             }
             variables.merge(clock.variables) { $1 }
         }
-        // A quota of a fifth makes everything five times as slow.
+        // A quota of a fifth makes everything five times slower.
         let limit = Duration.seconds(quota == nil ? 60 : 180)
         let end = ChildProcess.run(command, adding: variables, output: place + "/output.txt", within: limit)
         if let problem = end.problem { return Outcome(scenario, failure: problem) }
@@ -97,7 +97,8 @@ package struct CorpusRun: Sendable {
         return Outcome(scenario, receipt, contents?.reports ?? [])
     }
 
-    /// Makes a directory for one scenario, where none may be left of an earlier one. Nil, or why not.
+    /// Creates a directory for one scenario; it fails if one is left of an earlier run. Returns nil, or the reason of the
+    /// failure.
     func make(_ place: String) -> String? {
         unsafe mkdir(directory, 0o700)
         guard unsafe mkdir(place, 0o700) == 0 else {
@@ -107,7 +108,7 @@ package struct CorpusRun: Sendable {
     }
 }
 
-/// A clock for one process, kept by libfaketime: the wall clock only, read anew each time.
+/// A faked clock for one process, provided by libfaketime: only the wall clock, read from the file each time.
 struct FakeClock {
     let variables: [String: String]
 

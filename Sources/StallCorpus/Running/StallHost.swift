@@ -5,16 +5,16 @@ import RunLoopKit
 import StallMonitor
 import Synchronization
 
-/// A watched process that stalls when it is asked to, for tests that look at it from outside.
+/// A watched process that stalls on request, for tests that observe it from outside.
 ///
-/// It says `ready` on standard output once it is watched, then takes a request a line from standard input: a fault's name and for how
-/// many milliseconds, such as `sleep 1500`. It ends in order with its input or on SIGTERM.
+/// It prints `ready` on standard output once it is watched, then reads one request per line from standard input: a fault's name
+/// and a duration in milliseconds, such as `sleep 1500`. It ends in order at the end of its input or on SIGTERM.
 package struct StallHost: Sendable {
-    /// What the main actor can be made to do.
+    /// The faults that the main actor can be made to execute.
     package enum Fault: String, CaseIterable, Sendable {
         case json, lock, pipe, sleep, fsync, loop
 
-        /// The function that stands still.
+        /// The function that stalls.
         package var culprit: String {
             switch self {
             case .json: "decodeDocument"
@@ -31,11 +31,12 @@ package struct StallHost: Sendable {
 
     package init(directory: String) { self.directory = directory }
 
-    /// Returns when the process is to end.
+    /// Returns when the process has to end.
     package func run() async {
         let monitor = StallMonitor.start(.init(directory: directory, repeats: .everyStall))
         defer { monitor.stop() }
-        // Let through where it is blocked, as in what a test starts.
+        // Ignored, so that only the dispatch source receives it; the source also works if a test started the process with the
+        // signal blocked.
         signal(SIGTERM, SIG_IGN)
         let end = DispatchSource.makeSignalSource(signal: SIGTERM, queue: .global())
         await withTaskGroup { group in
@@ -51,7 +52,7 @@ package struct StallHost: Sendable {
                 }
                 continuation.finish()
             }
-            // Not print: a flush of all streams would wait for the one that `requests` reads from.
+            // Not `print`: flushing all streams would wait for the stream that `requests` reads from.
             unsafe _ = write(STDOUT_FILENO, "ready\n", 6)
             for await (fault, milliseconds) in requests {
                 group.addTask { try? await perform(fault, milliseconds) }

@@ -4,7 +4,7 @@ import RunLoopKit
 import StallReports
 
 extension Scenario {
-    /// The whole process stood still, or the clocks jumped; the loop did nothing wrong.
+    /// The whole process was paused, or the clocks jumped; the loop did nothing wrong.
     static let pauseLookAlikes: [Scenario] = [
         .lookAlike("stopped-idle", .pauses) { stage in
             try runShell(stopAndContinue)
@@ -29,7 +29,7 @@ extension Scenario {
             try group.enter()
             let freeze = group.path + "/cgroup.freeze"
             try stage.inLightTurns {
-                // From outside of the group, or it would freeze itself.
+                // The shell leaves the group first, or it would freeze itself.
                 let home = String(
                     group.path.prefix { _ in true }.split(separator: "/").dropLast().joined(separator: "/")
                 )
@@ -38,7 +38,7 @@ extension Scenario {
             }
         },
         .lookAlike("forked-child", .pauses) { stage in
-            // The child stalls. It has no monitor; the parent's loop rests.
+            // The child stalls. It has no monitor, and the parent's loop rests.
             try stage.inLightTurns {
                 let child = try forkSleeping(.seconds(1))
                 var status: Int32 = 0
@@ -71,7 +71,7 @@ extension Scenario {
             try setFakeClock("+0")
         },
         .stall("stall-after-stop", .pauses, on: .worker, [.blocked], culprit: "sleepInHandler") { stage in
-            // What comes after a pause is seen again.
+            // A stall after a pause is detected again.
             try runShell(stopAndContinue)
             stage.rest(.milliseconds(400))
             stage.stall { sleepInHandler(Stage.usualLength) }
@@ -82,7 +82,7 @@ extension Scenario {
 }
 
 extension Stage {
-    /// Keeps the loop lightly busy while something happens around it.
+    /// Keeps the loop lightly busy while `body` runs.
     func inLightTurns(_ body: () throws -> Void) throws {
         let timer = EventTimer(every: .milliseconds(25)) { _ in keep(sleepInHandler(.milliseconds(5))) }
         loop.add(timer, to: .common)
@@ -94,7 +94,7 @@ extension Stage {
     }
 }
 
-/// A child that sleeps and is gone. It runs no code of Swift's: other threads' locks stay as they were.
+/// Forks a child that sleeps and exits. It runs no Swift code: locks that other threads held stay locked in the child.
 private func forkSleeping(_ duration: Duration) throws -> pid_t {
     let microseconds = UInt32(duration / .microseconds(1))
     let child = corpus_fork()
@@ -106,7 +106,7 @@ private func forkSleeping(_ duration: Duration) throws -> pid_t {
     return child
 }
 
-/// Sets the clock that libfaketime shows, in seconds from the true time.
+/// Sets the clock that libfaketime shows, in seconds relative to the true time.
 private func setFakeClock(_ offset: String) throws {
     guard let path = unsafe getenv("FAKETIME_TIMESTAMP_FILE") else { throw SkippedScenario("no libfaketime here") }
     guard writeFile(offset + "\n", to: unsafe String(cString: path), creating: true) else {

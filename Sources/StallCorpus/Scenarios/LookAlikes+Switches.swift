@@ -3,7 +3,7 @@ import StallMonitor
 import StallReports
 
 extension Scenario {
-    /// The server has said that nothing is to be reported.
+    /// The server has declared that nothing is to be reported.
     static let switchLookAlikes: [Scenario] = [
         .lookAlike("expected-slow", .pauses, on: .mainLoop) { stage in
             stage.run {
@@ -59,9 +59,10 @@ extension Scenario {
     ]
 }
 
-/// The ways in which a server says that a time does not count. One file, so that the scenarios do not follow the interface's wording.
+/// The ways in which a server declares that a time does not count. Defined in this file only, so that the scenarios do not depend
+/// on the names of the public interface.
 enum MonitorSwitches {
-    /// Slowness is expected in the first two seconds.
+    /// The first two seconds may be slow.
     static func allowStart(_ configuration: inout StallMonitor.Configuration) {
         configuration.startupGrace = .seconds(2)
     }

@@ -4,7 +4,7 @@ import StallReports
 import Synchronization
 
 extension Scenario {
-    /// A loop at rest for long, and loops that wait in ways of their own.
+    /// Loops that rest for a long time, and loops that wait in unusual ways.
     static let idleLookAlikes: [Scenario] = [
         .lookAlike("idle", .traffic) { $0.rest(.seconds(3)) },
         .lookAlike("idle-worker", .traffic, on: .worker) { $0.rest(.seconds(2)) },
@@ -38,7 +38,7 @@ extension Scenario {
             stage.endWorker()
             stage.rest(.seconds(1))
         },
-        // Between two runs of its loop a thread belongs to itself.
+        // Between two runs of its loop a thread is free to do anything.
         .lookAlike("worker-outside-its-loop", .traffic, on: .worker) { stage in
             let (ready, over, loop) = (Gate(), Gate(), LoopOfThread())
             startThread(named: "own-thread") {
@@ -79,12 +79,12 @@ extension Scenario {
         turns("short-turns-worker", .milliseconds(40), 30, rest: .milliseconds(5), on: .worker),
         turns("short-turns-main-actor", .milliseconds(40), 30, rest: .milliseconds(10), on: .mainActor),
         turns("tiny-turns", .milliseconds(1), 500, rest: .milliseconds(2), on: .worker),
-        // Each just under the threshold, with ordinary turns in between.
+        // Each is just below the threshold, with ordinary turns in between.
         lonely("lonely-turns", .milliseconds(240), on: .mainLoop),
         lonely("lonely-turns-worker", .milliseconds(240), on: .worker),
         lonely("lonely-turns-main-actor", .milliseconds(235), on: .mainActor),
         .lookAlike("four-in-a-row", .traffic, on: .worker) { stage in
-            // One fewer than makes a repeated stall.
+            // One fewer than a repeated stall needs.
             for _ in 0..<3 {
                 for _ in 0..<4 { stage.run { stage.turn { sleepInHandler(.milliseconds(70)) } } }
                 for _ in 0..<5 {
@@ -116,7 +116,7 @@ extension Scenario {
             }
             busy.stop()
         },
-        // A loop that is busy in turn after turn, and looks for what is new in each, serves everybody.
+        // A loop that is busy in every turn, but checks for new events in each turn, serves all its sources.
         busy("busy-source", on: .worker) { stage, isOver, done in
             let source = EventSource { source in
                 stage.turn(handleShortEvent)
@@ -166,7 +166,7 @@ extension Scenario {
         }
     }
 
-    /// `play` has short work done over and over, asks whether it is over, and says when it is done.
+    /// `play` executes short work repeatedly, asks whether to stop, and reports when it is done.
     private static func busy(
         _ name: String,
         on place: Place,
@@ -193,7 +193,7 @@ extension Scenario {
     }
 }
 
-/// A thread's loop, told to other threads.
+/// Passes the loop of a thread to other threads.
 private final class LoopOfThread: Sendable {
     private let found = Mutex<EventRunLoop?>(nil)
 
@@ -202,7 +202,7 @@ private final class LoopOfThread: Sendable {
     var loop: EventRunLoop? { found.withLock { $0 } }
 }
 
-/// Each block brings the next.
+/// Each block enqueues the next.
 private func enqueueNext(
     on stage: Stage,
     _ isOver: @escaping @Sendable () -> Bool,

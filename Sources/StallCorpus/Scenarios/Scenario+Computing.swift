@@ -3,7 +3,7 @@ import RunLoopKit
 import StallReports
 
 extension Scenario {
-    /// The thread computes: in the server's code, in libraries that it called, in the kernel.
+    /// The thread computes: in the server's code, in libraries that it called, or in the kernel.
     static let computing: [Scenario] = [
         computing("compute-main", on: .mainLoop, culprit: "computeInOwnCode") { computeInOwnCode(until: $0) },
         computing("compute-worker", on: .worker, culprit: "computeInOwnCode") { computeInOwnCode(until: $0) },
@@ -37,7 +37,7 @@ extension Scenario {
         },
     ]
 
-    /// What makes the patterns above try long.
+    /// The input that makes the patterns above backtrack for a long time.
     private static let backtracking = String(repeating: "a", count: 20) + "c"
 
     private static func computing(
@@ -51,7 +51,7 @@ extension Scenario {
         }
     }
 
-    /// With something that is made before the loop stands still.
+    /// With a prop that is created before the loop stalls.
     private static func computing<Prop: Sendable>(
         _ name: String,
         on place: Place,

@@ -4,7 +4,8 @@ import StallReports
 import Synchronization
 
 extension Scenario {
-    /// Threads that wait for each other. They end with the process, but for one circle that opens because a thread waits with a limit.
+    /// Threads that wait for each other. They end with the process, except for one circle that opens because a thread waits with
+    /// a time limit.
     static let deadlocks: [Scenario] = [
         forever("deadlock-of-two", on: .worker, [.deadlock], "lockBoth", "deadlock-b") { _ in
             let (a, b) = (PthreadMutex(), PthreadMutex())
@@ -19,7 +20,7 @@ extension Scenario {
             lockInThread("deadlock-b", b, waitFor: aIsHeld, c)
             return { lockBoth(a, b) { aIsHeld.open() } }
         },
-        // Not of two of Swift's: the kernel notices such a circle, and Swift ends the process.
+        // Not with two of Swift's mutexes: the kernel detects such a circle, and Swift ends the process.
         forever("deadlock-of-swift-and-c", on: .mainActor, [.deadlock], "lockBothKinds", "deadlock-b") { _ in
             let (a, b) = (SharedCount(), PthreadMutex())
             let (aIsHeld, bIsHeld) = (Gate(), Gate())
@@ -32,7 +33,7 @@ extension Scenario {
             bIsHeld.wait()
             return { lockBothKinds(a, b) { aIsHeld.open() } }
         },
-        // Nobody can go on, but one will give up.
+        // No thread can continue, but one will give up.
         .stall(
             "circle-with-a-limit",
             .deadlocks,
@@ -58,7 +59,7 @@ extension Scenario {
                 return waitForLoop(other.loop)
             }
         },
-        // Who owns the main queue is not written down where a watcher could read it.
+        // The owner of the main queue is not stored where a watcher could read it.
         forever("deadlock-of-queues", on: .mainLoop, [.deadlock, .blocked], "waitForQueue", nil) { _ in
             let queue = DispatchQueue(label: "deadlocked")
             let isHeld = Gate()
@@ -91,8 +92,8 @@ extension Scenario {
     }
 }
 
-/// A thread that holds the first lock when this returns, and waits for the second once it is held by somebody else. With a limit it gives up
-/// then, and lets go of both.
+/// Starts a thread that holds the first lock when this returns, and waits for the second once another thread holds it. With a
+/// limit it then gives up, and releases both.
 private func lockInThread(
     _ name: String,
     _ first: PthreadMutex,

@@ -3,9 +3,9 @@ import StallReports
 import Synchronization
 
 extension Scenario {
-    /// From hardly a stall to a very long one.
+    /// From barely a stall to a very long one.
     static let lengths: [Scenario] = [
-        // The threshold of 250 ms and a tick of 50 ms.
+        // The threshold of 250 ms plus a tick of 50 ms.
         lasting("one-tick-over", .milliseconds(300), on: .mainLoop),
         lasting("one-tick-over-worker", .milliseconds(300), on: .worker),
         lasting("one-tick-over-main-actor", .milliseconds(300), on: .mainActor),
@@ -17,7 +17,8 @@ extension Scenario {
         .stall("short-computing", .lengths, on: .worker, [.onCPU], culprit: "computeInOwnCode") { stage in
             stage.stall { computeInOwnCode(until: .now.advanced(by: .milliseconds(320))) }
         },
-        // Not what was seen last: who was on the stack for longest, or whom it called for most of that time.
+        // The culprit is not the last function seen, but the one that was on the stack for longest, or the function that it
+        // called for most of that time.
         .stall(
             "long-then-short",
             .lengths,
@@ -46,7 +47,7 @@ extension Scenario {
         }
     }
 
-    /// Stalls that no single turn of 250 ms shows.
+    /// Stalls in which no single turn reaches 250 ms.
     static let kinds: [Scenario] = [
         repeated("repeated-sleeps", on: .mainLoop, [.blocked], culprit: "sleepInHandler") {
             sleepInHandler(.milliseconds(120))
@@ -78,7 +79,7 @@ extension Scenario {
             let date = MonotonicInstant.now.advanced(by: .milliseconds(1))
             for _ in 0..<Self.burst { stage.loop.add(EventTimer(at: date) { _ in work() }) }
         },
-        // What one drain of the main queue runs is one callout to the loop.
+        // For the loop, everything that one drain of the main queue runs is one callout.
         congested("congested-main-actor", on: .mainActor, kinds: [.congested, .blocked]) { _, work in
             for _ in 0..<Self.burst { Task { @MainActor in work() } }
         },
@@ -101,10 +102,10 @@ extension Scenario {
         }
     }
 
-    /// How many pieces of short work come at once.
+    /// The number of short pieces of work that arrive at once.
     private static let burst = 250
 
-    /// `begin`, called on the place's thread, has `work` done so many times in one turn.
+    /// `begin`, called on the place's thread, makes `work` run `burst` times in one turn.
     private static func congested(
         _ name: String,
         on place: Place,
@@ -132,7 +133,7 @@ extension Scenario {
     }
 }
 
-/// What a busy server does hundreds of times in a row: three milliseconds each.
+/// The work that a busy server does hundreds of times in a row: three milliseconds each.
 @inline(never)
 func handleShortEvent() -> Int {
     let end = MonotonicInstant.now.advanced(by: .milliseconds(3))

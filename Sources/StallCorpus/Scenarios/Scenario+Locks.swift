@@ -8,7 +8,7 @@ import Synchronization
 private let ownerName = "lock-owner"
 
 extension Scenario {
-    /// The thread waits for another thread: for a lock, a condition, a queue, an end.
+    /// The thread waits for another thread: for a lock, a condition, a queue, or the thread's end.
     static let locks: [Scenario] = [
         mutex("mutex", .normal, on: .mainLoop),
         mutex("mutex-recursive", .recursive, on: .worker),
@@ -33,7 +33,7 @@ extension Scenario {
             }
             stage.stall { waitForWriting(lock) }
         },
-        // Readers are counted, not named.
+        // A read lock counts its readers, but does not name them.
         .stall("rwlock-writer-behind-reader", .locks, on: .mainActor, [.blocked], culprit: "waitForWriting") { stage in
             let lock = PthreadReadWriteLock()
             stage.hold {
@@ -146,7 +146,7 @@ extension Scenario {
 }
 
 extension Stage {
-    /// A worker whose loop is at work until the stall has lasted its time.
+    /// A worker whose loop is busy until the stall has lasted its time.
     fileprivate func occupiedWorker() throws -> WorkerThread {
         let worker = try WorkerThread(name: ownerName)
         let isAtWork = Gate()
@@ -159,7 +159,7 @@ extension Stage {
         return worker
     }
 
-    /// Has a thread of its own hold something until the stall has lasted its time. Returns when it is held.
+    /// A separate thread holds something until the stall has lasted its time. Returns when it is held.
     func hold(_ take: @escaping @Sendable () -> Void, release: @escaping @Sendable () -> Void) {
         let isHeld = Gate()
         startThread(named: ownerName) { [begun] in

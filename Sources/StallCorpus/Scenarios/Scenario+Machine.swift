@@ -3,7 +3,7 @@ import RunLoopKit
 import StallReports
 
 extension Scenario {
-    /// The thread could run, and is not let.
+    /// The thread is runnable, but does not get a CPU.
     static let starved: [Scenario] = [
         .stall("starved-by-threads", .starved, on: .worker, [.starved], culprit: "computeUntilTold") { stage in
             let isDone = StopFlag()
@@ -28,7 +28,7 @@ extension Scenario {
         },
     ]
 
-    /// The thread waits for a disk, by a call or by touching memory.
+    /// The thread waits for a disk, in a system call or at a page fault.
     static let disk: [Scenario] = [
         .stall("fsync", .disk, on: .mainActor, [.diskWait], culprit: "syncFile") { stage in
             let file = try ScratchFile()
@@ -56,7 +56,7 @@ func computeUntilTold(_ isDone: StopFlag) -> Int {
 }
 
 extension Stage {
-    /// The number of the thread whose turns the scenario is about.
+    /// The kernel's number of the thread whose turns the scenario is about.
     func threadOfPlace() throws -> Int32 {
         guard let thread = loop.thread else { throw SkippedScenario("the loop has no thread yet") }
         return thread.id

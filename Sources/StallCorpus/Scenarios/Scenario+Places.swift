@@ -4,7 +4,7 @@ import RunLoopKit
 import StallReports
 
 extension Scenario {
-    /// Everywhere where a loop calls the server's code.
+    /// All places where a loop calls the server's code.
     static let places: [Scenario] = [
         placed("in-timer", on: .mainLoop) { stage, work in
             stage.loop.add(EventTimer(after: .milliseconds(50)) { _ in work() }, to: .common)
@@ -18,7 +18,7 @@ extension Scenario {
             source.signalAndWake()
         },
         placed("in-observer", on: .worker) { stage, work in
-            // Before it sleeps: where a watcher of only some activities sees nothing.
+            // Before the loop sleeps: a watcher that observes only some activities does not see this.
             let observer = LoopObserver(activities: .beforeWaiting, repeats: false) { _, _ in work() }
             stage.loop.add(observer, to: .common)
             stage.loop.wakeUp()
@@ -65,7 +65,7 @@ extension Scenario {
         placed("in-async-function", on: .mainActor, culprit: "sleepAfterAwait") { stage, _ in
             Task { @MainActor in await sleepAfterAwait(stage) }
         },
-        // Two different faults: the same one would be counted, not told twice.
+        // Two different faults: the same fault would be counted, not reported twice.
         .stall(
             "two-loops-at-once",
             .places,
@@ -94,7 +94,7 @@ extension Scenario {
         },
     ]
 
-    /// The same stall, entered in different ways: `begin` has `work` done on the place's thread.
+    /// The same stall, entered in different ways: `begin` makes `work` run on the place's thread.
     private static func placed(
         _ name: String,
         on place: Place,

@@ -74,7 +74,7 @@ extension Scenario {
 }
 
 extension Stage {
-    /// Has a thread of its own do something once the stall has lasted its time.
+    /// A separate thread executes `work` once the stall has lasted its time.
     func afterwards(_ length: Duration = usualLength, _ work: @escaping @Sendable () -> Void) {
         startThread(named: "corpus-later") { [begun] in
             begun.wait()

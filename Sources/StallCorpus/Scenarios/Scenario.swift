@@ -1,59 +1,59 @@
 import StallReports
 
-/// One thing that a server does while its loop is watched, and what the monitor must make of it.
+/// Something that a server does while its loop is watched, and the report that the monitor must make of it.
 package struct Scenario: Sendable {
     typealias Place = Stage.Place
 
-    /// Unique, in lower case with hyphens: what the command line calls it.
+    /// Unique, in lower case with hyphens; it is used on the command line.
     package let name: String
-    /// The ability that it tries: figures are also given for each.
+    /// The ability that it tests: figures are also computed for each part.
     package let part: Part
     let place: Place
     let expectation: Expectation
-    /// Something outside that it needs; without it, it is skipped, and said to be.
+    /// An external requirement. Without it the scenario is skipped, and reported as skipped.
     var needs = Needs.nothing
-    /// Played on a thread of its own that may block. Throws `SkippedScenario` where the machine does not allow it.
+    /// Called on a separate thread that may block. Throws `SkippedScenario` if the machine does not allow it.
     let play: @Sendable (Stage) throws -> Void
 
-    /// What is tried.
+    /// The ability that is tested.
     package enum Part: String, CaseIterable, Codable, Sendable {
         case onCPU = "on_cpu"
         case calls, locks, deadlocks, starved, disk, places, lengths, kinds, pauses, traffic
 
-        /// Whether its loops wait for most of the time: several such processes at once do not disturb each other.
+        /// Whether its loops wait most of the time: several such processes at once do not disturb each other.
         var sleeps: Bool { [.calls, .locks, .deadlocks, .places, .pauses].contains(self) }
     }
 
-    /// What a child process needs around it.
+    /// The environment that a child process needs.
     enum Needs: Sendable {
         case nothing
         /// libfaketime in the child, reading the clock from a file.
         case fakeClock
-        /// A monitor that lets the process start in peace for two seconds.
+        /// A monitor that reports nothing in the first two seconds.
         case startupGrace
     }
 }
 
-/// What the monitor must say.
+/// What the monitor must report.
 enum Expectation: Sendable {
     case stall(ExpectedStall)
     /// Nothing at all.
     case silence
 }
 
-/// What must stand in the report of a stall.
+/// The expected content of a stall's report.
 struct ExpectedStall: Sendable {
-    /// Any of these: where a rule leaves it open which fires first.
+    /// Any of these, if the rules leave open which one is detected first.
     var kinds: Set<StallKind>
     /// Any of these.
     var verdicts: Set<Verdict>
-    /// The function to blame, without its argument labels. Any of these, where a scenario makes several stalls.
+    /// The function to blame, without its argument labels. Any of these, if a scenario makes several stalls.
     var culprits: [String]
-    /// The name of the thread that holds what is waited for. Nil: nobody does, or the kind of lock does not tell.
+    /// The name of the thread that holds what is waited for. Nil if there is none, or the kind of lock does not store it.
     var owner: String?
-    /// How many stalls the scenario makes.
+    /// The number of stalls that the scenario makes.
     var count = 1
-    /// Whether start and end can be compared: not where the clock is faked, nor the end of a stall that the process does not survive.
+    /// Which times can be compared: none if the clock is faked, and not the end of a stall that the process does not survive.
     var bounds = Bounds.both
 
     enum Bounds: Sendable {
@@ -62,7 +62,7 @@ struct ExpectedStall: Sendable {
 }
 
 extension Scenario {
-    /// A stall that is made by one piece of work on the scenario's place.
+    /// A stall made by one piece of work on the scenario's place.
     static func stall(
         _ name: String,
         _ part: Part,
@@ -88,7 +88,7 @@ extension Scenario {
         return Scenario(name: name, part: part, place: place, expectation: .stall(expected), needs: needs, play: play)
     }
 
-    /// Something that looks like a stall to a hasty watcher, and is none.
+    /// A situation that could be mistaken for a stall, and is not one.
     static func lookAlike(
         _ name: String,
         _ part: Part,
@@ -99,11 +99,11 @@ extension Scenario {
         Scenario(name: name, part: part, place: place, expectation: .silence, needs: needs, play: play)
     }
 
-    /// All of them, in the order in which they are played.
+    /// All scenarios, in the order in which they are played.
     package static let all: [Scenario] =
         computing + waiting + locks + deadlocks + starved + disk + places + lengths + kinds
         + idleLookAlikes + trafficLookAlikes + pauseLookAlikes + switchLookAlikes
 
-    /// Whether it is a stall, or looks like one only.
+    /// Whether it is a stall and not a look-alike.
     package var isStall: Bool { if case .stall = expectation { true } else { false } }
 }

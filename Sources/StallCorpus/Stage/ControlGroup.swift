@@ -1,12 +1,12 @@
 import Glibc
 
-/// A control group of the scenario's own (cgroups(7)), of either version.
+/// A control group for the scenario (cgroups(7)), of version 1 or 2.
 struct ControlGroup: Sendable {
     let path: String
     private let home: String
     private static let root = "/sys/fs/cgroup"
 
-    /// One whose processes get so much of one CPU.
+    /// A group whose processes get this share of one CPU.
     static func withQuota(percent: Int) throws -> ControlGroup {
         if isDirectory(root + "/cpu") {
             let group = try ControlGroup(under: root + "/cpu")
@@ -19,7 +19,7 @@ struct ControlGroup: Sendable {
         return try group.given(writeFile("\(percent * 1000) 100000", to: group.path + "/cpu.max"), "a quota")
     }
 
-    /// One that can be frozen.
+    /// A group that can be frozen.
     static func freezable() throws -> ControlGroup {
         let unified = isDirectory(root + "/unified") ? root + "/unified" : root
         let group = try ControlGroup(under: unified)
@@ -42,7 +42,7 @@ struct ControlGroup: Sendable {
         return self
     }
 
-    /// Puts the calling process into it.
+    /// Moves the calling process into the group.
     func enter() throws {
         guard writeFile("\(getpid())", to: path + "/cgroup.procs") else {
             leave()
@@ -50,10 +50,10 @@ struct ControlGroup: Sendable {
         }
     }
 
-    /// Puts the process back, and removes the group.
+    /// Moves the process back, and removes the group.
     func leave() {
         writeFile("\(getpid())", to: home + "/cgroup.procs")
-        // The last thread may not have left yet.
+        // The last thread may not have left the group yet.
         for _ in 0..<50 where unsafe rmdir(path) != 0 { sleepFor(.milliseconds(10)) }
     }
 

@@ -1,7 +1,7 @@
 import CStallCorpus
 import Glibc
 
-/// Two ends of a pipe or a pair of sockets. They live as long as the process.
+/// The two ends of a pipe or of a pair of sockets. They live as long as the process.
 struct Descriptors: Sendable {
     let first: Int32
     let second: Int32
@@ -16,7 +16,7 @@ struct Descriptors: Sendable {
         }
     }
 
-    /// A server's socket. Full: what connects to it waits until somebody is accepted.
+    /// A listening socket. If it is full, a client that connects waits until a connection is accepted.
     static func listener(at path: String, full: Bool) throws -> Int32 {
         let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         let bound = unsafe withUnixAddress(path) { unsafe bind(listener, $0, $1) }
@@ -34,7 +34,7 @@ struct Descriptors: Sendable {
         (first, second) = (ends[0], ends[1])
     }
 
-    /// Writes until nothing more goes in.
+    /// Writes until the buffer is full.
     func fill() {
         let block = [UInt8](repeating: 0, count: 4096)
         let flags = fcntl(second, F_GETFL)
@@ -46,7 +46,7 @@ struct Descriptors: Sendable {
     /// Makes the first end readable.
     func writeByte() { _ = unsafe write(second, "x", 1) }
 
-    /// Reads some of what is in it.
+    /// Reads up to 64 KiB from the first end.
     func drain() {
         var block = [UInt8](repeating: 0, count: 64 << 10)
         _ = unsafe read(first, &block, block.count)
@@ -64,7 +64,7 @@ func textOfFile(_ path: String) -> String {
     }
 }
 
-/// Writes a text into a file as one write. False when it cannot.
+/// Writes a text into a file with one write. Returns false on failure.
 @discardableResult
 func writeFile(_ text: String, to path: String, creating: Bool = false) -> Bool {
     let flags = O_WRONLY | O_CLOEXEC | (creating ? O_CREAT | O_TRUNC : 0)
@@ -75,7 +75,7 @@ func writeFile(_ text: String, to path: String, creating: Bool = false) -> Bool 
     return unsafe write(descriptor, bytes, bytes.count) == bytes.count
 }
 
-/// Starts a program of the system's with no descriptor of ours but the standard ones. Its process number.
+/// Starts a system program that inherits only the standard descriptors. Returns its process number.
 @discardableResult
 func startProgram(_ path: String, _ arguments: String...) throws -> pid_t {
     guard unsafe access(path, X_OK) == 0 else { throw SkippedScenario("no \(path) here") }
@@ -87,7 +87,7 @@ func startProgram(_ path: String, _ arguments: String...) throws -> pid_t {
     return process
 }
 
-/// Runs a line of shell, and returns when it is over.
+/// Runs a shell command, and returns when it has ended.
 func runShell(_ line: String) throws {
     let shell = try startProgram("/bin/sh", "-c", line)
     var status: Int32 = 0

@@ -3,32 +3,33 @@ import Glibc
 import RunLoopKit
 import StallReports
 
-/// What a scenario says of itself: when its place stood still, by the stalled code's own clock and the kernel's account of its thread.
+/// What a scenario recorded: when its place was stalled, measured by the stalled code itself and by the kernel's counters of its
+/// thread.
 struct Receipt: Codable, Sendable {
     /// The stalls that were made.
     var stalls: [Span] = []
-    /// Turns that were to be short and were not, because the machine was busy.
+    /// Turns that were meant to be short and were not, because the machine was busy.
     var slowTurns: [Span] = []
-    /// Why the scenario was not played.
+    /// The reason why the scenario was not played.
     var skipped: String?
-    /// What went wrong.
+    /// The reason of a failure.
     var failure: String?
 
-    /// A stretch of time that a thread spent in one piece of work.
+    /// The time that a thread spent in one piece of work.
     struct Span: Codable, Sendable {
-        /// The loop that it belongs to, as reports call it.
+        /// The label of the loop in reports.
         var label: String
         var startedAt: Timestamp
         var endedAt: Timestamp
         var wallNs: Int64
-        /// On a CPU.
+        /// Time on a CPU.
         var cpuNs: Int64
-        /// Ready to run, without a CPU.
+        /// Time ready to run, without a CPU.
         var runDelayNs: Int64
     }
 }
 
-/// A piece of work on the calling thread that is being measured.
+/// A running measurement of a piece of work on the calling thread.
 struct Measurement: Sendable {
     private let label: String
     private let startedAt = Timestamp.now()
@@ -37,7 +38,7 @@ struct Measurement: Sendable {
 
     init(label: String) { self.label = label }
 
-    /// So far. On another thread than the one that is measured its account is left out.
+    /// The time up to now. On another thread than the measured one, the thread's counters are left out.
     func span(onOwnThread: Bool = true) -> Receipt.Span {
         let (end, wall) = (Timestamp.now(), MonotonicInstant.now.nanoseconds - start.nanoseconds)
         let after = onOwnThread ? ThreadAccount.now() : before
@@ -52,7 +53,7 @@ struct Measurement: Sendable {
     }
 }
 
-/// What the kernel has counted of the calling thread (proc(5), `schedstat`).
+/// The kernel's counters of the calling thread (proc(5), `schedstat`).
 struct ThreadAccount {
     var cpuNs: Int64
     var runDelayNs: Int64
@@ -65,7 +66,7 @@ struct ThreadAccount {
     }
 }
 
-/// Keeps the optimiser from dropping what was computed.
+/// Keeps the optimiser from removing a computation.
 @inline(never)
 func keep(_ value: Int) {
     withExtendedLifetime(value) {}
@@ -74,13 +75,13 @@ func keep(_ value: Int) {
 extension Receipt {
     private static let fileName = "receipt.json"
 
-    /// Leaves it where the runner finds it.
+    /// Writes it where the runner reads it.
     func write(in directory: String) {
         guard let json = try? JSONEncoder().encode(self) else { return }
         writeFile(String(decoding: json, as: UTF8.self), to: "\(directory)/\(Self.fileName)", creating: true)
     }
 
-    /// Nil when the process has not come so far.
+    /// Nil if the process did not write a receipt.
     init?(in directory: String) {
         guard let json = FileManager.default.contents(atPath: "\(directory)/\(Self.fileName)"),
             let receipt = try? JSONDecoder().decode(Receipt.self, from: json)

@@ -5,31 +5,31 @@ import StallMonitor
 import StallReports
 import Synchronization
 
-/// Where a scenario is played: a process of its own, with a monitor that watches its main loop and one worker.
+/// The environment of a scenario: a separate process, with a monitor that watches its main loop and one worker.
 final class Stage: Sendable {
     static let workerLabel = "worker"
-    /// How long most stalls last: over twice the threshold, so that a report of it has grown samples.
+    /// The duration of most stalls: more than twice the threshold, so that the report has additional samples.
     static let usualLength = Duration.milliseconds(600)
 
     let monitor: StallMonitor
     let watch: StallMonitor.Watch?
-    /// For files and sockets of the scenario's own.
+    /// For the scenario's own files and sockets.
     let directory: String
-    /// Opened as the first stall begins: those who hold something the stall waits for count from here.
+    /// Opened when the first stall begins: threads that hold something the stall waits for measure their time from here.
     let begun = Gate()
     let place: Place
     private let worker: WorkerThread
     private let marks = Mutex<[Receipt.Span]>([])
     private let turns = Mutex<[Receipt.Span]>([])
-    /// A stall that goes on.
+    /// A stall that has not ended.
     private let unfinished = Mutex<Measurement?>(nil)
     private let marked = DispatchSemaphore(value: 0)
 
-    /// Whose turns stand still.
+    /// The loop that stalls.
     enum Place: String, Sendable {
         case mainLoop, worker, mainActor
 
-        /// What the reports call the loop.
+        /// The label of the loop in the reports.
         var label: String { self == .worker ? Stage.workerLabel : "main" }
     }
 
@@ -44,18 +44,18 @@ final class Stage: Sendable {
     /// The loop that the scenario is about.
     var loop: EventRunLoop { place == .worker ? worker.loop : .main }
 
-    /// The worker's thread, for those who end it.
+    /// Ends the worker's thread, for scenarios that test this.
     func endWorker() {
         worker.stop()
         worker.join()
     }
 
-    /// Has the place stand still in `body`, and returns when it is over.
+    /// Stalls the place by running `body` there, and returns when it is over.
     func stall(_ body: @escaping @Sendable () -> Int) {
         run { [self] in mark(body) }
     }
 
-    /// Has the place do some work, and returns when it is done.
+    /// Runs `body` on the place, and returns when it is done.
     func run(_ body: @escaping @Sendable () -> Void) {
         let done = Gate()
         start {
@@ -65,7 +65,7 @@ final class Stage: Sendable {
         done.wait()
     }
 
-    /// Has the place do some work, and does not wait.
+    /// Runs `body` on the place, and does not wait.
     func start(_ body: @escaping @Sendable () -> Void) {
         switch place {
         case .mainActor: Task { @MainActor in body() }
@@ -73,9 +73,9 @@ final class Stage: Sendable {
         }
     }
 
-    /// Does the work that stalls the calling thread, and notes when and at whose cost.
+    /// Executes the work that stalls the calling thread, and records its times and CPU use.
     ///
-    /// - Parameter other: the loop that stands still, if it is not the scenario's own.
+    /// - Parameter other: The stalled loop, if it is not the scenario's own.
     func mark(of other: Place? = nil, _ body: () -> Int) {
         let measurement = Measurement(label: (other ?? place).label)
         unfinished.withLock { $0 = measurement }
@@ -85,25 +85,25 @@ final class Stage: Sendable {
         noteStall(measurement.span())
     }
 
-    /// A measurement of the place's thread, begun there.
+    /// A measurement of the place's thread, started on that thread.
     func measurement() -> Measurement {
         let begun = Mutex<Measurement?>(nil)
         run { [place] in begun.withLock { $0 = Measurement(label: place.label) } }
         return begun.withLock { $0 } ?? Measurement(label: place.label)
     }
 
-    /// One stall that is made of many pieces of work.
+    /// Records one stall that consists of many pieces of work.
     func noteStall(_ span: Receipt.Span) {
         marks.withLock { $0.append(span) }
         marked.signal()
     }
 
-    /// Blocks the thread until so many more stalls are over.
+    /// Blocks the thread until `count` more stalls are over.
     func waitForMarks(_ count: Int) {
         for _ in 0..<count { marked.wait() }
     }
 
-    /// Does work that is no stall. On a machine that has other things to do it may become one all the same: then that is noted.
+    /// Executes work that is not a stall. On a busy machine it may become a stall anyway, which is then recorded.
     func turn(_ body: () -> Int) {
         let measurement = Measurement(label: place.label)
         keep(body())
@@ -112,16 +112,17 @@ final class Stage: Sendable {
         turns.withLock { $0.append(span) }
     }
 
-    /// The calling thread rests.
+    /// The calling thread sleeps.
     func rest(_ duration: Duration) { sleepFor(duration) }
 
-    /// What happened.
+    /// All recorded stalls and turns.
     var receipt: Receipt {
         let open = unfinished.withLock { $0 }.map { [$0.span(onOwnThread: false)] } ?? []
         return Receipt(stalls: marks.withLock { $0 } + open, slowTurns: turns.withLock { $0 })
     }
 
-    /// Ends the process as it is, once the stall that goes on is reported: neither the monitor nor the stall come to their end.
+    /// Ends the process without any cleanup once the unfinished stall is reported: neither the monitor nor the stall ends in
+    /// order.
     func endInMidStall() -> Never {
         rest(.milliseconds(1_200))
         for _ in 0..<90

@@ -4,7 +4,7 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-/// A detached thread with a name, which reports may show.
+/// Starts a detached thread with a name, which reports may show.
 func startThread(named name: String, _ body: @escaping @Sendable () -> Void) {
     pthread_detach(JoinableThread(named: name, body).thread)
 }
@@ -14,7 +14,7 @@ func nameThread(_ name: String) {
     unsafe corpus_name_thread(name)
 }
 
-/// The calling thread sleeps until the time is over, whatever signals come.
+/// The calling thread sleeps for the whole duration, also if signals arrive.
 func sleepFor(_ duration: Duration) {
     sleepUntil(.now.advanced(by: duration))
 }
@@ -27,7 +27,7 @@ func sleepUntil(_ instant: MonotonicInstant) {
     while unsafe clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nil) == EINTR {}
 }
 
-/// Computes until the time has come.
+/// Computes until the time is reached.
 @inline(never)
 func spin(until end: MonotonicInstant) -> Int {
     var sum = 1
@@ -37,11 +37,11 @@ func spin(until end: MonotonicInstant) -> Int {
     return sum
 }
 
-/// Threads that keep every CPU busy, until they are let go.
+/// Threads that keep every CPU busy until they are stopped.
 final class BusyThreads: Sendable {
     private let flag = StopFlag()
 
-    /// - Parameter cpu: the one they are bound to; nil for all.
+    /// - Parameter cpu: The CPU to which they are bound; nil for all.
     init(_ count: Int, cpu: Int? = nil) {
         for index in 0..<count {
             startThread(named: "busy-\(index)") { [flag] in
@@ -56,35 +56,35 @@ final class BusyThreads: Sendable {
     deinit { flag.stop() }
 }
 
-/// Lets the calling thread run on one CPU only.
+/// Binds the calling thread to one CPU.
 func bindThread(to cpu: Int) {
     corpus_bind_thread(Int32(cpu))
 }
 
-/// Something that any number of threads wait for, and that happens once.
+/// An event that happens once and that any number of threads can wait for.
 final class Gate: Sendable {
     private let group = DispatchGroup()
     private let once = OnceFlag()
 
     init() { group.enter() }
 
-    /// Lets everybody through, now and later. Any thread; again does nothing.
+    /// Releases all waiting threads, now and in future. Any thread; a second call has no effect.
     func open() {
         if once.take() { group.leave() }
     }
 
-    /// Blocks the thread until it is open. Not for threads of tasks.
+    /// Blocks the thread until it is open. Not for threads that run tasks.
     func wait() { group.wait() }
 }
 
-/// Says true once.
+/// Returns true once.
 final class OnceFlag: Sendable {
     private let taken = Atomic(false)
 
     func take() -> Bool { !taken.exchange(true, ordering: .acquiringAndReleasing) }
 }
 
-/// Told from one thread, asked on others.
+/// Set on one thread, read on others.
 final class StopFlag: Sendable {
     private let stopped = Atomic(false)
 
@@ -93,7 +93,7 @@ final class StopFlag: Sendable {
     func stop() { stopped.store(true, ordering: .relaxed) }
 }
 
-/// A thread to be waited for.
+/// A thread that can be joined.
 final class JoinableThread: Sendable {
     let thread: pthread_t
 
