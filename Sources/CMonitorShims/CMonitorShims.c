@@ -49,8 +49,8 @@ static void *run(void *argument) {
     return NULL;
 }
 
-// The default is the process's stack limit, for which 64 KiB are enough for C, but not for the Swift runtime: its first look at a generic
-// type takes more, and an overflow would end the process.
+// The default is the process's stack limit. With a limit of 64 KiB the stack is large enough for C, but not for the Swift
+// runtime: its first lookup of a generic type needs more, and an overflow would end the process.
 enum { LEAST_STACK = 1024 * 1024 };
 
 static int give_room(pthread_attr_t *attributes) {
@@ -73,10 +73,11 @@ int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void 
         free(start);
         return error;
     }
-    // The mask is inherited: set it here, so that there is no moment in which the new thread takes a signal.
+    // The signal mask is inherited. Set it here, so that there is no moment in which the new thread can receive a signal.
     sigset_t mask, before;
     sigfillset(&mask);
-    // Those that a thread brings upon itself stay open: a trap in the host's event handler is to reach the host's crash handler.
+    // Signals that a thread raises by its own faults stay unblocked: a trap in the host's event handler must reach the host's
+    // crash handler.
     static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&mask, own[i]);
     pthread_sigmask(SIG_SETMASK, &mask, &before);
@@ -94,7 +95,7 @@ int monitor_thread_join(pthread_t thread, uint64_t deadline_ns) {
 
 static _Atomic uint32_t generation;
 
-// Runs on the child's only thread, before fork() returns.
+// Runs on the child's only thread, before fork() returns there.
 static void note_fork(void) { atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed); }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, note_fork); }

@@ -75,8 +75,8 @@ static void take_place(int descriptor, monitor_queue *queue) {
     queue->has_name = address.ss_family == AF_UNIX && length > offsetof(struct sockaddr_un, sun_path);
 }
 
-/// Of a listener of TCP the kernel tells how many wait, in a field that means something else for a connection (tcp_get_info); of others
-/// whether any does.
+/// For a TCP listener the kernel reports the number of waiting connections, in a field that has another meaning for a connection
+/// (tcp_get_info). For other listeners it only reports whether there is any.
 static int count_unaccepted(int descriptor) {
     struct tcp_info info;
     socklen_t size = sizeof info;

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// What belongs to the process in which it was set, and to none of its children.
+// The state below belongs to the process that set it, and not to its children.
 static _Atomic pid_t owner;
 static _Atomic(void (*)(int)) exit_body;
 
@@ -19,12 +19,12 @@ static void on_exit_handler(int status, void *context) {
 
 bool monitor_on_exit(void (*body)(int status)) {
     atomic_store(&owner, getpid());
-    // At most once a process: a handler cannot be taken back.
+    // Registered at most once per process: a handler cannot be removed.
     if (atomic_exchange(&exit_body, body)) return true;
     return on_exit(on_exit_handler, NULL) == 0;
 }
 
-// Descriptors to be closed in a child of fork(2). A place is taken from −1 to −2 first, filled, and then shown.
+// Descriptors to be closed in a child of fork(2). A place is changed from −1 to −2 first, then filled, and then published.
 #define PLACES 8
 static struct place {
     atomic_int descriptor;
@@ -37,7 +37,7 @@ static void close_in_child(void) {
     for (int i = 0; i < PLACES; i++) {
         int descriptor = atomic_load(&places[i].descriptor);
         struct stat now;
-        // The number may have become another file's.
+        // The number may refer to another file by now.
         if (descriptor >= 0 && fstat(descriptor, &now) == 0 && now.st_dev == places[i].device && now.st_ino == places[i].inode)
             close(descriptor);
         atomic_store(&places[i].descriptor, -1);
