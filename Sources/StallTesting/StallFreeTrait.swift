@@ -1,6 +1,7 @@
 public import Testing
 
-/// Fails a test in whose time a watched thing stood still for too long: the main actor, an event loop, or all workers of a task pool.
+/// Fails a test during which a watched loop was stalled for too long: the main actor, an event loop, or all workers of a task
+/// pool.
 ///
 ///     @Test(.stallFree()) func checkout() async throws { … }
 ///
@@ -8,43 +9,42 @@ public import Testing
 public struct StallFreeTrait: TestTrait, SuiteTrait, TestScoping {
     let limit: Duration
 
-    /// On a suite it holds for each of its tests.
+    /// On a suite the trait applies to each of its tests.
     public var isRecursive: Bool { true }
 
-    /// Runs the test, or one case of it, and judges what stood still meanwhile. Called by Swift Testing.
+    /// Runs the test, or one case of it, and judges the stalls of that time. Called by Swift Testing.
     public func provideScope(
         for test: Test,
         testCase: Test.Case?,
         performing function: @Sendable () async throws -> Void
     ) async throws {
-        // Of a suite, and of a test with arguments as a whole: each case comes by itself.
+        // Called for a suite, or for a test with arguments as a whole: each test case is judged in its own call.
         guard testCase != nil else { return try await function() }
         try await withoutStalls(within: limit, TestPlace(name: test.name, location: test.sourceLocation), function)
     }
 }
 
 extension Trait where Self == StallFreeTrait {
-    /// Nothing may stand still for longer than `limit` because of the test.
+    /// Fails the test if it stalls a watched loop for longer than `limit`.
     ///
-    /// The issue names the function that stood still, at its source line. Tests may run in parallel: a stall is told to the test whose task or
-    /// function stood; where neither can be seen, to each test that ran meanwhile, and the issue says so. Time in which a thread could have run
-    /// and the machine gave it no processor does not count; a stall that is too long only by such time is a warning (with Swift 6.3; on
-    /// standard error before).
+    /// The issue names the function that stalled, at its source line. Tests may run in parallel: a stall is reported to the test
+    /// whose task or function was stalled. If neither can be determined, it is reported to each test that ran at that time, and
+    /// the issue says so. Time in which a thread was ready to run and the machine gave it no processor does not count; a stall
+    /// that is too long only because of such time is a warning (with Swift 6.3; a line on standard error with earlier versions).
     ///
-    /// - Parameter limit: 50 ms at least; less counts as that. 100 ms unless given.
+    /// - Parameter limit: 50 ms at least; less counts as that. 100 ms by default.
     public static func stallFree(within limit: Duration = .milliseconds(100)) -> Self { Self(limit: limit) }
 }
 
-/// Records an issue if something stands still for longer than `limit` because of the work, as `.stallFree(within:)` does for a
-/// whole test.
+/// Records an issue if the work stalls a watched loop for longer than `limit`, as `.stallFree(within:)` does for a whole test.
 ///
 ///     let total = try await expectNoStalls { try await checkout(basket) }
 ///
-/// The work runs where the caller runs. Any thread.
+/// The work runs in the caller's isolation. Any thread.
 ///
-/// - Parameter limit: 50 ms at least; less counts as that. 100 ms unless given.
-/// - Returns: what the work returns.
-/// - Throws: what the work throws, judged all the same.
+/// - Parameter limit: 50 ms at least; less counts as that. 100 ms by default.
+/// - Returns: The result of the work.
+/// - Throws: The error of the work, which is judged in this case, too.
 @discardableResult
 public nonisolated(nonsending) func expectNoStalls<Value, Failure: Error>(
     within limit: Duration = .milliseconds(100),

@@ -1,25 +1,26 @@
 import StallReports
 
-/// Whose a stall is, for one test. Decided from values alone.
+/// Whether one test caused a stall. Computed only from values.
 enum StallFinding: Equatable {
-    /// The test's: its task stood, or its function.
+    /// The test caused it: its task or its function was stalled.
     case own
-    /// It fell into the test's time, and nothing tells whose it is: it may be any of these.
+    /// It occurred during the test, and its origin is unknown: any of these tests may have caused it.
     case unclear(among: [String])
-    /// It was so long only because the machine gave the thread no processor.
+    /// It was too long only because the machine gave the thread no processor.
     case machine
 
     /// - Parameters:
-    ///   - scope: what is judged.
-    ///   - scopes: all there were meanwhile, `scope` among them.
-    /// - Returns: nil if the stall is none of `scope`'s, or not too long for it.
+    ///   - scope: The scope to be judged.
+    ///   - scopes: All scopes of that time, including `scope`.
+    /// - Returns: Nil if `scope` did not cause the stall, or the stall is not too long for it.
     static func of(_ stall: StallReport, for scope: TestScope, among scopes: [TestScope]) -> StallFinding? {
         let limit = scope.limit.nanoseconds
         guard scope.overlap(with: stall) > limit else { return nil }
         var owners = scopes.filter { $0.isTask(of: stall) }
         if owners.isEmpty { owners = scopes.filter { $0.isCaller(in: stall) } }
         if owners.isEmpty {
-            // Whoever computes takes a worker for as long: it is no stall of any test whose work it is not.
+            // Every computing task occupies a worker for that time: the stall does not count for a test whose work is not
+            // involved.
             guard stall.watched.type != .taskPool else { return nil }
         } else {
             guard owners.contains(where: { $0.number == scope.number }) else { return nil }
@@ -32,7 +33,7 @@ enum StallFinding: Equatable {
 }
 
 extension StallReport {
-    /// The part of it that the thread did not wait for a processor, 0 to 1. Where that was not measured, all of it.
+    /// The part of the stall in which the thread did not wait for a processor, 0 to 1. It is 1 if that was not measured.
     var ownShare: Double {
         if cause.verdict == .paused { return 0 }
         return 1 - (cause.evidence?.runDelayShare ?? 0)
@@ -40,7 +41,7 @@ extension StallReport {
 }
 
 extension Duration {
-    /// Held at the ends of `Int64`.
+    /// Clamped to the range of `Int64`, and not negative.
     var nanoseconds: Int64 {
         let count = self / .nanoseconds(1)
         return count >= 9.2e18 ? .max : Int64(max(count, 0))

@@ -1,16 +1,16 @@
 import StallReports
 import Testing
 
-/// What is told of a stall to a test.
+/// What is reported about a stall to a test.
 struct StallVerdict {
     let stall: StallReport
     let finding: StallFinding
     let limit: Duration
     let directory: String
 
-    /// In the test's own task: that is how Swift Testing knows whose issue it is.
+    /// Called in the test's own task: Swift Testing uses the task to assign the issue to the test.
     ///
-    /// - Parameter place: where to point if the function that stood has no known source line.
+    /// - Parameter place: The location of the issue if the stalled function has no known source line.
     func record(at place: SourceLocation) {
         let location = culpritLocation ?? place
         guard finding == .machine else {
@@ -45,7 +45,7 @@ struct StallVerdict {
         guard let culprit = stall.culprit, let file = culprit.file, let line = culprit.line, line > 0,
             let name = file.split(separator: "/").last
         else { return nil }
-        // Swift Testing wants a module before the file's name.
+        // Swift Testing requires a module before the file's name.
         let module = culprit.module ?? "unknown"
         return SourceLocation(fileID: "\(module)/\(name)", filePath: file, line: line, column: 1)
     }

@@ -5,12 +5,13 @@ import StallMonitor
 import StallMonitorLoops
 import StallReports
 
-/// The one monitor of the test process. It is there from the first test on that wants no stalls.
+/// The only monitor of the test process. It is created by the first test that is checked for stalls.
 final class TestMonitor: Sendable {
     static let shared = TestMonitor()
-    /// What the monitor finds. A shorter limit could not be told from a thread that woke late.
+    /// The shortest stall that the monitor detects. A shorter limit could not be distinguished from a thread that woke up late.
     static let shortestLimit = Duration.milliseconds(50)
-    /// How long a test waits at its end for what the monitor knows. Beyond that it is not judged, which is told.
+    /// How long a test waits at its end for the monitor's results. After that the test is not judged, and a line on standard
+    /// error says so.
     private static let patience = Duration.seconds(10)
 
     private let ledger: TestLedger
@@ -28,7 +29,7 @@ final class TestMonitor: Sendable {
             }
         }
         MainActorJobs.tellApart()
-        // Ends the run record in order.
+        // Completes the run record.
         atexit { TestMonitor.shared.monitor.stop() }
     }
 
@@ -36,7 +37,7 @@ final class TestMonitor: Sendable {
         ledger.begin(place, limit: max(limit, Self.shortestLimit))
     }
 
-    /// What stood still in the time of a scope, from its begin to now, as far as it is the scope's.
+    /// The stalls between the begin of a scope and now that the scope caused.
     nonisolated(nonsending) func end(_ number: Int) async -> [StallVerdict] {
         ledger.end(number)
         guard monitor.isRunning else {
@@ -52,7 +53,7 @@ final class TestMonitor: Sendable {
         return ledger.judge(number, directory)
     }
 
-    /// Waits until all stalls are told that ended before. False if that takes too long.
+    /// Waits until all stalls that ended before are reported. False after a timeout.
     private nonisolated(nonsending) func settle() async -> Bool {
         let answer = Answer()
         let timeout = Task.detached {
@@ -69,14 +70,14 @@ final class TestMonitor: Sendable {
     private static func configuration(_ directory: String) -> StallMonitor.Configuration {
         StallMonitor.Configuration(
             directory: directory,
-            // A test is to pay for naming its stall, and every stall is somebody's.
+            // A test may spend time on naming its stall, and no stall may be skipped.
             cost: StallMonitor.CostLimits(
                 processorShare: 1,
                 processorBurst: .seconds(60),
                 heldShare: 0.1,
                 heldBurst: .seconds(10)
             ),
-            // Blocked alone: turns that are long because tests share a loop are no test's stall.
+            // Only `blocked` stalls: turns that are long because tests share a loop are not caused by one test.
             rule: StallRule(tick: shortestLimit / 5, ticks: 5, repeated: nil, congested: nil),
             repeats: .everyStall,
             ownCode: OwnCode(libraries: ["StallTesting"]),
@@ -84,7 +85,7 @@ final class TestMonitor: Sendable {
         )
     }
 
-    /// Where the environment says, else beside what was built, which no repository keeps.
+    /// The directory from the environment, or otherwise one in the build directory, which is not under version control.
     private static var directory: String {
         guard unsafe getenv(ReportDirectory.environmentVariable) == nil, unsafe access(".build", W_OK) == 0 else {
             return ReportDirectory.defaultPath
@@ -98,7 +99,7 @@ final class TestMonitor: Sendable {
     }
 }
 
-/// One answer to one waiting task, by whoever comes first.
+/// One answer to one waiting task; the first answer counts.
 private final class Answer: Sendable {
     private enum State: Sendable {
         case none
@@ -108,7 +109,7 @@ private final class Answer: Sendable {
 
     private let state = ForkSafeMutex(State.none)
 
-    /// Once.
+    /// Called once.
     func wait(_ continuation: CheckedContinuation<Bool, Never>) {
         let answer: Bool? = state.withLock { state in
             if case .given(let answer) = state { return answer }
@@ -129,11 +130,11 @@ private final class Answer: Sendable {
     }
 }
 
-/// The tests that run, those that ran beside them, and what stood still meanwhile.
+/// The tests that are running, the tests that overlapped with them, and the stalls of that time.
 final class TestLedger: Sendable {
     private struct State: Sendable {
         var scopes: [Int: TestScope] = [:]
-        /// Those not judged yet.
+        /// The scopes not judged yet.
         var open: Set<Int> = []
         var stalls: [ULID: StallReport] = [:]
         var last = 0
@@ -177,7 +178,8 @@ final class TestLedger: Sendable {
         }
     }
 
-    /// The scope is judged, or will not be. With it goes what is over before all that is not judged yet began.
+    /// Called when the scope was judged, or will not be judged. Also removes scopes and stalls that ended before all unjudged
+    /// scopes began.
     func forget(_ number: Int) {
         let former = state.withLock { state in
             defer {

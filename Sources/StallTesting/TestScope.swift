@@ -2,38 +2,38 @@ import Glibc
 import StallReports
 import Testing
 
-/// Where a test, or the part of one that is judged, stands in the source.
+/// The source location of a test, or of the judged part of a test.
 struct TestPlace: Sendable {
-    /// The function, as `Test.name` and `#function` have it: `checkout(basket:)`.
+    /// The function, in the format of `Test.name` and `#function`: `checkout(basket:)`.
     let name: String
     let location: SourceLocation
 }
 
-/// A test, or a part of one, in whose time nothing may stand still.
+/// A test, or a part of one, during which no watched loop may stall.
 struct TestScope: Sendable {
     let number: Int
     let place: TestPlace
     let limit: Duration
-    /// The lower half of its task's number, which is what a captured stack tells. Nil where the runtime does not say.
+    /// The lower half of its task's number, which is the part in a captured stack. Nil if the runtime does not provide it.
     let task: UInt32?
     let began: Timestamp
-    /// Nil: it goes on.
+    /// Nil while it is running.
     var ended: Timestamp?
 
-    /// How much of a stall fell into its time, nanoseconds.
+    /// The part of a stall that overlaps with the scope, in nanoseconds.
     func overlap(with stall: StallReport) -> Int64 {
         let stallEnd = stall.startedAt.advanced(byNanoseconds: stall.lengthNs)
         return min(stallEnd, ended ?? stallEnd).nanoseconds(since: max(stall.startedAt, began))
     }
 
-    /// Whether it was this one's task that stood.
+    /// Whether the scope's task was stalled.
     func isTask(of stall: StallReport) -> Bool {
         guard let task else { return false }
         return stall.stalledStacks.contains { $0.async?.task == UInt64(task) }
             || stall.pool?.workers.contains { $0.task == UInt64(task) } == true
     }
 
-    /// Whether its function, or a closure in it, stood on the stack or was awaited by what stood there.
+    /// Whether its function, or a closure in it, was on the stalled stack, or awaited a function there.
     func isCaller(in stall: StallReport) -> Bool {
         let file = place.location.fileName
         return stall.stalledStacks.contains { stack in
@@ -44,24 +44,25 @@ struct TestScope: Sendable {
         }
     }
 
-    /// Whether a function's full name has this one in it as a whole: `load()` is in `closure #1 in Suite.load()`, and not in `reload()`.
+    /// Whether a function's full name contains this one as a whole: `load()` is in `closure #1 in Suite.load()`, and not in
+    /// `reload()`.
     static func names(_ name: String, in function: String) -> Bool {
         let isPartOfName = { (character: Character?) in
             character.map { $0.isLetter || $0.isNumber || $0 == "_" } ?? false
         }
         return function.ranges(of: name).contains { range in
             let before = function[..<range.lowerBound].last
-            // What has its parentheses is at its end.
+            // A name with parentheses is complete.
             let after = name.last == ")" ? nil : function[range.upperBound...].first
             return !isPartOfName(before) && !isPartOfName(after)
         }
     }
 
-    /// The lower half of the calling task's number. Nil outside a task.
+    /// The lower half of the calling task's number. Nil outside of a task.
     static var currentTask: UInt32? {
         typealias Current = @convention(c) () -> UnsafeMutableRawPointer?
         typealias Number = @convention(c) (UnsafeMutableRawPointer) -> UInt64
-        // Functions of Swift's runtime with one plain argument at most, for which its calling convention is C's.
+        // Functions of Swift's runtime with one plain argument at most, for which its calling convention equals C's.
         guard let current = unsafe dlsym(nil, "swift_task_getCurrent"),
             let number = unsafe dlsym(nil, "swift_task_getJobTaskId"),
             let task = unsafe unsafeBitCast(current, to: Current.self)()
@@ -71,7 +72,7 @@ struct TestScope: Sendable {
 }
 
 extension StallReport {
-    /// From start to end, what is excluded left in: what an overlap is measured by.
+    /// From start to end, including excluded time: the overlap is computed from it.
     fileprivate var lengthNs: Int64 { durationNs.addingReportingOverflow(excludedNs ?? 0).partialValue }
 
     fileprivate var stalledStacks: [Stack] { stacks.filter { $0.role == .stalled } }

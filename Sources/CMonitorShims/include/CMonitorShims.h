@@ -35,7 +35,7 @@ uint32_t monitor_fork_generation(void);
 /// if memory is short.
 bool monitor_on_exit(void (*body)(int status));
 
-/// Makes a child of fork(2) close `descriptor` before fork returns there, if it still refers to the same file. Does not set
+/// Makes a child of fork(2) close `descriptor` before fork returns there, if it still refers to the same file. Reports no
 /// errno. Returns false if all places are taken or the descriptor is not open. Children of vfork(2), posix_spawn(3) and clone(2)
 /// are not covered.
 bool monitor_close_in_child(int descriptor);
