@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// A real server that the monitor watches, and a show that stalls it in eight ways. Run by scripts/run.
+/// A real server that the monitor watches, and a demo that stalls it in eight ways. Run by scripts/run.
 let package = Package(
     name: "demo",
     dependencies: [

@@ -43,7 +43,7 @@ async def main():
             writer.close()
             await asyncio.sleep(0.01)
 
-    # Requests before, between and after: they are no stalls.
+    # Requests before, between and after the stalls: they do not count as stalls.
     await requests(1.5)
     for stall in (compute, sleep, read_file_forever):
         stall()

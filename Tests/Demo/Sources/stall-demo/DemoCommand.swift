@@ -42,7 +42,8 @@ struct DemoCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The report directory. Default: a new one under /tmp.", valueName: "dir"))
     var reports: String?
 
-    /// How the demo itself starts its server: serving ends when standard input does, so that no server outlives its demo.
+    /// Set by the demo when it starts its server: the server ends at the end of standard input, so that it does not outlive the
+    /// demo.
     @Flag(help: .hidden)
     var untilInputEnds = false
 
@@ -75,7 +76,7 @@ struct DemoCommand: AsyncParsableCommand {
         if !result.passed { throw ExitCode(1) }
     }
 
-    /// The directory for the reports, which can be written to.
+    /// The directory for the reports, checked to be writable.
     private func preparedDirectory() throws -> String {
         let directory = try reports ?? Self.newDirectory()
         do throws(ReportError) {
@@ -95,7 +96,7 @@ struct DemoCommand: AsyncParsableCommand {
     }
 }
 
-/// Why the demo could not run: one line for standard error, and exit code 1.
+/// The reason why the demo could not run: one line on standard error, and exit code 1.
 struct DemoFailure: Error, CustomStringConvertible {
     let description: String
 

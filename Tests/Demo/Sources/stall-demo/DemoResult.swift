@@ -1,21 +1,21 @@
 import FoundationEssentials
 import StallReports
 
-/// What the demo set out to see, and saw.
+/// The injected stalls and the reports about them.
 struct DemoResult: Codable, Sendable {
     struct Row: Codable, Sendable {
         var stall: DemoStall
         /// The function that stalled.
         var function: String
-        /// How long it did, by its own clock.
+        /// The duration of the stall, measured by the stalled code.
         var injectedNs: Int64
-        /// How many reports came of it: one is right.
+        /// The number of reports of this stall; the expected number is one.
         var reports: Int
-        /// From the stall's beginning to the report's.
+        /// From the beginning of the stall to the beginning of the report.
         var detectionNs: Int64?
         var durationNs: Int64?
         var culprit: String?
-        /// What was found to stand: `main`, or a thread's name.
+        /// What was reported as stalled: `main`, or a thread's name.
         var watched: String?
         var watchedType: WatchedType?
         var verdict: String?
@@ -29,7 +29,7 @@ struct DemoResult: Codable, Sendable {
     struct Control: Codable, Sendable {
         var durationNs: Int64
         var requests: Int
-        /// None is right.
+        /// The expected number is zero.
         var reports: Int
 
         var passed: Bool { reports == 0 && requests > 0 }
@@ -37,7 +37,7 @@ struct DemoResult: Codable, Sendable {
 
     var control: Control
     var stalls: [Row]
-    /// Reports of nothing that was injected.
+    /// Reports that belong to no injected stall.
     var unexpected: Int
     var directory: String
 
@@ -68,7 +68,7 @@ struct DemoResult: Codable, Sendable {
 }
 
 extension DemoResult {
-    /// Compares what was injected with every report that the directory holds in the end.
+    /// Compares the injected stalls with all reports that are in the directory at the end.
     init(_ injected: [StallReceipt], control: Control, reports: [StallReport], directory: String) {
         var unclaimed = reports
         stalls = injected.map { receipt in

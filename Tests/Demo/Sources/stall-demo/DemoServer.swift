@@ -7,8 +7,8 @@ import StallMonitor
 import StallMonitorLoops
 import StallReports
 
-/// A small HTTP server whose handlers work on the main actor. Under the monitor's watch: the main loop, SwiftNIO's event loops, and the task
-/// pool that runs the handlers.
+/// A small HTTP server whose handlers work on the main actor. The monitor watches the main loop, SwiftNIO's event loops, and the
+/// task pool that runs the handlers.
 struct DemoServer {
     let port: Int
     let directory: String
@@ -19,7 +19,7 @@ struct DemoServer {
         logger.logLevel = .error
         var configuration = StallMonitor.Configuration(directory: directory)
         configuration.service = .init(name: "stall-monitor-demo")
-        // Whoever stalls it twice in the same way wants to see both.
+        // A user who injects the same stall twice expects two reports.
         configuration.repeats = .everyStall
         let monitor = StallMonitor.start(configuration, watching: .everything)
         defer { monitor.stop() }
@@ -60,7 +60,7 @@ struct DemoServer {
     }
 }
 
-/// What a handler knows of its request: also the loop that serves its connection.
+/// The context of a request, including the event loop that serves its connection.
 struct DemoContext: RequestContext {
     var coreContext: CoreRequestContextStorage
     let eventLoop: any EventLoop
@@ -71,7 +71,7 @@ struct DemoContext: RequestContext {
     }
 }
 
-/// About half a millisecond of the main actor's time: what a healthy handler takes.
+/// About half a millisecond of work on the main actor: the duration of a healthy handler.
 @MainActor
 private func shortWork() -> Int {
     (0..<2_000).reduce(into: [Int: Int]()) { $0[$1 % 257, default: 0] += $1 }.count
@@ -83,7 +83,7 @@ extension DemoStall {
     static var names: String { allCases.map(\.rawValue).joined(separator: ", ") }
 }
 
-/// The line by which a server says where it listens, and its reader.
+/// The line in which a server prints its address, and the parser of that line.
 struct DemoAnnouncement {
     var port: Int
     var directory: String
@@ -99,21 +99,21 @@ struct DemoAnnouncement {
         return line + stalls.joined() + "  stall-monitor tail -f \(directory)\nctrl-C ends it\n"
     }
 
-    /// The port in a line that `text` made. Nil for another line.
+    /// The port in a line that `text` produced. Nil for any other line.
     static func port(in line: String) -> Int? {
         guard line.hasPrefix(prefix) else { return nil }
         return Int(line.dropFirst(prefix.count).prefix { $0.isNumber })
     }
 }
 
-/// Ends the process when its standard input does, because whoever started it has gone.
+/// Ends the process at the end of its standard input, because the process that started it has ended.
 enum InputWatch {
     static func exitAtEnd() {
         Thread {
             var byte: UInt8 = 0
-            // Not readLine: it would hold the lock of `stdin`, and whoever flushes all streams would wait for it.
+            // Not readLine: it would hold the lock of `stdin`, and a thread that flushes all streams would wait for it.
             while unsafe read(STDIN_FILENO, &byte, 1) > 0 {}
-            // An end in order, if the server takes it.
+            // First a regular shutdown, if the server handles the signal.
             kill(getpid(), SIGTERM)
             sleep(5)
             exit(0)

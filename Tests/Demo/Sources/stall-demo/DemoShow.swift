@@ -2,10 +2,10 @@ import Foundation
 import FoundationNetworking
 import StallReports
 
-/// The demo's plot: a server in a process of its own, a time without a stall, then one stall after the other.
+/// The course of the demo: a server in a separate process, a time without a stall, then one stall after the other.
 struct DemoShow {
     let directory: String
-    /// Whether reports go to standard output as they appear.
+    /// Whether reports are printed on standard output as they appear.
     let showsReports: Bool
 
     private static let controlTime = Duration.seconds(6)
@@ -45,7 +45,8 @@ struct DemoShow {
     }
 }
 
-/// The demo's server, in a process of its own: this program again. It ends when its input does, so it never outlives the demo.
+/// The demo's server: this program, started as a separate process. It ends at the end of its input, so that it does not outlive
+/// the demo.
 private final class DemoServerProcess {
     private let process = Process()
     private let input = Pipe()
@@ -58,7 +59,7 @@ private final class DemoServerProcess {
         try process.run()
     }
 
-    /// Waits until the server says where it listens.
+    /// Waits until the server has printed its address.
     func port() throws -> Int {
         var text = ""
         while case let bytes = output.fileHandleForReading.availableData, !bytes.isEmpty {
@@ -87,7 +88,7 @@ struct DemoDriver {
 
     init(address: String) { self.address = address }
 
-    /// Two clients ask for ordinary work, one request after the other. Returns how many were answered.
+    /// Two clients request ordinary work, one request after the other. Returns the number of answered requests.
     func load(for time: Duration) async throws -> Int {
         let end = ContinuousClock.now + time
         return try await withThrowingTaskGroup { group in
@@ -105,7 +106,7 @@ struct DemoDriver {
         }
     }
 
-    /// Has the server stall itself.
+    /// Makes the server stall itself.
     func inject(_ stall: DemoStall, milliseconds: Int) async throws -> StallReceipt {
         try JSONDecoder().decode(
             StallReceipt.self,

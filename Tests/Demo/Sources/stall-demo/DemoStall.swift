@@ -3,13 +3,13 @@ import NIOCore
 import RunLoopKit
 import StallReports
 
-/// The ways in which the demo's server can be made to stall.
+/// The stalls that can be injected into the demo's server.
 enum DemoStall: String, CaseIterable, Codable, Sendable {
     case json, lock, pipe, sleep, fsync, loop
     case eventLoop = "event-loop"
     case taskPool = "task-pool"
 
-    /// The function that must be named as the culprit.
+    /// The function that must be reported as the culprit.
     var culprit: String {
         switch self {
         case .json: "decodeHugeDocument"
@@ -23,7 +23,7 @@ enum DemoStall: String, CaseIterable, Codable, Sendable {
         }
     }
 
-    /// What the server does, for people.
+    /// A description of the stall for people.
     var title: String {
         switch self {
         case .json: "decode a huge JSON document"
@@ -37,7 +37,7 @@ enum DemoStall: String, CaseIterable, Codable, Sendable {
         }
     }
 
-    /// What reports call that which stands.
+    /// The expected type of the watched loop in the report.
     var watchedType: WatchedType {
         switch self {
         case .eventLoop: .eventLoop
@@ -46,8 +46,8 @@ enum DemoStall: String, CaseIterable, Codable, Sendable {
         }
     }
 
-    /// Stalls the main actor, the event loop or the task pool for about so long, 1 to 60,000 ms. Returns when it stood still, by the stalled
-    /// code's own clock.
+    /// Stalls the main actor, the event loop or the task pool for about this number of milliseconds, 1 to 60,000. Returns the
+    /// time of the stall, measured by the stalled code.
     func perform(milliseconds: Int, on eventLoop: any EventLoop) async throws -> StallReceipt {
         switch self {
         case .json:
@@ -79,7 +79,8 @@ enum DemoStall: String, CaseIterable, Codable, Sendable {
         }
     }
 
-    /// As many tasks as the pool has workers. No worker is free from when the last of them has begun until the first of them ends.
+    /// Starts as many tasks as the pool has workers. No worker is free between the begin of the last task and the end of the
+    /// first one.
     private func starvePool(_ milliseconds: Int) async -> StallReceipt {
         let crew = BlockedCrew(count: ProcessInfo.processInfo.activeProcessorCount, for: milliseconds)
         await withDiscardingTaskGroup { group in
@@ -104,12 +105,12 @@ enum DemoStall: String, CaseIterable, Codable, Sendable {
     }
 }
 
-/// What the server says of a stall it has been through.
+/// The server's answer about a stall that it executed.
 struct StallReceipt: Codable, Hashable, Sendable {
     var stall: DemoStall
     var startedAt: Timestamp
     var endedAt: Timestamp
-    /// What the stalled function computed, so that it had to.
+    /// The result of the stalled function, so that the computation cannot be removed.
     var result: UInt64
 
     private enum CodingKeys: String, CodingKey {

@@ -1,7 +1,7 @@
 import Foundation
 import StallReports
 
-/// The demo's result for people.
+/// The demo's result as text for people.
 struct DemoTable {
     let result: DemoResult
 
@@ -10,7 +10,7 @@ struct DemoTable {
         return isatty(STDOUT_FILENO) == 1 && environment["NO_COLOR"] == nil && environment["TERM"] != "dumb"
     }()
 
-    /// A report as it appears, and again when its stall has ended.
+    /// The lines for a report when it appears, and again when its stall has ended.
     static func line(_ report: StallReport, isFirst: Bool) -> String {
         let length = "\(milliseconds(report.durationNs))\(report.state == .ongoing ? " so far" : "")"
         let headline =
@@ -54,7 +54,7 @@ struct DemoTable {
         return [Self.styled(outcome, "1"), "See one with: \(command) show latest \(result.directory)"]
     }
 
-    /// As it can be typed: built beside the demo, or else wherever it is installed.
+    /// The command to type: the one built beside the demo, or otherwise the installed one.
     private var command: String {
         let beside = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
             .appending(path: "stall-monitor").path
@@ -69,7 +69,7 @@ struct DemoTable {
         hasColours ? "\u{1B}[\(style)m\(text)\u{1B}[0m" : text
     }
 
-    /// Columns as wide as their widest cell, two blanks between them.
+    /// Columns as wide as their widest cell, separated by two spaces.
     private static func columns(_ rows: [[String]]) -> String {
         func width(_ cell: String) -> Int { cell.replacing(/\u{1B}\[\d*m/, with: "").count }
         let widths = rows[0].indices.map { column in rows.map { width($0[column]) }.max() ?? 0 }

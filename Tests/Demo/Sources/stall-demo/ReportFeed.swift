@@ -2,15 +2,15 @@ import Foundation
 import StallReports
 import Synchronization
 
-/// Follows the demo's report directory on a thread of its own, until it is let go.
+/// Follows the demo's report directory on a separate thread, until it is deallocated.
 final class ReportFeed: Sendable {
     private let directory: String
     private let cancellation: Cancellation
-    /// Reports of an earlier time.
+    /// Reports that existed before the demo.
     private let old: Set<ULID>
     private let ended = Mutex<Set<ULID>>([])
 
-    /// - Parameter show: called for each report as it appears, and again when it has ended.
+    /// - Parameter show: Called for each report when it appears, and again when it has ended.
     init(directory: String, show: @escaping @Sendable (StallReport, _ isFirst: Bool) -> Void) throws {
         self.directory = directory
         old = Set((try? ReportReader(path: directory).contents().reports.map(\.id)) ?? [])
@@ -28,7 +28,7 @@ final class ReportFeed: Sendable {
         }.start()
     }
 
-    /// Waits until so many stalls have come to their end, 10 s at most.
+    /// Waits until `count` stalls have ended, 10 s at most.
     func settle(count: Int) async {
         let deadline = ContinuousClock.now + .seconds(10)
         while ended.withLock({ $0.count < count }), ContinuousClock.now < deadline {
@@ -36,7 +36,7 @@ final class ReportFeed: Sendable {
         }
     }
 
-    /// The reports that have come since.
+    /// The reports written since the start.
     func reports() throws -> [StallReport] {
         try ReportReader(path: directory).contents().reports.filter { !old.contains($0.id) }
     }
@@ -46,7 +46,7 @@ final class ReportFeed: Sendable {
     }
 }
 
-/// Carries a follower, which belongs to one thread, to the thread it is to belong to.
+/// Passes a follower, which may be used on one thread only, to that thread.
 private final class FollowerStart: Sendable {
     let cancellation: Cancellation
     private let follower: Mutex<ReportFollower?>

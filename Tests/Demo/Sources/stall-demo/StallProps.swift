@@ -4,7 +4,7 @@ import Glibc
 import StallReports
 import Synchronization
 
-// What the stalls work on. All of it is made before the main actor is asked to stand still.
+// The data of the stalls. All of it is created before the main actor is stalled.
 
 /// A JSON document that takes about a given time to decode.
 struct HugeDocument: Sendable {
@@ -17,7 +17,7 @@ struct HugeDocument: Sendable {
 
     let json: Data
 
-    /// Measures how fast documents are decoded here, and makes one of the right size.
+    /// Measures how fast documents are decoded on this machine, and creates one of the right size.
     init(lasting milliseconds: Int) {
         let sample = Self.rows(2_000)
         let time = ContinuousClock().measure { _ = try? JSONDecoder().decode([Row].self, from: sample) }
@@ -33,7 +33,7 @@ struct HugeDocument: Sendable {
     }
 }
 
-/// A lock that another thread holds for a while, from before `init` returns.
+/// A lock that another thread already holds when `init` returns, and releases after a while.
 final class LockHolder: Sendable {
     let lock = Mutex(0)
 
@@ -49,7 +49,7 @@ final class LockHolder: Sendable {
     }
 }
 
-/// A pipe into which one byte comes after a while.
+/// A pipe into which one byte is written after a while.
 final class SlowPipe: Sendable {
     let input: Int32
     private let output: Int32
@@ -69,7 +69,7 @@ final class SlowPipe: Sendable {
     }
 }
 
-/// When the workers of a pool that are blocked together began and ended.
+/// The times at which workers of a pool that are blocked together began and ended.
 final class BlockedCrew: Sendable {
     let count, milliseconds: Int
     private let times = Mutex<(starts: [Timestamp], ends: [Timestamp])>(([], []))
@@ -79,13 +79,13 @@ final class BlockedCrew: Sendable {
     func begin() { times.withLock { $0.starts.append(.now()) } }
     func end(_ result: Int32) { times.withLock { $0.ends.append(.now()) } }
 
-    /// When the last of them had begun.
+    /// The time at which the last of them began.
     var startedAt: Timestamp { times.withLock { $0.starts.max() } ?? .now() }
-    /// When the first of them was done.
+    /// The time at which the first of them ended.
     var endedAt: Timestamp { times.withLock { $0.ends.min() } ?? .now() }
 }
 
-/// A file of 64 MB without a name.
+/// An unlinked file of 64 MB.
 final class LargeFile: Sendable {
     let descriptor: Int32
     private static let chunk = [UInt8](repeating: 0x5a, count: 1 << 20)
@@ -102,7 +102,7 @@ final class LargeFile: Sendable {
         close(descriptor)
     }
 
-    /// Changes little: it is the sync that is to take the time.
+    /// Writes only a little: the sync should take the time, not the writing.
     func dirty(round: Int) {
         for chunk in 0..<4 {
             let offset = (round * 4 + chunk) % 64 << 20

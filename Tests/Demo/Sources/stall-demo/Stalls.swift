@@ -3,14 +3,15 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-// What the demo's server does wrong: on the main actor six handlers, and one on an event loop, each of which keeps it from turning, each in a function
-// of its own that the report must name. Each ends with work after its long call: a tail call would take it off the stack.
+// The mistakes of the demo's server: six handlers on the main actor, one on an event loop, and one in the task pool. Each blocks
+// its loop in a separate function that the report must name. Each function does some work after its long call: a tail call would
+// remove it from the stack.
 
-/// Parses a document that is far too large for the thread that serves everybody.
+/// Parses a document that is far too large for the thread that serves all clients.
 @MainActor @inline(never)
 func decodeHugeDocument(_ document: HugeDocument, until end: MonotonicInstant) -> Int {
     var rows = 0
-    // The document's size was estimated: decoded anew while there is time left.
+    // The document's size is an estimate, so it is decoded again while time is left.
     repeat {
         rows += (try? JSONDecoder().decode([HugeDocument.Row].self, from: document.json))?.count ?? 0
     } while MonotonicInstant.now < end
@@ -26,7 +27,7 @@ func waitForLock(_ holder: LockHolder) -> Int {
     }
 }
 
-/// Reads from a pipe that nobody has written to yet.
+/// Reads from a pipe that is still empty.
 @MainActor @inline(never)
 func readFromPipe(_ pipe: SlowPipe) -> Int {
     var byte: UInt8 = 0
@@ -34,14 +35,14 @@ func readFromPipe(_ pipe: SlowPipe) -> Int {
     return count + Int(byte)
 }
 
-/// Sleeps, as retries do that were written in a hurry.
+/// Sleeps, like a carelessly written retry.
 @MainActor @inline(never)
 func sleepOnMainActor(_ milliseconds: Int) -> Int {
     let result = usleep(UInt32(milliseconds) * 1_000)
     return milliseconds + Int(result)
 }
 
-/// Makes sure, again and again, that a large file is on the disk.
+/// Changes a large file and syncs it to the disk, repeatedly.
 @MainActor @inline(never)
 func syncLargeFile(_ file: LargeFile, until end: MonotonicInstant) -> Int {
     var rounds = 0
@@ -66,7 +67,7 @@ func spinInClosure(until end: MonotonicInstant) async -> UInt64 {
     return digest ^ 1
 }
 
-/// Waits in a task for what should have been awaited, while nobody else gets the worker.
+/// Blocks a task's worker where the task should await, while no other task can use the worker.
 @inline(never)
 func blockWorker(_ crew: BlockedCrew) {
     crew.begin()
@@ -92,7 +93,7 @@ private func apply<Value>(_ transform: (Value) -> Value, to value: Value) -> Val
     return withExtendedLifetime(result) { result }
 }
 
-/// Hashes a password, as often as it takes to be slow, on the loop that all connections of a thread share.
+/// Hashes a password slowly, on the loop that all connections of a thread share.
 @inline(never)
 func hashPasswordOnEventLoop(until end: MonotonicInstant) -> UInt64 {
     var hash: UInt64 = 0xcbf2_9ce4_8422_2325
