@@ -1,8 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// RunLoopKit beside its peers, and the hooks beside what they stand before. A package of its own, so that nobody who depends on the library resolves or installs what only a
-/// comparison needs. Run it with scripts/benchmark.
+/// Compares RunLoopKit with its peers, and the hooks with the functions that they replace. This is a separate package, so that
+/// users of the library do not resolve or install dependencies that only a comparison needs. Run it with scripts/benchmark.
 let swift: [SwiftSetting] = [
     .swiftLanguageMode(.v6),
     .strictMemorySafety(),
@@ -47,7 +47,7 @@ let package = Package(
             ],
             swiftSettings: swift
         ),
-        // What the hook on the task pool costs a job: the same work in a program without it and in one with it.
+        // The cost per job of the hook on the task pool: the same work in a program without the hook and in one with it.
         .target(name: "PoolJobs", swiftSettings: swift),
         .executableTarget(name: "PoolJobsPlain", dependencies: ["PoolJobs"], swiftSettings: swift),
         .executableTarget(

@@ -62,7 +62,7 @@ _Bool peer_take(int fd) {
     return read(fd, &value, sizeof value) == sizeof value;
 }
 
-// xorshift64: the sequence must be the same for all.
+// xorshift64: the sequence must be the same for all peers.
 static uint64_t next_random(uint64_t *state) {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -143,13 +143,13 @@ static cpu_set_t all_cores;
 
 __attribute__((constructor)) static void note_cores(void) { sched_getaffinity(0, sizeof all_cores, &all_cores); }
 
-// Every thread: the pools of libdispatch and NIO live longer than one round.
+// Sets it for every thread: the pools of libdispatch and NIO live longer than one round.
 static void set_affinity(const cpu_set_t *cores) {
     DIR *tasks = opendir("/proc/self/task");
     peer_require(tasks != NULL, "/proc/self/task");
     for (struct dirent *entry = readdir(tasks); entry != NULL; entry = readdir(tasks)) {
         int tid = atoi(entry->d_name);
-        // A thread that has ended meanwhile needs none.
+        // A thread that has ended in the meantime is skipped.
         if (tid > 0) { sched_setaffinity(tid, sizeof *cores, cores); }
     }
     closedir(tasks);
@@ -159,7 +159,7 @@ void peer_pin(void) {
     cpu_set_t one;
     CPU_ZERO(&one);
     for (int core = CPU_SETSIZE - 1; core >= 0; core--) {
-        // The last: interrupts prefer the first.
+        // The last core: interrupts prefer the first.
         if (CPU_ISSET(core, &all_cores)) {
             CPU_SET(core, &one);
             break;

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// Foundation's run loop by its C functions, which libFoundation.so exports and no header declares.
+// Foundation's run loop through its C functions, which libFoundation.so exports and no header declares.
 
 typedef struct loop *CFRunLoopRef;
 typedef struct source *CFRunLoopSourceRef;
@@ -131,7 +131,7 @@ static void *answer(void *argument) {
     struct side *side = argument;
     open_side(side);
     run(&side->round);
-    // The other side still wakes this loop as its last act: both must live until then.
+    // The last action of the other side may still wake this loop: both must live until then.
     pthread_barrier_wait(side->opened);
     end_source(side->round.source);
     return NULL;
@@ -276,7 +276,7 @@ static void fire(void *context) {
     fires->outcome = run(&round);
 }
 
-// On a thread of its own, whose end takes the timers away: to end them one by one takes minutes.
+// Runs on a separate thread, whose end frees the timers: removing them one by one takes minutes.
 struct peer_outcome cf_fires(uint64_t count, uint64_t idle) {
     struct fires fires = {.count = count, .idle = idle};
     peer_run_on_thread(fire, &fires);

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-// libevent. A base of its own for each round, with locks as for use from several threads.
+// libevent. A separate base for each round, with locks, as for use from several threads.
 
 struct round {
     struct event_base *base;
@@ -15,7 +15,7 @@ struct round {
 
 __attribute__((constructor)) static void use_threads(void) { evthread_use_pthreads(); }
 
-// The base polls after each callback, so that a turn is a turn: else an event that activates itself keeps it from ever polling.
+// The base polls after each callback, so that a turn includes a poll: otherwise an event that activates itself prevents polling.
 static struct round make_polling_round(uint64_t count) {
     struct event_config *config = event_config_new();
     event_config_set_max_dispatch_interval(config, NULL, 1, 0);

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// What a loop cannot do without: the kernel alone, and one call through a pointer.
+// The minimum that every loop needs: only the kernel, and one call through a pointer.
 
 extern int _dispatch_get_main_queue_handle_4CF(void);
 extern void _dispatch_main_queue_callback_4CF(void *message);
@@ -191,7 +191,7 @@ struct peer_outcome floor_all_busy(uint64_t count) {
 
 // MARK: - Messages
 
-// As much as a port asks for: how many messages are on their way decides how often the two threads take turns.
+// The buffer size that a port requests: the number of messages in flight decides how often the two threads alternate.
 enum { SEND_BUFFER = 512 * 1024, ROOM = 128 * 1024 };
 
 struct end {

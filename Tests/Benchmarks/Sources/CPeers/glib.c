@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-// GLib's main loop. A context of its own for each round.
+// GLib's main loop. A separate context for each round.
 
 struct round {
     GMainContext *context;
@@ -58,7 +58,7 @@ struct peer_outcome glib_turns(uint64_t count) {
 
 // MARK: - Round trips
 
-// A source of its own kind, signalled by hand: the cheapest that GLib has.
+// A custom source that is signalled manually: the cheapest kind in GLib.
 struct signalled {
     GSource source;
     atomic_bool is_signalled;
@@ -240,7 +240,7 @@ static void enqueue(void *data) {
 
 struct peer_outcome glib_blocks(uint64_t count) {
     struct round round = make_round(count);
-    // Owned by this thread, or `invoke` would call from the producers.
+    // Owned by this thread; otherwise `invoke` would call the work on the producers' threads.
     g_main_context_acquire(round.context);
     struct peer_producers *producers = peer_start_producers(count, enqueue, &round);
     struct peer_time start = peer_now();

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <uv.h>
 
-// libuv. A loop of its own for each round; `loop->data` is the round's state.
+// libuv. A separate loop for each round; `loop->data` is the round's state.
 
 struct round {
     uint64_t count;
@@ -175,7 +175,7 @@ struct peer_outcome uv_random_timers(uint64_t count) {
 
 static void on_idle_timer(uv_timer_t *timer) { (void)timer; }
 
-// Due again at once: in this version of libuv that is still in the same turn, so the turn itself costs it nothing.
+// Due again immediately: in this version of libuv that is still in the same turn, so the turn itself costs nothing.
 static void on_fire(uv_timer_t *timer) {
     struct round *round = timer->loop->data;
     if (++round->done < round->count) {
@@ -225,7 +225,7 @@ static struct peer_outcome deliver(uint64_t count, uint64_t descriptors, uint64_
         polls[i].data = writes_again ? &round : NULL;
         uv_poll_start(&polls[i], UV_READABLE, on_readable);
     }
-    // The first turn hands the descriptors to the kernel: not what is compared.
+    // The first turn registers the descriptors with the kernel: it is not part of the compared time.
     uv_run(loop, UV_RUN_NOWAIT);
     for (uint64_t i = ready_from; i < ready_to; i++) { peer_post(fds[i]); }
     struct peer_outcome outcome = run(loop, &round);

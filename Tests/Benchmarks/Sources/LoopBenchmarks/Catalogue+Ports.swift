@@ -25,7 +25,7 @@ extension Catalogue {
     .with(ours) { Ours.messageTrips($0, size: 16) }
     .with(socketPair) { Outcome(floor_message_trips(UInt64($0), 16)) }
 
-    /// For example port-flood-16.
+    /// Example: port-flood-16.
     static func messageFloodName(_ size: Int) -> String { "port-flood-\(size)" }
 
     static func messageFlood(of size: Int) -> Workload {

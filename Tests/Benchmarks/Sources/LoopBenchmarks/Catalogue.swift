@@ -1,6 +1,6 @@
 import CPeers
 
-/// Every workload, with all that can do it. The first subject is ours; the ratios are against it.
+/// Every workload, with all peers that support it. The first subject is ours; the ratios are relative to it.
 enum Catalogue {
     static let ours = "RunLoopKit"
     static let foundation = "Foundation"
@@ -92,7 +92,8 @@ extension Catalogue {
     .with("libevent", c: event_one_shots)
     .with("SwiftNIO") { NIO.oneShots($0) }
 
-    /// Foundation moves what comes after a new timer, SwiftNIO looks through all for one that is cancelled: a million would take minutes.
+    /// Foundation moves all entries after a new timer, and SwiftNIO searches all timers to cancel one: a million would take
+    /// minutes.
     private static let randomTimers = Workload(
         "random-timers",
         "A million timers in random order, half of them cancelled, the others fired",
@@ -107,11 +108,11 @@ extension Catalogue {
     .with("libevent", c: event_random_timers)
     .with("SwiftNIO, of 10,000", 10_000, rounds: 1) { NIO.randomTimers($0) }
 
-    /// For example fires-100k.
+    /// Example: fires-100k.
     private static func firesName(_ idle: Int) -> String { "fires-" + idle.abbreviated }
 
     private static func fires(beside idle: Int) -> Workload {
-        // A round sets up and clears away all the idle ones.
+        // A round creates and removes all idle timers.
         let rounds = idle < 10_000 ? 51 : idle < 1_000_000 ? 11 : 3
         let slow = idle < 10_000 ? 2_000 : idle < 1_000_000 ? 200 : 20
         return Workload(
@@ -221,12 +222,12 @@ extension Catalogue {
 }
 
 extension Int {
-    /// For example 100k.
+    /// Example: 100k.
     fileprivate var abbreviated: String {
         self < 1_000 ? "\(self)" : self < 1_000_000 ? "\(self / 1_000)k" : "\(self / 1_000_000)m"
     }
 
-    /// For example 100,000.
+    /// Example: 100,000.
     var grouped: String {
         self < 1_000 ? "\(self)" : (self / 1_000).grouped + "," + String(1_000 + self % 1_000).dropFirst()
     }

@@ -1,17 +1,17 @@
-/// Figures of the same kind, one for each round. A sort is all that a few hundred of them need.
+/// Figures of the same kind, one for each round. Sorting is sufficient for a few hundred of them.
 struct Distribution: Sendable {
     let sorted: [Double]
 
     init(_ values: [Double]) { sorted = values.sorted() }
 
     var median: Double { at(0.5) }
-    /// With fewer than a hundred rounds that is the worst.
+    /// With fewer than a hundred rounds this is the maximum.
     var p99: Double { at(0.99) }
-    /// What it takes when nothing else comes between: on a busy machine the steadiest of the three.
+    /// The time without interruptions: on a busy machine the most stable of the three.
     var best: Double { sorted.first ?? .nan }
     var count: Int { sorted.count }
 
-    /// By nearest rank.
+    /// The nearest-rank percentile.
     private func at(_ share: Double) -> Double {
         guard !sorted.isEmpty else { return .nan }
         let rank = (share * Double(sorted.count)).rounded(.up)
@@ -19,7 +19,7 @@ struct Distribution: Sendable {
     }
 }
 
-/// What all rounds of one subject took, in nanoseconds per operation.
+/// The times of all rounds of one subject, in nanoseconds per operation.
 struct Times: Sendable {
     let wall: Distribution
     let cpu: Distribution
@@ -29,7 +29,7 @@ struct Times: Sendable {
 struct WorkloadResult {
     let workload: Workload
     let cores: Harness.Cores
-    /// For each subject.
+    /// One element for each subject.
     let times: [Times]
 
     func times(of subject: String) -> Times? {

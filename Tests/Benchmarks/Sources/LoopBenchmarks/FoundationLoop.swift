@@ -1,7 +1,7 @@
 import CPeers
 import Foundation
 
-/// What is easier said to Foundation in Swift: blocks. The rest is in C, see `cf_turns` and its like.
+/// The part that is easier to write in Swift with Foundation: blocks. The rest is in C, see `cf_turns` and the similar functions.
 enum FoundationLoop {
     static func blocks(_ count: Int) -> Outcome {
         let done = Done()
@@ -27,7 +27,7 @@ enum FoundationLoop {
         return outcome
     }
 
-    /// Unchecked: the loop's thread alone touches it.
+    /// Unchecked: only the loop's thread accesses it.
     private final class Done: @unchecked Sendable {
         var count = 0
     }

@@ -1,25 +1,25 @@
-/// What the engine is to reach, as a number that one run gives.
+/// A goal of the engine, as a number that is computed from one run.
 struct Goal: Sendable {
     let title: String
     let atMost: Bool
     let bound: Double
     let unit: String
-    /// Where the goal holds; elsewhere it is not judged.
+    /// The core settings in which the goal is judged.
     let cores: [Harness.Cores]
     /// Whether one thread does all the work.
     var alone = true
-    /// From times by workload and subject, in ns per operation. Nil if what it needs was not run.
+    /// Computes the value from times by workload and subject, in ns per operation. Nil if a required workload was not run.
     let value: @Sendable (_ time: (String, String) -> Double?) -> Double?
 
     struct Verdict {
         let goal: Goal
         let cores: Harness.Cores
-        /// From the medians of the wall's time, from its best rounds, and from the medians of the processor's time.
+        /// Computed from the medians of the wall times, from the best rounds, and from the medians of the processor times.
         let value: Double
         let best: Double
         let cpu: Double
 
-        /// Where never more than one thread runs, the processor's time is what the wall's would be on a quiet machine.
+        /// If never more than one thread runs, the processor time equals the wall time of a quiet machine.
         var isDecidedByCPU: Bool { goal.alone || cores == .pinned }
         var isMet: Bool {
             let decides = isDecidedByCPU ? cpu : value
@@ -44,7 +44,7 @@ struct Goal: Sendable {
 extension Goal {
     private static let everywhere: [Harness.Cores] = [.pinned, .free]
 
-    /// Ours, in ns per operation.
+    /// Our time, in ns per operation.
     private static func time(
         _ workload: String,
         atMost bound: Double,
@@ -54,7 +54,7 @@ extension Goal {
         Goal(title: title, atMost: true, bound: bound, unit: "ns", cores: everywhere) { $0(workload, subject) }
     }
 
-    /// Ours, in a peer's time.
+    /// Our time divided by a peer's.
     private static func share(
         _ workload: String,
         of peer: String,
@@ -69,7 +69,7 @@ extension Goal {
         }
     }
 
-    /// A peer's time, in ours.
+    /// A peer's time divided by ours.
     private static func speed(
         _ workload: String,
         against peer: String,
@@ -83,7 +83,7 @@ extension Goal {
         }
     }
 
-    /// Ours in one workload, in its time in another that should cost the same.
+    /// Our time in one workload divided by our time in another that should cost the same.
     private static func growth(from base: String, to workload: String, atMost bound: Double, _ title: String) -> Goal {
         Goal(title: title, atMost: true, bound: bound, unit: "×", cores: everywhere) { time in
             guard let first = time(base, Catalogue.ours), let last = time(workload, Catalogue.ours) else {
@@ -93,7 +93,7 @@ extension Goal {
         }
     }
 
-    /// What the textbook monitor adds to a turn, in all that ours publishes in one.
+    /// The time that the textbook monitor adds to a turn, divided by the time of all heartbeat transitions in a turn of ours.
     private static func textbook(_ workload: String, costs turn: String, alone: Bool, _ title: String) -> Goal {
         Goal(title: title, atMost: false, bound: 20, unit: "×", cores: everywhere, alone: alone) { time in
             guard let plain = time(workload, Catalogue.ours), let textbook = time(workload, Catalogue.textbook),

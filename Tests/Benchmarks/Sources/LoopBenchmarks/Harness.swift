@@ -1,14 +1,14 @@
 import CPeers
 
-/// Runs workloads: in each round every peer once, one after the other, so that whatever else the machine does hits all alike.
+/// Runs workloads: in each round every peer once, one after the other, so that other load on the machine affects all alike.
 struct Harness {
-    /// A share of the rounds and of the operations, for a quick look.
+    /// The fraction of the rounds and operations to run, for a quick run.
     let share: Double
 
     enum Cores: String, CaseIterable {
         /// Every thread on one core.
         case pinned
-        /// Wherever the kernel puts them.
+        /// Placed by the kernel.
         case free
     }
 
@@ -29,7 +29,7 @@ struct Harness {
     private func playRounds(of workload: Workload) -> [Times] {
         var times = [[(wall: Double, cpu: Double)]](repeating: [], count: workload.subjects.count)
         let rounds = max(1, Int(Double(workload.rounds) * share))
-        // A round before the first warms up; not what takes seconds.
+        // One round before the first is for warm-up, except for workloads that take seconds.
         for round in (rounds > 1 ? 0 : 1)...rounds {
             for (index, subject) in workload.subjects.enumerated() where subject.plays(round) {
                 let time = playRound(of: subject)
@@ -53,7 +53,7 @@ struct Harness {
     }
 }
 
-/// Runs `body` on a thread of its own, waits until the thread and all that ends with it are over, and returns what `body` returned.
+/// Runs `body` on a separate thread, waits until the thread has ended and freed its resources, and returns the result of `body`.
 func onNewThread<Result>(_ body: () -> Result) -> Result {
     var result: Result?
     withoutActuallyEscaping({ result = body() }) { call in

@@ -3,8 +3,8 @@ import Dispatch
 import Foundation
 import RunLoopKit
 
-/// Round trips from another thread through `DispatchQueue.main`, with one loop or another on the main thread. The driver is the same
-/// for all: what differs is who serves the queue.
+/// Round trips from another thread through `DispatchQueue.main`, with one loop or another on the main thread. The driver is the
+/// same for all; they differ in the loop that serves the queue.
 enum MainQueue {
     static func byOurs(_ count: Int) -> Outcome {
         roundTrips(count, serve: { EventRunLoop.main.run() }, stop: { EventRunLoop.main.stop() })
@@ -22,7 +22,7 @@ enum MainQueue {
         let driver = Driver()
         let ended = DispatchSemaphore(value: 0)
         let thread = Thread {
-            // Once before the clock runs: the loop is up and serves.
+            // One trip before the measurement: after it the loop is running.
             driver.makeRoundTrip()
             driver.outcome = .timing {
                 for _ in 0..<count { driver.makeRoundTrip() }
@@ -37,7 +37,7 @@ enum MainQueue {
         return driver.outcome
     }
 
-    /// Unchecked: `done` is the main thread's while a trip is under way, the driver's after the semaphore.
+    /// Unchecked: during a trip only the main thread accesses `done`, after the semaphore only the driver.
     private final class Driver: @unchecked Sendable {
         private let answered = DispatchSemaphore(value: 0)
         private(set) var done = 0

@@ -4,11 +4,11 @@ import Foundation
 import RunLoopKit
 import Synchronization
 
-/// What it costs a loop to be watched: by RunLoopKit's heartbeat, and in the way of the textbooks.
+/// The cost of being watched, for a loop: by RunLoopKit's heartbeat, and by the monitor of the textbooks.
 enum Monitor {
     // MARK: - Transitions
 
-    /// Bare transitions of a heartbeat, two to a turn, as in a turn that only polls.
+    /// Only the transitions of a heartbeat, two per turn, as in a turn that only polls.
     static func transitions(_ count: Int, watched: Bool) -> Outcome {
         let heartbeat = LoopHeartbeat()
         if watched { attach(to: heartbeat) }
@@ -21,7 +21,7 @@ enum Monitor {
         }
     }
 
-    /// All transitions of a turn in which the loop sleeps, among them a departure from rest.
+    /// All transitions of a turn in which the loop sleeps, including a departure from rest.
     static func sleepingTurns(_ count: Int) -> Outcome {
         let phases: [LoopPhase] = [.beforeTimers, .beforeSources, .beforeWaiting, .waiting, .afterWaiting]
         let heartbeat = LoopHeartbeat()
@@ -101,8 +101,8 @@ enum Monitor {
     }
 }
 
-/// The monitor that is copied from one textbook into the next: an observer notes each activity and signals a semaphore, for which a
-/// thread waits with a timeout. Each transition is a signal, and each signal may be a system call and a wake-up.
+/// The monitor found in many textbooks: an observer records each activity and signals a semaphore, for which a thread waits with
+/// a timeout. Each transition is a signal, and each signal may be a system call and a wake-up.
 private final class Textbook: Sendable {
     private let activity = Atomic<UInt32>(0)
     private let isOver = Atomic<Bool>(false)

@@ -3,7 +3,7 @@ import Dispatch
 import NIOCore
 import NIOPosix
 
-/// SwiftNIO's event loop. It always runs on a thread of its own group's.
+/// SwiftNIO's event loop. It always runs on a thread of its group.
 enum NIO {
     private static func withLoop(_ body: (any EventLoop) -> Outcome) -> Outcome {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
@@ -19,7 +19,7 @@ enum NIO {
         }
     }
 
-    /// Unchecked: each is touched by its loop alone until `ended` is signalled.
+    /// Unchecked: only its loop accesses it until `ended` is signalled.
     private final class Side: @unchecked Sendable {
         let loop: any EventLoop
         let count: Int
@@ -32,7 +32,7 @@ enum NIO {
             self.count = count
         }
 
-        /// False when all is done.
+        /// Returns false when all operations are done.
         func countOne() -> Bool {
             done += 1
             if done == count { ended.signal() }
@@ -108,7 +108,7 @@ enum NIO {
         unsafe peer_random_delays(&delays, UInt64(count))
         return withLoop { [delays] loop in
             let side = Side(loop, count / 2)
-            // The loop sleeps inside the task, so that it fires nothing before the clock runs again.
+            // The loop sleeps inside the task, so that it fires no timer before the measurement continues.
             let coming = wait(
                 for: loop.submit {
                     let outcome = Outcome.timing { addAndCancel(delays, on: loop, side) }

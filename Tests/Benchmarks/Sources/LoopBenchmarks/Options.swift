@@ -1,11 +1,11 @@
 import Foundation
 
-/// What the command line asks for.
+/// The command line options.
 struct Options {
     var asJSON = false
-    /// Workloads whose name contains it.
+    /// Selects the workloads whose name contains it.
     var filter = ""
-    /// Peers whose name contains it, to profile one alone.
+    /// Selects the peers whose name contains it, for example to profile one peer.
     var peer = ""
     var isQuick = false
 
@@ -34,7 +34,7 @@ struct Options {
         }
     }
 
-    /// The workload, with what is wanted of it; nil if that is nothing.
+    /// The workload with the selected subjects; nil if none is selected.
     func choose(_ workload: Workload) -> Workload? {
         guard filter.isEmpty || workload.name.contains(filter) else { return nil }
         var chosen = workload

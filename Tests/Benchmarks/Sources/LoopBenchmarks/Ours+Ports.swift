@@ -13,7 +13,7 @@ extension Ours {
             defer { end(worker) }
             try worker.loop.add(port)
             let remote = try RemotePort(to: port)
-            // To stay, as where requests are made often.
+            // The port stays in the loop, as in programs that make requests often.
             try EventRunLoop.current.add(remote)
             return .timing {
                 (0..<count).reduce(0) { done, _ in done + (attempt { try remote.request(message) }.has(size) ? 1 : 0) }
@@ -21,7 +21,7 @@ extension Ours {
         }
     }
 
-    /// A message to the worker's port, whose handler sends one to this side's.
+    /// A message to the worker's port, whose handler sends one to the port of this side.
     static func messageTrips(_ count: Int, size: Int) -> Outcome {
         attempt {
             let message = payload(size)
@@ -47,7 +47,7 @@ extension Ours {
         }
     }
 
-    /// Messages from another thread, as fast as they are taken.
+    /// Messages from another thread, at the maximum rate of the receiver.
     static func messageFlood(_ count: Int, size: Int) -> Outcome {
         attempt {
             let message = payload(size)
@@ -75,18 +75,18 @@ extension Ours {
         worker.join()
     }
 
-    /// What fails here leaves nothing to be measured.
+    /// After an error there is nothing to measure.
     private static func attempt<Result>(_ body: () throws -> Result) -> Result {
         do { return try body() } catch { fatalError("\(error)") }
     }
 
-    /// Unchecked: one thread alone touches it.
+    /// Unchecked: only one thread accesses it.
     private final class Trip: @unchecked Sendable {
         var there: RemotePort?
     }
 }
 
 extension ReceivedMessage {
-    /// Whether it came as it was sent.
+    /// Whether it was received with its full size.
     fileprivate func has(_ size: Int) -> Bool { withBytes(of: 0) { $0.byteCount } == size }
 }

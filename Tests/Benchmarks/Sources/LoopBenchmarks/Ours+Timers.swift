@@ -13,7 +13,8 @@ extension Ours {
         }
     }
 
-    /// Added in random order, every other one cancelled, the rest fired. The time until all are due does not count.
+    /// Timers are added in random order, every other one is cancelled, the rest are fired. The time until all are due does not
+    /// count.
     static func randomTimers(_ count: Int) -> Outcome {
         var delays = [UInt64](repeating: 0, count: count)
         unsafe peer_random_delays(&delays, UInt64(count))
@@ -38,7 +39,7 @@ extension Ours {
         return coming + run(loop, left)
     }
 
-    /// Fires of a timer that is due again at once, one a turn, beside idle ones.
+    /// Fires of a timer that is immediately due again, one per turn, in addition to idle ones.
     static func fires(_ count: Int, idle: Int) -> Outcome {
         let loop = EventRunLoop.current
         let left = Countdown(count, on: loop)

@@ -6,7 +6,7 @@ import Synchronization
 
 /// Counts down on one thread, and stops a loop at zero.
 ///
-/// Unchecked: the loop's thread alone touches it while the loop runs.
+/// Unchecked: only the loop's thread accesses it while the loop runs.
 final class Countdown: @unchecked Sendable {
     private(set) var done = 0
     private let count: Int
@@ -60,7 +60,7 @@ enum Ours {
         }
     }
 
-    /// Has the other side perform a block.
+    /// Makes the other side perform a block.
     static func roundTripsByBlock(_ count: Int) -> Outcome {
         roundTrips(count) { loop, answer in
             loop.add(EventSource { _ in })
@@ -68,7 +68,8 @@ enum Ours {
         }
     }
 
-    /// - Parameter open: Called on each side's thread, with what is to be done when the side is called; returns what calls it.
+    /// - Parameter open: Called on each side's thread, with the action that the side executes when it is called; returns the
+    ///   function that calls the side.
     private static func roundTrips(
         _ count: Int,
         open: @escaping @Sendable (EventRunLoop, @escaping @Sendable () -> Void) -> @Sendable () -> Void
@@ -101,7 +102,7 @@ enum Ours {
         return outcome
     }
 
-    /// Unchecked: written before the semaphore that opens the round, read after it.
+    /// Unchecked: written before the semaphore that starts the round, read after it.
     private final class Sides: @unchecked Sendable {
         var there: EventRunLoop?
         var callHere: @Sendable () -> Void = {}
@@ -120,7 +121,7 @@ enum Ours {
     }
 }
 
-/// Calls `enqueue` `count` times, from four threads, while `body` runs, and times both.
+/// Calls `enqueue` `count` times, from four threads, while `body` runs, and measures the time of both.
 func fromFourThreads(_ count: Int, enqueue: @escaping () -> Void, _ body: () -> Int) -> Outcome {
     let context = unsafe Unmanaged.passRetained(Enqueue(call: enqueue))
     let producers = unsafe peer_start_producers(

@@ -1,6 +1,6 @@
 import Foundation
 
-/// What a run found, for people and for programs.
+/// The results of a run, for people and for programs.
 struct Report {
     let results: [WorkloadResult]
 
@@ -35,7 +35,7 @@ extension Report {
         return ([title, head] + rows + rates(of: workload, columns)).joined(separator: "\n") + "\n"
     }
 
-    /// The medians again, as operations and bytes per second.
+    /// The medians as operations and bytes per second.
     private func rates(of workload: Workload, _ columns: [WorkloadResult]) -> [String] {
         guard let bytes = workload.bytes else { return [] }
         return workload.subjects.indices.map { index in

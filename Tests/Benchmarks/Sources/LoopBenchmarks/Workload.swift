@@ -1,16 +1,16 @@
 import CPeers
 
-/// What one round of one peer took.
+/// The result of one round of one peer.
 struct Outcome: Sendable {
     let time: peer_time
-    /// What the callbacks counted. The harness compares it with what was asked for before it believes the time.
+    /// The number counted by the callbacks. The harness compares it with the requested number before it uses the time.
     let done: Int
 }
 
 extension Outcome {
     init(_ outcome: peer_outcome) { self.init(time: outcome.time, done: Int(outcome.done)) }
 
-    /// Times `body`, which returns what was done.
+    /// Measures the time of `body`, which returns the number of operations done.
     static func timing(_ body: () -> Int) -> Outcome {
         let start = peer_now()
         let done = body()
@@ -22,14 +22,14 @@ extension Outcome {
     }
 }
 
-/// One way of doing a workload.
+/// One implementation of a workload.
 struct Subject: Sendable {
     let name: String
-    /// Per round. Fewer than the others' where a peer would take minutes; the figures are per operation all the same.
+    /// Per round. Smaller than for the others if a peer would take minutes; the figures are per operation anyway.
     let operations: Int
-    /// At most so many rounds, where one takes seconds.
+    /// The maximum number of rounds, if one round takes seconds.
     let rounds: Int?
-    /// Does so many operations, on the thread that the workload names.
+    /// Executes this number of operations, on the thread that the workload specifies.
     let round: @Sendable (Int) -> Outcome
 
     func plays(_ round: Int) -> Bool {
@@ -45,10 +45,10 @@ struct Workload: Sendable {
     let name: String
     let title: String
     let place: Place
-    /// What one operation is.
+    /// The name of one operation.
     let operation: String
     let rounds: Int
-    /// What one operation carries, where that is told as bytes per second.
+    /// The size of one operation, if it is also printed as bytes per second.
     private(set) var bytes: Int?
     var subjects: [Subject] = []
     let operations: Int
@@ -69,7 +69,7 @@ struct Workload: Sendable {
         self.place = place
     }
 
-    /// Has messages and bytes per second printed.
+    /// Enables the output of messages and bytes per second.
     func carrying(_ bytes: Int) -> Workload {
         var copy = self
         copy.bytes = bytes

@@ -1,8 +1,8 @@
 import Foundation
 
-// All peers side by side in one process and one run: a ratio between two runs on a shared machine means little. That, and peers that
-// are C libraries with threads of their own on chosen cores, is why no benchmark package is used here: those measure one closure at a
-// time, against thresholds of an earlier run.
+// All peers are measured in one process and one run: a ratio between two runs on a shared machine means little. For this reason,
+// and because some peers are C libraries with threads on chosen cores, no benchmark package is used: such packages measure one
+// closure at a time, against thresholds of an earlier run.
 
 let options = Options(Array(CommandLine.arguments.dropFirst()))
 let harness = Harness(share: options.isQuick ? 0.1 : 1)
@@ -19,7 +19,7 @@ for workload in chosen {
 let report = Report(results: results)
 print(options.asJSON ? try report.json() : report.text)
 
-/// 10,000 descriptors, and what the peers need besides.
+/// Sufficient for 10,000 descriptors and the peers' additional ones.
 func raiseDescriptorLimit() {
     var limit = rlimit()
     unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)

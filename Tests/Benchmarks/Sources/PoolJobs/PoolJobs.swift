@@ -1,13 +1,13 @@
-/// Work that is almost nothing but jobs of the task pool.
+/// Work that consists almost only of scheduling jobs of the task pool.
 public enum PoolJobs: String, CaseIterable, Sendable {
-    /// One task that gives way again and again: each time a job is handed over, and begins where the last one ended.
+    /// One task that yields repeatedly: each time a job is enqueued, and begins where the last one ended.
     case oneTask = "one task yields"
-    /// As many as there are workers, at the same time: they share the pool's word.
+    /// As many yielding tasks as there are workers, at the same time: they share the pool's atomic word.
     case allWorkers = "all workers yield"
     /// Tasks that begin, do nothing and end.
     case newTasks = "new tasks"
 
-    /// Nanoseconds for one job, of wall time.
+    /// The wall time for one job, in nanoseconds.
     public func measure(_ jobs: Int, workers: Int) async -> Double {
         let start = ContinuousClock.now
         let count: Int

@@ -3,7 +3,8 @@ import PoolJobs
 import StallMonitor
 import StallMonitorLoops
 
-/// The work in a program with the hook: not armed, or watched. Without an argument it starts all three, in turns, and prints what a job takes.
+/// The work in a program with the hook: not armed, or watched. Without an argument it runs all three variants in alternation, and
+/// prints the time for one job.
 @main
 struct HookedJobs {
     private static let variants = ["plain", "not armed", "watched"]
@@ -19,7 +20,7 @@ struct HookedJobs {
 
     private static let directory = NSTemporaryDirectory() + "/pool-jobs-\(getpid())"
 
-    /// In each round every variant has its turn, so that whatever else the machine does hits all alike.
+    /// Every variant runs once in each round, so that other load on the machine affects all alike.
     private static func compare(_ arguments: [String]) throws {
         let rounds = arguments.first.flatMap { Int($0) } ?? 9
         var times: [String: [String: [Double]]] = [:]

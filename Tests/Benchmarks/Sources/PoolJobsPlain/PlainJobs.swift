@@ -1,7 +1,7 @@
 import Foundation
 import PoolJobs
 
-/// The work in a program that has nothing of the monitor in it.
+/// The work in a program without any part of the monitor.
 @main
 struct PlainJobs {
     static func main() async {

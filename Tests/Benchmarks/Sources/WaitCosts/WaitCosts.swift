@@ -4,9 +4,11 @@ import Glibc
 import StallMonitor
 import StallMonitorLoops
 
-/// What the hooks of `StallMonitorLoops` add to a call, in pairs of short rounds beside the C library's own: before a monitor, and under one.
+/// The time that the hooks of `StallMonitorLoops` add to a call. Short rounds alternate with rounds of the C library's own
+/// function, before a monitor starts and while one runs.
 ///
-/// The least of many short rounds, on one processor: what a busy machine adds is in the others.
+/// The result is the minimum of many short rounds, on one processor: the additional time of a busy machine is in the other
+/// rounds.
 @main
 struct WaitCosts {
     private static let rounds = 400
@@ -18,7 +20,7 @@ struct WaitCosts {
         measure("no monitor", [WAIT_LOOK, WAIT_TURN, WAIT_READY, WAIT_DISPATCH])
         let queue = DispatchQueue(label: "another")
         let monitor = StallMonitor.start(.init(directory: directory), watching: [.everyLoop, .queue(queue)])
-        // The loop is found at its second wait, and known a moment later.
+        // The loop is found at its second wait, and registered a moment later.
         _ = wait_cost(WAIT_READY, false, 10)
         usleep(100_000)
         measure("watched", [WAIT_LOOK, WAIT_TURN, WAIT_READY])
