@@ -15,7 +15,7 @@ import Testing
         )
     }
 
-    /// Of 400 ms in their time.
+    /// A stall of 400 ms within the tests' time.
     private func stall(task: UInt64? = nil, function: String = "work()", delay: Int64 = 0) -> StallReport {
         var stack = StallReport.Stack(thread: .init(id: 1), capturedAt: Timestamp(seconds: 100))
         stack.frames = [.init(address: Address(1), function: function)]
