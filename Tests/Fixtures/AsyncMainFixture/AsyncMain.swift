@@ -2,7 +2,7 @@ import Dispatch
 import Glibc
 import RunLoopKit
 
-/// A program whose `main` is async: its main thread must stay the main loop's (R60).
+/// A program whose `main` is async: its main thread must remain the main loop's thread (R60).
 @main
 struct AsyncMain {
     static func main() async {
@@ -26,7 +26,7 @@ struct AsyncMain {
             }
         }
         print("mode:", EventRunLoop.main.currentMode?.name ?? "none")
-        // Stopping the loop that is the program's drain must not end the program.
+        // Stopping the loop that drains the program's main queue must not end the program.
         EventRunLoop.main.stop()
         try? await Task.sleep(for: .milliseconds(5))
         report("after stop")

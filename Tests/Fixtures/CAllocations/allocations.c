@@ -11,7 +11,7 @@
 #define COUNTS 1
 #endif
 
-// In the executable itself, so the model is initial-exec and access allocates nothing.
+// Defined in the executable itself, so the TLS model is initial-exec and access does not allocate.
 static _Thread_local uint64_t count;
 
 uint64_t allocations_of_this_thread(void) { return count; }
@@ -27,7 +27,7 @@ void mark_in_trace(const char *text) {
 
 #if COUNTS
 
-// glibc's own names for what it exports under the standard ones.
+// glibc's internal names of the functions that it exports under the standard names.
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);

@@ -26,19 +26,20 @@ static inline void require(bool met) {
         abort();
 }
 
-/// The caller's return address must be in every capture from now on. In a function that is not inlined and makes no tail call.
+/// From now on the caller's return address must be in every capture. Use it in a function that is not inlined and makes no tail
+/// call.
 #define MARK(thread) ((thread)->marks[(thread)->mark_count++] = (uintptr_t)__builtin_return_address(0))
 
 static inline void ready(coexist_thread *thread) {
     atomic_store(&thread->ready, true);
 }
 
-/// Keeps a call from being the caller's last act.
+/// Prevents the preceding call from being a tail call.
 #define STAY(thread) atomic_fetch_add_explicit(&(thread)->rounds, 1, memory_order_relaxed)
 
 #define BODY __attribute__((noinline))
 
-// The bodies, by the names of their numbers.
+// The bodies, named after their enum constants.
 void coexist_spin(coexist_thread *thread);
 void coexist_spin_pinned(coexist_thread *thread);
 void coexist_wait(coexist_thread *thread);
@@ -59,7 +60,7 @@ void coexist_posix_spawn(coexist_thread *thread);
 void coexist_uring_wait(coexist_thread *thread);
 void coexist_spin_sandboxed(coexist_thread *thread);
 
-/// Lets the child of coexist_posix_spawn go on.
+/// Lets the child of coexist_posix_spawn continue.
 void coexist_release_spawned(void);
 
 #pragma clang assume_nonnull end

@@ -92,7 +92,7 @@ void coexist_end_child(pid_t process) {
     waitpid(process, NULL, 0);
 }
 
-/// Waits a while, then ends it.
+/// Waits for the child, and kills it after the time.
 static int wait_for(pid_t child, int milliseconds) {
     struct timespec rest = {0, 1000000};
     int status;
@@ -120,7 +120,7 @@ static void put_entry(char *const *_Nonnull environment, const char *entry, cons
     out[count + 1] = NULL;
 }
 
-/// Until it ends, or a minute is over.
+/// Reads until the end of the output, or for a minute.
 static void collect(int file, char *text, size_t size) {
     struct pollfd readable = {file, POLLIN, 0};
     size_t used = 0;

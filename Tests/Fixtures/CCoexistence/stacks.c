@@ -1,4 +1,4 @@
-/// Threads that are not on their own stack.
+/// Threads that run on a stack that is not their own.
 #include "internal.h"
 
 #include <signal.h>
@@ -13,7 +13,7 @@ static void (*act)(coexist_thread *);
 
 enum { ALTERNATE = 64 * 1024, COROUTINE = 256 * 1024 };
 
-/// With a page below and above that cannot be read.
+/// Allocates memory with an inaccessible page before and after it.
 static void *guarded(size_t size) {
     uint8_t *memory = mmap(NULL, size + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     require(memory != MAP_FAILED && mprotect(memory + 4096, size, PROT_READ | PROT_WRITE) == 0);
@@ -109,7 +109,7 @@ static void in_coroutine(void) {
 }
 
 static void act_in_coroutine(coexist_thread *thread, void (*body)(coexist_thread *)) {
-    thread->mark_count = 0;  // a coroutine's stack ends where it was made
+    thread->mark_count = 0;  // a coroutine's stack ends where the coroutine was created
     subject = thread;
     act = body;
     enter_coroutine(in_coroutine);

@@ -104,7 +104,7 @@ BODY void coexist_wait(coexist_thread *thread) {
     MARK(thread);
     ready(thread);
     while (read(thread->pipe[0], &byte, 1) != 1)
-        pause();  // the descriptor is gone: COEXIST_WAIT outlives that
+        pause();  // after the descriptor was closed, COEXIST_WAIT continues here
     atomic_store(&thread->returned, true);
 }
 

@@ -1,4 +1,4 @@
-/// Waits in the kernel that are unlike others.
+/// Unusual waits in the kernel.
 #include "internal.h"
 
 #include <dirent.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/// Uses the stack as a child of vfork does that redirects files before it executes a program.
+/// Uses the stack like a child of vfork that redirects files before it executes a program.
 BODY static int scribble(volatile int depth) {
     volatile char frame[512];
     memset((void *)frame, 0x5a, sizeof frame);

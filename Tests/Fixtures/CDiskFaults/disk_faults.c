@@ -75,7 +75,8 @@ static void note(const char *path) {
     touches++;
 }
 
-// The C library's, for this program and the shared libraries that it uses. Weak: other fixtures have functions of such names, too.
+// Replace the C library's functions, for this program and its shared libraries. Weak, because other fixtures define functions
+// with the same names.
 #pragma weak open
 #pragma weak open64
 #pragma weak openat

@@ -58,7 +58,7 @@ static void wait_in_select(event_loop *loop) {
     select(highest + 1, &readable, NULL, NULL, NULL);
 }
 
-/// One turn's wait. Not inlined: it stands on the stack below the loop, as in the libraries.
+/// The wait of one turn. Not inlined: its frame is on the stack below the loop, as in the libraries.
 static __attribute__((noinline)) void wait_once(event_loop *loop) {
     struct epoll_event events[8];
     struct timespec hour = {.tv_sec = 3600};

@@ -38,17 +38,17 @@ static const char *const trials[TRIALS] = {
 
 // MARK: One call
 
-/// What a wait is given.
+/// The arguments of a wait.
 struct given {
-    int set, idle_set;      // Three are ready in the one, nothing in the other.
+    int set, idle_set;      // Three descriptors are ready in one, none in the other.
     int ready[3], silent;
 };
 
-/// What came of it.
+/// The outcome of a wait.
 struct outcome {
     int result, error, handled;
     bool is_mask_kept, was_cancelled, waited;
-    /// Events, or the sets' bits; and what remains of select's time.
+    /// Events, or the bits of the sets; and select's remaining time.
     uint64_t written, time_left;
 };
 
@@ -66,7 +66,7 @@ static bool is_epoll(enum wait wait) { return wait <= EPOLL_PWAIT2; }
 static bool is_select(enum wait wait) { return wait >= SELECT; }
 static bool has_timespec(enum wait wait) { return wait == EPOLL_PWAIT2 || wait == PPOLL || wait == PPOLL_CHK || wait == PSELECT; }
 
-/// -1: without a limit.
+/// -1 means without a limit.
 static int limit_of(enum trial trial) {
     if (trial == READY || trial == INTERRUPTED || trial == MASKED || trial == CANCELLED) return -1;
     if (trial == SHORT || trial == BAD_ADDRESS) return 10000;
@@ -76,7 +76,7 @@ static int limit_of(enum trial trial) {
 static bool is_applicable(enum wait wait, enum trial trial) {
     if (trial == MASKED) return has_mask(wait);
     if (trial == BAD_TIME) return has_timespec(wait) || wait == SELECT;
-    // The C library reads a select's sets itself in some versions.
+    // Some versions of the C library read a select's sets themselves.
     if (trial == BAD_ADDRESS) return !is_select(wait);
     if (trial == BAD_COUNT) return wait != POLL_CHK && wait != PPOLL_CHK;
     return true;
@@ -100,7 +100,7 @@ static int call_epoll(enum wait wait, void *function, enum trial trial, const st
         default: result = ((__typeof__(&epoll_pwait2))function)(set, target, capacity, limit < 0 ? NULL : &time, mask);
     }
     outcome->error = errno;
-    // Which ones come when not all can is the kernel's to choose, and each time it is others.
+    // If not all events can be returned, the kernel chooses which ones, and its choice changes each time.
     for (int i = 0; i < 8; i++) outcome->written = outcome->written * 31 + events[i].events * 7 + (trial == SHORT ? events[i].data.u64 != 0 : events[i].data.u64);
     return result;
 }
@@ -155,7 +155,7 @@ static int call_select(enum wait wait, void *function, enum trial trial, const s
     errno = 1234;
     if (wait == SELECT) {
         result = ((__typeof__(&select))function)(count, &readable, &writable, NULL, limit < 0 ? NULL : &duration);
-        // How much is left after some time is not to be foretold: that something is, or nothing.
+        // The remaining time cannot be predicted exactly: compare only whether time is left.
         outcome->time_left = trial == SHORT ? duration.tv_sec == 9 || duration.tv_sec == 10 : (uint64_t)duration.tv_usec;
     } else {
         const sigset_t *mask = trial == MASKED ? &none : NULL;
@@ -167,7 +167,7 @@ static int call_select(enum wait wait, void *function, enum trial trial, const s
     return result;
 }
 
-/// Not inlined: each trial's calls come from one place, at one height of the stack.
+/// Not inlined: all calls of a trial come from one place, at the same stack depth.
 static __attribute__((noinline)) void
 call(enum wait wait, void *function, enum trial trial, const struct given *given, struct outcome *outcome) {
     struct timespec start, end;
@@ -189,7 +189,7 @@ struct trial_run {
     const struct given *given;
     int rounds;
     const char *name;
-    /// Of the last round: that of a loop, if there are enough.
+    /// Of the last round: the wait of a loop, if there are enough rounds.
     struct outcome outcome;
     int32_t thread;
     atomic_bool is_at_last, is_over;
@@ -210,7 +210,8 @@ static void *run(void *context) {
     for (int round = 0; round < run->rounds; round++) {
         bool is_last = round == run->rounds - 1;
         enum trial trial = run->trial;
-        // What lasts until somebody comes is waited for at the last; before it, so that a loop is found there, for a moment.
+        // A wait that lasts until it is interrupted is only made in the last round. The rounds before wait briefly, so that a
+        // loop is found there.
         if (!is_last && (trial == INTERRUPTED || trial == CANCELLED)) trial = TIMED;
         if (trial == MASKED) raise(SIGUSR2);
         run->outcome = (struct outcome){0};
@@ -231,7 +232,7 @@ static void nap(void) {
     nanosleep(&time, NULL);
 }
 
-/// Whether the kernel has the thread asleep.
+/// Whether the thread is asleep in the kernel.
 static bool sleeps(int32_t thread) {
     char path[64], text[256] = {0};
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
@@ -250,7 +251,7 @@ static bool play(struct trial_run *trial_run) {
         while (!trial_run->is_at_last) nap();
         for (int naps = 0; naps < 2000 && !sleeps(trial_run->thread); naps++) nap();
     }
-    // Again and again: one that comes before the wait does not end it.
+    // Repeatedly, because a signal that arrives before the wait does not interrupt it.
     while (trial_run->trial == INTERRUPTED && !trial_run->is_over) {
         pthread_kill(thread, SIGUSR2);
         nap();
@@ -345,7 +346,7 @@ static void *join_crowd(void *context) {
     struct epoll_event event;
     for (int i = 0; i < 3; i++) epoll_wait(crowd->set, &event, 1, 1);
     sem_post(&crowd->waited);
-    // They rest in their loops until the end comes, for all at once.
+    // They rest in their loops until the end is signalled to all at once.
     while (epoll_wait(crowd->set, &event, 1, -1) < 1) {}
     return NULL;
 }

@@ -35,8 +35,8 @@ static int fail(enum faults_call call) {
     return error;
 }
 
-// The C library's, for this program and the shared libraries that it uses. Weak: another fixture has such functions of its own, and the
-// test bundle is linked with both.
+// Replace the C library's functions, for this program and its shared libraries. Weak, because another fixture defines functions
+// with the same names, and the test bundle is linked with both.
 #pragma weak eventfd
 #pragma weak epoll_create1
 #pragma weak epoll_ctl

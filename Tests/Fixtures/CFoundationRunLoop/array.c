@@ -1,6 +1,6 @@
 #include "CFoundationRunLoop.h"
 
-// A structure of functions; only its address is needed.
+// Actually a structure of functions; only its address is needed.
 extern const char kCFTypeArrayCallBacks[];
 extern cf_ref CFArrayCreate(const void *allocator, const void *const *values, long count, const void *callbacks);
 

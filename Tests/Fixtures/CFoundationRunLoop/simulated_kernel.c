@@ -33,7 +33,7 @@ bool simulated_kernel_set_readable(int fd, bool readable) {
 
 // MARK: - The clocks
 
-// Seconds from 1970 to 2001, when Core Foundation's dates begin.
+// Seconds from 1970 to 2001, the reference date of Core Foundation.
 enum { REFERENCE_DATE = 978307200 };
 
 static struct timespec simulated_time(clockid_t clock) {
@@ -111,7 +111,7 @@ int ppoll(struct pollfd *requests, nfds_t count, const struct timespec *timeout,
 
 // MARK: - Descriptors
 
-// When each simulated timerfd is to be ready; 0 for never. A loop's thread and its helper take turns.
+// The time at which each simulated timerfd becomes ready; 0 for never. A loop's thread and its helper access it alternately.
 enum { TABLE_SIZE = 65536 };
 static _Atomic uint64_t armed[TABLE_SIZE];
 
@@ -145,7 +145,7 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *new_value, struc
 // MARK: - libdispatch
 
 void dispatch_source_set_timer(void *source, uint64_t start, uint64_t interval, uint64_t leeway) {
-    // Foundation times its runs by such a timer. Under a simulated kernel `arrival` knows the runs and their time.
+    // Foundation uses such a timer for a run's timeout. In a simulated kernel `arrival` handles the runs and their timeouts.
     if (kernel != NULL && kernel->timed != NULL) {
         kernel->timed(kernel->context);
         return;

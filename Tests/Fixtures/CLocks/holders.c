@@ -47,7 +47,7 @@ struct holder {
 
 __attribute__((noinline)) static void lock_hold_at_gate(int gate) {
     gate_wait(gate);
-    __asm__ volatile("");  // No tail call: the function's name must stay on the stack.
+    __asm__ volatile("");  // Prevents a tail call: the function's name must remain on the stack.
 }
 
 __attribute__((noinline)) static void lock_hold_busily(int gate) {
@@ -72,7 +72,7 @@ static void *hold(void *context) {
     if (holder->crosses) {
         gate_wait(holder->gate);
         lock_cross(holder->other);
-        return NULL;  // Whoever resolved the deadlock has released the first one.
+        return NULL;  // The test resolved the deadlock by releasing the first lock.
     }
     if (holder->is_busy)
         lock_hold_busily(holder->gate);
@@ -83,7 +83,7 @@ static void *hold(void *context) {
     return NULL;
 }
 
-/// Returns once the thread has what it is to hold. It frees nothing: what it was told must last.
+/// Returns once the thread holds its lock. Never frees its argument, which the thread keeps using.
 static pid_t start(void *(*body)(void *), struct holder as, const char *name, pthread_t *handle) {
     struct holder *holder = malloc(sizeof *holder);
     if (!holder)
@@ -166,7 +166,7 @@ void lock_join_last(void) {
 
 // Once.
 
-/// libdispatch's: the Swift runtime brings it along, but not its header.
+/// libdispatch's function: the Swift runtime includes the library, but not its header.
 void dispatch_once_f(long *predicate, void *_Nullable context, void (*function)(void *_Nullable));
 
 static atomic_int once_gate;

@@ -36,7 +36,7 @@ void write_log_promise(const char *name) {
     pthread_mutex_unlock(&lock);
 }
 
-// The order in the log is that of the calls: one at a time.
+// The log must be in the order of the calls, so they are serialised.
 #define LOCKED(type, call, ...)              \
     if (log_descriptor < 0) return (type)(call); \
     pthread_mutex_lock(&lock);               \
@@ -81,7 +81,7 @@ ssize_t pwrite(int descriptor, const void *bytes, size_t count, off_t offset) {
            record('W', descriptor, offset, bytes, (size_t)result))
 }
 
-// Not under the lock: a disk takes its time. What was written before the call is what is safe after it.
+// Without the lock, because a disk is slow. Data written before the call is safe after it.
 int fsync(int descriptor) {
     int result = (int)syscall(SYS_fsync, descriptor);
     if (result == 0) {

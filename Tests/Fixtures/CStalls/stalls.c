@@ -49,7 +49,7 @@ static void require(bool met) {
         abort();
 }
 
-// The stalls. Their names are looked for in captured stacks.
+// The stalls. Tests search for their names in captured stacks.
 
 __attribute__((noinline)) static int64_t stall_in_nanosleep(stall *s) {
     struct timespec time = in_timespec(s->time_ns);
@@ -173,14 +173,14 @@ __attribute__((noinline)) static int64_t stall_in_loader(stall *s) {
 
 __attribute__((noinline)) static int64_t stall_at(stall *s);
 
-/// As below, with 8 KiB to a frame.
+/// Like the function below, with frames of 8 KiB.
 __attribute__((noinline)) static int64_t stall_descend_widely(stall *s, int depth) {
     volatile char frame[8192] = {0};
     int64_t result = depth == 0 ? stall_at(s) : stall_descend_widely(s, depth - 1);
     return result + frame[depth & 15];
 }
 
-/// One frame per call, none of them a tail call.
+/// One frame per call, without tail calls.
 __attribute__((noinline)) static int64_t stall_descend(stall *s, int depth) {
     volatile char frame[16] = {0};
     int64_t result = depth == 0 ? stall_at(s) : stall_descend(s, depth - 1);
@@ -195,7 +195,7 @@ __attribute__((noinline)) static void doze_once(stall *s, uint64_t round) {
         s->cut_short++;
 }
 
-/// With frames of different sizes, so that a frame mistaken for another one does not go unnoticed.
+/// With frames of different sizes, so that a confusion of two frames is detected.
 __attribute__((noinline)) static int doze_below(stall *s, uint64_t round, int depth) {
     volatile char frame[72] = {0};
     if (depth == 0)
@@ -312,7 +312,7 @@ __attribute__((noinline)) static int64_t stall_at(stall *s) {
     return result;
 }
 
-// Their threads.
+// The threads of the stalls.
 
 static void note_identity(stall *s) {
     pthread_attr_t attributes;
@@ -336,7 +336,7 @@ __attribute__((noinline)) static int64_t stall_from_right(stall *s) {
     return result + 1;
 }
 
-// No frame of its own: stacks go from `run` to what it chooses.
+// Without a frame of its own: stacks go directly from `run` to the chosen function.
 __attribute__((always_inline)) static inline int64_t stall_from(stall *s) {
     switch (s->kind) {
     case STALL_LEFT: return stall_from_left(s);
@@ -350,7 +350,7 @@ static void *run(void *context) {
     note_identity(s);
     sigset_t all;
     sigfillset(&all);
-    // Not as the starting thread has it: dispatch threads block most signals.
+    // The mask is not inherited from the starting thread: dispatch threads block most signals.
     pthread_sigmask(s->kind == STALL_SPIN_MASKED ? SIG_BLOCK : SIG_UNBLOCK, &all, NULL);
     s->end.result = stall_from(s);
     pthread_sigmask(SIG_UNBLOCK, &all, NULL);  // what is pending arrives here
@@ -366,7 +366,7 @@ static void *run_briefly(void *context) {
     return NULL;
 }
 
-/// There can be hundreds of threads that need none.
+/// There can be hundreds of threads that need no pipe.
 static bool needs_pipe(stall_kind kind) { return kind != STALL_LOCK && kind != STALL_SPIN; }
 
 static stall *start(stall *s, void *(*body)(void *)) {
@@ -486,7 +486,7 @@ static _Atomic pid_t held;
 static _Atomic uint64_t allocations;
 static atomic_bool is_locked, released;
 
-/// Stands where it is, which may be inside of malloc, until it is told to go on.
+/// Stops the thread where it is, which may be inside of malloc, until it is released.
 __attribute__((noinline)) static void hold_here(int signal) {
     (void)signal;
     int saved = errno;
@@ -498,7 +498,7 @@ __attribute__((noinline)) static void hold_here(int signal) {
     errno = saved;
 }
 
-/// One thread is to be held; the others show whether it has the lock.
+/// One thread will be stopped; the others show whether it holds the lock.
 static void *allocate_until_released(void *context) {
     void *volatile kept[16] = {0};
     for (unsigned i = 0; !released; i++) {
@@ -530,7 +530,7 @@ static void *release(void *milliseconds) {
     return NULL;
 }
 
-/// Starting a thread allocates, too.
+/// Starting a thread allocates as well.
 static pthread_t start_all(int waiting_threads, long *milliseconds) {
     pthread_t holder, other;
     require(pthread_create(&other, NULL, release, milliseconds) == 0);

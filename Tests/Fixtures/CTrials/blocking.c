@@ -102,7 +102,7 @@ trial_block *trial_block_start(size_t index, uint64_t time_ns, int *error) {
 trial_thread trial_block_thread(const trial_block *block) { return block->thread; }
 bool trial_block_has_returned(const trial_block *block) { return atomic_load(&block->returned); }
 
-/// \returns the number of the call that the thread sleeps in, −1 for a page fault, −2 while it runs.
+/// \returns the number of the system call in which the thread sleeps, −1 for a page fault, −2 while it runs.
 static long call_of(pid_t thread) {
     char path[64], text[256] = {0};
     snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
@@ -126,7 +126,7 @@ bool trial_block_await(trial_block *block, uint64_t deadline_ns) {
 }
 
 static bool is_early(const trial_block *block) {
-    // Deadlines on the wall clock may come up to a millisecond early where that clock is being adjusted.
+    // Deadlines on the wall clock may be up to a millisecond early while that clock is being adjusted.
     if (!block->call->release)
         return block->ended_ns + 1000000 < block->began_ns + block->time_ns;
     return block->ended_ns < block->released_ns;

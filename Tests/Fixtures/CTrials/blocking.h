@@ -1,4 +1,4 @@
-/// What the files of the blocking calls share.
+/// Shared by the files of the blocking calls.
 #pragma once
 
 #include "CTrials.h"
@@ -13,7 +13,7 @@
 
 #pragma clang assume_nonnull begin
 
-// Calls that newer architectures have only in a general form.
+// System calls that newer architectures have only in a more general form.
 #ifndef SYS_poll
 #define SYS_poll SYS_ppoll
 #endif
@@ -32,12 +32,12 @@
 
 struct blocking_call {
     const char *name;
-    long number, or_number;  ///< As the kernel sees it; 0: no other. −1: a page fault.
-    /// On the starting thread. \returns 0 or an error number: the call is not offered here.
+    long number, or_number;  ///< As the kernel sees it; 0 for `or_number`: no alternative. −1: a page fault.
+    /// Called on the starting thread. \returns 0 or an error number if the call is not available here.
     int (*_Nullable prepare)(trial_block *block);
-    /// On the thread. Ends with ended(), which keeps it from being a tail call.
+    /// Called on the thread. Ends with ended(), which prevents a tail call.
     int64_t (*run)(trial_block *block);
-    /// Lets an untimed call return. NULL: it is timed.
+    /// Makes an untimed call return. NULL if the call is timed.
     void (*_Nullable release)(trial_block *block);
     void (*_Nullable clean)(trial_block *block);
     int64_t result;
@@ -53,7 +53,7 @@ struct trial_block {
     uint64_t began_ns, ended_ns, released_ns;
     int64_t result;
     int error;
-    // What the call waits with.
+    // Resources that the call waits with.
     int file[4];
     int queue;
     pid_t child;
@@ -89,7 +89,7 @@ static inline struct timespec from_now(clockid_t clock, uint64_t ns) {
 void trial_require(bool met, const char *what);
 #define require(met) trial_require(met, #met)
 
-/// A stream socket pair that takes no more bytes, in file[0] and file[1].
+/// Fills a stream socket pair, file[0] and file[1], until it accepts no more bytes.
 void trial_fill(int file);
 /// An io_uring in file[0] and memory. \returns 0 or an error number.
 int trial_ring_open(trial_block *block);

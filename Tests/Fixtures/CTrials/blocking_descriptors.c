@@ -1,5 +1,5 @@
-/// Calls that wait for a descriptor's other end, until released. Those that a signal would not end with EINTR it would still cut
-/// short: a write returns what it has written so far.
+/// Calls that wait for a descriptor's other end, until released. A signal would cut short even those calls that it would not end
+/// with EINTR: a write returns the number of bytes written so far.
 #include "blocking.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ void trial_fill(int file) {
     fcntl(file, F_SETFL, flags);
 }
 
-/// Takes what arrives until the thread has returned.
+/// Reads all input until the thread has returned.
 static void drain(trial_block *b, int file) {
     char bytes[4096];
     fcntl(file, F_SETFL, O_NONBLOCK);
@@ -47,7 +47,7 @@ CALL call_read(trial_block *b) {
     char byte;
     return ended(b, read(b->file[0], &byte, 1));
 }
-/// It stops half-way: a pipe holds 64 KiB.
+/// It blocks in the middle: a pipe holds 64 KiB.
 CALL call_write(trial_block *b) { return ended(b, write(b->file[1], large, LARGE)); }
 static int make_full_pipe(trial_block *b) {
     int error = make_pipe(b);
@@ -172,7 +172,7 @@ static int make_tcp_pair(trial_block *b) {
     b->file[1] = accept4(b->file[2], NULL, NULL, SOCK_CLOEXEC);
     return b->file[1] < 0 ? errno : 0;
 }
-/// More than the two sockets' buffers hold.
+/// More than the buffers of the two sockets hold.
 enum { TCP_SENT = 16 * 1024 * 1024 };
 CALL call_tcp_send(trial_block *b) {
     void *bytes = mmap(NULL, TCP_SENT, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -203,7 +203,7 @@ static int make_record_locked(trial_block *b) {
     int error = make_locked(b);
     return error ? error : fcntl(b->file[0], F_OFD_SETLK, &lock) ? errno : 0;
 }
-/// The file's other description has the lock, which excludes the process's own kind too: fcntl(2).
+/// Another description of the file has the lock, which also excludes the process-associated kind: fcntl(2).
 CALL call_setlkw(trial_block *b) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     return ended(b, fcntl(b->file[1], F_SETLKW, &lock));
@@ -235,7 +235,7 @@ int trial_ring_open(trial_block *b) {
     return 0;
 }
 
-/// Submits the first entry, which is zero: an operation that does nothing.
+/// Submits the first entry, which is zero: a no-op.
 void trial_ring_complete(trial_block *b) {
     _Atomic uint32_t *tail = (void *)((char *)b->memory + b->word);
     atomic_fetch_add(tail, 1);

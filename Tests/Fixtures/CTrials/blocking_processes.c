@@ -121,7 +121,7 @@ static void add_semaphore(trial_block *b) {
 }
 static void remove_semaphores(trial_block *b) { semctl(b->queue, 0, IPC_RMID); }
 
-// Signals. These return when one comes: none must.
+// Signals. These calls return when a signal arrives: none may arrive.
 
 static int make_handler(trial_block *b) {
     (void)b;
@@ -177,7 +177,7 @@ CALL call_poll_pidfd(trial_block *b) {
 }
 static void reap(trial_block *b) { waitpid(b->child, NULL, 0); }
 #endif
-/// The child runs on the parent's stack until it is gone: below the parent's frame, whose own part it must not change.
+/// Until it exits, the child runs on the parent's stack, below the parent's frame: it must not change the parent's frame.
 CALL call_vfork(trial_block *b) {
     int file = b->file[0];
     pid_t child = vfork();
@@ -195,7 +195,7 @@ static int make_spawn_fifo(trial_block *b) {
     unlink(b->path);
     return mkfifo(b->path, 0600) ? errno : 0;
 }
-/// Waits for its child to get to exec, which first opens the FIFO.
+/// Waits for its child to reach exec, which first opens the FIFO.
 CALL call_spawn(trial_block *b) {
     char *arguments[] = {"true", NULL}, *environment[] = {NULL};
     posix_spawn_file_actions_t actions;
@@ -214,7 +214,7 @@ static void open_writer(trial_block *b) {
 }
 static void unlink_path(trial_block *b) { unlink(b->path); }
 
-// A page that does not come.
+// A page fault that is not resolved.
 
 static int make_missing_page(trial_block *b) {
     struct uffdio_api api = {.api = UFFD_API};

@@ -1,4 +1,4 @@
-/// Calls that return after their time. A signal that has a handler would end most of them early, with EINTR: signal(7).
+/// Calls that return after a given time. A signal with a handler would end most of them early, with EINTR: signal(7).
 #include "blocking.h"
 
 #include <fcntl.h>
@@ -146,7 +146,7 @@ static int make_accept_timeout(trial_block *b) {
     setsockopt(b->file[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
     return listen(b->file[0], 1) ? errno : 0;
 }
-/// A socket without an address listens under one that the kernel gives it once it is bound to the family alone: unix(7).
+/// A socket without an address gets one from the kernel if it is bound with only the family: unix(7).
 static int make_bound_accept_timeout(trial_block *b) {
     sa_family_t family = AF_UNIX;
     int error = make_accept_timeout(b);

@@ -1,4 +1,4 @@
-/// A thread that computes and calls, in turn: a signal that is sent while it computes may meet it in a call.
+/// A thread that alternately computes and calls: a signal that is sent while it computes may arrive during a call.
 #include "blocking.h"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ static void *trial_caller_main(void *context) {
         caller->calls++;
         next += caller->period_ns;
         uint64_t now = trial_now_ns();
-        next = next + 1000000 < now ? now : next;  // What was missed is not caught up with for longer than that.
+        next = next + 1000000 < now ? now : next;  // At most a millisecond of delay is caught up.
         while (trial_now_ns() < next) {}
     }
     return NULL;

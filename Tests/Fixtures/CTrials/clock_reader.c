@@ -1,4 +1,4 @@
-/// A thread that notices each of its own pauses, and one that has none.
+/// A thread that detects each of its own pauses, and a thread that only sleeps.
 #include "blocking.h"
 
 #include <sched.h>
@@ -17,14 +17,14 @@ void trial_stay_on(int processor) {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(processor, &set);
-    sched_setaffinity(0, sizeof set, &set);  // Refused where there is one processor: the figures are then worse.
+    sched_setaffinity(0, sizeof set, &set);  // Fails if there is one processor: the figures are worse then.
 }
 
 __attribute__((noinline)) static void read_clock(trial_clock_reader *reader) {
     atomic_store(&reader->started, true);
     for (uint64_t last = trial_now_ns(); !atomic_load_explicit(&reader->released, memory_order_relaxed);) {
         uint64_t now = trial_now_ns();
-        // Not compare-and-exchange: a value that is taken just now is one of a pause before this one.
+        // A compare-and-exchange is not needed: a value that is taken at this moment belongs to an earlier pause.
         if (now - last > atomic_load_explicit(&reader->gap, memory_order_relaxed))
             atomic_store_explicit(&reader->gap, now - last, memory_order_relaxed);
         atomic_store_explicit(&reader->readings, reader->readings + 1, memory_order_relaxed);
@@ -106,7 +106,7 @@ static void *sleeper_main(void *context) {
 }
 
 trial_thread trial_sleeper_start(int frames) {
-    struct sleeper *sleeper = calloc(1, sizeof *sleeper);  // for as long as the thread
+    struct sleeper *sleeper = calloc(1, sizeof *sleeper);  // lives as long as the thread
     pthread_t handle;
     require(sleeper != NULL);
     sleeper->frames = frames;

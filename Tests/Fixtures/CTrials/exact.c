@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/// compare_stacks.py reads this by its offsets: release builds have no debug information.
+/// compare_stacks.py reads this by offset: release builds have no debug information.
 struct trial_published {
     int32_t thread, round, count, is_frozen, is_complete, is_refused;  ///< 0: not; 1: with a name; 2: otherwise
     char scene[64];
@@ -40,7 +40,7 @@ trial_scene trial_scene_at(int language, size_t index) { return language ? trial
 
 static atomic_bool is_frozen, may_thaw;
 
-/// Nothing in it moves the stack pointer, so its caller's frame is the same at each of its instructions.
+/// It does not move the stack pointer, so its caller's frame is the same at each of its instructions.
 static void trial_frozen(int signal) {
     (void)signal;
     atomic_store(&is_frozen, true);
@@ -56,7 +56,7 @@ bool trial_freeze(pid_t thread) {
         return false;
     while (!atomic_load(&is_frozen)) {
         if (trial_now_ns() > deadline) {
-            atomic_store(&may_thaw, true);  // one that comes later goes straight on
+            atomic_store(&may_thaw, true);  // a later signal returns immediately
             return false;
         }
         sched_yield();
@@ -79,11 +79,11 @@ void trial_thaw(void) {
 }
 
 void trial_call_debugger(void) {
-    signal(SIGTRAP, SIG_IGN);  // where there is none
+    signal(SIGTRAP, SIG_IGN);  // if there is no debugger
     raise(SIGTRAP);
 }
 
-/// Not by popen: a thread that stands still in there has its lock.
+/// Does not use popen: a thread that is frozen in it would hold its lock.
 char *trial_output_of(const char *command) {
     size_t size = 1 << 20, length = 0;
     ssize_t count;

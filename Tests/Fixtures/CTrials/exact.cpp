@@ -1,4 +1,4 @@
-/// C++: what its compiler and its library do with frames.
+/// C++ frames: special cases of its compiler and its library.
 #include "CTrials.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Busy {
     ~Busy() { work(3000); }
 };
 
-/// While the exception passes, the unwinder's frames and this destructor's are on the stack.
+/// During the exception, the unwinder's frames and this destructor's are on the stack.
 __attribute__((noinline)) int raise_below(int depth) {
     Busy busy;
     if (depth == 0)
@@ -131,7 +131,7 @@ void scene_regex() {
 struct Slow {
     Slow() { work(20000); }
 };
-/// The guard is held while the object is made: a new one for each instance.
+/// The guard is held during the construction of the object: a new guard for each instance.
 template <int Number>
 __attribute__((noinline)) int guarded() {
     static Slow slow;

@@ -1,4 +1,4 @@
-/// The C library, and code of kinds that compilers seldom make.
+/// The C library, and kinds of code that compilers seldom generate.
 #include "made_code.h"
 
 #include <alloca.h>
@@ -22,7 +22,7 @@
 
 #define SCENE __attribute__((noinline)) static void
 
-/// Keeps calls before it from being tail calls.
+/// Prevents calls before it from being tail calls.
 static volatile int done;
 static char plugin_folder[256];
 void trial_set_plugin_folder(const char *folder) { snprintf(plugin_folder, sizeof plugin_folder, "%s", folder); }

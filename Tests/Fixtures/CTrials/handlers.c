@@ -1,4 +1,4 @@
-/// What a signal handler costs the thread that it interrupts, for comparison.
+/// The cost of a signal handler for the interrupted thread, for comparison.
 #include "blocking.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ static _Atomic uint64_t handled;
 
 void trial_handler_nothing(void *context) { (void)context; }
 
-// libunwind for the process itself, by its exported names: linked, it would take over C++ exceptions.
+// libunwind for the process itself, through its exported names: if it were linked, it would replace the C++ exception support.
 static int (*init_local)(unw_cursor_t *, void *, int);
 static int (*step)(unw_cursor_t *);
 static volatile int stepped;

@@ -1,4 +1,4 @@
-/// Code that no compiler made: it has no tables, and lies alone, between pages that cannot be read.
+/// Code that was not compiled: it has no tables, and is isolated between inaccessible pages.
 #pragma once
 
 #include "blocking.h"
@@ -10,7 +10,7 @@ typedef struct made_code {
     void *function;
 } made_code;
 
-/// \param ends_page Whether the code's last byte is its page's, else its first is.
+/// \param ends_page Whether the code ends at the end of its page; otherwise it starts at the beginning of the page.
 made_code make_code(const void *code, size_t size, bool ends_page);
 void unmake_code(made_code code);
 

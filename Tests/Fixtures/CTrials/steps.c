@@ -1,5 +1,5 @@
-/// Walks a thread's stack at each instruction that it runs. What the stack must be is known from the calls and returns themselves: each
-/// one that was made is noted with the place of its return address, until the stack pointer has passed that.
+/// Walks a thread's stack at each instruction that it executes. The expected stack is derived from the calls and returns
+/// themselves: each call is recorded with the location of its return address, until the stack pointer has passed that location.
 #include "CTrials.h"
 #include "internal.h"
 
@@ -20,7 +20,7 @@ enum {
     MOST_TOLD = 24,
 };
 
-/// One run of a piece of work. Its thread alone writes here.
+/// One run of a piece of work. Only its thread writes here.
 static struct {
     void (*run)(void *);
     void *context;
@@ -32,10 +32,10 @@ static struct {
     size_t call_count, first_count;
     uint64_t address, stack_pointer;  ///< Before the instruction.
     trial_steps steps;
-    uint64_t found[MOST_TOLD], true_calls[MOST_TOLD];  ///< Where it was wrong first, innermost first, up to 0.
+    uint64_t found[MOST_TOLD], true_calls[MOST_TOLD];  ///< The stack at the first error, innermost first, terminated by 0.
 } trace;
 
-/// What the walk finds at the first instruction is taken for true: the rest is compared with it.
+/// The result of the walk at the first instruction is assumed to be correct: the rest is compared with it.
 static void learn_calls(void) {
     const stackcap_unwinder *unwinder = &trace.unwinder;
     for (size_t i = unwinder->frame_count - 1; i > 0; i--) {
@@ -45,7 +45,7 @@ static void learn_calls(void) {
     trace.first_count = trace.call_count;
 }
 
-/// What the instruction has called or left.
+/// Records the call or the return that the instruction made.
 static void note_call(uint64_t address, uint64_t stack_pointer) {
     while (trace.call_count > 0 && trace.calls[trace.call_count - 1].slot < stack_pointer)
         trace.call_count--;
@@ -60,14 +60,14 @@ static void note_call(uint64_t address, uint64_t stack_pointer) {
         trace.calls[trace.call_count++] = (struct call){stack_pointer, pushed};
 }
 
-/// Whether the code is of the runtime for exceptions.
+/// Whether the code belongs to the exception runtime.
 static bool is_of_exceptions(uint64_t address) {
     Dl_info own, runtime;
     return dladdr((void *)(uintptr_t)address, &own) && dladdr((void *)_Unwind_RaiseException, &runtime) &&
            own.dli_fbase == runtime.dli_fbase;
 }
 
-/// Whether the frames from `from` on are the outermost of the calls, as many as there are.
+/// Whether the frames from `from` on are the outermost calls, and their number is equal.
 static bool are_calls(size_t from) {
     const stackcap_unwinder *unwinder = &trace.unwinder;
     for (size_t i = unwinder->frame_count, call = 0; i > from; i--, call++) {
@@ -79,8 +79,8 @@ static bool are_calls(size_t from) {
     return true;
 }
 
-/// Where an exception is about to be handled, its runtime has overwritten where it returns to: by then it returns to the handler, and what
-/// it was called by is not to be seen any more.
+/// When an exception is about to be handled, the runtime has overwritten its return address: it returns to the handler then, and
+/// its caller can no longer be determined.
 static bool is_about_to_handle(void) {
     size_t first = 1;
     while (first < trace.unwinder.frame_count && is_of_exceptions(stackcap_frame_at(&trace.unwinder, first - 1)->address))
@@ -117,8 +117,8 @@ static void judge(void) {
         keep_wrong();
 }
 
-/// As of a thread that stands still here without a system call: in a page fault, frozen. The kernel shows two of its registers, and what
-/// was guessed of the others says so.
+/// Walks the stack like that of a thread that is stalled here without a system call: in a page fault, or frozen. The kernel
+/// provides two of its registers, and frames that depend on guesses of the others must be marked.
 static void judge_halted(uint64_t address, uint64_t stack_pointer) {
     stackcap_unwinder *unwinder = &trace.unwinder;
     stackcap_registers_unknown(&unwinder->registers, address, stack_pointer);
@@ -139,7 +139,7 @@ static void judge_halted(uint64_t address, uint64_t stack_pointer) {
         keep_wrong();
 }
 
-/// After each instruction, on the thread.
+/// Called on the thread after each instruction.
 static void step(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)info;
     stackcap_unwinder *unwinder = &trace.unwinder;
@@ -154,7 +154,7 @@ static void step(int signal, siginfo_t *info, void *context) {
         learn_calls();
     else {
         note_call(address, stack_pointer);
-        if (trace.call_count > trace.first_count) {  // else in run_stepping, which moves the stack pointer behind the compiler's back
+        if (trace.call_count > trace.first_count) {  // otherwise in run_stepping, which moves the stack pointer itself
             judge();
             if (trace.steps.instructions % trace.halted_every == 0)
                 judge_halted(address, stack_pointer);
@@ -166,7 +166,8 @@ static void step(int signal, siginfo_t *info, void *context) {
         interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
 }
 
-/// Once unseen, so that the loader has nothing left to do. The red zone is in nobody's way: frames of this function end below it.
+/// The first run is not stepped, so that the loader has no more work. The red zone is not used: frames of this function end below
+/// it.
 __attribute__((noinline)) static void run_stepping(void) {
     trace.run(trace.context);
     __asm__ volatile("sub $128, %%rsp; pushf; orq %0, (%%rsp); popf; add $128, %%rsp" ::"i"(TRAP_FLAG) : "memory", "cc");

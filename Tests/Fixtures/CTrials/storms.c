@@ -80,7 +80,7 @@ LOAD load_stdio(struct storm_thread *t) {
     }
     fputs(text, file);
     require(fclose(file) == 0);
-    t->rounds += 0;  // Not a tail call: the load's frame is looked for.
+    t->rounds += 0;  // Prevents a tail call: tests search for the load's frame.
 }
 
 LOAD load_locks(struct storm_thread *t) {
@@ -127,12 +127,12 @@ LOAD load_churn(struct storm_thread *t) {
     for (volatile uint64_t i = t->rounds % 7 * 400000; i > 0; i--) {}
 }
 
-/// What the runtime's libraries have many of: functions that cannot throw, for which their compiler made no table.
+/// Like many functions of the runtime's libraries: functions that cannot throw, for which their compiler generated no table.
 LOAD load_untabled(struct storm_thread *t) {
 #if defined(__x86_64__)
     // push %rbp; mov %rsp, %rbp; pop %rbp; ret
     static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3};
-    static _Atomic(void *) functions[2];  // at either edge of a page; they stay, as a walk may still read them
+    static _Atomic(void *) functions[2];  // at either edge of a page; never freed, because a walk may still read them
     _Atomic(void *) *function = functions + t->rounds % 2;
     if (!atomic_load(function))
         atomic_store(function, make_code(code, sizeof code, t->rounds % 2).function);
@@ -156,7 +156,7 @@ static void (*const loads[])(struct storm_thread *) = {
     [TRIAL_LOAD_CUSTOM] = load_custom,
 };
 
-// Their threads. One call site for all loads, so that the frames from here outwards are the same in every capture.
+// The threads. One call site for all loads, so that the frames from here outwards are the same in every capture.
 
 __attribute__((noinline)) static int trial_storm_work(struct storm_thread *t) {
     atomic_store(&t->started, true);
@@ -202,7 +202,7 @@ static void set_timer(int which, long microseconds) {
     setitimer((__itimer_which_t)which, &time, NULL);
 }
 
-/// The first call of fork and the like sets things up that stay: handlers, too, are installed once.
+/// The first call of fork and similar functions sets up permanent state; handlers, too, are installed once.
 static void prepare(trial_load load) {
     if (load != TRIAL_LOAD_SIGNALS)
         return;

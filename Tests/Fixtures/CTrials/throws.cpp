@@ -1,4 +1,4 @@
-/// An exception through five frames, each with something to destroy.
+/// An exception through five frames, each with an object to destroy.
 #include "CTrials.h"
 
 #include <stdexcept>

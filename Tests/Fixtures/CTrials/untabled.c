@@ -1,6 +1,7 @@
-/// Functions without an unwind table, walked at each of their instructions. Each is really called, then stepped through by force: what
-/// faults is left out, of a branch both ways are gone, a call is entered and left again. So nothing but the processor says what becomes
-/// of the stack, and the caller is known all the time. In children of this process: what is stepped through may write to its module's memory.
+/// Functions without an unwind table, walked at each of their instructions. Each function is really called and then stepped
+/// through with forced control flow: a faulting instruction is skipped, both directions of a branch are executed, and a call is
+/// entered and left again. So the processor alone determines the stack, and the caller is known at any time. This runs in child
+/// processes, because the stepped code may write to its module's memory.
 #include "CTrials.h"
 #include "internal.h"
 
@@ -38,7 +39,7 @@ struct function {
     const char *name;
 };
 
-/// A way not gone yet: the registers, and what the function has on the stack.
+/// A path that was not executed yet: the registers, and the function's data on the stack.
 struct fork {
     gregset_t registers;
     uint64_t low, length;
@@ -48,11 +49,11 @@ struct fork {
 /// Shared with the children.
 static struct shared {
     trial_untabled total;
-    size_t next;  ///< The function to go on with, should the child end.
+    size_t next;  ///< The function at which the next child continues if this child dies.
     char first[2048];
 } *shared;
 
-/// Of the function that is stepped through.
+/// The state of the function that is stepped through.
 static struct {
     struct function function;
     stackcap_unwinder unwinder;
@@ -62,7 +63,7 @@ static struct {
     stackcap_frame callers[MOST_FRAMES];
     size_t caller_count;
     bool has_entered;
-    uint64_t inside_call;  ///< Where the call returns to that has been entered, or 0.
+    uint64_t inside_call;  ///< The return address of the call that was entered, or 0.
     uint64_t steps, last_stack_pointer;
     uint8_t seen[MOST_FUNCTION_BYTES];
     struct fork *forks;
@@ -81,14 +82,15 @@ static bool is_marked(void) {
     return found;
 }
 
-/// Whether the walk found the callers, behind the function's own frame.
+/// Whether the walk found the callers after the function's own frames.
 static bool has_callers(size_t own) {
     const stackcap_unwinder *unwinder = &run.unwinder;
     if (unwinder->end != STACKCAP_END_COMPLETE || unwinder->frame_count != run.caller_count + own)
         return false;
     for (size_t i = 0; i < run.caller_count; i++) {
         const stackcap_frame *frame = stackcap_frame_at(unwinder, own + i);
-        // An asynchronous function moves its return address before it jumps to another one, which takes more arguments from the stack.
+        // An asynchronous function moves its return address before it jumps to a function that takes more arguments from the
+        // stack.
         bool may_be_moved = i == 0;
         if (frame->address != run.callers[i].address || (frame->stack_pointer != run.callers[i].stack_pointer && !may_be_moved))
             return false;
@@ -118,7 +120,7 @@ static void keep_first(const char *kind) {
 static void judge(uint64_t address, trial_untabled_tally *tally, const char *kind) {
     uint8_t byte;
     if (!stackcap_peek(&run.unwinder, address, &byte, sizeof byte))
-        return;  // It has called what was not read properly, and would have crashed.
+        return;  // It called an address that was not read properly, and would have crashed.
     tally->walks++;
     if (has_callers(run.inside_call ? 2 : 1)) {
         tally->unsure += is_marked();
@@ -131,7 +133,7 @@ static void judge(uint64_t address, trial_untabled_tally *tally, const char *kin
         keep_first(kind);
 }
 
-/// Walks twice: as of a running thread, and, in a call, as of one asleep, of which two registers are known.
+/// Walks twice: like a running thread, and, in a call, like a sleeping thread, of which two registers are known.
 static void walk(const ucontext_t *context) {
     stackcap_unwinder *unwinder = &run.unwinder;
     stackcap_registers_from_context(&unwinder->registers, context);
@@ -159,11 +161,11 @@ static void walk(const ucontext_t *context) {
     judge(address, &shared->total.asleep, "asleep");
 }
 
-// The ways.
+// The paths.
 
 static void end_run(void) { siglongjmp(run.end, 1); }
 
-/// Goes on with a way that has not been gone.
+/// Continues with a path that was not executed yet.
 static void take_fork(ucontext_t *context) {
     if (run.fork_count == 0)
         end_run();
@@ -191,7 +193,8 @@ static struct stackcap_instruction instruction_at(uint64_t address) {
     return stackcap_decode(bytes, address);
 }
 
-/// Before the instruction that the context stands at: does what is not to be done by the processor.
+/// Called before the instruction at the context's address: emulates or skips the instructions that the processor must not
+/// execute.
 static void prepare_step(ucontext_t *context) {
     greg_t *registers = context->uc_mcontext.gregs;
     for (;;) {
@@ -222,7 +225,7 @@ static void prepare_step(ucontext_t *context) {
     }
 }
 
-/// In the fixture's own code, which has tables: at last at the call of the function.
+/// Called in the fixture's own code, which has tables; the last time at the call of the function.
 static void learn_callers(const ucontext_t *context) {
     walk(context);
     run.caller_count = run.unwinder.frame_count;
@@ -232,7 +235,7 @@ static void learn_callers(const ucontext_t *context) {
         run.callers[i] = *stackcap_frame_at(&run.unwinder, i);
 }
 
-/// Where the thread is first: from here on the callers are known, and nothing that a register points to can be written.
+/// At the function's first instruction: from here on the callers are known, and memory that registers point to cannot be written.
 static void enter(ucontext_t *context) {
     greg_t *registers = context->uc_mcontext.gregs;
     run.slot = (uint64_t)registers[REG_RSP];
@@ -246,7 +249,7 @@ static void enter(ucontext_t *context) {
     run.has_entered = true;
 }
 
-/// A size that was not read properly may have moved the stack pointer anywhere: then it moves a little.
+/// A size that was not read properly may have moved the stack pointer anywhere: in this case it is moved only a little.
 static void tame_stack_pointer(greg_t *registers) {
     uint64_t stack_pointer = (uint64_t)registers[REG_RSP];
     if (stack_pointer > run.slot || stack_pointer < run.slot - ROOM_BELOW || stack_pointer % 8 != 0)
@@ -282,7 +285,7 @@ static void step(int signal, siginfo_t *info, void *argument) {
     prepare_step(context);
 }
 
-/// What faults is left out; a call through nothing counts as one.
+/// Skips a faulting instruction; a call through an invalid pointer counts as one.
 static void skip(int signal, siginfo_t *info, void *argument) {
     (void)signal, (void)info;
     ucontext_t *context = argument;
@@ -298,7 +301,7 @@ static void skip(int signal, siginfo_t *info, void *argument) {
     prepare_step(context);
 }
 
-/// With a frame pointer, and a call whose return address is known to tables.
+/// Has a frame pointer, and a call whose return address is covered by unwind tables.
 __attribute__((noinline, optnone)) static void call_stepping(uint64_t function) {
     __asm__ volatile("sub $128, %%rsp; pushf; orq %0, (%%rsp); popf; nop; call *%1; add $128, %%rsp" ::"i"(TRAP_FLAG), "r"(function)
                      : "memory", "cc");
@@ -313,7 +316,7 @@ __attribute__((noinline, optnone)) static void step_through(const struct functio
         call_stepping(function->start);
 }
 
-// Which functions.
+// The selection of functions.
 
 static struct function *functions;
 static size_t function_count;
@@ -350,7 +353,7 @@ static void take_symbols(const uint8_t *file, const Elf64_Shdr *sections, const 
     qsort(functions, function_count, sizeof *functions, by_start);
 }
 
-/// Leaves those without a table, that call another, once each.
+/// Keeps the functions that have no table and call another function, each once.
 static void select_functions(size_t every) {
     size_t count = 0, seen = 0;
     for (size_t i = 0; i < function_count; i++) {
@@ -382,7 +385,7 @@ static bool read_functions(const char *path, uint64_t base) {
     return best != NULL;
 }
 
-/// In a child. Counts up where it is, for another child to go on should it end.
+/// Runs in a child. Increments the shared position, so that another child can continue if this one dies.
 static void *step_through_all(void *unused) {
     static uint8_t *alternate;
     alternate = mmap(NULL, ALTERNATE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,4 +1,4 @@
-/// What a host process does that a capture has to get along with. One scenario to a process: nothing here is undone or freed.
+/// Things that a host process does and that a capture must tolerate. One scenario per process: nothing is undone or freed.
 #pragma once
 
 #include <stdbool.h>
@@ -19,30 +19,30 @@ enum { COEXIST_MAX_MARKS = 16 };
 /// A thread, and the return addresses that its stack must show while it is captured, outermost first.
 typedef struct coexist_thread coexist_thread;
 
-/// What it does.
+/// What the thread does.
 typedef enum coexist_body {
     COEXIST_SPIN,
     COEXIST_SPIN_PINNED,  ///< All of these share one processor.
     COEXIST_WAIT,
-    COEXIST_SLEEP,  ///< clock_nanosleep for an hour, which any signal that has a handler cuts short: SA_RESTART or not.
+    COEXIST_SLEEP,  ///< clock_nanosleep for an hour, which any signal with a handler interrupts, with or without SA_RESTART.
     COEXIST_SPIN_MASKED,
-    COEXIST_TOGGLE_MASK,  ///< Blocks and unblocks every signal, all the time.
+    COEXIST_TOGGLE_MASK,  ///< Blocks and unblocks every signal, continuously.
     COEXIST_EXIT_SOON,
-    COEXIST_POLL_SIGNAL,  ///< Computes with SIGPROF blocked, and asks sigtimedwait for it now and then.
+    COEXIST_POLL_SIGNAL,  ///< Computes with SIGPROF blocked, and polls for it with sigtimedwait now and then.
     COEXIST_SPIN_ON_ALTERNATE_STACK,
     COEXIST_WAIT_ON_ALTERNATE_STACK,
     COEXIST_SPIN_NESTED,  ///< A handler that interrupted a handler, both on the alternate stack.
-    COEXIST_SPIN_DEEP_BELOW_ALTERNATE,  ///< 400 KiB deep when the handler struck.
+    COEXIST_SPIN_DEEP_BELOW_ALTERNATE,  ///< 400 KiB deep when the handler was called.
     COEXIST_SPIN_ON_COROUTINE,
     COEXIST_WAIT_ON_COROUTINE,
-    COEXIST_SWITCH_COROUTINES,  ///< Back and forth, all the time.
+    COEXIST_SWITCH_COROUTINES,  ///< Back and forth, continuously.
     COEXIST_VFORK,        ///< The child computes on the parent's stack, below it.
     COEXIST_POSIX_SPAWN,  ///< The child hangs in a file action.
-    COEXIST_URING_WAIT,   ///< io_uring_enter, for a completion that does not come.
-    COEXIST_SPIN_SANDBOXED,  ///< With process_vm_readv forbidden to this thread, on pain of death.
+    COEXIST_URING_WAIT,   ///< io_uring_enter, for a completion that never happens.
+    COEXIST_SPIN_SANDBOXED,  ///< With process_vm_readv forbidden to this thread; a call kills it.
 } coexist_body;
 
-/// Starts a thread with no signal blocked, and waits until it is where it is to be captured.
+/// Starts a thread with no signal blocked, and waits until it has reached the place where it will be captured.
 coexist_thread *coexist_start(coexist_body body);
 
 pid_t coexist_thread_number(const coexist_thread *thread);
@@ -50,24 +50,24 @@ uint64_t coexist_stack_low(const coexist_thread *thread);
 uint64_t coexist_stack_high(const coexist_thread *thread);
 size_t coexist_mark_count(const coexist_thread *thread);
 uint64_t coexist_mark(const coexist_thread *thread, size_t index);
-/// Whether the call that it was to sleep in has returned.
+/// Whether the call in which it sleeps has returned.
 bool coexist_has_returned(const coexist_thread *thread);
-/// Times it has gone round.
+/// The number of completed rounds.
 uint64_t coexist_rounds(const coexist_thread *thread);
-/// Lets a thread end that can, and waits for it.
+/// Ends a thread that can end, and waits for it.
 void coexist_finish(coexist_thread *thread);
 
-uint64_t coexist_signals_taken(void);               ///< What COEXIST_POLL_SIGNAL found.
+uint64_t coexist_signals_taken(void);               ///< The number of signals that COEXIST_POLL_SIGNAL received.
 
 // Waits in the kernel (waits.c)
 
-/// Makes a ring that a thread of the kernel polls. \returns that thread's number, 0 if the kernel has no io_uring for us.
+/// Creates a ring that a kernel thread polls. \returns the number of that thread, 0 if io_uring is not available.
 pid_t coexist_uring_poller(void);
 
 // Signals (signals.c)
 
 typedef enum coexist_handler {
-    COEXIST_PLAIN = 1,      ///< Takes the number only.
+    COEXIST_PLAIN = 1,      ///< Takes only the signal number.
     COEXIST_INFO = 2,       ///< SA_SIGINFO.
     COEXIST_ONCE = 4,       ///< SA_RESETHAND.
     COEXIST_NO_DEFER = 8,   ///< SA_NODEFER.
@@ -75,58 +75,59 @@ typedef enum coexist_handler {
     COEXIST_IGNORE = 32,
 } coexist_handler;
 
-/// The application's handler for a signal, which counts.
+/// Installs the application's handler for a signal, which counts its calls.
 void coexist_install(int signal, int kind);
 uint64_t coexist_handled(void);
-/// Whether the handler, when it last ran, had the signal blocked.
+/// Whether the handler had the signal blocked during its last call.
 bool coexist_handler_blocked(int signal);
-/// Whether it was given the sender's number and a context.
+/// Whether the handler received the sender's number and a context.
 bool coexist_handler_had_info(void);
-bool coexist_handler_is_ours(int signal);  ///< coexist_install's, or coexist_cover's.
+bool coexist_handler_is_ours(int signal);  ///< The handler of coexist_install or coexist_cover.
 bool coexist_handler_is_default(int signal);
 bool coexist_handler_is_ignore(int signal);
-bool coexist_handler_restarts(int signal);  ///< SA_RESTART is set on what is installed.
+bool coexist_handler_restarts(int signal);  ///< The installed action has SA_RESTART.
 
-/// Puts a handler over the one that is installed, and has it called or not.
+/// Installs a handler over the current one, and forwards signals to it if `passes_on`.
 void coexist_cover(int signal, bool passes_on);
 void coexist_uncover(int signal);
 
 void coexist_send(pid_t thread, int signal);
-/// Sends it, and returns when the thread has it no longer: handled, or ignored.
+/// Sends it, and returns when it is no longer pending for the thread: handled, or ignored.
 void coexist_send_and_wait(pid_t thread, int signal);
 /// setitimer(ITIMER_PROF).
 void coexist_profile(int interval_us);
-/// timer_create, to one thread.
+/// timer_create, for one thread.
 void coexist_profile_thread(pid_t thread, int interval_us);
-/// Starts or ends gperftools' CPU profiler, if it is loaded. \returns false where it is not, and if there is no profile in the end.
+/// Starts or stops gperftools' CPU profiler, if it is loaded. \returns false if it is not loaded, or no profile was written.
 bool coexist_gperftools(bool start);
-/// RLIMIT_SIGPENDING: nothing can be queued any more.
+/// Sets RLIMIT_SIGPENDING, so that no signal can be queued any more.
 void coexist_forbid_queueing(void);
 
 // Sandboxes, tracers, forks (process.c)
 
 enum { COEXIST_ERROR, COEXIST_TRAP, COEXIST_KILL };
 
-/// Forbids a system call, to the calling thread or to all: seccomp(2). \returns whether that worked.
+/// Forbids a system call, for the calling thread or for all: seccomp(2). \returns whether that succeeded.
 bool coexist_forbid(int call, int action, bool everywhere);
 extern const int coexist_call_process_vm_readv, coexist_call_rt_tgsigqueueinfo;
-/// Becomes nobody, and not dumpable. \returns whether that worked.
+/// Changes to the user nobody, and makes the process not dumpable. \returns whether that succeeded.
 bool coexist_drop_rights(void);
-/// Closes every descriptor but the first three and opens others in their place.
+/// Closes every descriptor except the first three, and opens others with the same numbers.
 void coexist_replace_descriptors(void);
-/// Has another process attach to the thread, stop it, and keep it so.
+/// Makes another process attach to the thread, stop it, and keep it stopped.
 bool coexist_trace(pid_t thread);
-/// Has another process stop this one for a while, again and again.
+/// Starts another process that repeatedly stops this one for a while.
 pid_t coexist_stop_now_and_then(void);
 void coexist_end_child(pid_t process);
-/// fork(2), and how the child ended: wait status, −1 if it hangs for ten seconds. The child calls `body` and exits with what it returns.
+/// fork(2). \returns the child's wait status, −1 if it hangs for ten seconds. The child calls `body` and exits with its result.
 int coexist_in_child(int (*body)(void *_Nullable context), void *_Nullable context);
-/// Runs a program, with one more environment entry, its output in `text`. \returns its wait status; −1 if it takes longer than a minute.
+/// Runs a program with one additional environment entry and stores its output in `text`. \returns its wait status; −1 if it takes
+/// longer than a minute.
 int coexist_run(const char *const _Nullable *_Nonnull arguments, const char *_Nullable entry, char *text, size_t size);
 
 // C++ (exceptions.cpp)
 
-/// Throws and catches, 20 frames apart. \returns nanoseconds for each, 0 if one was not caught.
+/// Throws and catches, 20 frames apart. \returns nanoseconds per exception, 0 if one was not caught.
 uint64_t coexist_throw(int count);
 
 #pragma clang assume_nonnull end

@@ -1,7 +1,7 @@
 #pragma once
 
-// Disks that fail: it stands between the monitor's writing thread ("stall-writer") and the kernel for a few system calls. Any thread may
-// call these functions.
+// Simulates failing disks: intercepts a few system calls of the monitor's writing thread ("stall-writer"). Any thread may call
+// these functions.
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,20 +10,21 @@
 
 enum disk_call { disk_create, disk_write, disk_fsync, disk_rename };
 
-/// From now on the call fails with `error`; 0 lets it through again. `disk_write` takes half of the bytes first.
+/// From now on the call fails with `error`; 0 makes it succeed again. `disk_write` first writes half of the bytes.
 void disk_fail(enum disk_call call, int error);
 
-/// From now on fsync does not return; false lets those that wait go on.
+/// From now on fsync does not return; false releases the waiting calls.
 void disk_hang(bool hangs);
 
-/// How often the thread with this name has opened a file outside of /proc, /sys and /dev, or written, renamed or synchronised one.
+/// The number of times that the thread with this name opened a file outside of /proc, /sys and /dev, or wrote, renamed or
+/// synchronised one.
 int64_t disk_touches(const char *thread);
 /// From now on such calls of the thread with this name are counted.
 void disk_watch(const char *thread);
-/// The last path that was counted; empty for none.
+/// The path of the last counted call; empty if there is none.
 const char *disk_last_path(void);
 
-/// Gives the process, which must have one thread, mounts of its own. 0 or an errno.
+/// Gives the process a separate mount namespace; it must have one thread. 0 or an errno.
 int disk_own_mounts(void);
 /// Mounts a tmpfs. 0 or an errno.
 int disk_mount(const char *path, const char *options);

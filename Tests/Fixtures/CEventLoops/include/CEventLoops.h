@@ -1,6 +1,6 @@
 #pragma once
 
-// Threads that wait as servers and their clients do, in C, as their libraries do it. All that is handed over is called on the thread.
+// Threads that wait like servers and their clients, in C, like their libraries. All callbacks are called on the loop's thread.
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,29 +14,29 @@ typedef void (*event_job)(void *_Nullable context);
 /// A thread with a loop.
 typedef struct event_loop event_loop;
 
-/// What a loop waits in.
+/// The call in which a loop waits.
 typedef enum event_wait {
     EVENT_EPOLL,    ///< epoll_wait on an eventfd.
-    EVENT_PWAIT2,   ///< epoll_pwait2 with a limit of an hour.
-    EVENT_POLL,     ///< poll on an eventfd and a socket, without a limit, as GLib.
+    EVENT_PWAIT2,   ///< epoll_pwait2 with a timeout of an hour.
+    EVENT_POLL,     ///< poll on an eventfd and a socket, without a timeout, like GLib.
     EVENT_SELECT,   ///< select on a listening socket and a pipe.
     EVENT_POLLING,  ///< epoll_wait that never waits.
 } event_wait;
 
-/// Starts a thread of that name with a loop; returns when it waits for the second time.
+/// Starts a thread with this name and a loop; returns when it waits for the second time.
 event_loop *event_loop_start(const char *name, event_wait wait);
-/// Has the loop call `job`.
+/// Makes the loop call `job`.
 void event_loop_run(event_loop *loop, event_job job, void *_Nullable context);
-/// Whether it has still to take that.
+/// Whether a job is still pending.
 bool event_loop_has_job(event_loop *loop);
-/// Ends the loop and its thread, and waits for that.
+/// Ends the loop and its thread, and waits for the thread's end.
 void event_loop_end(event_loop *loop);
-/// Of its thread, the kernel's.
+/// The kernel's number of its thread.
 int32_t event_loop_thread(event_loop *loop);
 
-/// On a loop's thread: waits `count` times for `milliseconds` on an epoll set of its own, as a library does that waits for a child.
+/// On a loop's thread: waits `count` times for `milliseconds` on a separate epoll set, like a library that waits for a child.
 void event_nested_loop(int count, int milliseconds);
-/// On any thread: asks a peer that answers after `milliseconds`, and awaits the answer in poll.
+/// On any thread: sends a request to a peer that answers after `milliseconds`, and waits for the answer in poll.
 void event_ask(int milliseconds);
 
 #pragma clang assume_nonnull end

@@ -1,23 +1,25 @@
 #pragma once
 
-// The waits themselves, each called as the program has it and as the C library has it.
+// The wait functions themselves, each called both as the program resolves it and as the C library defines it.
 
 #include <stdbool.h>
 
 #pragma clang assume_nonnull begin
 
-/// Has each wait do what it can come to (ready, short, timed out, refused, interrupted, cancelled), as the program calls it and as the C library
-/// defines it, and compares: result, errno, what was written, which handlers ran. Tells of each difference.
+/// Makes each wait produce each possible outcome (ready, short, timed out, refused, interrupted, cancelled), both as the program
+/// resolves it and as the C library defines it. Compares the result, errno, the written data, and the handlers that ran. Calls
+/// `tell` for each difference.
 ///
-/// \param rounds  How often each is called from one place: the third time on, a wait for an epoll set is that of a loop.
-/// \return  how many were compared; -1 if the two are the same function, or there was no thread to be had.
+/// \param rounds  The number of calls from one place: from the third call on, a wait for an epoll set counts as a loop's wait.
+/// \return  the number of comparisons; -1 if both are the same function, or no thread could be started.
 int event_compare_waits(int rounds, void (*tell)(const char *difference));
 
-/// Starts a thread that has a loop, waits until it rests in its loop's wait, cancels it there, and waits for its end. Returns whether it
-/// ended as a cancelled thread does, with its clean-up handlers called.
+/// Starts a thread with a loop, waits until it rests in its loop's wait, cancels it there, and waits for its end. Returns whether
+/// it ended like a cancelled thread, with its clean-up handlers called.
 bool event_cancel_loop(const char *name);
 
-/// Has so many threads wait for one epoll set, each as often as a loop does, and end so long after all have. False if there was no thread to be had.
+/// Makes `count` threads wait for one epoll set, each as often as a loop, and ends them `milliseconds` after all have waited.
+/// False if no thread could be started.
 bool event_crowd(int count, int milliseconds);
 
 #pragma clang assume_nonnull end

@@ -1,7 +1,8 @@
 #pragma once
 
-// Foundation's run loop, which the toolchain exports and has in no header, declared with opaque pointers. Who uses this imports
-// Foundation as well, to have it linked. Rules of ownership are Core Foundation's: what has Create or Copy in its name is the caller's.
+// Foundation's run loop, which the toolchain exports without a header, declared with opaque pointers. Users of this header must
+// also import Foundation, so that it is linked. Core Foundation's ownership rules apply: an object returned by a function with
+// Create or Copy in its name is owned by the caller.
 
 #include "simulated_kernel.h"
 
@@ -84,5 +85,5 @@ void CFRelease(cf_ref object);
 /// An array of `count` objects, which it retains.
 cf_ref cf_array_of(cf_ref const *_Nonnull values, long count);
 
-/// libdispatch: the eventfd that Foundation's main loop and ours service the main queue by.
+/// libdispatch: the eventfd through which Foundation's main loop and ours serve the main queue.
 int _dispatch_get_main_queue_handle_4CF(void);

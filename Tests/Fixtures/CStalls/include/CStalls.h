@@ -1,4 +1,4 @@
-/// Threads that stand still, or do not, in a way that is known exactly: what captures are checked against.
+/// Threads that are stalled, or not, in a way that is known exactly: tests compare captures with it.
 #pragma once
 
 #include <stdbool.h>
@@ -8,29 +8,29 @@
 #pragma clang assume_nonnull begin
 
 typedef enum stall_kind {
-    // Timed: return by themselves after `time_ns`.
+    // Timed: they return automatically after `time_ns`.
     STALL_NANOSLEEP,
     STALL_POLL,
     STALL_EPOLL,
     STALL_SEMAPHORE,
     STALL_RECEIVE,
-    // Until released.
+    // They last until they are released.
     STALL_READ,
     STALL_LOCK,
     STALL_FSYNC,
     STALL_SPIN,
-    STALL_SPIN_MASKED,  ///< With every signal blocked, until the thread is about to end.
+    STALL_SPIN_MASKED,  ///< With every signal blocked until the thread is about to end.
     STALL_ALLOCATE,
-    STALL_RELOAD,       ///< dlopen and dlclose of plugin0…3.so in `path`, in turn, calling plugin_run in between.
-    STALL_ITERATE,      ///< dl_iterate_phdr, over and over.
+    STALL_RELOAD,       ///< dlopen and dlclose of plugin0…3.so in `path`, in turn, with a call of plugin_run in between.
+    STALL_ITERATE,      ///< dl_iterate_phdr, repeatedly.
     STALL_HOLD_LOADER,  ///< Inside a dl_iterate_phdr callback, with the loader's lock.
     STALL_DOZE,         ///< Sleeps and wakes at changing depths; see stall_dozer_state.
-    STALL_SWING,        ///< Sleeps below 800 KiB of frames, goes back and comes again, by stall_swing_left and …_right in turn.
-    // Below code that has a frame pointer and no unwind table, until released.
+    STALL_SWING,        ///< Sleeps below 800 KiB of frames, returns, descends again; stall_swing_left and …_right alternate.
+    // Below code that has a frame pointer and no unwind table, until they are released.
     STALL_BARE_SPIN,
     STALL_BARE_READ,
     STALL_HANDLER,      ///< Reads in a signal handler.
-    STALL_LEFT,         ///< Reads; all its frames are those of STALL_RIGHT but for the outermost ones.
+    STALL_LEFT,         ///< Reads; all its frames are those of STALL_RIGHT except for the outermost ones.
     STALL_RIGHT,
 } stall_kind;
 
@@ -40,30 +40,30 @@ typedef struct stall_end {
     int64_t result;  ///< What the timed call returned.
     int error;
     uint64_t lasted_ns;
-    uint64_t rounds;  ///< Of those that go round.
+    uint64_t rounds;  ///< For kinds that loop.
     uint64_t cut_short; ///< Sleeps of STALL_DOZE that returned EINTR.
 } stall_end;
 
-/// Starts the thread and waits until it is about to stall, `depth` + 1 calls of
-/// stall_descend below its start. A negative depth asks for frames of 8 KiB.
+/// Starts the thread and waits until it is about to stall, `depth` + 1 calls of stall_descend below its start. A negative depth
+/// requests frames of 8 KiB.
 stall *stall_start(stall_kind kind, int depth, uint64_t time_ns, const char *_Nullable path);
 
 pid_t stall_thread(const stall *stall);
 uint64_t stall_stack_low(const stall *stall);
 uint64_t stall_stack_high(const stall *stall);
 
-/// Times the thread has gone round.
+/// The number of completed rounds.
 uint64_t stall_rounds(const stall *stall);
 
-/// STALL_DOZE: round and depth, as one word. The same word before and after a capture means that the thread was in that round.
+/// STALL_DOZE: round and depth, in one word. If the word is the same before and after a capture, the thread was in that round.
 uint64_t stall_dozer_state(const stall *stall);
 static inline int stall_dozer_depth(uint64_t state) { return (int)(state & 63); }
 static inline bool stall_dozer_polls(uint64_t state) { return (state >> 6 & 1) == 0; }
 
-/// Ends a stall that waits to be released, and waits for the thread in any case. Frees it.
+/// Releases a stall that waits to be released, and joins the thread in any case. Frees it.
 stall_end stall_finish(stall *stall);
 
-/// A thread that lives about as long as it takes to be looked at. Its bounds are good until it ends.
+/// A thread that lives about as long as one capture takes. Its bounds are valid until it ends.
 stall *stall_start_brief(void);
 
 /// The application's own use of a signal.
@@ -75,18 +75,19 @@ typedef enum stall_handler { STALL_HANDLER_DEFAULT, STALL_HANDLER_COUNTS, STALL_
 stall_handler stall_installed(int signal);
 void stall_reset_signal(int signal);
 
-/// Makes a running thread of this process spin in a handler of SIGUSR1, wherever it is just now, and waits until it does.
+/// Makes a running thread of this process spin in a handler of SIGUSR1, wherever it is currently executing, and waits until it
+/// does.
 void stall_freeze(pid_t thread);
 
-/// Starts threads that allocate, and holds one of them inside of malloc, with malloc's lock, while the others wait for it. Lets all go
-/// and ends them after the time. The process must have one arena and no caches for threads: MALLOC_ARENA_MAX=1 and
+/// Starts threads that allocate, and stops one of them inside of malloc, with malloc's lock, while the others wait for it.
+/// Releases and ends all of them after the time. The process must have one arena and no thread caches: MALLOC_ARENA_MAX=1 and
 /// glibc.malloc.tcache_count=0. \returns the holder.
 pid_t stall_hold_malloc(int waiting_threads, int milliseconds);
 
 /// Blocks or unblocks a signal on the calling thread.
 void stall_mask(int signal, bool blocked);
 
-/// The file that the dynamic linker found this function in.
+/// The file in which the dynamic linker found this function.
 const char *_Nullable stall_file_of(const char *symbol);
 
 #pragma clang assume_nonnull end
