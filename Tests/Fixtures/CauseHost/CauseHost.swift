@@ -5,8 +5,8 @@ import RunLoopKit
 import StallMonitor
 import StallReports
 
-/// A process with a loop that stalls, to be held back from outside: `cause-host DIRECTORY compute|hogs|sleep|cost MILLISECONDS`.
-/// It prints the verdict and the sentence of its longest stall, then its evidence as JSON.
+/// A process with a loop that stalls, and that the test slows down from outside: `cause-host DIRECTORY compute|hogs|sleep|cost
+/// MILLISECONDS`. It prints the verdict and the sentence of its longest stall, then its evidence as JSON.
 @main
 struct CauseHost {
     static func main() throws {
@@ -28,12 +28,13 @@ struct CauseHost {
             done.signal()
         }
         done.wait()
-        // The stall's end is seen at the next look, and its report written after that.
+        // The end of the stall is detected at the next sample, and the report is written after that.
         usleep(300_000)
         monitor.stop()
         worker.stop()
 
-        // What the monitor's threads get by with is tried with small stacks; reading, on the main thread's, is not.
+        // The test limits stack sizes to check the monitor's threads. Reading the reports needs more, so it runs on a separate
+        // thread.
         let told = DispatchSemaphore(value: 0)
         let reader = Thread {
             do { try tell(directory) } catch { fatalError("\(error)") }

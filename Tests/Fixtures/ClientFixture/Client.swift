@@ -3,7 +3,7 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-// A client as others write them: Swift 6 mode, no marks of unsafety, every warning an error. That it compiles is the test's greater half.
+// A typical client: Swift 6 mode, no unsafe code, every warning an error. The most important test is that it compiles.
 
 @main
 struct Client {
@@ -72,11 +72,11 @@ func useOnMainActor() throws {
     model.stop()
 }
 
-/// In a function that is not async, where it may wait.
+/// Not async, so that it may wait.
 @MainActor
 func runMainLoop() { EventRunLoop.main.run(mode: .default, for: .milliseconds(5)) }
 
-/// Each kind of item, on the main loop and on another thread's.
+/// Each kind of item, on the main loop and on another thread's loop.
 @MainActor
 func callOnMainActor() async throws {
     let model = Model()
@@ -99,7 +99,7 @@ func callOnMainActor() async throws {
         loop.add(.onMainActor(atWallClock: .now) { _ in model.calls.insert("wall") })
         source.signalAndWake()
         write(pipes[1], "x", 1)
-        // Keeps the main loop in its mode while the other one works.
+        // Keeps the main loop's mode non-empty while the other loop works.
         let keeper = EventTimer.onMainActor(every: .milliseconds(1)) { _ in model.ticks += 1 }
         EventRunLoop.main.add(keeper)
         while model.calls.count < 6 { runMainLoop() }
@@ -109,7 +109,7 @@ func callOnMainActor() async throws {
     await worker.stop()
 }
 
-/// An actor that lives on a loop's thread, and keeps what is bound to it.
+/// An actor that runs on a loop's thread, and keeps items that are bound to the loop.
 actor Device {
     private let loop: EventRunLoop
     private var readings: [Int] = []
@@ -124,7 +124,7 @@ actor Device {
         return readings.count
     }
 
-    /// Timers of the actor's own loop run in its isolation.
+    /// Timers of the actor's own loop run in the actor's isolation.
     func sample(_ count: Int) async {
         await withCheckedContinuation { continuation in
             let timer = EventTimer(every: .milliseconds(1)) { [weak self] timer in
@@ -159,7 +159,7 @@ func useFromTasks() async throws {
     await worker.stop()
 }
 
-/// Blocks and sources on another thread's loop, errors included.
+/// Blocks and sources on another thread's loop, including errors.
 func useOnWorker() async throws {
     let worker = Thread()
     let loop = worker.loop
@@ -187,7 +187,7 @@ func useOnWorker() async throws {
     await worker.stop()
 }
 
-/// A thread with a loop, by libdispatch.
+/// A thread with a loop, created through libdispatch.
 final class Thread: Sendable {
     let loop: EventRunLoop
     private let ended = DispatchSemaphore(value: 0)

@@ -36,7 +36,7 @@ func makeService(_ name: PortName, in directory: PortDirectory, _ seen: Seen) th
     }
 }
 
-/// On the main thread: its loop runs meanwhile.
+/// On the main thread, whose loop runs during the call.
 @MainActor
 func callFromLoop(_ name: PortName, in directory: PortDirectory) throws(RunLoopError) {
     let port = try RemotePort(name, in: directory)
@@ -50,7 +50,7 @@ func callFromLoop(_ name: PortName, in directory: PortDirectory) throws(RunLoopE
     port.invalidate()
 }
 
-/// A task of any actor: another thread's loop receives, or the main loop, and the task is suspended.
+/// A task of any actor: another thread's loop or the main loop receives the reply while the task is suspended.
 func callFromTask(_ service: LocalPort, on loop: EventRunLoop) async throws {
     let worker = try WorkerThread(name: "caller")
     let port = try RemotePort(to: service) { port in precondition(!port.isValid) }

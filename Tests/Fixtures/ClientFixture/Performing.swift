@@ -6,7 +6,7 @@ func performOnWorker() throws {
     let worker = try WorkerThread(name: "client")
     let loop = worker.loop
     let seen = Seen()
-    // What a body returns may be left alone.
+    // The result of a body may be ignored.
     try loop.performAndWait { seen.note("waited for") }
     let label = try loop.performAndWait(inModes: [.default, "tracking"], timeout: .seconds(60)) { loop.label }
     precondition(label == "client" && worker.name == label && !worker.hasEnded)
@@ -24,7 +24,7 @@ func performOnWorker() throws {
     } catch let error as RunLoopError where error.code == .loopEnded {}
 }
 
-/// The same from tasks, which are not held up.
+/// The same from tasks, which are not blocked.
 func performFromTasks() async throws {
     let worker = try WorkerThread(name: "client")
     let loop = worker.loop
@@ -57,7 +57,7 @@ final class Seen: Sendable {
     }
 }
 
-/// A view as user interfaces have them: changes now, laid out once before the loop sleeps, with a delayed effect.
+/// Like a view in a user interface: it changes immediately, is laid out once before the loop sleeps, and has a delayed effect.
 @MainActor
 final class View {
     private(set) var layouts = 0

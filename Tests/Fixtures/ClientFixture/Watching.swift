@@ -1,7 +1,7 @@
 import Glibc
 import RunLoopKit
 
-/// Timers of both clocks, and what there is to see of a loop.
+/// Timers of both clocks, and the observable state of a loop.
 @MainActor
 func watchTimers() {
     let loop = EventRunLoop.main

@@ -3,7 +3,8 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-/// A program whose `main` is async: Swift's tasks, the main queue and loops pass work around, with a look at the thread at each point.
+/// A program whose `main` is async: Swift's tasks, the main queue and loops pass work to each other, with a check of the thread
+/// at each point.
 @main
 struct Concurrency {
     static func main() async {
@@ -20,9 +21,9 @@ struct Concurrency {
         }
     }
 
-    /// A failed check ends the program.
+    /// A failed check must end the program.
     static func elsewhere(_ check: @Sendable @escaping (Camera) -> Void) async {
-        // The runtime's own backtrace takes a while, and a sanitized program hangs in it.
+        // The runtime's own backtrace takes a while, and hangs in a sanitized program.
         signal(SIGILL, SIG_DFL)
         var limit = rlimit(rlim_cur: 0, rlim_max: 0)
         unsafe setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &limit)
@@ -34,10 +35,10 @@ struct Concurrency {
     }
 }
 
-/// Says where it is: by the kernel's word.
+/// The calling thread, as the kernel reports it.
 func currentThread() -> pthread_t { pthread_self() }
 
-/// A thread that runs its loop for as long as the program lives.
+/// A thread that runs its loop until the program ends.
 final class LoopThread: Sendable {
     let loop: EventRunLoop
     let thread: pthread_t

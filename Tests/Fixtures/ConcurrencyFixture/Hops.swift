@@ -6,7 +6,7 @@ import Synchronization
 let astray = Atomic<Int>(0)
 let hopCount = Atomic<Int>(0)
 
-/// Counts a hop, and whether it ended elsewhere than it should.
+/// Counts a hop, and whether it ended on the wrong thread.
 func check(_ isRight: Bool, _ place: StaticString = #function, line: Int = #line) {
     hopCount.add(1, ordering: .relaxed)
     if !isRight {
@@ -20,14 +20,14 @@ func isMainThread() -> Bool { pthread_equal(pthread_self(), mainThread) != 0 }
 /// The program's first thread; set when the first line of an async main runs there.
 private let mainThread: pthread_t = pthread_self()
 
-/// Eight tasks, each of which goes around everything there is.
+/// Eight tasks, each of which hops to all executors.
 @MainActor
 func hops() async {
     check(isMainThread())
     hopCount.store(0, ordering: .relaxed)
     let (first, second) = (LoopThread(), LoopThread())
     let (camera, other) = (Camera(first.loop), Camera(second.loop))
-    // The loop's own work goes on meanwhile.
+    // The loop continues its own work during the hops.
     let timer = EventTimer(every: .milliseconds(1)) { _ in EventRunLoop.main.wakeUp() }
     EventRunLoop.main.add(timer, to: .common)
     let before = EventRunLoop.main.heartbeat.pulse.turn

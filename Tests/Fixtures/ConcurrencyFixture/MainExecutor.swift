@@ -6,7 +6,7 @@ enum Local {
     @TaskLocal static var name = "no value"
 }
 
-/// What the main loop is as an executor.
+/// Tests the main loop as an executor.
 func mainExecutor() async {
     let loop = EventRunLoop.main
     let camera = Camera(loop)
@@ -32,7 +32,7 @@ func place() -> String { getpid() == EventRunLoop.main.thread?.id && isMainThrea
 extension Camera {
     func report() {
         frames += 1
-        // Checked, and true: the two have one executor.
+        // Checked at run time, and true: both have the same executor.
         MainActor.assumeIsolated { print("pinned: \(place()), main actor: \(MainActor.shared.isHere)") }
     }
 }
@@ -41,8 +41,8 @@ extension MainActor {
     fileprivate nonisolated var isHere: Bool { MainActor.assumeIsolated { true } }
 }
 
-/// A job of a task on the main loop runs the loop: the main queue is served, other jobs of the loop are not, and the task is the same
-/// after it.
+/// A task's job on the main loop runs the loop: the main queue is served, other jobs of the loop are not run, and the task is the
+/// same afterwards.
 private func nestedRuns(_ loop: EventRunLoop) async {
     let other = await Task(executorPreference: loop) {
         Local.$name.withValue("outer value") {
@@ -59,5 +59,5 @@ private func nestedRuns(_ loop: EventRunLoop) async {
     await other.value
 }
 
-/// `run` from an asynchronous function, on purpose.
+/// Calls `run` from an asynchronous function, intentionally.
 private func runNested(_ loop: EventRunLoop) { loop.run(for: .seconds(10)) }

@@ -2,16 +2,16 @@ import Dispatch
 import Glibc
 import Synchronization
 
-// What the thread sanitizer is tried out with.
+// Programs that test the thread sanitizer.
 
-/// Written by two threads, with nothing between them, on purpose: the sanitizer must say so.
+/// Written by two threads without synchronisation, intentionally: the sanitizer must report it.
 nonisolated(unsafe) private var unguarded = 0
 private let isDone = Atomic<Bool>(false)
 
 func race() {
     start {
         unsafe unguarded += 1
-        // Relaxed: it orders nothing.
+        // Relaxed, which does not order anything.
         isDone.store(true, ordering: .relaxed)
     }
     unsafe unguarded += 1
@@ -19,7 +19,7 @@ func race() {
     print(unsafe unguarded > 0)
 }
 
-/// So busy that the mutex's slow paths are taken: the sanitizer must see that they guard.
+/// Under such contention that the mutex's slow paths are taken: the sanitizer must see that they synchronise.
 func contended() {
     let guarded = Mutex<[Int]>([])
     DispatchQueue.concurrentPerform(iterations: 4) { _ in

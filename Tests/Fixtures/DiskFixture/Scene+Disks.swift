@@ -5,7 +5,7 @@ import StallMonitor
 import StallReports
 
 extension Scene {
-    /// A disk that refuses for a while.
+    /// A disk that fails for a while.
     func failing(_ fail: (Bool) -> Void) {
         let monitor = start()
         stall()
@@ -16,7 +16,7 @@ extension Scene {
         print("missing meanwhile: \(missing >= 3 ? "all" : "\(missing)"), drafts: \(drafts)")
         print(events.troubles)
         fail(false)
-        // Nothing else happens: the monitor tries again by itself.
+        // No other event occurs: the monitor retries automatically.
         events.wait { $0.troubles.count >= 2 }
         print(events.troubles)
         print("missing after: \(missing), drafts: \(drafts)")
@@ -55,7 +55,7 @@ extension Scene {
 
     func remount(readOnly: Bool) {
         var error: Int32 = 0
-        // The kernel refuses it while a file is open for writing, and a run record can be written at any time.
+        // The kernel rejects it while a file is open for writing, and a run record can be written at any time.
         events.wait { _ in
             error = unsafe disk_remount(disk, readOnly)
             return error != EBUSY
@@ -63,7 +63,7 @@ extension Scene {
         if error != 0 { print("no remount: errno \(error)") }
     }
 
-    /// Another user's directory, until it is given to us.
+    /// A directory of another user, which is changed to ours later.
     func forbidden() {
         unsafe chmod(root, 0o711)
         unsafe chmod(disk, 0o711)
@@ -77,7 +77,7 @@ extension Scene {
         }
     }
 
-    /// A directory that somebody removes is made again.
+    /// A directory that is removed is created again.
     func removed() {
         let monitor = start()
         stall()
@@ -91,7 +91,7 @@ extension Scene {
         print(events.troubles, told.isSubset(of: Set(written.map(\.id))))
     }
 
-    /// Takes it away as a whole first: nothing comes into it while it is emptied.
+    /// Renames it first, so that no file is created in it while it is emptied.
     private func remove(_ directory: String) {
         let doomed = root + "/doomed"
         var failures = unsafe rename(directory, doomed) == 0 ? 0 : 1
@@ -99,12 +99,12 @@ extension Scene {
         if unsafe rmdir(doomed) != 0 || failures > 0 { print("not removed: errno \(errno), \(names(in: doomed))") }
     }
 
-    /// A disk that does not answer for a while.
+    /// A disk that does not respond for a while.
     func hanging() {
         let monitor = start()
         stall()
         disk_hang(true)
-        // Told although nothing comes to the disk.
+        // Reported although nothing reaches the disk.
         stall(3)
         print(events.troubles, missing >= 3)
         disk_hang(false)
@@ -115,7 +115,7 @@ extension Scene {
         print("lost: \(run?.lostWrites ?? -1), longest: \((run?.writing?.longestNs ?? 0) >= 2_000_000_000)")
     }
 
-    /// A disk that never answers again.
+    /// A disk that never responds again.
     func stopping() {
         let monitor = start()
         stall()
@@ -123,12 +123,12 @@ extension Scene {
         stall(2)
         monitor.stop()
         print(events.troubles)
-        // The writer hangs for ever; nothing else does.
+        // The writer hangs forever; nothing else does.
         fflush(nil)
         _exit(0)
     }
 
-    /// Whose thread touches the disk.
+    /// Which thread accesses the disk.
     func touches() {
         unsafe disk_watch("stall-watchdog")
         let monitor = start()

@@ -5,7 +5,7 @@ import StallMonitor
 import StallReports
 import Synchronization
 
-/// A monitored loop, its stalls, and what was told of them.
+/// A monitored loop, its stalls, and the events about them.
 struct Scene {
     let root: String
     let worker: WorkerThread
@@ -15,7 +15,7 @@ struct Scene {
     var reports: String { disk + "/reports" }
 
     init(root: String) {
-        // Before there are other threads: mounts go by thread.
+        // Called before other threads exist: mount namespaces are per thread.
         _ = disk_own_mounts()
         self.root = root
         guard let worker = try? WorkerThread(name: "worker") else { fatalError("no thread") }
@@ -33,7 +33,7 @@ struct Scene {
         return StallMonitor.start(configuration, watching: [worker.loop], onEvent: events.add)
     }
 
-    /// Stalls until that was told so often: on a loaded machine a late watchdog may rightly hold its tongue.
+    /// Stalls until this number of stalls has been reported: on a loaded machine a late watchdog may rightly report nothing.
     func stall(_ times: Int = 1) {
         let wanted = events.ended.count + times
         while events.ended.count < wanted {
@@ -43,17 +43,18 @@ struct Scene {
         }
     }
 
-    /// Reports that were told as final and are not on the disk as such.
+    /// Reports whose end was reported and that are not stored as final on the disk.
     var missing: Int {
         let written = (try? ReportReader(path: reports).contents())?.reports ?? []
         let final = Set(written.filter { $0.state != .ongoing }.map(\.id))
         return events.ended.count { !final.contains($0.id) }
     }
 
-    /// Files that are no documents, and that nobody is writing.
+    /// Draft files that no writer has open.
     var drafts: Int { names(in: reports).count { $0.hasPrefix(".draft") && isClosed(reports + "/" + $0) } }
 
-    /// Waits until the writer rests: the reporter's last word on a stall is the run record, which it writes after it has told of the end.
+    /// Waits until the writer is idle: the last document that the reporter writes about a stall is the run record, which it
+    /// writes after it has reported the end.
     func settle() {
         events.wait { events in
             guard let run, let end = events.lastEnd else { return false }
@@ -61,7 +62,8 @@ struct Scene {
         }
     }
 
-    /// Whether it is there and its writer has closed it: that one holds the file's lock (flock(2)) for as long as it has it open.
+    /// Whether the file exists and its writer has closed it: the writer holds the file's lock (flock(2)) while it has the file
+    /// open.
     private func isClosed(_ path: String) -> Bool {
         let file = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { return false }
@@ -86,7 +88,7 @@ struct Scene {
     var run: RunRecord? { (try? ReportReader(path: reports).contents())?.runs.first }
 }
 
-/// What the monitor has told, to be waited for.
+/// The events that the monitor has reported, with a function to wait for them.
 final class EventList: Sendable {
     private let list = Mutex<[StallEvent]>([])
     private let end = Mutex<Timestamp?>(nil)
@@ -96,13 +98,13 @@ final class EventList: Sendable {
         list.withLock { $0.append(event) }
     }
 
-    /// When the last stall's end was told.
+    /// The time at which the last stall's end was reported.
     var lastEnd: Timestamp? { end.withLock { $0 } }
 
     var ended: [StallReport] {
         list.withLock { $0.compactMap { if case .ended(let report) = $0 { report } else { nil } } }
     }
-    /// The faults and mendings, in order, in words.
+    /// The faults and recoveries, in order, as text.
     var troubles: [String] {
         list.withLock { events in
             events.compactMap { event in
@@ -115,7 +117,7 @@ final class EventList: Sendable {
         }
     }
 
-    /// Looks every 10 ms; gives up after a minute.
+    /// Checks every 10 ms; gives up after a minute.
     func wait(until condition: (EventList) -> Bool) {
         for _ in 0..<6000 {
             if condition(self) { return }

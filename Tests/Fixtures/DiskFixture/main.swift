@@ -2,8 +2,8 @@ import CDiskFaults
 import Glibc
 import StallMonitor
 
-// A server whose report directory fails. Arguments: the scenario, and a directory of its own. Prints what it saw, a line each; the tests
-// know what to expect.
+// A server whose report directory fails. Arguments: the scenario, and a directory for it. Prints what it observed, one line each;
+// the tests compare the lines.
 
 let arguments = CommandLine.arguments
 guard arguments.count == 3 else { fatalError("usage: DiskFixture SCENARIO DIRECTORY") }
@@ -16,7 +16,7 @@ case "rename": scene.failing { disk_fail(disk_rename, $0 ? EIO : 0) }
 case "full": scene.onDisk("size=512k") { scene.fill($0) }
 case "inodes": scene.onDisk("nr_inodes=40") { scene.useUpInodes($0) }
 case "read-only":
-    // A file that is open for writing would keep the disk from being remounted.
+    // A file that is open for writing would prevent the remount.
     scene.keepsLiveRecord = false
     scene.onDisk("size=512k") { scene.remount(readOnly: $0) }
 case "forbidden": scene.forbidden()

@@ -4,9 +4,9 @@ import Dispatch
 import Glibc
 import RunLoopKit
 
-// A program closes descriptors that are not its own.
+// A program closes descriptors that it does not own.
 
-/// The loop runs, on main, when everything is closed under it. Timers, wake-ups and the main queue go on.
+/// The loop runs, on main, when all descriptors are closed. Timers, wake-ups and the main queue continue.
 func closedWhileAwake() {
     let loop = EventRunLoop.main
     let fires = Counter()
@@ -32,8 +32,8 @@ func closedWhileAwake() {
     say("sets: \(descriptors(of: "eventpoll").count)")
 }
 
-/// Loops sleep when everything is closed under them and others get the numbers. The next wake-up gets through, and nothing is
-/// written to, or closed, that is another's.
+/// Loops sleep when all descriptors are closed and other files get their numbers. The next wake-up succeeds, and no descriptor of
+/// another owner is written to or closed.
 func closedWhileAsleep() {
     let workers = (0..<8).map { _ in Worker() }
     faults_close_from(3)
@@ -46,7 +46,7 @@ func closedWhileAsleep() {
     say("sets: \(descriptors(of: "eventpoll").count), bells: \(descriptors(of: "eventfd").count)")
 }
 
-/// As before, but the numbers are free: the loops take each other's.
+/// As before, but the numbers are free: the loops take each other's numbers.
 func swappedNumbers() {
     let workers = (0..<8).map { _ in Worker() }
     for _ in 0..<20 {
@@ -62,7 +62,7 @@ func swappedNumbers() {
     say("left: \(descriptors(of: "anon_inode").count)")
 }
 
-/// One of the loop's descriptors is closed, and only one; once asleep and once awake.
+/// Only one of the loop's descriptors is closed; once while it sleeps and once while it is awake.
 func closedAlone(_ kind: String) {
     let worker = Worker()
     let file = makeFile()
@@ -88,7 +88,7 @@ func takenBySets() {
     let numbers = descriptors(of: "anon_inode").sorted()
     worker.loop.perform {
         faults_close_from(3)
-        // At each number a set with a member, so that whichever the loop takes for its own is one.
+        // At each number an epoll set with a member, so that each number that the loop may use is one.
         for number in numbers { dup2(makeSet(), number) }
     }
     say("\(worker.answers()), \(worker.answers())")
@@ -98,7 +98,7 @@ func takenBySets() {
     say("members: \(numbers.map { members(ofSet: $0) })")
 }
 
-/// At 100 and above, so that it takes no number of interest.
+/// At 100 and above, so that it does not use a number that the test needs.
 private func makeSet() -> Int32 {
     let (set, member) = (epoll_create1(0), faults_make_ready_descriptor())
     let (highSet, highMember) = (fcntl(set, F_DUPFD, 100), fcntl(member, F_DUPFD, 100))
@@ -120,7 +120,7 @@ private func members(ofSet set: Int32) -> Int {
     return count
 }
 
-/// Sources whose descriptors were closed with all others, one number taken by another file: each is told.
+/// Sources whose descriptors were closed together with all others, one number taken by another file: each source is notified.
 func sourcesTold() {
     let loop = EventRunLoop.current
     let told = Counter()
@@ -138,7 +138,7 @@ func sourcesTold() {
     guard unsafe pipe(&ends) == 0, dup2(ends[0], number) == number else { return say("no pipe") }
     say("\(loop.run(mode: "other", for: .seconds(10)))")
     say("told: \(told.value)")
-    // The first change after a loss finds the set closed.
+    // The first change after the loss finds the set closed.
     faults_close_from(3)
     guard unsafe pipe(&ends) == 0, unsafe write(ends[1], "x", 1) == 1 else { return say("no pipe") }
     try? loop.add(
@@ -148,7 +148,7 @@ func sourcesTold() {
     say("\(loop.run(mode: "other", for: .seconds(10), returnAfterSourceHandled: true))")
 }
 
-/// The main queue's eventfd is another's file now. The queue is served all the same.
+/// The number of the main queue's eventfd belongs to another file now. The queue is served anyway.
 func mainQueueTaken() {
     let loop = EventRunLoop.main
     loop.run(for: .milliseconds(1))

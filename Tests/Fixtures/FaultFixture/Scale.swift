@@ -2,7 +2,7 @@ import CFaults
 import Glibc
 import RunLoopKit
 
-/// Ten thousand descriptors on one loop: all ready, then one, then none; and nothing is left of them.
+/// Ten thousand descriptors on one loop: all are ready, then one, then none; nothing remains of them afterwards.
 func manyDescriptors() {
     let loop = EventRunLoop.current
     let before = descriptors().count
@@ -29,7 +29,7 @@ func manyDescriptors() {
     say("finished: \(loop.run(mode: "other")), left: \(descriptors().count - before - 2)")
 }
 
-/// A thousand loops at a time: each is woken, each ends. Descriptors and memory come back.
+/// A thousand loops at a time: each is woken, and each ends. Their descriptors and memory are freed.
 func manyLoops() {
     thousandLoops(isFirst: true)
     let (allocated, open) = (faults_allocated(), descriptors().count)

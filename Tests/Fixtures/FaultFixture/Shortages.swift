@@ -3,9 +3,9 @@ import Dispatch
 import Glibc
 import RunLoopKit
 
-// Descriptors, watches or memory run out at a certain moment, and come back.
+// Descriptors, watches or memory run out at a certain moment, and become available again.
 
-/// All descriptors are in use when a loop on a new thread first waits. They come back while it naps.
+/// All descriptors are in use when a loop on a new thread first waits. They become available while it naps.
 func exhausted() {
     let hoard = takeAllDescriptors()
     let worker = Worker()
@@ -20,7 +20,7 @@ func exhausted() {
     worker.end()
 }
 
-/// The same on main, which also wants the main queue's eventfd.
+/// The same on main, which also needs the main queue's eventfd.
 func exhaustedOnMain() {
     let loop = EventRunLoop.main
     let hoard = takeAllDescriptors()
@@ -40,7 +40,7 @@ func exhaustedOnMain() {
     loop.run()
 }
 
-/// One descriptor is left each time a loop first waits, then two, and so on.
+/// No descriptor is free when a loop first waits, then one, then two, and so on.
 func exhaustedInTheMiddle() {
     for left in 0..<4 {
         let hoard = takeAllDescriptors()
@@ -65,7 +65,7 @@ func takeAllDescriptors() -> [Int32] {
     }
 }
 
-/// A call fails from the loop's start, for a while.
+/// A call fails from the loop's start on, for a while.
 func injected(_ call: faults_call, _ error: Int32) {
     faults_inject(call, error, -1)
     let worker = Worker()
@@ -77,12 +77,12 @@ func injected(_ call: faults_call, _ error: Int32) {
     say("left: \(descriptors(of: "anon_inode").count)")
 }
 
-/// The main queue's eventfd cannot be watched, for a while (no more watches for this user). The queue is served all the same.
+/// The main queue's eventfd cannot be watched, for a while (the user's limit of watches is reached). The queue is served anyway.
 func mainQueueUnwatched() {
     let loop = EventRunLoop.main
     loop.add(
         LoopObserver(activities: .entry, repeats: false) { _, _ in
-            // The bell, the set, the main queue's eventfd: in this order, on the next free numbers.
+            // The bell, the set, the main queue's eventfd: they get the next free numbers, in this order.
             let free = (0..<3).map { _ in dup(0) }
             for number in free { close(number) }
             faults_inject(faults_epoll_add, ENOSPC, free[2])
@@ -109,7 +109,7 @@ func mainQueueUnwatched() {
     thread.join()
 }
 
-/// A source that the kernel does not take is refused whole; one that it did take before survives a new set.
+/// A source that the kernel rejects is rejected completely; a source that it accepted before is kept in a new set.
 func sourceUnwatched() {
     let loop = EventRunLoop.current
     var ends: [Int32] = [0, 0]
@@ -128,7 +128,7 @@ func sourceUnwatched() {
     faults_inject(faults_epoll_add, 0, -1)
     try? loop.add(source, to: "other")
     say("\(loop.run(mode: "other", for: .seconds(10), returnAfterSourceHandled: true))")
-    // The set is lost, and the new one cannot take the source yet.
+    // The set is lost, and the new set cannot accept the source yet.
     for set in descriptors(of: "eventpoll") { close(set) }
     faults_inject(faults_epoll_add, ENOMEM, ends[0])
     say("\(loop.run(mode: "other", for: .milliseconds(30), returnAfterSourceHandled: true))")

@@ -19,7 +19,7 @@ final class Counter: Sendable {
     func increment() -> Int { count.add(1, ordering: .sequentiallyConsistent).newValue }
 }
 
-/// A thread of its own, to be joined. (libdispatch's are no choice where descriptors are short: it ends the process then.)
+/// A separate thread that can be joined. (libdispatch's threads cannot be used if descriptors run out: it ends the process then.)
 struct Thread: Sendable {
     private let handle: pthread_t
 
@@ -65,7 +65,7 @@ struct Worker: Sendable {
         waitUntilAsleep(loop)
     }
 
-    /// Whether a block gets through within ten seconds.
+    /// Whether a block is executed within ten seconds.
     func answers() -> Bool {
         let answer = Counter()
         loop.perform { answer.increment() }
@@ -78,7 +78,7 @@ struct Worker: Sendable {
     }
 }
 
-/// A value that comes later.
+/// A value that is set later.
 final class Slot<Value: Sendable>: Sendable {
     private let content = Mutex<Value?>(nil)
 
@@ -92,8 +92,8 @@ final class Slot<Value: Sendable>: Sendable {
     }
 }
 
-/// Waits until the loop is in the kernel's hands: its thread sleeps, by the kernel's word, or by the loop's own if there is no descriptor
-/// to ask the kernel with.
+/// Waits until the loop's thread sleeps in the kernel, according to the kernel, or according to the loop if there is no
+/// descriptor to ask the kernel with.
 func waitUntilAsleep(_ loop: EventRunLoop) {
     guard let id = loop.thread?.id else { return }
     _ = waitUntil { loop.isWaiting && state(ofThread: id) ?? "S" == "S" }
@@ -117,7 +117,7 @@ func waitUntil(_ condition: () -> Bool) -> Bool {
     return true
 }
 
-/// The descriptors of this process, by what /proc says that they are.
+/// The descriptors of this process, filtered by their description in /proc.
 func descriptors(of kind: String = "") -> [Int32] {
     guard let directory = unsafe opendir("/proc/self/fd") else { return [] }
     defer { unsafe closedir(directory) }
@@ -139,7 +139,7 @@ private func target(of descriptor: Int32) -> String {
     return String(decoding: text.prefix(max(0, length)).map { UInt8(bitPattern: $0) }, as: UTF8.self)
 }
 
-/// A file of no name.
+/// An unlinked file.
 func makeFile() -> Int32 {
     var path = Array("/tmp/fault-XXXXXX".utf8CString)
     let file = unsafe mkstemp(&path)

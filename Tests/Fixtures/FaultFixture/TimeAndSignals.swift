@@ -2,11 +2,12 @@ import CFaults
 import Glibc
 import RunLoopKit
 
-// The clock steps, signals rain, the process stands still.
+// The clock steps, many signals arrive, or the process is stopped.
 
 private let signals = Counter()
 
-/// Ten thousand signals a second, with a handler that interrupts system calls. A run is neither shorter for it nor busier.
+/// Ten thousand signals a second, with a handler that interrupts system calls. A run is neither shorter nor busier because of
+/// them.
 func signalStorm() {
     let loop = EventRunLoop.current
     var action = sigaction()
@@ -56,17 +57,17 @@ func suspended() {
     let start = MonotonicInstant.now
     let result = loop.run(mode: "other", for: .milliseconds(600))
     say("\(result), in time: \(start.duration(to: .now) >= .milliseconds(600))")
-    // 60 intervals, of which the process was there for 20, and those that pass while it is stopped make one fire.
+    // 60 intervals; the process was running for 20 of them. Those that pass while it is stopped cause one fire.
     say("no burst: \(fires.value <= 40), on the grid: \(fires.value == onGrid.value), fires: \(fires.value >= 2)")
 }
 
-/// By another process, which lets this one go on even if that has ended all its threads' turns.
+/// Stopped by another process, which continues this one: a stopped process cannot continue itself.
 private func stopMyself(for time: String, after delay: String) {
     let me = getpid()
     unsafe system("(sleep \(delay); kill -STOP \(me); sleep \(time); kill -CONT \(me)) &")
 }
 
-/// With libfaketime: the clocks jump while the loop waits. Which of them is faked is the environment's choice.
+/// With libfaketime: the clocks jump while the loop waits. The environment decides which clock is faked.
 func clockSteps() {
     guard let path = unsafe getenv("FAKETIME_TIMESTAMP_FILE") else { return say("not faked") }
     let file = unsafe String(cString: path)
@@ -81,7 +82,7 @@ func clockSteps() {
         }
         let (firesBefore, waitsBefore) = (fires.value, faults_waits())
         let before = unsafe wallClock(&wall)
-        // By the loop's clock; if that is turned back by hours, another thread ends the run.
+        // Limited by the loop's clock; if that is turned back by hours, another thread ends the run.
         let rescuer = Thread {
             usleep(400_000)
             loop.stop()

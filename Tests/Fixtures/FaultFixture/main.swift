@@ -1,7 +1,7 @@
 import CFaults
 import Glibc
 
-// What happens to a loop when its process is ill-treated. Each scenario prints what it saw; the tests compare.
+// Loops in a process with faults. Each scenario prints what it observed; the tests compare.
 
 switch CommandLine.arguments.dropFirst().first {
 case "closed-awake": closedWhileAwake()

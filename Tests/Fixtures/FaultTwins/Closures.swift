@@ -1,6 +1,6 @@
 import Glibc
 
-/// A library's view of handlers: kept, and called later.
+/// Like a library: it stores handlers, and calls them later.
 final class Router {
     private var handlers: [String: () -> Int] = [:]
 
@@ -39,7 +39,7 @@ func sorting() -> Int {
     }.count
 }
 
-/// An own function between a closure and the function it stands in.
+/// A function of the program between a closure and the function that contains the closure.
 func timed(_ work: () -> Int) -> Int {
     let start = time(nil)
     return work() &+ Int(time(nil) - start)

@@ -73,11 +73,11 @@ final class Cat: Animal {
 
 @inline(never) func anyAnimal(_ barks: Bool) -> Animal { barks ? Dog() : Cat() }
 
-// Bodies alike: the compiler may merge them.
+// Equal bodies: the compiler may merge them.
 struct Left { var value = 1; @inline(never) func wait() -> Int { stand() &+ value } }
 struct Right { var value = 1; @inline(never) func wait() -> Int { stand() &+ value } }
 
-/// Worth splitting: the quick way is inlined, the slow one is not.
+/// A candidate for outlining: the fast path is inlined, the slow one is not.
 func cached(_ key: Int?) -> Int {
     if let key { return key }
     sleep(83)

@@ -1,6 +1,6 @@
 import Glibc
 
-/// What keeps a call from being its caller's last act, and a result from being dropped.
+/// Prevents tail calls, and the removal of results.
 nonisolated(unsafe) var sink = 0
 
 @inline(never) func stand() -> Int {
@@ -58,7 +58,7 @@ extension Cart {
     func handleOffer() -> Int { discounted() &+ sink }
 }
 
-// Overloads: the same name, other types.
+// Overloads: the same name, different types.
 func load(_ id: Int) -> Int {
     sleep(90)
     sink += id
@@ -71,7 +71,7 @@ func load(_ name: String) -> Int {
     return sink
 }
 
-// The way in, far out.
+// The entry points, the outermost frames.
 @inline(never) func entryA(_ work: () -> Int) -> Int { work() &+ sink }
 @inline(never) func entryB(_ work: () -> Int) -> Int { work() &- sink }
 
@@ -82,7 +82,7 @@ func load(_ name: String) -> Int {
 @inline(never) func longWayA() -> Int { stage1(true) &+ 1 &+ sink }
 @inline(never) func longWayB() -> Int { stage1(true) &+ 2 &+ sink }
 
-/// Anew for each caller, with a caller's context.
+/// Inlined into each caller, with the caller's context.
 struct Page {
     var rows = 3
     var rendered: Int {

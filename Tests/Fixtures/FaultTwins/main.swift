@@ -1,7 +1,7 @@
 import Glibc
 
-// Stands still in the way that its argument names, for a minute, so that its stack can be taken. No two functions have the same code: the
-// compiler would make one of them.
+// Stalls in the way that its argument names, for a minute, so that its stack can be captured. No two functions have the same
+// code: the compiler would merge them.
 
 let plain: [String: () throws -> Int] = [
     "order": { Cart().handleOrder() },
@@ -82,7 +82,7 @@ let asynchronous: [String: @Sendable () async -> Int] = [
     "async-remote": { await callRemote(anyRemote()) },
 ]
 
-/// Whoever waits for the word sees nothing of how it was said.
+/// The pause keeps the printing off the stack when the waiting reader captures it.
 func announce() {
     print("READY")
     fflush(stdout)

@@ -3,7 +3,7 @@
 
 static volatile int sink;
 
-/* Kept whole, but free to be cloned for its constant argument. */
+/* Not inlined, but may be cloned for its constant argument. */
 static __attribute__((noinline)) int wait_for_disk(int seconds, int mode) {
     sink += mode;
     sleep(seconds);

@@ -2,7 +2,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/// Each stands still inside a function of its own. The returned number keeps the calls from being the callers' last acts.
+/// Each stalls inside a separate function. The returned number prevents tail calls.
 int native_c_direct(int seconds);
 int native_c_other(int seconds);
 int native_cxx_method(int seconds);

@@ -6,7 +6,7 @@ import RunLoopKit
 import RunLoopPorts
 import Synchronization
 
-// A process forks and does not exec. Each scenario prints what parent and child saw, the child first; the tests compare.
+// A process forks and does not exec. Each scenario prints what parent and child observed, the child first; the tests compare.
 
 func say(_ text: String) {
     print(text)
@@ -44,7 +44,7 @@ func startThread(_ body: @escaping @Sendable () -> Void) -> pthread_t {
     return thread
 }
 
-/// Runs `body` in a child and waits for its end, which must come within twenty seconds.
+/// Runs `body` in a child and waits for its end, which must happen within twenty seconds.
 func inChild(_ body: () -> Void) {
     let child = faults_fork()
     if child == 0 {
@@ -62,8 +62,8 @@ func wait(for child: pid_t) {
     say("child: \(status & 0x7F == 0 ? "exit \(status >> 8)" : "signal \(status & 0x7F)")")
 }
 
-/// Each child of `body` sees a parent that sleeps in its loop with a source, a timer far away and a bell; at the end the parent must
-/// still have all three, and not have been woken once.
+/// Each child of `body` has a parent that sleeps in its loop with a source, a distant timer and a bell. At the end the parent
+/// must still have all three, and must not have been woken once.
 func undisturbed(onMain: Bool, _ body: @escaping @Sendable (EventRunLoop, DescriptorSource) -> Void) {
     var ends: [Int32] = [0, 0]
     guard unsafe pipe(&ends) == 0 else { return say("no pipe") }
@@ -97,7 +97,7 @@ func undisturbed(onMain: Bool, _ body: @escaping @Sendable (EventRunLoop, Descri
     pthread_join(thread, nil)
 }
 
-/// What a loop can do in a child, all of it.
+/// Uses every operation of a loop in a child.
 func useLoop(_ loop: EventRunLoop) {
     var ends: [Int32] = [0, 0]
     guard unsafe pipe(&ends) == 0, unsafe write(ends[1], "x", 1) == 1 else { return say("no pipe") }
@@ -124,7 +124,7 @@ func useLoop(_ loop: EventRunLoop) {
     say("thread: \(loop.thread?.id == run_loop_current_tid())")
 }
 
-/// The forking thread is main, and has a loop that has slept, with a source in its set.
+/// The forking thread is main; its loop has slept, with a source in its set.
 func mainForks() {
     let loop = EventRunLoop.main
     var ends: [Int32] = [0, 0]
@@ -138,14 +138,14 @@ func mainForks() {
     loop.run(for: .milliseconds(1))
     inChild {
         useLoop(loop)
-        // Its copy of the parent's source: taking it out must leave the parent's in.
+        // Its copy of the parent's source: removing it must leave the parent's source in place.
         source.invalidate()
     }
     _ = unsafe write(ends[1], "x", 1)
     say("parent: \(loop.run(for: .seconds(10))), \(delivered.value)")
 }
 
-/// The source that the parent had goes on in the child.
+/// The parent's source continues to work in the child.
 func sourceInherited() {
     let loop = EventRunLoop.main
     var ends: [Int32] = [0, 0]
@@ -167,7 +167,7 @@ func sourceInherited() {
     say("\(loop.run(for: .seconds(10)))")
 }
 
-/// A fork in a callout: both processes return from it, and both loops go on.
+/// A fork in a callout: both processes return from it, and both loops continue.
 func forkInCallout() {
     let loop = EventRunLoop.main
     let child = Mutex<pid_t>(-1)
@@ -188,7 +188,7 @@ func forkInCallout() {
     say("in the parent: \(fires.value)")
 }
 
-/// Of the child's two loops, one's thread is the parent's: it takes nothing, and the parent's sleeps on.
+/// One of the child's two loops belongs to a thread of the parent: it accepts nothing, and the parent's loop sleeps on.
 func refused(_ loop: EventRunLoop, _ source: DescriptorSource) {
     loop.perform { say("a block ran on the parent's loop") }
     loop.wakeUp()
@@ -204,7 +204,7 @@ func refused(_ loop: EventRunLoop, _ source: DescriptorSource) {
     useLoop(.current)
 }
 
-/// The main queue was the parent's loop's before the fork: not served in the child, and no hang.
+/// The parent's loop served the main queue before the fork: it is not served in the child, and nothing hangs.
 func mainQueueAfter() {
     let loop = EventRunLoop.main
     DispatchQueue.main.async { say("parent's") }
@@ -217,7 +217,7 @@ func mainQueueAfter() {
     loop.run(for: .seconds(10), returnAfterSourceHandled: true)
 }
 
-/// A daemon: forks before it runs a loop, though it has asked for it, and closes everything.
+/// A daemon: it accesses its loop, forks before it runs the loop, and closes everything.
 func daemon() {
     let loop = EventRunLoop.main
     let keepAlive = EventSource { _ in }
@@ -257,7 +257,7 @@ func closeInChild() {
     useLoop(loop)
 }
 
-/// Four threads of the child and its loop's thread want the same locks all the time.
+/// Four threads of the child and its loop's thread continuously contend for the same locks.
 func contention() {
     let loop = EventRunLoop.main
     loop.perform {}
@@ -281,7 +281,7 @@ func contention() {
     }
 }
 
-/// The child invalidates its copies of the parent's ports: the parent's name, listener and connections stay.
+/// The child invalidates its copies of the parent's ports: the parent's name, listener and connections are kept.
 func portsInherited() throws {
     var path = Array("/tmp/fork-XXXXXX".utf8CString)
     guard unsafe mkdtemp(&path) != nil else { return say("no directory") }

@@ -3,13 +3,14 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-// Makes and drops everything that a loop has, again and again, and says what is left.
+// Repeatedly creates and drops everything that a loop has, and prints what is left.
 //
 //   LoopChurn KIND [CYCLES]      e.g. LoopChurn timers 1000000
 //
-// A tenth of the cycles comes before the first look, so that what is kept on purpose (buffers, thread stacks) is there by then.
+// A tenth of the cycles runs before the first measurement, so that everything that is kept intentionally (buffers, thread stacks)
+// exists by then.
 
-/// What each closure holds. All must be gone at the end.
+/// Captured by each closure. All instances must be gone at the end.
 final class Captured: Sendable {
     static let alive = Atomic<Int>(0)
     private let bytes = [UInt8](repeating: 7, count: 32)
@@ -95,7 +96,7 @@ func wakeUps(_ loop: EventRunLoop) {
     keepAlive.invalidate()
 }
 
-/// A thread with a loop that has slept, and that ends with items of every kind on it, a block that never ran among them.
+/// A thread with a loop that has slept, and that ends with items of every kind on it, including a block that never ran.
 func loops(_: EventRunLoop) {
     var thread = pthread_t()
     let failure = unsafe pthread_create(
@@ -104,7 +105,7 @@ func loops(_: EventRunLoop) {
         { _ in
             let loop = EventRunLoop.current
             let captured = Captured()
-            // Cycles, if the loop did not let go: the items' closures hold the loop and the items.
+            // Reference cycles, if the loop did not release them: the items' closures hold the loop and the items.
             let source = EventSource { _ in
                 captured.touch()
                 loop.wakeUp()

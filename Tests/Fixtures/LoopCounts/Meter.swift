@@ -2,11 +2,12 @@ import CAllocations
 import Glibc
 import RunLoopKit
 
-/// Counts what one thread does for an operation: the allocations itself, the system calls by marks that the tracer finds.
+/// Counts the work of one thread for an operation: the allocations directly, the system calls through marks that the tracer
+/// finds.
 ///
-/// Unchecked: one thread alone uses it, or one after another.
+/// Unchecked: only one thread uses it at a time.
 final class Meter: @unchecked Sendable {
-    /// What is kept for later turns has been made by then: buffers, epoll sets.
+    /// After these operations everything that is kept for later turns exists: buffers, epoll sets.
     private static let warmUp = 200
     static let operations = 400
     static let all = warmUp + operations
@@ -19,7 +20,7 @@ final class Meter: @unchecked Sendable {
 
     var isOver: Bool { ticks >= Meter.all }
 
-    /// To be called once for each operation. True when there is enough.
+    /// Called once for each operation. Returns true when there are enough.
     @discardableResult
     func tick() -> Bool {
         ticks += 1
@@ -40,13 +41,13 @@ final class Meter: @unchecked Sendable {
     }
 }
 
-/// What the tracer looks for.
+/// The marks that the tracer searches for.
 enum Mark {
     static let begin = "LoopCounts begins"
     static let end = "LoopCounts ends"
 }
 
-/// One line of the result, with the value rounded to hundredths: what happens once in a whole run is nothing.
+/// One line of the result, with the value rounded to hundredths: an event that happens once in a whole run counts as zero.
 func say(_ name: String, _ value: Double) {
     let hundredths = Int((value * 100).rounded())
     print("\(name) \(hundredths / 100).\(hundredths % 100 < 10 ? "0" : "")\(hundredths % 100)")

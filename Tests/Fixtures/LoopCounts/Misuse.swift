@@ -3,14 +3,15 @@ import RunLoopKit
 import RunLoopPorts
 import Synchronization
 
-/// What a program must not do, each so that an optimised build says on stderr what it was, and where if it is told.
+/// Programming errors. For each of them an optimised build must print on stderr what the error is, and its line if the loop knows
+/// it.
 struct Misuse: Sendable {
     let name: String
-    /// Of the mistake; nil where the loop cannot know it.
+    /// The line of the mistake; nil if the loop cannot know it.
     let line: UInt?
     let commit: @Sendable () -> Void
 
-    /// - Parameter line: That of the call, which must be the mistake's as well.
+    /// - Parameter line: The line of this call, which must be the line of the mistake as well.
     init(_ name: String, line: UInt? = #line, _ commit: @escaping @Sendable () -> Void) {
         self.name = name
         self.line = line
@@ -36,7 +37,7 @@ struct Misuse: Sendable {
         Misuse("signal-handler", line: nil) { signalInHandler() },
     ]
 
-    /// Ends the process, if all is well.
+    /// Makes the mistake, which must end the process. Without a known name it lists all mistakes.
     static func commit(_ name: String?) {
         guard let misuse = all.first(where: { $0.name == name }) else {
             for misuse in all { print("\(misuse.name) \(misuse.line ?? 0)") }
@@ -49,7 +50,7 @@ struct Misuse: Sendable {
     private static let worker = try? WorkerThread(name: "worker")
     private static let remote = try? RemotePort(to: LocalPort { _ in })
 
-    /// One message with one component.
+    /// Receives one message with one component.
     private static func receive(_ handle: @escaping @Sendable (ReceivedMessage) -> Void) {
         let port = LocalPort { handle($0) }
         guard let remote = try? RemotePort(to: port) else { return }
@@ -58,11 +59,11 @@ struct Misuse: Sendable {
         EventRunLoop.current.run(for: .seconds(10))
     }
 
-    /// The handler strikes until it has met the thread in the middle of a call.
+    /// The handler signals until it has interrupted the thread in the middle of a call.
     private static func signalInHandler() {
         EventRunLoop.current.add(signalled)
         signal(SIGALRM) { _ in signalled.signal() }
-        // Whoever started the process may have had it blocked, as threads of a dispatch queue have.
+        // The process may have been started with the signal blocked, as on threads of a dispatch queue.
         var alarm = sigset_t()
         unsafe sigemptyset(&alarm)
         unsafe sigaddset(&alarm, SIGALRM)
@@ -77,5 +78,5 @@ struct Misuse: Sendable {
     }
 }
 
-/// Made before the handler asks for it.
+/// Created before the handler uses it.
 private let signalled = EventSource { _ in }

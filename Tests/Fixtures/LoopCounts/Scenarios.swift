@@ -3,7 +3,7 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-/// What a loop does again and again, each until its meter has seen enough. Each runs in a process of its own.
+/// Operations that a loop repeats until the meter has counted enough. Each scenario runs in a separate process.
 let scenarios: [(name: String, run: @Sendable (Meter) -> Void)] = [
     ("source-turn", { meter in onThread { turnBySource(meter) } }),
     ("source-turn-main", { turnBySource($0) }),
@@ -48,7 +48,7 @@ private func turnWithWatcher(_ meter: Meter) {
     turnBySource(meter)
 }
 
-/// The closure is made once: what it costs is its maker's.
+/// The closure is created once: its cost is not part of the measurement.
 private func turnByBlock(_ meter: Meter) {
     let loop = EventRunLoop.current
     let block = RepeatedBlock { if meter.tick() { loop.stop() } }
@@ -57,7 +57,7 @@ private func turnByBlock(_ meter: Meter) {
     while !meter.isOver { loop.run() }
 }
 
-/// Unchecked: complete before a loop sees it, and not changed afterwards.
+/// Unchecked: complete before a loop accesses it, and not changed afterwards.
 private final class RepeatedBlock: @unchecked Sendable {
     private var block: @Sendable () -> Void = {}
 
@@ -78,7 +78,7 @@ private func fire(_ meter: Meter) {
     while !meter.isOver { loop.run() }
 }
 
-/// Each adds the next: a timer object, its closure, its place in the heap.
+/// Each adds the next: a timer object, its closure, its entry in the heap.
 private func addOneShots(_ meter: Meter) {
     let loop = EventRunLoop.current
     loop.add(EventSource { _ in })
@@ -89,7 +89,7 @@ private func addOneShots(_ meter: Meter) {
     while !meter.isOver { loop.run() }
 }
 
-/// Pipes that are never read: ready at all times.
+/// The pipes are never read, so they are always ready.
 private func deliver(_ meter: Meter, descriptors: Int) {
     let loop = EventRunLoop.current
     for _ in 0..<descriptors {
@@ -100,7 +100,7 @@ private func deliver(_ meter: Meter, descriptors: Int) {
     while !meter.isOver { loop.run() }
 }
 
-/// A block of the main queue that asks for the next. What libdispatch allocates for it is in the count.
+/// A block of the main queue that enqueues the next. The count includes libdispatch's allocations for it.
 private func drainMainQueue(_ meter: Meter) {
     @Sendable func next() {
         if meter.tick() { return EventRunLoop.main.stop() }
@@ -117,7 +117,7 @@ private func wakeItself(_ meter: Meter) {
     loop.run(for: .zero)
 }
 
-/// The main thread wakes a loop that is in a callout all the time.
+/// The main thread wakes a loop that is continuously in a callout.
 private func wakeAwake(_ meter: Meter) {
     let loop = Mutex<EventRunLoop?>(nil)
     let isOver = Atomic<Bool>(false)
@@ -137,7 +137,7 @@ private func wakeAwake(_ meter: Meter) {
     pthread_join(thread, nil)
 }
 
-/// Another thread gives the sleeping loop a block, again and again, each after the one before has run.
+/// Another thread repeatedly passes a block to the sleeping loop, each after the one before has run.
 private func wakeAsleep(_ meter: Meter) {
     let loop = EventRunLoop.current
     let blocksRun = Atomic<Int>(0)

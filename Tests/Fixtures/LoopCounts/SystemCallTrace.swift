@@ -1,15 +1,15 @@
 import Glibc
 
-/// What strace saw of a scenario between its marks.
+/// The system calls that strace recorded for a scenario between its marks.
 struct SystemCallTrace {
-    /// By the thread that made the marks.
+    /// Calls of the thread that made the marks.
     private(set) var own: [String: Int] = [:]
-    /// By the others.
+    /// Calls of the other threads.
     private(set) var others: [String: Int] = [:]
     private(set) var isComplete = false
 
-    /// - Parameter lines: Of `strace -f -o`: the thread's id, then the call. One that was interrupted by another thread's line has a
-    ///   second line, which does not count.
+    /// - Parameter lines: The output of `strace -f -o`: the thread's id, then the call. A call that was interrupted by another
+    ///   thread's line has a second line, which does not count.
     init(lines: [Substring]) {
         var marker: Substring?
         for line in lines {
@@ -34,7 +34,7 @@ struct SystemCallTrace {
 }
 
 extension SystemCallTrace {
-    /// Runs a scenario of this program under strace; its own output goes on to ours. Nil if there is no complete trace.
+    /// Runs a scenario of this program under strace; its own output is passed on. Nil if there is no complete trace.
     static func of(_ scenario: String) -> SystemCallTrace? {
         var file = Array("/tmp/loop-counts-XXXXXX".utf8CString)
         let descriptor = unsafe mkstemp(&file)

@@ -1,13 +1,14 @@
 import Glibc
 
-// What the loop costs in counts, which are the same on every machine: allocations and system calls for one operation in its steady
-// state. Alone it runs every scenario under strace and prints lines of name and value; with a scenario's name it runs that one.
+// The loop's costs as counts, which are the same on every machine: allocations and system calls for one operation in the steady
+// state. Without arguments it runs every scenario under strace and prints lines of name and value; with a scenario's name it runs
+// that scenario.
 //
 //   NAME.allocations   by the loop's thread
-//   NAME.calls         system calls by the loop's thread, and those of them that ask epoll as NAME.epoll
+//   NAME.calls         system calls by the loop's thread; calls of epoll among them as NAME.epoll
 //   NAME.wakes         system calls by other threads that wake the loop
 //
-// With `misuse NAME` it makes a mistake, for the same reason that it counts: what is said of it is a matter of optimised builds, too.
+// With `misuse NAME` it makes a mistake. It is part of this program because the message must also appear in optimised builds.
 
 let wanted = CommandLine.arguments.dropFirst().first
 
@@ -22,7 +23,7 @@ if let scenario = scenarios.first(where: { $0.name == wanted }) {
 }
 
 #if DEBUG
-    // Then there are allocations that an optimised build does not make.
+    // A debug build makes allocations that an optimised build does not make.
     say("optimised", 0)
 #else
     say("optimised", 1)
