@@ -1,10 +1,10 @@
-/// What playing a script on one engine has brought.
+/// The result of playing a script on one engine.
 struct Performance: Sendable {
     let trace: [String]
     let meetings: Meetings
     let tally: Tally
 
-    /// On a thread of its own, which has ended when this returns.
+    /// Plays the script on a separate thread, which has ended when this returns.
     static func of(
         _ script: Script,
         on engine: Engine,
@@ -30,7 +30,8 @@ struct Comparison: Sendable {
         self.foundation = breaks ? foundation.broken : foundation
     }
 
-    /// A number of scripts from `options.first` on, on main threads. A process that has not come to a script has an empty trace of it.
+    /// Plays a number of scripts from `options.first` on, on main threads. A script that the process did not reach has an empty
+    /// trace.
     static func onMain(_ options: Options) -> [Comparison] {
         let kit = MainProcess.performances(options, on: .kit)
         let foundation = MainProcess.performances(options, on: .foundation)
@@ -49,7 +50,7 @@ struct Comparison: Sendable {
         foundation = options.breaks ? other.broken : other
     }
 
-    /// The traces side by side, from a little before the first difference on.
+    /// The traces side by side, starting shortly before the first difference.
     var report: String {
         let count = max(kit.trace.count, foundation.trace.count)
         let first = (0..<count).first { kit.line($0) != foundation.line($0) } ?? 0
@@ -67,7 +68,7 @@ extension Performance {
 
     fileprivate func line(_ index: Int) -> String { index < trace.count ? trace[index] : "" }
 
-    /// With two neighbours exchanged that are not alike: to see that the comparison sees it.
+    /// With two different neighbours exchanged, to check that the comparison detects it.
     fileprivate var broken: Performance {
         var trace = trace
         if let index = trace.indices.dropLast().last(where: { trace[$0] != trace[$0 + 1] }) {

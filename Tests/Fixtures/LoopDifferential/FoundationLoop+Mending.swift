@@ -1,15 +1,15 @@
 import CFoundationRunLoop
 
-// What Foundation is known to lack, given to it. See `KnownDifference`.
+// Adds the behaviour that Foundation is known to lack. See `KnownDifference`.
 
 extension FoundationLoop {
-    /// R25: makes the wake-up that was asked for, if Foundation has forgotten it.
+    /// R25: repeats the requested wake-up, if Foundation has lost it.
     func keepWakeUp() {
         guard !simulated_kernel_is_readable(wakeFd), player.meets(.lostWakeUp) else { return }
         _ = simulated_kernel_set_readable(wakeFd, true)
     }
 
-    /// R22: wakes the loop for it, or does not.
+    /// R22: stops the loop, and adjusts whether that wakes it.
     func stop(waking: Bool) {
         let isAwaited = currentMode != nil
         let wasWoken = simulated_kernel_is_readable(wakeFd)
@@ -20,7 +20,7 @@ extension FoundationLoop {
         _ = simulated_kernel_set_readable(wakeFd, false)
     }
 
-    /// R25: a wake-up or a stop that a nested run has taken is passed on.
+    /// R25: a wake-up or a stop that a nested run has consumed is passed on to the outer run.
     func handingOnWakeUps(_ run: () -> Int32) -> Int32 {
         let outer = player.frames.dropLast().last
         let result = run()
@@ -34,7 +34,7 @@ extension FoundationLoop {
         return result
     }
 
-    /// R27: wakes the loop if another thread's operation has brought a timer into a mode.
+    /// R27: wakes the loop if another thread's operation has added a timer to a mode.
     func lookingAtNewTimers(_ operation: () -> Void) {
         guard player.isOnOtherThread else { return operation() }
         let before = placesOfTimers()
@@ -43,7 +43,7 @@ extension FoundationLoop {
         _ = simulated_kernel_set_readable(wakeFd, true)
     }
 
-    /// R38: the observers come in order, before Foundation adds them in any.
+    /// R38: adds the observers in order, before Foundation adds them in any order.
     func addCommonObservers(to place: Place) {
         guard case .mode(let mode) = place, !player.commonModes.contains(mode) else { return }
         commonObservers.removeAll { !contains(.observer($0), in: .common) }
@@ -58,8 +58,9 @@ extension FoundationLoop {
         }
     }
 
-    /// Which descriptor of the innermost run's mode is ready: the timer's, the main queue's, the wake-up's, in this order; but the main
-    /// queue goes first in a turn that looks at it (R14 f), also if its work came after the look. Foundation's order is the kernel's.
+    /// Returns the ready descriptor of the innermost run's mode: the timer's, the main queue's, the wake-up's, in this order. In
+    /// a turn that checks the main queue, the main queue is first (R14 f), even if its work arrived after the check. Foundation
+    /// uses the kernel's order.
     func arrival(maySleep: Bool) -> Int32 {
         let last = player.frames.count - 1
         let frame = player.frames[last]
@@ -95,7 +96,7 @@ extension FoundationLoop {
         }
     }
 
-    /// R14: the turn has looked at the main queue, before it waits.
+    /// R14: the turn has checked the main queue before it waits.
     func noteLook(isReady: Bool) {
         player.frames[player.frames.count - 1].hasLookedAtMainQueue = !isReady
         if isReady { player.frames[player.frames.count - 1].waitsAhead = false }
@@ -104,20 +105,20 @@ extension FoundationLoop {
 
     private var isMainQueueReady: Bool { player.kernel.servesMainQueue && simulated_kernel_is_readable(mainQueueFd) }
 
-    /// R58: the drain that begins does all the work there is; none of it asks for another.
+    /// R58: the drain that is beginning executes all pending work, so the work requests no further drain.
     func voidWorkOfThisDrain() {
         guard simulated_kernel_is_readable(mainQueueFd), player.meets(.drainForNothing) else { return }
         _ = simulated_kernel_set_readable(mainQueueFd, false)
     }
 
-    /// R14: a wake-up that comes with something else ends with it.
+    /// R14: a wake-up that arrives together with another event is consumed with it.
     func takeWakeUpAlong() {
         guard simulated_kernel_is_readable(wakeFd), player.meets(.wakeUpTurn) else { return }
         _ = simulated_kernel_set_readable(wakeFd, false)
         player.frames[player.frames.count - 1].hasTakenWakeUp = true
     }
 
-    /// By the timers themselves; without that, by what Foundation has asked of the kernel.
+    /// Decided by the timers themselves; if that is disabled, by the kernel timer that Foundation has armed.
     private func isTimerDue(in mode: Int) -> Bool {
         let armed = simulated_kernel_armed_ns(timerFds[mode])
         let asked = armed != 0 && armed <= player.kernel.now
@@ -141,12 +142,13 @@ extension FoundationLoop {
             return armed == 0 ? .max : armed
         }
         let dates = timers.indices.filter { isPending($0, in: mode) }.map { fireDate(of: $0) }
-        // Of what it has used up the kernel tells no more.
+        // The kernel does not report an expiration again that was already consumed.
         let leavesOutDue = player.without.contains(.timerInAfterWaiting) && isInsideAfterWaiting(of: mode)
         return dates.filter { !leavesOutDue || $0 > player.kernel.now }.min() ?? .max
     }
 
-    /// R18: the time of the run that sleeps is over. Without that, Foundation's way: any run's, and each once.
+    /// R18: the timeout of the sleeping run has passed. If that is disabled, like Foundation: the timeout of any run, and each
+    /// only once.
     private func hasTimedOut() -> Bool {
         let now = player.kernel.now
         guard player.without.contains(.outerTimeout) else {

@@ -93,7 +93,7 @@ extension FoundationLoop {
     func runForEver() {
         _ = handingOnWakeUps {
             CFRunLoopRun()
-            // A stop goes before a finish, so whatever ended it has answered each stop.
+            // A stop takes precedence over a finish, so every stop has been answered by whatever ended the run.
             return 2
         }
     }

@@ -1,12 +1,13 @@
 import CFoundationRunLoop
-// Has the library linked whose functions the header declares.
+// Imported so that the library is linked whose functions the header declares.
 import Foundation
 import Synchronization
 
-/// Foundation's engine, by its C functions, on a kernel that gives it what it is known to lack (see `KnownDifference`).
+/// Foundation's engine, through its C functions, on a kernel that adds the behaviour that it is known to lack (see
+/// `KnownDifference`).
 ///
-/// Its pointers are good because it owns what they point to: the objects made here are released in `deinit`, after the loop's thread has
-/// ended, and their callbacks' `Callee`s are kept as long.
+/// Its pointers are valid because it owns the objects: they are released in `deinit`, after the loop's thread has ended, and the
+/// `Callee`s of their callbacks are kept as long.
 final class FoundationLoop: LoopUnderTest {
     let loop: Object
     let player: Player
@@ -15,12 +16,12 @@ final class FoundationLoop: LoopUnderTest {
     var timers: [Object] = []
     var observers: [Object] = []
     var recorders: [Object] = []
-    /// The observers among the common items, in the order of their coming.
+    /// The observers among the common items, in the order in which they were added.
     var commonObservers: [Int] = []
     private var callees: [Callee] = []
-    /// The eventfd by which the loop is woken.
+    /// The eventfd that wakes the loop.
     let wakeFd: Int32
-    /// Modes of earlier scripts that are common for good.
+    /// Modes that earlier scripts made common; they remain common.
     private(set) var foreignModes: [Object] = []
     let mainQueueFd: Int32
     /// The kernel's timer of each mode.
@@ -102,13 +103,13 @@ final class FoundationLoop: LoopUnderTest {
 /// kCFStringEncodingUTF8.
 private let utf8: UInt32 = 0x0800_0100
 
-/// The main loop's eventfd, and its default mode's timer: made when the first script asks for the loop.
+/// The main loop's eventfd, and its default mode's timer: created when the first script accesses the loop.
 private let mainLoopFds = Mutex<(Int32, Int32)?>(nil)
 
-/// The modes that scripts have made common on the main loop, for good.
+/// The modes that scripts have made common on the main loop; they remain common.
 let mainCommonModes = Mutex<Set<String>>([])
 
-/// A Core Foundation object. Good for as long as its owner has not released it.
+/// A Core Foundation object. Valid until its owner releases it.
 @safe struct Object {
     let ref: UnsafeRawPointer
 
@@ -195,7 +196,7 @@ extension FoundationLoop {
         }
     }
 
-    /// Adding the recorder makes the mode, and with it the kernel's timer.
+    /// Adding the recorder creates the mode, and with it the kernel timer.
     private func record(_ mode: Int) {
         var context = unsafe context(mode)
         let recorder = unsafe CFRunLoopObserverCreate(

@@ -1,15 +1,15 @@
-/// Makes scripts. The same seed makes the same script.
+/// Generates scripts. The same seed gives the same script.
 struct Generator {
     private var random: SplitMix64
     private var script = Script()
-    /// How often each kind of thing happens differs between scripts, so that each kind has scripts that are full of it.
+    /// The frequencies of operations differ between scripts, so that each kind of operation is frequent in some scripts.
     private var runsNested = 0
     private var usesThread = 0
     private var spends = 0
 
     private var dispatches = 0
 
-    /// - Parameter main: Whether for the main loop, and so with work for the main queue.
+    /// - Parameter main: Whether the script is for the main loop, and therefore includes work for the main queue.
     static func script(seed: UInt64, main: Bool = false) -> Script {
         var generator = Generator(random: SplitMix64(seed: seed))
         generator.dispatches = main ? generator.random.pick([5, 15]) : 0
@@ -48,7 +48,7 @@ struct Generator {
         return acts
     }
 
-    /// Items come in first, mostly; then runs with things between.
+    /// First mostly adds the items; then runs with operations in between.
     private mutating func thread() -> [Operation] {
         var thread: [Operation] = []
         if random.chance(40) { thread.append(.addCommonMode(.mode(random.number(1...Place.modeCount - 1)))) }
@@ -62,7 +62,7 @@ struct Generator {
         return thread
     }
 
-    /// What hardly ever comes together by chance.
+    /// Combinations that random choice hardly ever produces.
     private mutating func rarity() -> [Operation] {
         let mode = Place.mode(random.number(1...Place.modeCount - 1))
         switch random.number(0...2) {

@@ -1,6 +1,6 @@
 import RunLoopKit
 
-/// The engine of this package.
+/// This package's engine.
 final class KitLoop: LoopUnderTest {
     private let loop = EventRunLoop.current
     private var sources: [EventSource] = []

@@ -1,5 +1,5 @@
-/// One engine's loop as a script sees it. Made on the loop's thread; told what to do by that thread, and by the helper's while the
-/// loop's waits for it. What happens it tells its `Player`.
+/// The loop of one engine, as a script uses it. Created on the loop's thread; called by that thread, and by the helper's thread
+/// while the loop's thread waits for it. It notifies its `Player` of each event.
 protocol LoopUnderTest: AnyObject {
     func add(_ item: Item, to place: Place)
     func remove(_ item: Item, from place: Place)
@@ -21,10 +21,10 @@ protocol LoopUnderTest: AnyObject {
     func addCommonMode(_ place: Place)
     func stop()
     func wake()
-    /// Nil: for ever. The result is CFRunLoop's number.
+    /// Nil means forever. The result is CFRunLoop's number.
     func run(_ place: Place, for timeout: UInt64?, returnAfterSource: Bool) -> Int32
     func runForEver()
-    /// Takes out what the player has put in for itself.
+    /// Removes the items that the player has added for itself.
     func end()
     var currentMode: Place? { get }
     var isWaiting: Bool { get }
@@ -36,7 +36,7 @@ enum Engine: String, CaseIterable, Sendable {
 }
 
 extension Place {
-    /// The name of a mode, apart from the default one. A loop that plays several scripts has modes of each one's own.
+    /// The name of a mode; all but the default mode have a suffix. A loop that plays several scripts has separate modes for each.
     func name(_ suffix: String) -> String {
         switch self {
         case .mode(0): "default"

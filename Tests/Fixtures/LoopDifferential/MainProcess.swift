@@ -1,11 +1,11 @@
 import Foundation
 import RunLoopKit
 
-/// Scripts on the main thread of a process: one engine's, because both serve the one main dispatch queue.
+/// Plays scripts on the main thread of a process, with one engine only, because both engines serve the same main dispatch queue.
 ///
 /// The process plays the scripts and prints `script N`, the trace, and at the end `tally EVENT N` and `met DIFFERENCE N`.
 enum MainProcess {
-    /// What the process does.
+    /// The work of the process.
     static func play(_ options: Options, on engine: Engine) {
         EventRunLoop.askKernel(everyTurns: 1)
         warmUp(engine)
@@ -28,8 +28,9 @@ enum MainProcess {
         for difference in KnownDifference.allCases { say("met \(difference) \(meetings[difference])") }
     }
 
-    /// Has the main queue served in two common modes. EventRunLoop's first wait in a second one may find the eventfd still readable for
-    /// work that has been done, and then serves the queue once for nothing (see `MainQueue`); Foundation's never does.
+    /// Makes the loop serve the main queue in two common modes. EventRunLoop's first wait in a second mode may find the eventfd
+    /// still readable for work that has been done, and then serves the queue once without work (see `MainQueue`); Foundation's
+    /// never does.
     private static func warmUp(_ engine: Engine) {
         var script = Script()
         script.sources = [Script.Source(order: 0)]
@@ -42,7 +43,7 @@ enum MainProcess {
         player.close()
     }
 
-    /// Starts one and reads what it prints; each script's performance, the sums with the last.
+    /// Starts a process and reads its output. Returns each script's performance; the last one contains the sums.
     static func performances(_ options: Options, on engine: Engine) -> [Performance] {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()

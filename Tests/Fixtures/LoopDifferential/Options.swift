@@ -1,22 +1,22 @@
 import Foundation
 
-/// The command line.
+/// The command line options.
 struct Options: Sendable {
     var scripts = 1000
     var seed: UInt64 = 1
     var jobs = 2
-    /// Plays one script only, that of this seed.
+    /// Plays only the script with this seed.
     var scriptSeed: UInt64?
     var breaks = false
     var without: Set<KnownDifference> = []
     var isVerbose = false
     var failureLimit = 3
-    /// On main threads: each engine in a process of its own.
+    /// Plays on main threads: each engine in a separate process.
     var isMain = false
-    /// Set in such a process: its engine, and where in the series it begins.
+    /// Set in such a process: its engine, and the number of its first script in the series.
     var engine: Engine?
     var first = 0
-    /// Operations that the shrinker has removed, one after another.
+    /// The operations that the shrinker has removed, in this order.
     var drops: [Int] = []
 
     static let usage = """
@@ -24,7 +24,7 @@ struct Options: Sendable {
                                 [--main] [--break] [--without DIFFERENCE]
         """
 
-    /// Nil if it makes no sense.
+    /// Nil if the arguments are invalid.
     init?(_ arguments: [String]) {
         var rest = arguments[...]
         while let name = rest.popFirst() {
@@ -69,13 +69,13 @@ struct Options: Sendable {
         return true
     }
 
-    /// The script of a number in the series, or that of `--script-seed`.
+    /// The script with this number in the series, or the script of `--script-seed`.
     func script(_ index: Int) -> Script {
         let made = Generator.script(seed: scriptSeed ?? seed(of: index), main: isMain)
         return drops.reduce(made) { $0.removing($1) }
     }
 
-    /// The seed of a script by its place in the series.
+    /// The seed of the script with this number in the series.
     func seed(of index: Int) -> UInt64 {
         var random = SplitMix64(seed: seed &+ UInt64(index) &* 0x9E37_79B9)
         return random.next()

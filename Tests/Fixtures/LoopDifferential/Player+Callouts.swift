@@ -63,7 +63,7 @@ extension Player {
 
     func cancelled(_ source: Int, in mode: String) { take("source \(source) cancelled", in: mode) }
 
-    /// Of the modes that earlier scripts have made common nothing is said.
+    /// Nothing is recorded about the modes that earlier scripts have made common.
     private func take(_ notice: String, in mode: String) {
         guard (0..<Place.modeCount).contains(where: { Place.mode($0).name(suffix) == mode }) else { return }
         notices.append("\(notice) in \(mode)")
@@ -114,7 +114,7 @@ extension Player {
 // MARK: - Sources
 
 extension Player {
-    /// The sources that the engine has collected for the pass whose first one has just been called.
+    /// The sources that the engine has collected for the pass whose first source has just been called.
     private func pass(with first: Int, in mode: Int) -> [Int] {
         script.sources.indices.filter { source in
             source == first
@@ -123,7 +123,7 @@ extension Player {
         }.sorted { (script.sources[$0].order, signals[$0]) < (script.sources[$1].order, signals[$1]) }
     }
 
-    /// If the last one of a pass has lost its signal meanwhile, Foundation takes the pass for one without a source.
+    /// If the last source of a pass has lost its signal in the meantime, Foundation treats the pass as one without a source.
     private func lookAtEnd(of source: Int) {
         let frame = frames[frames.count - 1]
         guard !frame.returnsAfterSource, let last = frame.pass?.last, last != source else { return }

@@ -30,7 +30,7 @@ extension Player {
         case .runForEver: runForEver()
         case .spend(let quarters): kernel.now += UInt64(quarters) * 250_000
         case .onOtherThread(let operations):
-            // What another thread hands on, it does itself.
+            // Another thread executes operations that it would delegate itself.
             if isOnOtherThread { operations.forEach(execute) } else { playElsewhere(operations) }
         case .whenAsleep(let operations): whenAsleep.append(operations)
         case .ask(let question): ask(question)
@@ -53,14 +53,14 @@ extension Player {
         loop.remove(item, from: place)
     }
 
-    /// Whether another timer's callout is under way, in a pass in which this one may still have its turn.
+    /// Whether another timer's callout is in progress, in a pass that may still reach this timer.
     private func isInPass(_ timer: Int) -> Bool {
         guard !firing.isEmpty, !firing.contains(timer), loop.isValid(.timer(timer)) else { return false }
         return loop.fireDate(of: timer) <= kernel.now
     }
 
     private func move(_ timer: Int, to when: When) {
-        // A timer in its callout does not wake the loop when it is moved; Foundation wakes it, now and then.
+        // Moving a timer in its callout does not wake the loop; Foundation wakes it sometimes.
         guard !isOnOtherThread || !firing.contains(timer) else { return }
         if isInPass(timer), meets(.movedInPass) { return note("left out") }
         loop.setFireDate(of: timer, to: date(of: timer, when))
@@ -90,7 +90,7 @@ extension Player {
         commonModes.insert(mode)
     }
 
-    /// Whether a run of the mode is nested in a block that keeps others of the common modes out of Foundation's sight.
+    /// Whether a run of the mode is nested in a block that hides other blocks of the common modes from Foundation.
     private func hidesCommonBlocks(from mode: Int) -> Bool {
         guard let block = frames.firstIndex(where: { $0.isInBlock }) else { return false }
         let hidden = pending.contains { $0.number < frames[block].blockLimit && $0.places.contains(.common) }
@@ -119,7 +119,7 @@ extension Player {
         let timeout: UInt64? =
             switch span {
             case .poll: 0
-            // A quarter of a microsecond more, so that a deadline is never a timer's date, nor what the clock shows.
+            // A quarter of a microsecond is added, so that a deadline never equals a timer's date or a value of the clock.
             case .milliseconds(let milliseconds): UInt64(milliseconds) * 1_000_000 + 250
             case .forEver: nil
             }
@@ -168,6 +168,6 @@ extension Player {
         }
     }
 
-    /// Half microseconds: what Core Foundation's dates are good for.
+    /// In half microseconds: the precision of Core Foundation's dates.
     private func readable(_ date: UInt64) -> String { "\((Int64(date) - Int64(SimulatedKernel.start) + 250) / 500)" }
 }

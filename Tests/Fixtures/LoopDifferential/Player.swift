@@ -1,15 +1,15 @@
 import Glibc
 
-/// Plays one script on one engine and writes down what happens. All that it decides, it decides by the script and the trace so far:
-/// two players whose engines do the same do the same.
+/// Plays one script on one engine and records the events. All decisions depend only on the script and the trace so far: two
+/// players whose engines behave equally behave equally.
 ///
-/// Unchecked: used by one thread at a time. That is the loop's thread, or its helper while the loop's thread waits for it; the helper's
-/// semaphores order the two, and the thread that made the player reads it after it has joined the loop's.
+/// Unchecked: used by one thread at a time. This is the loop's thread, or its helper while the loop's thread waits for it. The
+/// helper's semaphores order the two, and the thread that created the player reads it after it has joined the loop's thread.
 final class Player: @unchecked Sendable {
-    /// One run that is under way.
+    /// One run that is in progress.
     struct Frame {
         let mode: Int
-        /// Nil for ever.
+        /// Nil means forever.
         let timeout: UInt64?
         /// On the simulated clock, once the run's time has begun; nil for never.
         var deadline: UInt64?
@@ -17,20 +17,20 @@ final class Player: @unchecked Sendable {
         var hasEntered = false
         var isStopped = false
         var isStoppedFromElsewhere = false
-        /// Foundation's timer for the deadline has gone off.
+        /// Foundation's timer for the deadline has fired.
         var hasTimedOut = false
-        /// It has taken a wake-up that was meant for the loop, not for this run's timeout.
+        /// The run has consumed a wake-up that was meant for the loop, not for this run's timeout.
         var hasTakenWakeUp = false
-        /// The sources of the present pass in their order; nil if none has been performed in this turn.
+        /// The sources of the current pass in their order; nil if none has been performed in this turn.
         var pass: [Int]?
-        /// Blocks enqueued before this number were there when the present pass over the blocks began.
+        /// Blocks with a smaller number were already enqueued when the current pass over the blocks began.
         var blockLimit = 0
         var isInBlock = false
-        /// The observers are being told that the sleep is over.
+        /// The observers are being notified that the sleep is over.
         var isWoken = false
-        /// The present turn has its wait, or its poll, still to come. For Foundation.
+        /// The wait, or the poll, of the current turn is still ahead. For Foundation.
         var waitsAhead = false
-        /// The present turn has looked at the main queue and found nothing, and nothing has arrived since.
+        /// The current turn has checked the main queue and found nothing, and nothing has arrived since then.
         var hasLookedAtMainQueue = false
     }
 
@@ -42,18 +42,18 @@ final class Player: @unchecked Sendable {
     static let turnLimit = 60
     private static let operationLimit = 300
     static let depthLimit = 3
-    /// Ten seconds: longer than anything lasts that comes to an end by itself.
+    /// Ten seconds: longer than anything that ends automatically.
     private static let longTime: UInt64 = 10_000_000_000
 
     let script: Script
-    /// Known differences that are not met.
+    /// Known differences whose handling is disabled.
     let without: Set<KnownDifference>
     private(set) var kernel: SimulatedKernel! = nil
     var loop: (any LoopUnderTest)!
     var frames: [Frame] = []
     /// Whether this is the main thread's loop, which has played other scripts before.
     let isOnMain: Bool
-    /// Tells this script's modes from others'.
+    /// Distinguishes this script's modes from those of others.
     let suffix: String
     private(set) var trace: [String] = []
     var meetings = Meetings()
@@ -64,7 +64,7 @@ final class Player: @unchecked Sendable {
     var notices: [String] = []
     var turns = 0
     var operationsLeft = Player.operationLimit
-    /// Operations are left out from now on, and runs stopped.
+    /// From now on operations are left out, and runs are stopped.
     var isEnding = false
     private var isCut = false
     var whenAsleep: [[Operation]] = []
@@ -73,14 +73,14 @@ final class Player: @unchecked Sendable {
 
     var signalNumber = 0
     var signals: [Int]
-    /// Sources in their callout, with the number of runs that were under way.
+    /// Sources in their callout, with the number of runs that were in progress.
     var performing: [(source: Int, depth: Int)] = []
     var firing: [Int] = []
-    /// For each of those, the timers that have fired in its callout.
+    /// For each firing timer, the timers that have fired in its callout.
     var firedInside: [[Int]] = []
-    /// For each, the number of runs that were under way.
+    /// For each firing timer, the number of runs that were in progress.
     var firingDepths: [Int] = []
-    /// Due timers that the callouts of the present pass have taken out of a mode.
+    /// Due timers that the callouts of the current pass have removed from a mode.
     var takenOut: Set<Int> = []
     var pending: [PendingBlock] = []
     var nextBlock = 0
@@ -98,12 +98,14 @@ final class Player: @unchecked Sendable {
         kernel = SimulatedKernel { [unowned self] until in rest(until: until) }
     }
 
-    /// Plays the whole script on the calling thread, with that thread's loop. What the end of the thread brings is noted when it comes.
+    /// Plays the whole script on the calling thread, with that thread's loop. Events at the end of the thread are recorded as
+    /// they occur.
     func play(on engine: Engine) {
         kernel.enter()
         loop = engine == .kit ? KitLoop(self) : FoundationLoop(self)
         for operation in script.thread { execute(operation) }
-        // Foundation may destroy a loop after its thread; by then nothing of it may point here but sources, which have been cancelled.
+        // Foundation may destroy a loop after its thread; by then only sources, which have been cancelled, may still point to
+        // this object.
         for item in script.items {
             if case .source = item { continue }
             loop.invalidate(item)
@@ -113,7 +115,8 @@ final class Player: @unchecked Sendable {
         if hasHelper { helper.end() }
     }
 
-    /// Leaves nothing behind on the main loop: no item, no pending block of a mode that goes on, no wake-up, no main queue's work.
+    /// Leaves nothing behind on the main loop: no item, no pending block of a mode that remains, no wake-up, no work of the main
+    /// queue.
     private func clear() {
         for source in script.sources.indices { loop.invalidate(.source(source)) }
         flushNotices()
@@ -124,7 +127,7 @@ final class Player: @unchecked Sendable {
         SimulatedKernel.leave()
     }
 
-    /// To be called after the thread has been joined.
+    /// Called after the thread has been joined.
     func close() {
         flushNotices()
         loop = nil
@@ -162,7 +165,7 @@ final class Player: @unchecked Sendable {
 // MARK: - Time
 
 extension Player {
-    /// The loop's thread is about to sleep and nothing is ready.
+    /// The loop's thread is about to sleep, and nothing is ready.
     func rest(until: UInt64) -> Bool {
         guard until > kernel.now else { return true }
         if !whenAsleep.isEmpty, !isEnding {
@@ -173,7 +176,7 @@ extension Player {
             return false
         }
         guard until < SimulatedKernel.horizon else {
-            // An engine may find that out some time later than the other, without a turn: it slept for a timer that has been removed.
+            // One engine may detect that later than the other, without a turn: it slept for a timer that has been removed.
             kernel.now = (kernel.now / Player.longTime + 1) * Player.longTime
             count(.nothingToWakeFor)
             note("nothing to wake for")
@@ -191,7 +194,7 @@ extension Player {
         isOnOtherThread = false
     }
 
-    /// A date whose microseconds belong to this timer alone, half a microsecond after what the clock can show.
+    /// A date whose microseconds are unique to this timer, half a microsecond after a value that the clock can have.
     func date(of timer: Int, _ when: When) -> UInt64 {
         let own = UInt64(timer) * 7000 + 500
         let now = kernel.now
@@ -205,7 +208,7 @@ extension Player {
         return date
     }
 
-    /// The innermost run is under way.
+    /// The timeout of the innermost run begins now.
     func beginTime() {
         guard let timeout = frames.last?.timeout else { return }
         frames[frames.count - 1].deadline = kernel.now + timeout

@@ -1,5 +1,5 @@
-/// What a script does to a loop. Everything an operation needs to know is in it or in what has happened so far, so that it means the
-/// same to both engines.
+/// An operation of a script on a loop. It depends only on its own data and on the events so far, so that it has the same meaning
+/// for both engines.
 indirect enum Operation: Sendable {
     case add(Item, Place)
     case remove(Item, Place)
@@ -12,14 +12,14 @@ indirect enum Operation: Sendable {
     case wake
     case run(Place, Span, returnAfterSource: Bool)
     case runForEver
-    /// Lets quarters of a millisecond go by, as a busy callout does.
+    /// Lets quarters of a millisecond pass, like a busy callout.
     case spend(quarters: Int)
-    /// Another thread does it, while this one waits for that.
+    /// Another thread executes the operations, while this one waits for it.
     case onOtherThread([Operation])
-    /// Another thread does it the next time that the loop would sleep with nothing ready.
+    /// Another thread executes the operations the next time that the loop would sleep with nothing ready.
     case whenAsleep([Operation])
     case ask(Question)
-    /// Onto the main dispatch queue; on a main loop only.
+    /// Enqueues a block on the main dispatch queue; on a main loop only.
     case dispatch(block: Int)
 }
 
@@ -29,7 +29,7 @@ enum Item: Hashable, Sendable {
     case observer(Int)
 }
 
-/// A mode, or the common ones.
+/// A mode, or the common modes.
 enum Place: Hashable, Sendable {
     case mode(Int)
     case common
@@ -38,17 +38,18 @@ enum Place: Hashable, Sendable {
     static let all: [Place] = (0..<modeCount).map { .mode($0) } + [.common]
 }
 
-/// When a timer is to fire.
+/// The date of a timer.
 enum When: Sendable {
-    /// By the time that the operation is over.
+    /// Due when the operation is over.
     case now
-    /// So many milliseconds on. Each timer has microseconds of its own, so that no two are ever due at one instant (see R41).
+    /// After this number of milliseconds. Each timer has its own microseconds, so that two timers are never due at the same
+    /// instant (see R41).
     case soon(Int)
-    /// Later than any script lasts.
+    /// After the end of every script.
     case never
 }
 
-/// How long to run.
+/// The duration of a run.
 enum Span: Sendable {
     case poll
     case milliseconds(Int)
@@ -65,7 +66,7 @@ enum Question: Sendable {
     case isWaiting
 }
 
-/// A loop's items, what each callout of theirs does, and what the thread does outside them.
+/// A loop's items, the operations of each of their callouts, and the operations of the thread outside of callouts.
 struct Script: Sendable {
     struct Source: Sendable { var order: Int }
     struct Timer: Sendable {
@@ -83,11 +84,11 @@ struct Script: Sendable {
     var sources: [Source] = []
     var timers: [Timer] = []
     var observers: [Observer] = []
-    /// By item, then by the number of the callout, from 0.
+    /// By item, then by the number of the callout, starting at 0.
     var acts: [Item: [Int: [Operation]]] = [:]
     var blocks: [[Operation]] = []
     var thread: [Operation] = []
-    /// Which activities are noted in the trace by an observer of the script's player, besides entry, beforeTimers and exit.
+    /// The activities that an observer of the script's player records in the trace, in addition to entry, beforeTimers and exit.
     var recorded: UInt32 = 0xE7
 
     var items: [Item] {

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// Many scripts, several side by side.
+/// Plays many scripts, several in parallel.
 final class Series: Sendable {
     private struct State: Sendable {
         var next = 0
@@ -20,7 +20,7 @@ final class Series: Sendable {
 
     init(_ options: Options) { self.options = options }
 
-    /// Whether all were equal.
+    /// Returns whether all traces were equal.
     func run() -> Bool {
         let workers = (0..<max(1, options.jobs)).map { _ in LoopThread { self.work() } }
         for worker in workers { worker.join() }
@@ -29,7 +29,7 @@ final class Series: Sendable {
     }
 
     private func work() {
-        // One main loop plays many scripts, because it takes long to start a process.
+        // One main loop plays many scripts, because starting a process is slow.
         let most = options.isMain ? 100 : 1
         while let numbers = state.withLock({ state in take(most, &state) }) {
             for (index, comparison) in zip(numbers, comparisons(numbers)) {
@@ -68,7 +68,7 @@ final class Series: Sendable {
         if compared.isMultiple(of: 10_000) { tell("\(compared) scripts, \(start.duration(to: .now))") }
     }
 
-    /// A script whose traces differ is played again, alone: what differs only now and then is told apart.
+    /// A script whose traces differ is played again, alone, to detect differences that occur only sometimes.
     private func lookInto(_ index: Int, _ first: Comparison) {
         var alone = options
         alone.scriptSeed = options.scriptSeed ?? options.seed(of: index)

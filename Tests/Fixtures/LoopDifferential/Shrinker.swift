@@ -1,4 +1,4 @@
-/// Makes the script of some options smaller for as long as it fails.
+/// Removes operations from a script as long as it still fails.
 struct Shrinker {
     let stillFails: (Options) -> Bool
 
@@ -16,7 +16,7 @@ struct Shrinker {
 }
 
 extension Script {
-    /// Operations inside others count too.
+    /// Includes nested operations.
     var operationCount: Int {
         var count = 0
         _ = mapOperations { operations in
@@ -26,7 +26,8 @@ extension Script {
         return count
     }
 
-    /// Without the operation of a number, counted over all lists in one order, outer ones before what is in them.
+    /// The script without the operation of this number, counted over all lists in one order, an outer operation before those it
+    /// contains.
     func removing(_ index: Int) -> Script {
         var left = index
         return mapOperations { operations in Operation.removing(&left, from: operations) }
@@ -54,7 +55,7 @@ extension Operation {
         }
     }
 
-    /// Removes the one that `left` counts down to; -1 once it is gone.
+    /// Removes the operation at which `left` reaches 0; `left` is -1 afterwards.
     fileprivate static func removing(_ left: inout Int, from operations: [Operation]) -> [Operation] {
         var result: [Operation] = []
         for operation in operations {

@@ -2,21 +2,21 @@ import CFoundationRunLoop
 
 /// The clock and the kernel of one script's threads. See simulated_kernel.h.
 @safe final class SimulatedKernel {
-    /// What a thread does when nothing is ready: true if `until` has come, false if something else may have.
+    /// Called on a thread when nothing is ready: returns true if `until` was reached, false if another event may have occurred.
     typealias Rest = (_ until: UInt64) -> Bool
-    /// Which descriptor is ready, for an engine that waits as Foundation does.
+    /// Returns the ready descriptor, for an engine that waits like Foundation.
     typealias Arrival = (_ maySleep: Bool) -> Int32
 
-    /// A thousand seconds, so that nothing is near zero.
+    /// A thousand seconds, so that no value is close to zero.
     static let start: UInt64 = 1_000_000_000_000
-    /// No script lasts longer.
+    /// No script runs longer.
     static let horizon: UInt64 = start + 100_000_000_000_000
 
     private let state: UnsafeMutablePointer<simulated_kernel>
     private let rest: Rest
     private var arrival: Arrival?
     private var timed: () -> Void = {}
-    /// For Foundation: it has looked at the main queue alone.
+    /// For Foundation: it has polled only the main queue.
     var lookedAtMainQueue: (_ isReady: Bool) -> Void = { _ in }
     /// For Foundation: the main queue is about to be drained.
     var drains: () -> Void = {}
@@ -46,7 +46,7 @@ import CFoundationRunLoop
         unsafe state.pointee.context = Unmanaged.passUnretained(self).toOpaque()
     }
 
-    /// After the threads that entered it have ended.
+    /// Called after the threads that entered it have ended.
     deinit { unsafe state.deallocate() }
 
     /// Nanoseconds of CLOCK_MONOTONIC.
@@ -59,12 +59,12 @@ import CFoundationRunLoop
     var lastTimerfd: Int32 { unsafe state.pointee.last_timerfd }
     var servesMainQueue: Bool { unsafe state.pointee.serves_main_queue }
 
-    /// Puts the calling thread under this kernel.
+    /// Switches the calling thread to this kernel.
     func enter() { unsafe simulated_kernel_enter(state) }
 
     static func leave() { simulated_kernel_enter(nil) }
 
-    /// For Foundation, before its loop is made.
+    /// For Foundation, before its loop is created.
     func useArrival(mainQueue: Int32, _ arrival: @escaping Arrival, timed: @escaping () -> Void) {
         self.arrival = arrival
         self.timed = timed
@@ -88,6 +88,6 @@ import CFoundationRunLoop
         }
     }
 
-    /// Moves the clock to the microsecond after a date: a kernel is never early.
+    /// Moves the clock to the first microsecond that is not before the date: a kernel is never early.
     func advance(past date: UInt64) { now = max(now, (date + 999) / 1000 * 1000) }
 }

@@ -1,4 +1,4 @@
-/// What the scripts have come to, so that a proof about nothing is seen to be one.
+/// Counts the events of all scripts, so that a comparison that covers nothing is noticed.
 struct Tally: Sendable {
     enum Event: String, CaseIterable, Sendable {
         case turn

@@ -2,7 +2,7 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// A thread that can be joined with everything that ends with it, its run loop included.
+/// A thread that can be joined after everything that ends with it has ended, including its run loop.
 final class LoopThread {
     private var handle = pthread_t()
 
@@ -31,7 +31,7 @@ final class LoopThread {
     }
 }
 
-/// Does what it is given while the giver waits.
+/// Executes work while the caller waits.
 final class HelperThread {
     private let exchange = Exchange()
     private let thread: LoopThread
@@ -45,7 +45,7 @@ final class HelperThread {
         }
     }
 
-    /// Returns when it is done. The two threads never run at once.
+    /// Returns when the work is done. The two threads never run at the same time.
     func perform(_ work: @escaping @Sendable () -> Void) { exchange.perform(work) }
 
     func end() {
@@ -53,7 +53,7 @@ final class HelperThread {
         thread.join()
     }
 
-    /// Unchecked: the kernel's state is touched by one of the two threads at a time.
+    /// Unchecked: only one of the two threads accesses the kernel's state at a time.
     private final class Entrance: @unchecked Sendable {
         let kernel: SimulatedKernel
 

@@ -1,7 +1,7 @@
 import Foundation
 
-// Plays random scripts of loop operations on this package's run loop and on Foundation's, and compares what happens, event by event
-// and microsecond by microsecond, on a simulated clock. Ends with 0 if nothing differs but what is known to (`KnownDifference`).
+// Plays random scripts of loop operations on this package's run loop and on Foundation's, and compares the events, one by one and
+// to the microsecond, on a simulated clock. Exits with 0 if there are only known differences (`KnownDifference`).
 
 guard let options = Options(Array(CommandLine.arguments.dropFirst())) else {
     tell(Options.usage)

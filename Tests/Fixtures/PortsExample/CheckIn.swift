@@ -2,9 +2,9 @@ import RunLoopKit
 import RunLoopPorts
 import Synchronization
 
-/// What the messages of the example mean.
+/// The meanings of the example's messages.
 enum MessageID {
-    /// Worker to main, with the port at which the worker takes commands.
+    /// Main to worker: a text to reverse. Worker to main: the reversed text.
     static let checkIn: Int32 = 100
     /// Main to worker: a text to turn round. Worker to main: the text turned round.
     static let reverse: Int32 = 101
@@ -14,7 +14,7 @@ enum MessageID {
     static let goodbye: Int32 = 103
 }
 
-/// The main thread's side: waits for the worker's check-in, then gives commands.
+/// The main thread's side: waits for the worker's check-in, then sends commands.
 final class Supervisor: Sendable {
     private let worker = Mutex<RemotePort?>(nil)
     private let commands = Mutex(["stressed", "lever"])
@@ -46,7 +46,7 @@ final class Supervisor: Sendable {
     }
 }
 
-/// The worker thread: checks in with a port of its own, then lives by its loop until it is told to stop.
+/// The worker thread: checks in with its own port, then runs its loop until it receives the stop command.
 func work(for main: RemotePort) {
     let commands = LocalPort { message in
         if message.id == MessageID.stop { return EventRunLoop.current.stop() }
@@ -74,13 +74,13 @@ private func report(_ message: PortMessage, to port: RemotePort) {
     }
 }
 
-/// Main and worker exchange messages until the worker has said goodbye.
+/// Main and worker exchange messages until the worker has sent goodbye.
 func checkInExample() throws {
     let supervisor = Supervisor()
     let port = LocalPort { supervisor.handle($0) }
     let loop = EventRunLoop.current
     try loop.add(port)
-    // Made here, so that the worker needs no more than this to reach us.
+    // Created here, so that the worker needs only this object to reach us.
     let remote = try RemotePort(to: port)
     let thread = WorkerThread { work(for: remote) }
     loop.run()

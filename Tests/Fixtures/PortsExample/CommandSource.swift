@@ -1,8 +1,8 @@
 import RunLoopKit
 import Synchronization
 
-/// A custom input source: any thread puts commands into its buffer, and then has a loop perform them all at once. It tells a registry
-/// of the loops it comes to and leaves, so that others know where to reach it.
+/// A custom input source: any thread adds commands to its buffer, and then makes a loop perform all of them at once. It notifies
+/// a registry of the loops to which it is added and from which it is cancelled, so that others know where to reach it.
 final class CommandSource: Sendable {
     struct Context: Sendable {
         let source: CommandSource
@@ -30,7 +30,7 @@ final class CommandSource: Sendable {
     /// Any thread. Nothing happens before ``fireAllCommands(on:)``.
     func add(_ command: String) { buffer.withLock { $0.append(command) } }
 
-    /// Any thread. A signal alone leaves a sleeping loop asleep: the loop must be woken, too.
+    /// Any thread. A signal alone does not wake a sleeping loop: the loop must be woken, too.
     func fireAllCommands(on loop: EventRunLoop) {
         source.signal()
         loop.wakeUp()
@@ -43,7 +43,7 @@ final class CommandSource: Sendable {
         }
     }
 
-    /// What the callbacks, which are made before the source, know of it.
+    /// Gives the callbacks, which are created before the source, access to it.
     private final class Shared: Sendable {
         private let content = Mutex(Weak())
         private struct Weak: Sendable { weak var source: CommandSource? }
@@ -55,7 +55,7 @@ final class CommandSource: Sendable {
     }
 }
 
-/// Who can be given commands. Told by the sources' callbacks, on the threads that add and cancel them.
+/// The loops that accept commands. Updated by the sources' callbacks, on the threads that add and cancel them.
 final class CommandRegistry: Sendable {
     private let contexts = Mutex<[CommandSource.Context]>([])
     private let onRegister: @Sendable (CommandSource.Context) -> Void
@@ -76,11 +76,12 @@ final class CommandRegistry: Sendable {
     var isEmpty: Bool { contexts.withLock { $0.isEmpty } }
 }
 
-/// A worker with a command source: main waits for its registration, buffers commands, has them performed, and tells it to end.
+/// A worker with a command source: main waits for its registration, buffers commands, makes the source perform them, and sends
+/// the end.
 func commandSourceExample() {
     let main = EventRunLoop.current
     let registry = CommandRegistry { context in
-        // On the worker's thread; the rest is main's.
+        // On the worker's thread; the rest runs on main.
         main.perform {
             for command in ["draw", "save", "quit"] { context.source.add(command) }
             print("main: three commands buffered")
@@ -97,7 +98,7 @@ func commandSourceExample() {
         source.invalidate()
         main.perform { main.stop() }
     }
-    // Main's loop has nothing but blocks here.
+    // Without this source main's loop would have only blocks, and would not wait.
     let keepAlive = EventSource { _ in }
     main.add(keepAlive)
     main.run()

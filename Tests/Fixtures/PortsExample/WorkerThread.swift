@@ -1,6 +1,6 @@
 import Glibc
 
-/// A thread that can be waited for.
+/// A thread that can be joined.
 final class WorkerThread: Sendable {
     private let thread: pthread_t
 

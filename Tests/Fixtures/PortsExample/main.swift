@@ -1,9 +1,9 @@
 import Glibc
 
-// Two ways to talk to a thread that lives by its loop.
+// Two ways to communicate with a thread that runs a loop.
 //
-// With ports: the worker checks in with a port of its own, and from then on gets commands and sends answers. With a source of one's
-// own: commands are buffered, and the source is signalled when they are to be performed.
+// With ports: the worker checks in with its own port, and from then on receives commands and sends answers. With a custom source:
+// commands are buffered, and the source is signalled to perform them.
 
 do {
     try checkInExample()

@@ -5,7 +5,7 @@ import RunLoopKit
 import RunLoopPorts
 import Synchronization
 
-// Processes at the other end of a port. Each prints what it saw; the tests compare.
+// Processes at the other end of a port. Each prints what it observed; the tests compare.
 //
 //     PortsFixture ROLE DIRECTORY NAME
 
@@ -31,15 +31,15 @@ func serve(_ handler: @escaping @Sendable (ReceivedMessage) -> Void) throws {
 func echo() throws {
     try serve { message in
         switch message.id {
-        // Left without a reply.
+        // Without a reply.
         case 404: break
         case 500: exit(7)
-        // The descriptor that came is written to.
+        // Writes to the received descriptor.
         case 7:
             guard let descriptor = message.takeDescriptor(at: 0) else { return say("no descriptor") }
             _ = unsafe write(descriptor, "hello", 5)
             close(descriptor)
-        // The reply port that came is sent to, twice.
+        // Sends to the received reply port, twice.
         case 8:
             guard let port = message.takeReplyPort() else { return say("no reply port") }
             for text in ["first", "second"] { try? port.send(PortMessage(id: 9, text: text)) }
@@ -48,7 +48,7 @@ func echo() throws {
     }
 }
 
-/// Has a port, and never looks at it.
+/// Has a port, and never receives from it.
 func hold() throws {
     let port = try LocalPort(name(), in: directory) { _ in }
     say("ready \(getpid())")
@@ -56,7 +56,7 @@ func hold() throws {
     port.invalidate()
 }
 
-/// Tries for the name as soon as a line comes, and keeps it until the input ends.
+/// Tries to take the name as soon as a line is read, and keeps it until the end of the input.
 func race() throws {
     say("ready \(getpid())")
     _ = readLine()
@@ -71,7 +71,7 @@ func race() throws {
     }
 }
 
-/// How many descriptors the process has open, and the one that looks.
+/// The number of the process's open descriptors, including the one used to count them.
 func openDescriptors() -> Int {
     guard let directory = unsafe opendir("/proc/self/fd") else { return -1 }
     defer { unsafe closedir(directory) }
@@ -80,7 +80,7 @@ func openDescriptors() -> Int {
     return count
 }
 
-/// Everything that can be done with descriptors in messages, many times: what is left open afterwards.
+/// Repeats everything that can be done with descriptors in messages, and prints the number left open afterwards.
 func leaks() throws {
     try passDescriptors()
     let before = openDescriptors()
@@ -91,7 +91,7 @@ func leaks() throws {
 func passDescriptors() throws {
     let loop = EventRunLoop.current
     let port = try LocalPort(name(), in: directory) { message in
-        // One taken and closed, the rest left to the message.
+        // One is taken and closed, the rest are left to the message.
         if let taken = message.takeDescriptor(at: 0) { close(taken) }
         if message.expectsReply { try? message.reply(PortMessage(descriptors: [0, 1, 2])) }
     }
@@ -99,12 +99,12 @@ func passDescriptors() throws {
     let remote = try RemotePort(name(), in: directory)
     try remote.send(PortMessage(descriptors: [0, 1, 2], replyPort: port))
     _ = try remote.request(PortMessage(descriptors: [0, 0]))
-    // Too much of everything: refused before anything is sent.
+    // Exceeds each limit: rejected before anything is sent.
     let large = [UInt8](repeating: 0, count: PortMessage.maximumSize + 1)
     for refused in [
         PortMessage(components: [large], descriptors: [0], replyPort: port),
         PortMessage(descriptors: Array(repeating: 0, count: 254), replyPort: port),
-        // Refused by the kernel.
+        // Rejected by the kernel.
         PortMessage(descriptors: [0, 999_999], replyPort: port),
     ] {
         do {
@@ -112,7 +112,7 @@ func passDescriptors() throws {
             say("sent what could not be sent")
         } catch {}
     }
-    // Not delivered when the port goes.
+    // Not delivered before the port is invalidated.
     try remote.send(PortMessage(descriptors: [0, 1, 2], replyPort: port))
     rawConnections()
     loop.run(for: .milliseconds(1))
@@ -120,7 +120,7 @@ func passDescriptors() throws {
     remote.invalidate()
 }
 
-/// Connects past the library and sends messages that are none, with descriptors.
+/// Connects without the library and sends invalid messages, with descriptors.
 func rawConnections() {
     for length in [1, 20, 5000, 200_000] {
         let socket = run_loop_message_socket()
@@ -140,7 +140,7 @@ func rawConnections() {
     }
 }
 
-/// Fills the descriptor table down to `free` descriptors, does the work, and gives them back.
+/// Fills the descriptor table except for `free` descriptors, does the work, and closes them.
 func with(free: Int, _ work: () -> Void) {
     var taken: [Int32] = []
     while case let fd = dup(0), fd >= 0 { taken.append(fd) }
@@ -160,13 +160,13 @@ func code(_ work: () throws -> Void) -> String {
     }
 }
 
-/// Every creation with none, one, two … descriptors free: a typed error and nothing left open, or success.
+/// Every creation with no, one, two … free descriptors: a typed error and nothing left open, or success.
 func noDescriptors() throws {
     var limit = rlimit(rlim_cur: 64, rlim_max: 64)
     unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     let loop = EventRunLoop.current
     let other = LocalPort { _ in }
-    // Once, so that what lasts is there.
+    // Once before the measurement, to create everything that is kept.
     try loop.add(other)
     loop.run(for: .zero)
     let port = try LocalPort(PortName("served"), in: directory) { _ in }
@@ -178,7 +178,7 @@ func noDescriptors() throws {
             outcomes.add(code { _ = try RemotePort(PortName("served"), in: directory) })
             outcomes.add(code { _ = try RemotePort(to: other) })
         }
-        // Whose other end has gone is noticed on the loop.
+        // The loop detects that the other end was closed.
         while other.connectionCount > 0 { loop.run(for: .milliseconds(1)) }
         say("\(free): \(outcomes.text), left behind: \(openDescriptors() - before)")
     }
@@ -186,14 +186,15 @@ func noDescriptors() throws {
     other.invalidate()
 }
 
-/// A list that prints.
+/// Collects outcomes, and prints them.
 final class Outcomes {
     private var all: [String] = []
     func add(_ text: String) { all.append(text) }
     var text: String { all.joined(separator: " ") }
 }
 
-/// A receiver without descriptors refuses who connects and what cannot be received, says why, and does not spin.
+/// A receiver without descriptors refuses new connections and messages that it cannot receive, reports the reason, and does not
+/// spin.
 func refusals() throws {
     var limit = rlimit(rlim_cur: 64, rlim_max: 64)
     unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
@@ -228,7 +229,8 @@ final class Turns: Sendable {
     let count = Atomic<Int>(0)
 }
 
-/// The receiver's spare descriptor is lost in a shortage: who connects waits, the loop sleeps, and afterwards all is as before.
+/// The receiver loses its spare descriptor in a shortage: a client that connects waits, the loop sleeps, and afterwards
+/// everything works as before.
 func shortage() throws {
     setDescriptorLimit(64)
     var options = LocalPort.Options()
@@ -244,7 +246,7 @@ func shortage() throws {
     loop.run(for: .zero)
     let waiting = try RemotePort(name(), in: directory)
     try waiting.send(PortMessage())
-    // No new number is below the limit: the spare one cannot be had again once it is given up.
+    // No new number is below the limit: the spare descriptor cannot be opened again once it is closed.
     setDescriptorLimit(3)
     loop.run(for: .milliseconds(300))
     say("spins: \(turns.count.load(ordering: .relaxed) > 1000)")

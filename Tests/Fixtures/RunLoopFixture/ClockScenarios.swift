@@ -2,12 +2,13 @@ import CRunLoopShims
 import Glibc
 import RunLoopKit
 
-// The wall clock is set while timers wait for it (R49). libfaketime keeps the clock: the file that it reads says how far it is off.
+// The wall clock is set while timers wait for it (R49). libfaketime fakes the clock: it reads the offset from a file.
 
-/// A program with libfaketime loaded finds no arguments: that library moves the environment, by which Swift looks for them.
+/// A program with libfaketime loaded does not find its arguments: that library moves the environment, from which Swift derives
+/// them.
 var preloadedScenario: String? { unsafe getenv("SCENARIO").map { unsafe String(cString: $0) } }
 
-/// Sets the wall clock so many hours away from the true time.
+/// Sets the wall clock this number of hours away from the true time.
 func setClock(hours: Int) {
     guard let path = unsafe getenv("FAKETIME_TIMESTAMP_FILE"), let file = unsafe fopen(path, "w") else {
         say("no clock to set")
@@ -31,7 +32,7 @@ func timer(inHours hours: Int, _ word: String) -> EventTimer {
     }
 }
 
-/// A loop that is awake sees the step at its next turn.
+/// An awake loop detects the step in its next turn.
 func stepForward() {
     let loop = EventRunLoop.main
     loop.add(timer(inHours: 1, "forward: fired"))
@@ -43,7 +44,7 @@ func stepForward() {
     ticker.invalidate()
 }
 
-/// A date that was near is far when the clock is set back: the loop waits for it, and sleeps while it does.
+/// A date that was near is distant after the clock is set back: the loop waits for it, and sleeps during that time.
 func stepBack() {
     let loop = EventRunLoop.main
     let counts = Counts()
@@ -60,13 +61,13 @@ func stepBack() {
     )
     setClock(hours: 3)
     loop.run(for: .milliseconds(1))
-    // What was missed is one fire, and the grid goes on from there.
+    // All missed dates cause one fire, and the grid continues from there.
     say("forward again: fires \(counts.timers)")
     observer.invalidate()
     repeating.invalidate()
 }
 
-/// A sleeping loop is told by the kernel. It does not know of the faked step, so a thread makes the descriptor ready in its stead.
+/// The kernel notifies a sleeping loop. It does not know of the faked step, so a thread makes the descriptor ready instead.
 func stepInSleep() {
     let loop = EventRunLoop.main
     loop.add(timer(inHours: 1, "asleep: fired"))
@@ -86,7 +87,7 @@ func stepInSleep() {
     pthread_join(thread, nil)
 }
 
-/// The timerfd that is armed to hear of steps: of CLOCK_REALTIME, with TFD_TIMER_ABSTIME and TFD_TIMER_CANCEL_ON_SET.
+/// The timerfd that is armed to detect steps: of CLOCK_REALTIME, with TFD_TIMER_ABSTIME and TFD_TIMER_CANCEL_ON_SET.
 func clockDescriptor() -> Int32? {
     (3..<64).first { fd in
         let facts = contents(of: "/proc/self/fdinfo/\(fd)")
@@ -106,7 +107,7 @@ func contents(of path: String) -> String {
     return String(decoding: text, as: UTF8.self)
 }
 
-/// timerfd_settime(2), as sys/timerfd.h has it, which the module of the C library leaves out. Expires at once.
+/// timerfd_settime(2) as in sys/timerfd.h, which the module of the C library does not include. Expires immediately.
 func expire(_ fd: Int32) {
     var soon = itimerspec(it_interval: timespec(), it_value: timespec(tv_sec: 0, tv_nsec: 1))
     _ = unsafe setTimer(fd, 0, &soon, nil)
@@ -120,7 +121,7 @@ func setTimer(
     _ old: UnsafeMutablePointer<itimerspec>?
 ) -> Int32
 
-/// With the descriptor table full, a loop that sleeps already goes on to serve dates of the wall clock.
+/// With a full descriptor table, a loop that already sleeps continues to serve dates of the wall clock.
 func noClockDescriptor() {
     let loop = EventRunLoop.main
     loop.run(for: .nanoseconds(1))

@@ -3,9 +3,9 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-// Cases of other projects' suites that need a main thread of their own.
+// Cases of other projects' test suites that need a separate main thread.
 
-/// The scenario that the second argument names.
+/// Runs the scenario named by the second argument.
 func foreignScenario() {
     switch CommandLine.arguments.dropFirst(2).first {
     case "main-queue-twice": mainQueueTwice()
@@ -18,7 +18,7 @@ func foreignScenario() {
     }
 }
 
-/// A run that returns after a source, twice with work on the main queue, and then with a timer alone.
+/// A run that returns after a source: twice with work on the main queue, and then with only a timer.
 private func mainQueueTwice() {
     let loop = EventRunLoop.main
     for round in 1...2 {
@@ -36,7 +36,7 @@ private func mainQueueTwice() {
 
 private let count = Atomic<Int>(0)
 
-/// Another thread runs a loop of its own, and between its runs gives the main queue five increments.
+/// Another thread runs its own loop, and between its runs enqueues five increments on the main queue.
 private func increments() {
     var thread = pthread_t()
     _ = unsafe pthread_create(
@@ -59,7 +59,7 @@ private func increments() {
     pthread_join(thread, nil)
 }
 
-/// A block of the main loop runs the loop; another thread's block is what ends that run.
+/// A block of the main loop runs the loop; a block from another thread ends that run.
 private func crossThreadWhileNested() {
     let loop = EventRunLoop.main
     loop.perform {
@@ -76,7 +76,7 @@ private func crossThreadWhileNested() {
     say("outer: \(loop.run(for: .seconds(20)))")
 }
 
-/// The main loop's modes can be listed, and the first of them run, returning after a source or not.
+/// The main loop's modes can be listed, and the first of them can be run, with and without returning after a source.
 private func mainModes() {
     let loop = EventRunLoop.main
     say("current: \(loop.currentMode?.name ?? "none")")

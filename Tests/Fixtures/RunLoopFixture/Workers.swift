@@ -28,7 +28,7 @@ func requestFrames() {
     }
 }
 
-/// Without address space for a stack no worker starts; with it again, one does.
+/// Without address space for a stack no worker starts; when it is available again, one does.
 func noThreads() {
     var before = rlimit()
     unsafe getrlimit(__rlimit_resource_t(RLIMIT_AS.rawValue), &before)
@@ -48,9 +48,9 @@ func noThreads() {
     }
 }
 
-/// What workers leave behind that were used, and stopped in each way: descriptors and threads.
+/// The descriptors and threads that remain of workers that were used, and stopped in each way.
 func workers() {
-    // A sanitizer has a thread of its own, which comes with the first of ours, and stays.
+    // A sanitizer has its own thread, which is started together with our first one, and remains.
     let first = try? WorkerThread(name: "first")
     let id = first?.loop.thread?.id ?? 0
     first?.stop()
@@ -68,7 +68,7 @@ func workerStack() {
     guard let worker = try? WorkerThread(name: "small") else { return say("not started") }
     let room = try? worker.loop.performAndWait { EventRunLoop.current.thread?.stack.count ?? 0 }
     worker.stop()
-    // The guard page and the thread's own variables are taken from it.
+    // The guard page and thread-local variables reduce it.
     say("room: \(room ?? 0 > 900 << 10)")
 }
 
@@ -78,11 +78,11 @@ func burst(ofWorkersOver threads: Int) {
         worker.loop.perform(after: .seconds(60)) { say("never") }
         worker.loop.performBeforeWaiting("work") { usleep(1) }
         _ = try? worker.loop.performAndWait { getpid() }
-        guard number % 2 == 0 else { continue }  // let go
+        guard number % 2 == 0 else { continue }  // released without a join
         worker.stop(draining: number % 4 == 0)
         worker.join()
     }
-    // Those that were let go end by themselves.
+    // The released ones end automatically.
     for _ in 0..<20_000 where threadCount() > threads { usleep(1000) }
 }
 

@@ -5,9 +5,9 @@ import RunLoopKit
 import RunLoopPorts
 import Synchronization
 
-// Scenarios that need a main thread of their own. Each prints what it saw; the tests compare.
+// Scenarios that need a separate main thread. Each prints what it observed; the tests compare.
 
-/// Whether the caller runs on the main thread, by the kernel's word.
+/// Whether the caller runs on the main thread, according to the kernel.
 func whereAmI() -> String { run_loop_current_tid() == getpid() ? "main" : "elsewhere" }
 
 func say(_ text: String) {
@@ -48,7 +48,7 @@ func otherMode() {
     say("other: \(EventRunLoop.main.run(mode: "other", for: .seconds(60), returnAfterSourceHandled: true))")
 }
 
-/// R10, R58: inside a drain the mode is empty, and a nested run serves the queue no further.
+/// R10, R58: inside a drain the mode is empty, and a nested run does not serve the queue.
 func nestedInDrain() {
     let loop = EventRunLoop.main
     DispatchQueue.main.async {
@@ -74,13 +74,13 @@ func emptyMain() {
     say("drain: \(EventRunLoop.main.run(for: .seconds(60), returnAfterSourceHandled: true))")
 }
 
-/// R16, R36: neither a busy queue nor a busy descriptor nor a busy timer starves the others.
+/// R16, R36: a busy queue, a busy descriptor and a busy timer do not starve each other.
 func fairness() {
     let loop = EventRunLoop.main
     var ends: [Int32] = [0, 0]
     guard unsafe pipe(&ends) == 0, unsafe write(ends[1], "x", 1) == 1 else { return say("no pipe") }
     let counts = Counts()
-    // The pipe is never read: ready at all times.
+    // The pipe is never read, so it is always ready.
     try? loop.add(DescriptorSource(descriptor: ends[0]) { _, _ in counts.descriptors += 1 })
     // Always due.
     loop.add(EventTimer(at: .now, every: .nanoseconds(1)) { _ in counts.timers += 1 })
@@ -91,8 +91,8 @@ func fairness() {
     say(least > 10 && most < 4 * least ? "fair" : "unfair: \(counts.descriptors) \(counts.timers) \(counts.drains)")
 }
 
-/// R16: for how many turns at most the main queue waits, first beside a source that signals itself, then beside 1000 descriptors that
-/// are always ready.
+/// R16: the maximum number of turns that the main queue waits, first with a source that signals itself, then with 1000
+/// descriptors that are always ready.
 func busyMain() {
     let loop = EventRunLoop.main
     let counts = Counts()
@@ -125,7 +125,8 @@ final class Counts: @unchecked Sendable {
     var turns = 0
     var longestWait = 0
 
-    /// Counts a turn, and every 101st gives the queue work that notes how many turns it has waited. Stops the loop after 50.
+    /// Counts a turn. Every 101st turn enqueues work on the queue that records the number of turns it has waited. Stops the loop
+    /// after 50.
     func turn() {
         turns += 1
         guard turns % 101 == 0 else { return }
@@ -144,7 +145,7 @@ final class Counts: @unchecked Sendable {
     }
 }
 
-/// The main loop asked for by another thread, before main has run it: thread and stack are known all the same.
+/// Another thread accesses the main loop before main has run it: its thread and stack are known anyway.
 func threadFacts() {
     var here = 0
     let address = unsafe withUnsafePointer(to: &here) { UInt(bitPattern: $0) }
@@ -160,7 +161,7 @@ func threadFacts() {
     known.wait()
 }
 
-/// Sleeps for ever; the test counts system calls, or reads the stack.
+/// Sleeps forever; the test counts system calls, or reads the stack.
 func idle() {
     say("idle")
     EventRunLoop.main.run()
@@ -168,7 +169,7 @@ func idle() {
 
 let blocksRun = Atomic<Int>(0)
 
-/// 1000 times, another thread gives the sleeping main loop a block, each after the one before has run.
+/// 1000 times, another thread passes a block to the sleeping main loop, each after the one before has run.
 func wakes() {
     var thread = pthread_t()
     _ = unsafe pthread_create(
@@ -189,7 +190,7 @@ func wakes() {
     pthread_join(thread, nil)
 }
 
-/// A turn with a self-signalled source, on the main thread or on another; prints the median ns per turn over rounds.
+/// Measures turns with a self-signalled source, on the main thread or on another; prints the median ns per turn over rounds.
 func turns(onMain: Bool) {
     if onMain { return measureTurns(.main, 200_000) }
     var thread = pthread_t()
@@ -224,13 +225,13 @@ func measureTurns(_ loop: EventRunLoop, _ count: Int) {
     say("ns per turn: \(rounds.sorted()[7])")
 }
 
-/// The measuring thread only.
+/// Used only by the measuring thread.
 final class Left: @unchecked Sendable {
     var count: Int
     init(_ count: Int) { self.count = count }
 }
 
-/// R64: the loop's frame that each kind of callout, and the wait, stands on.
+/// R64: the loop's frame below each kind of callout, and below the wait.
 func frames() {
     let loop = EventRunLoop.main
     var ends: [Int32] = [0, 0]
@@ -265,11 +266,11 @@ func frames() {
     loop.run()
 }
 
-/// From execinfo.h, which the module of the C library leaves out.
+/// From execinfo.h, which the module of the C library does not include.
 @_silgen_name("backtrace")
 func backtrace(_ frames: UnsafeMutablePointer<UnsafeMutableRawPointer?>, _ capacity: Int32) -> Int32
 
-/// The innermost frame of the caller's stack that is one of the loop's.
+/// The innermost frame on the caller's stack that belongs to the loop.
 func loopFrame() -> String {
     typealias Callout = @convention(c) (run_loop_callout, UnsafeMutableRawPointer) -> Void
     func start(_ function: Callout) -> UInt { unsafe UInt(bitPattern: unsafeBitCast(function, to: Int.self)) }
@@ -299,7 +300,7 @@ func loopFrame() -> String {
         let count = unsafe backtrace(base, 64)
         for index in 0..<Int(count) {
             let address = unsafe UInt(bitPattern: frames[index])
-            // The nearest function that begins before the address, if it begins just before it: they are short.
+            // The nearest function that begins shortly before the address: these functions are short.
             let before = starts.filter { $0.value < address && address - $0.value < 512 }
             if let frame = before.max(by: { $0.value < $1.value }) { return frame.key }
         }
@@ -315,7 +316,7 @@ func wakeMainToStop() -> UnsafeMutableRawPointer? {
     return nil
 }
 
-/// With the descriptor table full, a loop goes on with all but descriptors.
+/// With a full descriptor table, a loop continues with everything except descriptors.
 func noDescriptors() {
     let loop = EventRunLoop.current
     var limit = rlimit(rlim_cur: 16, rlim_max: 16)
@@ -330,7 +331,7 @@ func noDescriptors() {
     loop.add(
         EventTimer(after: .milliseconds(20)) { _ in
             say("timer")
-            // Not by libdispatch, which traps without descriptors.
+            // Not with libdispatch, which traps without descriptors.
             var thread = pthread_t()
             _ = unsafe pthread_create(&thread, nil, { _ in unsafe wakeMainToStop() }, nil)
             pthread_detach(thread)
@@ -339,7 +340,7 @@ func noDescriptors() {
     say("\(loop.run(for: .seconds(60)))")
 }
 
-/// R2: what threads with loops leave behind.
+/// R2: the descriptors that remain of threads with loops.
 func threads() {
     burst()
     let before = openDescriptors()
@@ -371,7 +372,7 @@ func burst() {
     }
 }
 
-/// How many descriptors the process has open, and the one that looks.
+/// The number of the process's open descriptors, including the one used to count them.
 func openDescriptors() -> Int {
     guard let directory = unsafe opendir("/proc/self/fd") else { return -1 }
     defer { unsafe closedir(directory) }
