@@ -54,6 +54,7 @@ let package = Package(
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "StallExport", package: "stall-monitor"),
                 .product(name: "StallReports", package: "stall-monitor"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: swift
@@ -74,7 +75,12 @@ let package = Package(
 
         .testTarget(
             name: "StallStoreTests",
-            dependencies: ["StallStore", .product(name: "StallReports", package: "stall-monitor")],
+            dependencies: [
+                "StallStore",
+                .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "GRDBSQLite", package: "GRDB.swift"),
+                .product(name: "StallReports", package: "stall-monitor"),
+            ],
             path: "Tests/StallStoreTests",
             swiftSettings: swift
         ),

@@ -74,12 +74,25 @@ extension Arrival {
     public init(json: [UInt8], team: String, now: Timestamp = .now()) throws(RefusedArrival) {
         do throws(ReportError) {
             do throws(ReportError) {
-                self = .stall(try ArrivedStall(StallOutline(checking: json), json, team, now))
+                // All of it, also what questions do not look at: what is taken can be shown later.
+                let report = try StallReport(json: json)
+                guard report.durationNs >= 0 else { throw ReportError(.malformed, detail: "a duration is negative") }
+                self = .stall(try ArrivedStall(StallOutline(report), json, team, now))
             } catch  where error.code == .unsupportedSchema {
                 self = .run(try ArrivedRun(RunRecord(json: json), json, team, now))
             }
         } catch {
             throw RefusedArrival(error.detail.map { "\(error.code.name): \($0)" } ?? error.code.name)
+        }
+    }
+}
+
+extension Arrival {
+    /// What it takes in memory, about: its packed document, its names, and what it counts.
+    public var heldBytes: Int {
+        switch self {
+        case .stall(let stall): stall.body.count + stall.aliases.count * 32 + 1024
+        case .run(let run): run.body.count + run.counted.count * 128 + 512
         }
     }
 }

@@ -7,9 +7,11 @@ struct SQLiteParts {
 
     /// Rows `fingerprint, service, release, verdict, count, reports, total, longest, moment, first, last`.
     ///
-    /// - Parameter fingerprints: of these faults only; nil for all.
-    static func hours(_ query: StallQuery, of fingerprints: [String]? = nil) -> SQLiteParts {
-        var parts = Builder(query, fingerprints)
+    /// - Parameters:
+    ///   - fingerprints: of these faults only; nil for all.
+    ///   - hasAliases: some faults of the team have several names, which are brought together.
+    static func hours(_ query: StallQuery, of fingerprints: [String]? = nil, hasAliases: Bool) -> SQLiteParts {
+        var parts = Builder(query, fingerprints, hasAliases)
         let stalls = """
             SELECT fingerprint, service, release, verdict, count, 1 AS reports, total, longest, started AS moment, started AS first, last
             FROM stall WHERE team = ?
@@ -38,12 +40,12 @@ struct SQLiteParts {
                 [query.team, query.since.sinceEpoch, query.until.sinceEpoch],
             )
         }
-        return parts.table
+        return parts.table("service, release, verdict, count, reports, total, longest, moment, first, last")
     }
 
     /// Rows `fingerprint, host, reports`.
-    static func hosts(_ query: StallQuery, of fingerprints: [String]? = nil) -> SQLiteParts {
-        var parts = Builder(query, fingerprints)
+    static func hosts(_ query: StallQuery, of fingerprints: [String]? = nil, hasAliases: Bool) -> SQLiteParts {
+        var parts = Builder(query, fingerprints, hasAliases)
         let stalls = "SELECT fingerprint, host, 1 AS reports FROM stall WHERE team = ?"
         for (start, end) in parts.ends(of: SQLiteTime.dayNs) {
             parts.add(stalls + " AND started >= ? AND started < ?", [query.team, start, end])
@@ -54,45 +56,71 @@ struct SQLiteParts {
                 [query.team, first, end]
             )
         }
-        return parts.table
+        return parts.table("host, reports")
     }
 
     private struct Builder {
+        private let team: String
+        private let hasAliases: Bool
         private let since: Int64
         private let until: Int64
+        /// The names that chosen faults have.
+        private var names = ""
+        private var namesArguments: StatementArguments = []
         private var filter = ""
         private var filterArguments: StatementArguments = []
         private var selects: [String] = []
         private var arguments: StatementArguments = []
 
-        init(_ query: StallQuery, _ fingerprints: [String]?) {
-            (since, until) = (query.since.sinceEpoch, query.until.sinceEpoch)
+        init(_ query: StallQuery, _ fingerprints: [String]?, _ hasAliases: Bool) {
+            (team, self.hasAliases) = (query.team, hasAliases)
+            (since, until) = (max(0, query.since.sinceEpoch), max(0, query.until.sinceEpoch))
             let choices = [
                 ("service", query.services), ("release", query.releases), ("host", query.hosts),
                 ("verdict", query.verdicts),
             ]
             for (column, values) in choices where !values.isEmpty { restrict(column, to: values) }
-            if let fingerprints { restrict("fingerprint", to: fingerprints) }
+            if let fingerprints { choose(fingerprints) }
             guard let text = query.text, !text.isEmpty else { return }
-            filter +=
-                " AND fingerprint IN (SELECT fingerprint FROM fault WHERE team = ? AND culprit LIKE ? ESCAPE '\\')"
-            let pattern = text.map { "%_\\".contains($0) ? "\\\($0)" : "\($0)" }.joined()
-            filterArguments += [query.team, "%\(pattern)%"]
+            filter += """
+                 AND fingerprint IN (
+                    SELECT fingerprint FROM fault WHERE team = ? AND culprit LIKE ? ESCAPE '\\'
+                    UNION ALL SELECT alias FROM alias JOIN fault USING (team, fingerprint) WHERE team = ? AND culprit LIKE ? ESCAPE '\\'
+                )
+                """
+            let pattern = "%" + text.map { "%_\\".contains($0) ? "\\\($0)" : "\($0)" }.joined() + "%"
+            filterArguments += [team, pattern, team, pattern]
         }
 
         private mutating func restrict(_ column: String, to values: [String]) {
-            filter += " AND \(column) IN (\(values.map { _ in "?" }.joined(separator: ", ")))"
+            filter += " AND \(column) IN (\(Self.marks(values)))"
             filterArguments += StatementArguments(values)
         }
 
+        private mutating func choose(_ fingerprints: [String]) {
+            let values =
+                fingerprints.isEmpty
+                ? "SELECT NULL WHERE 0" : "VALUES \(fingerprints.map { _ in "(?)" }.joined(separator: ", "))"
+            names = """
+                name (value) AS (
+                    \(values) UNION ALL SELECT alias FROM alias WHERE team = ? AND fingerprint IN (\(Self.marks(fingerprints)))
+                ),
+                """
+            namesArguments = StatementArguments(fingerprints) + [team] + StatementArguments(fingerprints)
+            filter += " AND fingerprint IN (SELECT value FROM name)"
+        }
+
+        private static func marks(_ values: [String]) -> String { values.map { _ in "?" }.joined(separator: ", ") }
+
         /// Units that lie in the range as a whole: the first, and the first behind them.
         func whole(_ unit: Int64) -> (Int64, Int64)? {
-            let (first, end) = ((since + unit - 1) / unit, until / unit)
+            let (first, end) = (since / unit + (since % unit == 0 ? 0 : 1), until / unit)
             return first < end ? (first, end) : nil
         }
 
         /// What is left of the range beside those.
         func ends(of unit: Int64?) -> [(Int64, Int64)] {
+            // Whole units lie before the end of the range: their products have room.
             guard let unit, let (first, end) = whole(unit) else { return [(since, until)] }
             return [(since, first * unit), (end * unit, until)].filter { $0.0 < $0.1 }
         }
@@ -102,8 +130,21 @@ struct SQLiteParts {
             arguments += values + filterArguments
         }
 
-        var table: SQLiteParts {
-            SQLiteParts(sql: "WITH part AS (\(selects.joined(separator: " UNION ALL ")))", arguments: arguments)
+        /// - Parameter columns: all but the fingerprint.
+        func table(_ columns: String) -> SQLiteParts {
+            let rows = selects.joined(separator: " UNION ALL ")
+            guard hasAliases else {
+                return SQLiteParts(sql: "WITH \(names) part AS (\(rows))", arguments: namesArguments + arguments)
+            }
+            return SQLiteParts(
+                sql: """
+                    WITH \(names) written AS (\(rows)), part AS (
+                        SELECT coalesce(alias.fingerprint, written.fingerprint) AS fingerprint, \(columns)
+                        FROM written LEFT JOIN alias ON alias.team = ? AND alias.alias = written.fingerprint
+                    )
+                    """,
+                arguments: namesArguments + arguments + [team]
+            )
         }
     }
 }

@@ -6,14 +6,45 @@ internal import GRDB
 /// - `fault_hour` and `fault_host` hold sums of `stall` by hour, and by day and host. They are what makes a month of millions of stalls quick to ask.
 /// - `counted` has stalls that stand in no report, as the runs' records tell them.
 /// - `alert` has what receivers of alerts were told, and are to be told yet.
-/// - `alias` leads from a fingerprint that a fault had to the one that it has.
+/// - `alias` leads from a fingerprint that a fault had to the one that it has. Rows that were written under the old one keep it; questions look it up.
+/// - `sequence` has the last number that `stall.place` was given: it grows with each stall that comes or changes, and is never used twice.
+/// - `usage` has what each team takes: bytes of packed reports and records, and how many there are.
+/// - `seen` has when each service and release had each fault for the first and the last time.
 enum SQLiteSchema {
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
         migrator.registerMigration("1") { try $0.execute(sql: first) }
         migrator.registerMigration("2") { try $0.execute(sql: second) }
+        migrator.registerMigration("3") { try $0.execute(sql: third) }
         return migrator
     }
+
+    private static let third = """
+        ALTER TABLE stall ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
+        UPDATE stall SET place = number;
+        CREATE INDEX stall_place ON stall (team, place);
+        CREATE TABLE sequence (place INTEGER NOT NULL);
+        INSERT INTO sequence SELECT coalesce(max(number), 0) FROM stall;
+
+        CREATE TABLE usage (
+            team TEXT PRIMARY KEY, bytes INTEGER NOT NULL, stalls INTEGER NOT NULL, runs INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        INSERT INTO usage
+        SELECT team, sum(bytes), sum(stalls), sum(runs) FROM (
+            SELECT team, sum(length(report) + 512) AS bytes, count(*) AS stalls, 0 AS runs
+            FROM stall JOIN body USING (number) GROUP BY team
+            UNION ALL SELECT team, sum(length(body) + 512), 0, count(*) FROM run GROUP BY team
+        ) GROUP BY team;
+
+        CREATE INDEX run_host ON run (team, service, host, started);
+        CREATE TABLE seen (
+            team TEXT NOT NULL, service TEXT NOT NULL, fingerprint TEXT NOT NULL, release TEXT NOT NULL,
+            first INTEGER NOT NULL, last INTEGER NOT NULL,
+            PRIMARY KEY (team, service, fingerprint, release)
+        ) WITHOUT ROWID;
+        INSERT INTO seen
+        SELECT team, service, fingerprint, release, min(first), max(last) FROM fault_hour GROUP BY team, service, fingerprint, release;
+        """
 
     /// Of runs that were known before, nobody remembers whether they were running: no alert comes of them.
     private static let second = """

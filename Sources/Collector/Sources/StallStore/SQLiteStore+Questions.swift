@@ -42,12 +42,27 @@ extension SQLiteStore {
         limit: Int
     ) async throws -> [StoredReport] {
         let packed = try await database.read { try SQLiteQuestion($0, query).reports(after: last, limit) }
-        return try packed.map { StoredReport(place: $0.place, json: try unpacked($0.body)) }
+        return try page(packed) { StoredReport(place: $0.place, json: try unpacked($0.body)) }
     }
 
     public func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun] {
         let packed = try await database.read { try SQLiteQuestion($0, query).runs(after: last, limit) }
-        return try packed.map { StoredRun(id: $0.id, json: try unpacked($0.body)) }
+        return try page(packed) { StoredRun(id: $0.id, json: try unpacked($0.body)) }
+    }
+
+    /// As many as fit in a page's bytes, and one in any case: the rest comes with the next page.
+    private func page<Packed, Document>(
+        _ packed: [Packed],
+        _ unpack: (Packed) throws -> Document
+    ) throws -> [Document] where Document: StoredDocument {
+        var (page, bytes): ([Document], Int) = ([], 0)
+        for one in packed {
+            let document = try unpack(one)
+            page.append(document)
+            bytes = bytes.addingSaturated(document.json.count)
+            if bytes >= SQLiteQuestion.pageBytes { break }
+        }
+        return page
     }
 
     public func arrivals(
@@ -56,17 +71,17 @@ extension SQLiteStore {
         limit: Int
     ) async throws -> [(place: Int64, stall: StoredStall)] {
         try await database.read { database in
-            // By the row's number: the plus keeps the index of the team out of it, which would be sorted first.
             try Row.fetchAll(
                 database,
-                sql: "SELECT * FROM stall WHERE number > ? AND +team = ? ORDER BY number LIMIT ?",
-                arguments: [place, team, max(0, limit)]
-            ).compactMap { row in StoredStall(row).map { (row["number"], $0) } }
+                sql:
+                    "SELECT \(SQLiteQuestion.stallColumns) FROM stall WHERE team = ? AND place > ? ORDER BY place LIMIT ?",
+                arguments: [team, place, max(0, limit)]
+            ).compactMap { row in StoredStall(row).map { (row["place"], $0) } }
         }
     }
 
     public func lastPlace() async throws -> Int64 {
-        try await database.read { try Int64.fetchOne($0, sql: "SELECT max(number) FROM stall") ?? 0 }
+        try await database.read { try Int64.fetchOne($0, sql: "SELECT place FROM sequence") ?? 0 }
     }
 
     public func days(of fingerprint: Fingerprint, _ query: StallQuery) async throws -> [DayCount] {
@@ -81,14 +96,37 @@ extension SQLiteStore {
     }
 }
 
+/// What is handed out as it was sent.
+private protocol StoredDocument {
+    var json: [UInt8] { get }
+}
+
+extension StoredReport: StoredDocument {}
+extension StoredRun: StoredDocument {}
+
 /// Asks within one transaction: all its answers are of the same moment.
-private struct SQLiteQuestion {
+struct SQLiteQuestion {
     /// Names told of each sort.
     private static let nameLimit = 256
-    private let database: Database
-    private let query: StallQuery
+    /// A page of documents ends behind the one that reaches it, packed or unpacked.
+    static let pageBytes = 4 << 20
+    /// Of a row that ``StoredStall`` reads. `current` is the name that the fault has now, where that is another.
+    static let stallColumns = """
+        stall.*, (SELECT alias.fingerprint FROM alias WHERE alias.team = stall.team AND alias.alias = stall.fingerprint) AS current
+        """
+    let database: Database
+    let query: StallQuery
 
     init(_ database: Database, _ query: StallQuery) { (self.database, self.query) = (database, query) }
+
+    /// Whether some fault of the team has several names.
+    func hasAliases() throws -> Bool {
+        try Bool.fetchOne(
+            database,
+            sql: "SELECT EXISTS (SELECT 1 FROM alias WHERE team = ?)",
+            arguments: [query.team]
+        ) ?? false
+    }
 
     func current(_ fingerprint: Fingerprint) throws -> String {
         try String.fetchOne(
@@ -117,11 +155,26 @@ private struct SQLiteQuestion {
 
     func runs(after last: ULID?, _ limit: Int) throws -> [(id: ULID, body: Data)] {
         let (condition, arguments) = runsInRange
-        return try Row.fetchAll(
+        let rows = try Row.fetchCursor(
             database,
             sql: "SELECT id, body FROM run WHERE \(condition) AND id > ? ORDER BY id LIMIT ?",
             arguments: arguments + [last?.description ?? "", max(0, limit)]
-        ).compactMap { row in ULID(row["id"] as String).map { ($0, row["body"]) } }
+        )
+        return try Self.page(rows) { row in ULID(row["id"] as String).map { ($0, row["body"]) } }
+            .map { (id: $0.0, body: $0.body) }
+    }
+
+    private static func page<Place>(
+        _ rows: RowCursor,
+        _ document: (Row) -> (Place, body: Data)?
+    ) throws -> [(Place, body: Data)] {
+        var (page, bytes): ([(Place, body: Data)], Int) = ([], 0)
+        while bytes < pageBytes, let row = try rows.next() {
+            guard let document = document(row) else { continue }
+            page.append(document)
+            bytes = bytes.addingSaturated(document.body.count)
+        }
+        return page
     }
 
     private var runsInRange: (sql: String, arguments: StatementArguments) {
@@ -156,7 +209,7 @@ private struct SQLiteQuestion {
             case .last: "last"
             }
         let rows = try fetch(
-            .hours(query, of: fingerprints),
+            .hours(query, of: fingerprints, hasAliases: hasAliases()),
             """
             SELECT fingerprint, CAST(total(count) AS INTEGER) AS count, CAST(total(reports) AS INTEGER) AS reports,
                 CAST(total(total) AS INTEGER) AS total, max(longest) AS longest, min(first) AS first, max(last) AS last
@@ -208,7 +261,7 @@ private struct SQLiteQuestion {
 
     private func addCounts(to faults: inout [String: Fault], _ names: [String]) throws {
         let sums = try fetch(
-            .hours(query, of: names),
+            .hours(query, of: names, hasAliases: hasAliases()),
             """
             SELECT fingerprint, service, release, verdict, CAST(total(reports) AS INTEGER) AS reports
             FROM part GROUP BY fingerprint, service, release, verdict
@@ -223,7 +276,7 @@ private struct SQLiteQuestion {
             faults[name] = fault
         }
         let hosts = try fetch(
-            .hosts(query, of: names),
+            .hosts(query, of: names, hasAliases: hasAliases()),
             "SELECT fingerprint, host, CAST(total(reports) AS INTEGER) AS reports FROM part GROUP BY fingerprint, host"
         )
         for row in hosts {
@@ -234,7 +287,7 @@ private struct SQLiteQuestion {
         }
         let (since, length) = (query.since.sinceEpoch, query.until.nanoseconds(since: query.since))
         let trend = try fetch(
-            .hours(query, of: names),
+            .hours(query, of: names, hasAliases: hasAliases()),
             """
             SELECT fingerprint, CAST(1.0 * (moment - \(since)) / \(max(1, length)) * \(Trend.parts) AS INTEGER) AS part,
                 CAST(total(count) AS INTEGER) AS count
@@ -249,18 +302,22 @@ private struct SQLiteQuestion {
 
     private static func count(_ name: String, _ reports: Int64, _ counts: inout [String: Int64]) {
         guard !name.isEmpty, reports > 0, counts[name] != nil || counts.count < nameLimit else { return }
-        counts[name, default: 0] += reports
+        counts[name] = (counts[name] ?? 0).addingSaturated(reports)
     }
 
     private func stallsInRange(of fingerprint: String? = nil) -> (sql: String, arguments: StatementArguments) {
         let choices = Self.among([
             ("service", query.services), ("release", query.releases), ("host", query.hosts),
-            ("verdict", query.verdicts), ("fingerprint", fingerprint.map { [$0] } ?? []),
+            ("verdict", query.verdicts),
         ])
-        return (
-            "team = ? AND started >= ? AND started < ?" + choices.sql,
-            [query.team, query.since.sinceEpoch, query.until.sinceEpoch] + choices.arguments
-        )
+        var sql = "team = ? AND started >= ? AND started < ?" + choices.sql
+        var arguments = [query.team, query.since.sinceEpoch, query.until.sinceEpoch] + choices.arguments
+        if let fingerprint {
+            sql +=
+                " AND fingerprint IN (SELECT ? UNION ALL SELECT alias FROM alias WHERE alias.team = ? AND alias.fingerprint = ?)"
+            arguments += [fingerprint, query.team, fingerprint]
+        }
+        return (sql, arguments)
     }
 
     func count(_ limit: Int) throws -> Int {
@@ -274,17 +331,18 @@ private struct SQLiteQuestion {
 
     func reports(after last: StoredReport.Place?, _ limit: Int) throws -> [(place: StoredReport.Place, body: Data)] {
         let (condition, arguments) = stallsInRange()
-        return try Row.fetchAll(
+        let rows = try Row.fetchCursor(
             database,
             sql: """
                 SELECT id, started, report FROM stall JOIN body USING (number) WHERE \(condition) AND (started, id) > (?, ?)
                 ORDER BY started, id LIMIT ?
                 """,
             arguments: arguments + [last?.startedAt.sinceEpoch ?? 0, last?.id.description ?? "", max(0, limit)]
-        ).compactMap { row in
+        )
+        return try Self.page(rows) { row in
             guard let id = ULID(row["id"] as String) else { return nil }
             return (.init(startedAt: Timestamp(sinceEpoch: row["started"]), id: id), row["report"])
-        }
+        }.map { (place: $0.0, body: $0.body) }
     }
 
     func stalls(of fingerprint: String?, _ longestFirst: Bool, _ limit: Int) throws -> [StoredStall] {
@@ -292,7 +350,7 @@ private struct SQLiteQuestion {
         let rows = try Row.fetchAll(
             database,
             sql: """
-                SELECT * FROM stall WHERE \(condition)
+                SELECT \(Self.stallColumns) FROM stall WHERE \(condition)
                 ORDER BY \(longestFirst ? "duration DESC, id" : "started DESC, id DESC") LIMIT ?
                 """,
             arguments: arguments + [max(0, limit)]
@@ -302,7 +360,7 @@ private struct SQLiteQuestion {
 
     func days(of fingerprint: String) throws -> [DayCount] {
         try fetch(
-            .hours(query, of: [fingerprint]),
+            .hours(query, of: [fingerprint], hasAliases: hasAliases()),
             """
             SELECT moment / \(SQLiteTime.dayNs) AS day, CAST(total(count) AS INTEGER) AS count, CAST(total(total) AS INTEGER) AS total
             FROM part GROUP BY 1 ORDER BY 1
@@ -327,10 +385,10 @@ private struct SQLiteQuestion {
             ).map { $0["name"] }
         }
         var choices = Choices()
-        choices.services = try names("service", .hours(everything))
-        choices.releases = try names("release", .hours(everything))
-        choices.hosts = try names("host", .hosts(everything))
-        choices.verdicts = try names("verdict", .hours(everything))
+        choices.services = try names("service", .hours(everything, hasAliases: false))
+        choices.releases = try names("release", .hours(everything, hasAliases: false))
+        choices.hosts = try names("host", .hosts(everything, hasAliases: false))
+        choices.verdicts = try names("verdict", .hours(everything, hasAliases: false))
         return choices
     }
 
@@ -342,9 +400,9 @@ private struct SQLiteQuestion {
 extension StoredStall {
     /// Nil for a row that this version has not written.
     fileprivate init?(_ row: Row) {
-        guard let id = ULID(row["id"] as String), let fingerprint = Fingerprint(rawValue: row["fingerprint"]) else {
-            return nil
-        }
+        guard let id = ULID(row["id"] as String),
+            let fingerprint = Fingerprint(rawValue: row["current"] ?? row["fingerprint"])
+        else { return nil }
         self.init(
             id: id,
             fingerprint: fingerprint,

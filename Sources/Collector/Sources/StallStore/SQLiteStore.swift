@@ -9,8 +9,10 @@ public final class SQLiteStore: StallStore {
 
     /// Makes the file where there is none, and brings an older one to this version's form.
     ///
+    /// - Parameter maximumBytes: a quarter more than this, and nothing is taken any more until ``removeOld(before:maximumBytes:)`` made room.
+    ///   Nil: as much as the disk has.
     /// - Throws: ``StoreError``.
-    public init(path: String) throws(StoreError) {
+    public init(path: String, maximumBytes: Int64? = nil) throws(StoreError) {
         var configuration = Configuration()
         configuration.busyMode = .timeout(10)
         configuration.label = "stalls"
@@ -18,8 +20,6 @@ public final class SQLiteStore: StallStore {
         configuration.prepareDatabase { database in
             try database.execute(sql: "PRAGMA cache_size = -16000")
             guard !database.configuration.readonly else { return }
-            // What was acknowledged is still there after a loss of power.
-            try database.execute(sql: "PRAGMA synchronous = FULL")
             // Before the first table, or never: what is removed is given back to the disk.
             try database.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL")
         }
@@ -33,6 +33,13 @@ public final class SQLiteStore: StallStore {
                 )
             }
             try migrator.migrate(database)
+            try database.writeWithoutTransaction { database in
+                // What was acknowledged is still there after a loss of power. Not earlier: the pool sets NORMAL when it turns the log on.
+                try database.execute(sql: "PRAGMA synchronous = FULL")
+                // The log is cut to this when it was written back.
+                try database.execute(sql: "PRAGMA journal_size_limit = 67108864")
+                try Self.bound(database, maximumBytes)
+            }
         } catch let error as StoreError {
             throw error
         } catch {
@@ -40,12 +47,25 @@ public final class SQLiteStore: StallStore {
         }
     }
 
+    /// SQLite refuses to make the file larger.
+    private static func bound(_ database: Database, _ maximumBytes: Int64?) throws {
+        guard let maximumBytes else { return }
+        let size = try Int64.fetchOne(database, sql: "PRAGMA page_size") ?? 4096
+        let pages = maximumBytes.addingSaturated(maximumBytes / 4) / max(1, size)
+        try database.execute(sql: "PRAGMA max_page_count = \(min(max(1, pages), 4_294_967_294))")
+    }
+
     public func insert(_ arrivals: [Arrival]) async throws -> Int {
         try await database.write { database in
-            var (writer, changes) = (SQLiteWriter(database), 0)
+            var (writer, changes) = (try SQLiteWriter(database), 0)
             for arrival in arrivals where try writer.insert(arrival) { changes += 1 }
+            try writer.finish()
             return changes
         }
+    }
+
+    public func check() async throws {
+        _ = try await database.read { try Int64.fetchOne($0, sql: "SELECT place FROM sequence") }
     }
 
     public func report(_ id: ULID, team: String) async throws -> [UInt8]? {
@@ -62,27 +82,31 @@ public final class SQLiteStore: StallStore {
     func unpacked(_ body: Data) throws -> [UInt8] { try Gzip.decompressed([UInt8](body), limit: 64 << 20) }
 
     public func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int {
-        var removed = try await remove(before: SQLiteTime.hour(moment.sinceEpoch))
+        var removed = try await remove(before: SQLiteTime.hour(moment.sinceEpoch), team: nil)
+        // Whoever takes most gives way: a flood of one team leaves the others what they have.
         while let maximumBytes, try await usedBytes() > maximumBytes {
-            let oldest = try await database.read { try Int64.fetchOne($0, sql: "SELECT min(started) FROM stall") }
-            guard let oldest else { break }
-            removed += try await remove(before: SQLiteTime.hour(oldest) + 1)
+            guard let (team, hour) = try await database.read({ try SQLiteRemoval.largest($0) }) else { break }
+            removed += try await remove(before: hour + 1, team: team)
         }
+        try await database.write { try SQLiteRemoval.removeNames($0) }
         try await database.writeWithoutTransaction { database in
             try database.execute(sql: "PRAGMA incremental_vacuum")
-            // Who reads just now may hold it up: then the next time.
+            // A reader may hold it up: then the next time.
             _ = try? database.checkpoint(.truncate)
+            try Self.bound(database, maximumBytes)
         }
         return removed
     }
 
     /// In parts: others want to write meanwhile.
-    private func remove(before hour: Int64) async throws -> Int {
+    private func remove(before hour: Int64, team: String?) async throws -> Int {
         var removed = 0
         while true {
-            let count = try await database.write { try SQLiteWriter($0).removeStalls(beforeHour: hour, limit: 2000) }
-            removed += count
-            if count == 0 { return removed }
+            let (stalls, isDone) = try await database.write { database in
+                try SQLiteRemoval(database: database, team: team).remove(beforeHour: hour, limit: 2000)
+            }
+            removed += stalls
+            if isDone { return removed }
         }
     }
 
@@ -98,11 +122,11 @@ public final class SQLiteStore: StallStore {
     public func size() async throws -> StoreSize {
         let bytes = try await usedBytes()
         return try await database.read { database in
-            StoreSize(
-                bytes: bytes,
-                stalls: try Int64.fetchOne(database, sql: "SELECT total(reports) FROM fault_hour") ?? 0,
-                runs: try Int64.fetchOne(database, sql: "SELECT count(*) FROM run") ?? 0
+            let row = try Row.fetchOne(
+                database,
+                sql: "SELECT coalesce(sum(stalls), 0) AS stalls, coalesce(sum(runs), 0) AS runs FROM usage"
             )
+            return StoreSize(bytes: bytes, stalls: row?["stalls"] ?? 0, runs: row?["runs"] ?? 0)
         }
     }
 }

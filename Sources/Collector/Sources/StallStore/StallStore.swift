@@ -30,10 +30,12 @@ public protocol StallStore: Sendable {
     /// A report as it was sent. Nil where the team has none of that id.
     func report(_ id: ULID, team: String) async throws -> [UInt8]?
 
-    /// Reports as they were sent, the oldest first: those behind another, as many as asked for.
+    /// Reports as they were sent, the oldest first: those behind another. At most as many as asked for, fewer where they are large, and none
+    /// only where there are no more.
     func reports(_ query: StallQuery, after last: StoredReport.Place?, limit: Int) async throws -> [StoredReport]
 
-    /// The records of runs that lie in a range at least in part, as they were sent, by their ids: those behind another, as many as asked for.
+    /// The records of runs that lie in a range at least in part, as they were sent, by their ids: those behind another. At most as many as asked
+    /// for, fewer where they are large, and none only where there are no more.
     func runs(_ query: StallQuery, after last: ULID?, limit: Int) async throws -> [StoredRun]
 
     /// Stalls of a range; no more than `limit` are counted.
@@ -45,7 +47,8 @@ public protocol StallStore: Sendable {
     /// What there is to choose from: services, releases, hosts and verdicts of a range, the most frequent first.
     func choices(_ query: StallQuery) async throws -> Choices
 
-    /// Stalls in the order in which they came to be known, those behind a place in it.
+    /// Stalls in the order in which they came, or changed, for the last time: those behind a place in it. No place is used twice, so that a
+    /// reader that goes on behind the last place it knows misses nothing.
     func arrivals(team: String, after place: Int64, limit: Int) async throws -> [(place: Int64, stall: StoredStall)]
 
     /// Where that order ends just now.
@@ -54,19 +57,102 @@ public protocol StallStore: Sendable {
     /// Of each service on each host the record that was made last, since a moment.
     func latestRuns(team: String, since: Timestamp) async throws -> [LatestRun]
 
+    /// Monitors that were running and have said nothing since `before`, whose process was not replaced by another one since. Those that have
+    /// been silent since before `since` are not expected any more.
+    func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun]
+
+    /// Faults that a service has had since a moment, and did not have earlier; those that came first are first.
+    ///
+    /// A service of which nothing is known from before that moment has no new faults.
+    ///
+    /// - Parameters:
+    ///   - services: of these; empty for all.
+    ///   - novelty: compared with what.
+    func newFaults(
+        team: String,
+        services: [String],
+        since: Timestamp,
+        novelty: Novelty,
+        limit: Int
+    ) async throws -> [NewFault]
+
+    /// Returns if the store answers.
+    func check() async throws
+
     /// All teams' alerts that are not done with.
     func alerts() async throws -> [Alert]
 
     /// Keeps alerts as they are now, and forgets others, all of it or nothing. Both are known by team, rule and subject.
     func change(alerts: [Alert], removing done: [Alert]) async throws
 
-    /// Removes what began before a moment, and then, where it is more than `maximumBytes`, what is oldest.
+    /// Removes what began before a moment, and then, where it is more than `maximumBytes`, what is oldest of the team that takes most.
     ///
     /// - Returns: how many stalls were removed.
     func removeOld(before moment: Timestamp, maximumBytes: Int64?) async throws -> Int
 
     /// Bytes that it takes, and the stalls in it.
     func size() async throws -> StoreSize
+}
+
+extension StallStore {
+    /// By the last record of each service on each host: a process that goes on hides one that died beside it.
+    public func silentRuns(team: String, since: Timestamp, before: Timestamp) async throws -> [LatestRun] {
+        try await latestRuns(team: team, since: since).filter { $0.isRunning && $0.updatedAt < before }
+    }
+
+    /// By a question for each service and each of its 1000 first faults. Of releases it knows nothing.
+    public func newFaults(
+        team: String,
+        services: [String],
+        since: Timestamp,
+        novelty: Novelty,
+        limit: Int
+    ) async throws -> [NewFault] {
+        guard novelty == .service else { return [] }
+        let end = max(since, Timestamp.now()).advanced(byNanoseconds: 86_400_000_000_000)
+        var (recent, history) = (
+            StallQuery(team: team, since: since, until: end),
+            StallQuery(team: team, since: Timestamp(seconds: 0), until: end)
+        )
+        var found: [NewFault] = []
+        for service in services.isEmpty ? try await choices(recent).services : services {
+            (recent.services, history.services) = ([service], [service])
+            var past = history
+            past.until = since
+            guard try await count(past, limit: 1) > 0 else { continue }
+            for fault in try await faults(recent, by: .total, limit: 1000).faults {
+                guard let whole = try await self.fault(fault.fingerprint, history), whole.firstAt >= since else {
+                    continue
+                }
+                found.append(NewFault(fingerprint: fault.fingerprint, service: service, firstAt: whole.firstAt))
+            }
+        }
+        return Array(found.sorted { $0.firstAt < $1.firstAt }.prefix(max(0, limit)))
+    }
+
+    public func check() async throws { _ = try await lastPlace() }
+}
+
+/// Compared with what a fault is new.
+public enum Novelty: Hashable, Sendable {
+    /// The service never had it.
+    case service
+    /// The service did not have it in the release before.
+    case release
+}
+
+/// A fault that a service did not have before.
+public struct NewFault: Hashable, Sendable {
+    public var fingerprint: Fingerprint
+    public var service: String
+    /// The one it is new in. Empty where that was not asked for.
+    public var release: String
+    public var firstAt: Timestamp
+
+    public init(fingerprint: Fingerprint, service: String, release: String = "", firstAt: Timestamp) {
+        (self.fingerprint, self.service, self.release) = (fingerprint, service, release)
+        self.firstAt = firstAt
+    }
 }
 
 public struct FaultList: Sendable {

@@ -1,0 +1,202 @@
+internal import GRDB
+internal import StallReports
+
+/// What the stalls of one transaction change in the sums, added up in memory first: many of them are of the same fault and hour.
+///
+/// A stall that changes takes away what it added and adds what it is now, so that no other stall has to be looked at. Only where it was the longest,
+/// the first or the last of its hour these three are looked up anew, once in a transaction.
+struct SQLiteSums {
+    /// What one stall adds to the sums.
+    struct Part {
+        var hour: HourKey
+        var host: String
+        var count: Int64
+        var totalNs: Int64
+        var longestNs: Int64
+        var startedNs: Int64
+        var lastNs: Int64
+
+        init(_ stall: ArrivedStall, _ fingerprint: String) {
+            hour = HourKey(
+                team: stall.team,
+                service: stall.service,
+                hour: SQLiteTime.hour(stall.startedNs),
+                fingerprint: fingerprint,
+                release: stall.release,
+                verdict: stall.verdict
+            )
+            host = stall.host
+            (count, totalNs, longestNs) = (stall.count, stall.totalNs, stall.longestNs)
+            (startedNs, lastNs) = (stall.startedNs, stall.lastNs)
+        }
+
+        /// - Parameter row: of `stall`.
+        init(_ row: Row) {
+            (startedNs, lastNs) = (row["started"], row["last"])
+            hour = HourKey(
+                team: row["team"],
+                service: row["service"],
+                hour: SQLiteTime.hour(startedNs),
+                fingerprint: row["fingerprint"],
+                release: row["release"],
+                verdict: row["verdict"]
+            )
+            host = row["host"]
+            (count, totalNs, longestNs) = (row["count"], row["total"], row["longest"])
+        }
+
+        fileprivate var day: HostKey { HostKey(hour: hour, day: SQLiteTime.day(startedNs), host: host) }
+    }
+
+    /// A row of `fault_hour`.
+    struct HourKey: Hashable {
+        var team: String
+        var service: String
+        var hour: Int64
+        var fingerprint: String
+        var release: String
+        var verdict: String
+
+        fileprivate var arguments: StatementArguments { [team, service, hour, fingerprint, release, verdict] }
+    }
+
+    /// A row of `fault_host`.
+    fileprivate struct HostKey: Hashable {
+        var team: String
+        var fingerprint: String
+        var day: Int64
+        var service: String
+        var release: String
+        var verdict: String
+        var host: String
+
+        init(hour: HourKey, day: Int64, host: String) {
+            (team, fingerprint, self.day) = (hour.team, hour.fingerprint, day)
+            (service, release, verdict, self.host) = (hour.service, hour.release, hour.verdict, host)
+        }
+
+        var arguments: StatementArguments { [team, fingerprint, day, service, release, verdict, host] }
+    }
+
+    private struct SeenKey: Hashable {
+        var team: String
+        var service: String
+        var fingerprint: String
+        var release: String
+    }
+
+    private struct Change {
+        var count: Int64 = 0
+        var reports: Int64 = 0
+        var totalNs: Int64 = 0
+        var longestNs: Int64 = 0
+        var firstNs = Int64.max
+        var lastNs: Int64 = 0
+        /// One that had the greatest or the least of these values is not part of the sum any more.
+        var isStale = false
+    }
+
+    private var hours: [HourKey: Change] = [:]
+    private var hosts: [HostKey: Int64] = [:]
+    private var seen: [SeenKey: (first: Int64, last: Int64)] = [:]
+
+    mutating func add(_ part: Part) {
+        var change = hours[part.hour] ?? Change()
+        change.count = change.count.addingSaturated(part.count)
+        change.reports += 1
+        change.totalNs = change.totalNs.addingSaturated(part.totalNs)
+        change.longestNs = max(change.longestNs, part.longestNs)
+        change.firstNs = min(change.firstNs, part.startedNs)
+        change.lastNs = max(change.lastNs, part.lastNs)
+        hours[part.hour] = change
+        hosts[part.day, default: 0] += 1
+        let key = SeenKey(
+            team: part.hour.team,
+            service: part.hour.service,
+            fingerprint: part.hour.fingerprint,
+            release: part.hour.release
+        )
+        let known = seen[key] ?? (.max, 0)
+        seen[key] = (min(known.first, part.startedNs), max(known.last, part.lastNs))
+    }
+
+    /// - Parameter new: what comes in its place.
+    mutating func remove(_ part: Part, for new: Part) {
+        var change = hours[part.hour] ?? Change()
+        change.count = change.count.subtractingSaturated(part.count)
+        change.reports -= 1
+        change.totalNs = change.totalNs.subtractingSaturated(part.totalNs)
+        // What only grows stays right without a look.
+        let grows =
+            part.hour == new.hour && new.longestNs >= part.longestNs && new.startedNs <= part.startedNs
+            && new.lastNs >= part.lastNs
+        if !grows { change.isStale = true }
+        hours[part.hour] = change
+        hosts[part.day, default: 0] -= 1
+    }
+
+    /// Brings all of it into the tables.
+    func write(_ database: Database) throws {
+        for (key, change) in hours { try write(key, change, database) }
+        for (key, reports) in hosts where reports != 0 {
+            try database.cachedStatement(
+                sql: """
+                    INSERT INTO fault_host (team, fingerprint, day, service, release, verdict, host, reports) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+                    ON CONFLICT DO UPDATE SET reports = reports + excluded.reports
+                    """
+            ).execute(arguments: key.arguments + [reports])
+            guard reports < 0 else { continue }
+            try database.cachedStatement(
+                sql: """
+                    DELETE FROM fault_host WHERE team = ? AND fingerprint = ? AND day = ? AND service = ? AND release = ? AND verdict = ?
+                        AND host = ? AND reports <= 0
+                    """
+            ).execute(arguments: key.arguments)
+        }
+        for (key, times) in seen {
+            try database.cachedStatement(
+                sql: """
+                    INSERT INTO seen (team, service, fingerprint, release, first, last) VALUES (?, ?, ?, ?, ?, ?)
+                    ON CONFLICT DO UPDATE SET first = min(first, excluded.first), last = max(last, excluded.last)
+                    WHERE excluded.first < first OR excluded.last > last
+                    """
+            ).execute(arguments: [key.team, key.service, key.fingerprint, key.release, times.first, times.last])
+        }
+    }
+
+    private static let isThisHour =
+        "team = ? AND service = ? AND hour = ? AND fingerprint = ? AND release = ? AND verdict = ?"
+
+    private func write(_ key: HourKey, _ change: Change, _ database: Database) throws {
+        // A sum without room in 64 bits becomes a fraction in SQLite; the cast holds it at the end instead.
+        try database.cachedStatement(
+            sql: """
+                INSERT INTO fault_hour (team, service, hour, fingerprint, release, verdict, count, reports, total, longest, first, last)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                ON CONFLICT DO UPDATE SET count = max(0, CAST(count + excluded.count AS INTEGER)), reports = reports + excluded.reports,
+                    total = max(0, CAST(total + excluded.total AS INTEGER)), longest = max(longest, excluded.longest),
+                    first = min(first, excluded.first), last = max(last, excluded.last)
+                """
+        ).execute(
+            arguments: key.arguments
+                + [change.count, change.reports, change.totalNs, change.longestNs, change.firstNs, change.lastNs]
+        )
+        guard change.isStale else { return }
+        try database.cachedStatement(sql: "DELETE FROM fault_hour WHERE \(Self.isThisHour) AND reports <= 0")
+            .execute(arguments: key.arguments)
+        guard database.changesCount == 0 else { return }
+        try database.cachedStatement(
+            sql: """
+                UPDATE fault_hour SET (longest, first, last) = (
+                    SELECT coalesce(max(longest), 0), coalesce(min(started), 0), coalesce(max(last), 0)
+                    FROM stall WHERE team = ? AND fingerprint = ? AND started >= ? AND started < ?
+                        AND service = ? AND release = ? AND verdict = ?
+                ) WHERE \(Self.isThisHour)
+                """
+        ).execute(
+            arguments: [key.team, key.fingerprint, key.hour * SQLiteTime.hourNs]
+                + [(key.hour + 1).multipliedSaturated(by: SQLiteTime.hourNs), key.service, key.release, key.verdict]
+                + key.arguments
+        )
+    }
+}

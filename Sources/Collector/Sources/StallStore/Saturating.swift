@@ -1,0 +1,1 @@
+../../../StallReports/Arithmetic/Saturating.swift

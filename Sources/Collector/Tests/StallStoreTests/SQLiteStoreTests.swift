@@ -1,0 +1,370 @@
+import Foundation
+import GRDB
+import StallReports
+import Testing
+
+@testable import StallStore
+
+/// What the SQLite store does beside what every store does.
+@Suite("The store in SQLite")
+struct SQLiteStoreTests {
+    private typealias Samples = SQLiteSamples
+
+    @Test("What was acknowledged is on the disk: the connection that writes waits for it")
+    func synchronous() async throws {
+        try await Samples.withStore { store in
+            let mode = try await store.database.writeWithoutTransaction { database in
+                try Int.fetchOne(database, sql: "PRAGMA synchronous")
+            }
+            // 2 is FULL (sqlite.org/pragma.html#pragma_synchronous).
+            #expect(mode == 2)
+        }
+    }
+
+    @Test(
+        "A range at the ends of the calendar is answered",
+        arguments: [
+            ("9000-01-01T00:00:00Z", "9001-01-01T00:00:00Z"), ("0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z"),
+            ("1970-01-01T00:00:00Z", "2262-04-11T23:47:16Z"), ("2262-04-11T23:00:00Z", "9999-01-01T00:00:00Z"),
+        ]
+    )
+    func ends(since: String, until: String) async throws {
+        try await Samples.withStore { store in
+            let reports = [Samples.report(), Samples.report(minutesAgo: 3000)]
+            _ = try await Samples.insert(reports, into: store)
+            var query = Samples.query()
+            (query.since, query.until) = (
+                try #require(Timestamp(rfc3339: since)), try #require(Timestamp(rfc3339: until))
+            )
+            let count = Int64(reports.count { $0.startedAt >= query.since && $0.startedAt < query.until })
+            #expect(
+                try await store.faults(query, by: .total, limit: 10).faults.map(\.count) == (count > 0 ? [count] : [])
+            )
+            let fingerprint = reports[0].fingerprint
+            #expect(try await store.fault(fingerprint, query)?.count ?? 0 == count)
+            #expect(try await store.days(of: fingerprint, query).map(\.count).reduce(0, +) == count)
+            #expect(try await store.count(query, limit: 10) == Int(count))
+            _ = try await store.choices(query)
+            #expect(
+                try await store.removeOld(before: query.until, maximumBytes: nil)
+                    == reports.count { $0.startedAt < query.until }
+            )
+        }
+    }
+
+    @Test("Sums stay those of the stalls as they are now, whatever their versions changed", arguments: 1...6)
+    func versions(seed: UInt64) async throws {
+        print("seed: \(seed)")
+        var random = SeededGenerator(seed: seed)
+        try await Samples.withStore { store in
+            var last: [ULID: StallReport] = [:]
+            for round in 0..<12 {
+                var batch: [StallReport] = []
+                for _ in 0..<30 {
+                    let known =
+                        round > 0 && Int.random(in: 0..<3, using: &random) > 0
+                        ? last.keys.sorted().randomElement(using: &random) : nil
+                    let before = known.flatMap { last[$0] }
+                    if let before, before.state != .ongoing { continue }
+                    let report = Samples.report(
+                        id: known ?? .make(),
+                        minutesAgo: before.map { _ in Int64.random(in: 1..<240, using: &random) }
+                            ?? Int64.random(in: 1..<240, using: &random),
+                        milliseconds: (before.map { $0.durationNs / 1_000_000 } ?? 0)
+                            + Int64.random(in: 1..<900, using: &random)
+                            - (before == nil ? 0 : Int64.random(in: 0..<2, using: &random) * 400),
+                        state: Bool.random(using: &random) ? .ongoing : .recovered,
+                        function: "f\(Int.random(in: 0..<3, using: &random))()",
+                        verdict: Bool.random(using: &random) ? .onCPU : .waiting,
+                        host: "web\(Int.random(in: 0..<2, using: &random))"
+                    )
+                    guard report.durationNs >= 0 else { continue }
+                    let isNewer = before.map { report.state != .ongoing || report.durationNs > $0.durationNs } ?? true
+                    batch.append(report)
+                    if isNewer { last[report.id] = report }
+                }
+                _ = try await Samples.insert(batch, into: store)
+            }
+            var query = Samples.query()
+            query.until = Samples.now.advanced(byNanoseconds: 1)
+            let faults = try await store.faults(query, by: .total, limit: 100).faults
+            let groups = Dictionary(grouping: last.values, by: \.fingerprint)
+            #expect(Set(faults.map(\.fingerprint)) == Set(groups.keys))
+            for fault in faults {
+                let group = groups[fault.fingerprint] ?? []
+                #expect((fault.count, fault.reports) == (Int64(group.count), Int64(group.count)))
+                #expect(fault.totalNs == group.map(\.durationNs).reduce(0, +))
+                #expect(fault.longestNs == group.map(\.durationNs).max())
+                #expect(fault.firstAt == group.map(\.startedAt).min())
+                #expect(fault.lastAt == group.map { StallOutline($0).lastKnownMoment }.max())
+                #expect(fault.hosts == Dictionary(group.map { ($0.host.name, 1) }, uniquingKeysWith: +))
+                #expect(fault.verdicts == Dictionary(group.map { ($0.cause.verdict.rawValue, 1) }, uniquingKeysWith: +))
+            }
+        }
+    }
+
+    @Test("A stall that ends costs the same however many its fault has in that hour")
+    func cheapVersions() async throws {
+        var steps: [Int] = []
+        for others in [20, 2000] {
+            try await Samples.withStore { store in
+                let id = ULID.make()
+                _ = try await Samples.insert((0..<others).map { _ in Samples.report() }, into: store)
+                _ = try await Samples.insert([Samples.report(id: id, milliseconds: 300, state: .ongoing)], into: store)
+                let over = try Arrival(
+                    json: Samples.report(id: id, milliseconds: 900).json(),
+                    team: "a",
+                    now: Samples.now
+                )
+                steps.append(try await Samples.steps([over], into: store))
+            }
+        }
+        #expect(steps[1] < steps[0] * 2, "\(steps)")
+    }
+
+    @Test("A fault that gets another name costs the same however many stalls it has, and is one with them")
+    func cheapNames() async throws {
+        var steps: [Int] = []
+        for others in [20, 2000] {
+            try await Samples.withStore { store in
+                let nameless = (0..<others).map {
+                    Samples.report(minutesAgo: Int64(60 + $0 % 500), function: "code at 0x1")
+                }
+                _ = try await Samples.insert(nameless, into: store)
+                var named = Samples.report(function: "named()")
+                named.aliases = [nameless[0].fingerprint]
+                steps.append(
+                    try await Samples.steps([Arrival(json: named.json(), team: "a", now: Samples.now)], into: store)
+                )
+                let faults = try await store.faults(Samples.query(), by: .total, limit: 10).faults
+                #expect(faults.map(\.count) == [Int64(others + 1)])
+                #expect(faults.map(\.fingerprint) == [named.fingerprint])
+                #expect(faults.first?.trend.counts.reduce(0, +) == Int64(others + 1))
+                let stalls = try await store.stalls(
+                    Samples.query(),
+                    of: nameless[0].fingerprint,
+                    longestFirst: false,
+                    limit: 5000
+                )
+                #expect(stalls.count == others + 1 && Set(stalls.map(\.fingerprint)) == [named.fingerprint])
+                var query = Samples.query()
+                query.text = "named"
+                #expect(try await store.faults(query, by: .total, limit: 10).faults.map(\.count) == [Int64(others + 1)])
+            }
+        }
+        #expect(steps[1] < steps[0] * 2, "\(steps)")
+    }
+
+    @Test("Who follows the arrivals sees a stall again when it changed, and misses none after old ones were removed")
+    func arrivals() async throws {
+        try await Samples.withStore { store in
+            let id = ULID.make()
+            _ = try await Samples.insert([Samples.report(id: id, milliseconds: 300, state: .ongoing)], into: store)
+            let first = try await store.arrivals(team: "a", after: 0, limit: 10)
+            #expect(first.map(\.stall.isOver) == [false])
+            _ = try await Samples.insert([Samples.report(id: id, milliseconds: 900)], into: store)
+            let place = try #require(first.last?.place)
+            let second = try await store.arrivals(team: "a", after: place, limit: 10)
+            #expect(second.map(\.stall.id) == [id] && second.map(\.stall.isOver) == [true])
+            let last = try await store.lastPlace()
+            #expect(second.last?.place == last)
+            #expect(try await store.removeOld(before: Samples.now, maximumBytes: nil) == 1)
+            let next = Samples.report(minutesAgo: 1)
+            _ = try await Samples.insert([next], into: store)
+            #expect(try await store.arrivals(team: "a", after: last, limit: 10).map(\.stall.id) == [next.id])
+        }
+    }
+
+    @Test("Who follows the arrivals of one team does not pass over those of others")
+    func arrivalsByIndex() async throws {
+        try await Samples.withStore { store in
+            let plan = try await store.database.read { database in
+                try Row.fetchAll(
+                    database,
+                    sql:
+                        "EXPLAIN QUERY PLAN SELECT * FROM stall WHERE team = 'a' AND place > 7 ORDER BY place LIMIT 100"
+                ).map { $0["detail"] as String }
+            }
+            #expect(plan.count == 1 && plan[0].contains("stall_place (team=? AND place>?)"), "\(plan)")
+        }
+    }
+
+    @Test("What one team sends too much of is removed from that team alone; run records count as well")
+    func fairness() async throws {
+        try await Samples.withStore { store in
+            let quiet = (0..<20).map { Samples.report(minutesAgo: 600 + $0) }
+            _ = try await Samples.insert(quiet, team: "quiet", into: store)
+            for hour in 0..<8 {
+                let label = Samples.noise(20_000)
+                _ = try await Samples.insert(
+                    (0..<20).map { _ in Samples.run(updatedMinutesAgo: Int64(hour * 60), label: label) },
+                    team: "loud",
+                    into: store
+                )
+            }
+            let before = try await store.size()
+            _ = try await store.removeOld(before: Timestamp(seconds: 0), maximumBytes: before.bytes / 2)
+            let after = try await store.size()
+            #expect(after.bytes <= before.bytes / 2)
+            #expect(after.stalls == 20)
+            #expect(after.runs > 0 && after.runs < 160)
+            #expect(try await store.runs(Samples.query(team: "loud"), after: nil, limit: 1000).count == Int(after.runs))
+        }
+    }
+
+    @Test("A store that is full takes nothing more, and takes again when there is room")
+    func full() async throws {
+        try await Samples.withStore(10_000_000) { store in
+            let (sent, error) = await Self.fill(store)
+            #expect(error != nil)
+            let size = try await store.size()
+            #expect(size.bytes <= 12_500_000)
+            #expect(size.stalls == Int64(sent))
+            #expect(try await store.removeOld(before: Timestamp(seconds: 0), maximumBytes: 10_000_000) > 0)
+            #expect(try await Samples.insert([Samples.report()], into: store) == 1)
+        }
+    }
+
+    /// - Returns: how many reports it took, and why no more. Nil where it took all, which are many times as large.
+    private static func fill(_ store: SQLiteStore) async -> (sent: Int, error: (any Error)?) {
+        var sent = 0
+        while sent < 4000 {
+            let reports = (0..<20).map { Samples.report(minutesAgo: Int64(60 + sent + $0), noise: 20_000) }
+            do { _ = try await Samples.insert(reports, into: store) } catch { return (sent, error) }
+            sent += 20
+        }
+        return (sent, nil)
+    }
+
+    @Test("Names of faults of which nothing is left are removed")
+    func names() async throws {
+        try await Samples.withStore { store in
+            var (old, young) = (
+                Samples.report(minutesAgo: 3000, function: "old()"), Samples.report(function: "young()")
+            )
+            old.aliases = [Samples.report(function: "1").fingerprint]
+            young.aliases = [Samples.report(function: "2").fingerprint]
+            _ = try await Samples.insert([old, young], into: store)
+            _ = try await store.removeOld(
+                before: Samples.now.advanced(byNanoseconds: -24 * Samples.hourNs),
+                maximumBytes: nil
+            )
+            let left = try await store.database.read { database in
+                try ["fault", "alias", "seen"].map { try Int.fetchOne(database, sql: "SELECT count(*) FROM \($0)") }
+            }
+            #expect(left == [1, 1, 1])
+        }
+    }
+
+    @Test("Large documents come in small pages, and all of them come")
+    func largePages() async throws {
+        try await Samples.withStore { store in
+            let reports = (0..<12).map { Samples.report(minutesAgo: 100 - $0, noise: 1_000_000) }
+            _ = try await Samples.insert(reports, into: store)
+            var (found, last): ([ULID], StoredReport.Place?) = ([], nil)
+            while case let page = try await store.reports(Samples.query(), after: last, limit: 100), !page.isEmpty {
+                #expect(page.map(\.json.count).reduce(0, +) < 6 << 20)
+                found += page.map(\.place.id)
+                last = page.last?.place
+            }
+            #expect(found == reports.map(\.id))
+        }
+    }
+
+    @Test("A process that died is silent though another goes on beside it; one that was replaced is not")
+    func silentRuns() async throws {
+        try await Samples.withStore { store in
+            let runs = [
+                Samples.run(updatedMinutesAgo: 50, host: "beside"), Samples.run(updatedMinutesAgo: 0, host: "beside"),
+                Samples.run(updatedMinutesAgo: 50, host: "replaced"),
+                Samples.run(startedMinutesAgo: 49, updatedMinutesAgo: 0, host: "replaced"),
+                Samples.run(updatedMinutesAgo: 50, host: "two"), Samples.run(updatedMinutesAgo: 45, host: "two"),
+                Samples.run(startedMinutesAgo: 40, updatedMinutesAgo: 30, state: .terminated, host: "two"),
+                Samples.run(updatedMinutesAgo: 50, state: .terminated, host: "ended"),
+            ]
+            _ = try await Samples.insert(runs, into: store)
+            let silent = try await store.silentRuns(
+                team: "a",
+                since: Samples.now.advanced(byNanoseconds: -24 * Samples.hourNs),
+                before: Samples.now.advanced(byNanoseconds: -15 * 60_000_000_000)
+            )
+            #expect(silent.map(\.host) == ["beside", "two"])
+        }
+    }
+
+    @Test("A fault is new for each service by itself, and for a release beside the one before")
+    func newFaults() async throws {
+        try await Samples.withStore { store in
+            let since = Samples.now.advanced(byNanoseconds: -60 * 60_000_000_000)
+            _ = try await Samples.insert(
+                [
+                    Samples.report(minutesAgo: 900, function: "f()", service: "bakery"),
+                    Samples.report(minutesAgo: 900, function: "g()", release: "1.1"),
+                    Samples.report(minutesAgo: 800, function: "h()", release: "1.2"),
+                    // New in the shop, though the bakery knows it.
+                    Samples.report(minutesAgo: 30, function: "f()", release: "1.2"),
+                    // Known to the shop, but not to its last release.
+                    Samples.report(minutesAgo: 20, function: "g()", release: "1.3"),
+                    Samples.report(minutesAgo: 10, function: "h()", release: "1.3"),
+                    // Nothing is known of it.
+                    Samples.report(minutesAgo: 5, function: "f()", service: "young"),
+                ],
+                into: store
+            )
+            func new(_ novelty: Novelty) async throws -> [String] {
+                try await store.newFaults(team: "a", services: [], since: since, novelty: novelty, limit: 10)
+                    .map { "\($0.service) \($0.release) \($0.fingerprint)" }
+            }
+            let (f, g) = (Samples.report(function: "f()").fingerprint, Samples.report(function: "g()").fingerprint)
+            #expect(try await new(.service) == ["shop  \(f)"])
+            #expect(try await new(.release) == ["shop 1.2 \(f)", "shop 1.3 \(g)"])
+        }
+    }
+
+    @Test("A store of the second version keeps its stalls, its order of arrivals and its sizes")
+    func migration() async throws {
+        try await Samples.withDirectory { directory in
+            let path = directory + "/stalls.db"
+            do {
+                let queue = try DatabaseQueue(path: path)
+                try SQLiteSchema.migrator.migrate(queue, upTo: "2")
+                try await queue.write { database in
+                    try database.execute(
+                        sql: """
+                            INSERT INTO stall VALUES (41, 'a', '01HZZZZZZZZZZZZZZZZZZZZZZZ', 5, 1781000000000000000, 1781000000000000000, 5, 1, 5, 5,
+                                'shop', '1', 'web1', 'main', 'on_cpu', 'v2:0000000000000001', 'f()');
+                            INSERT INTO body VALUES (41, zeroblob(100));
+                            INSERT INTO fault_hour VALUES ('a', 'shop', 494722, 'v2:0000000000000001', '1', 'on_cpu', 1, 1, 5, 5, 1781000000000000000, 1781000000000000000);
+                            INSERT INTO run VALUES ('a', '01HZZZZZZZZZZZZZZZZZZZZZZY', 1781000000000000000, 1781000000000000000, 1, 'shop', '1', 'web1', zeroblob(50), 1);
+                            """
+                    )
+                }
+                try queue.close()
+            }
+            let store = try SQLiteStore(path: path)
+            #expect(try await store.arrivals(team: "a", after: 40, limit: 10).map(\.place) == [41])
+            #expect(try await store.lastPlace() == 41)
+            let size = try await store.size()
+            #expect((size.stalls, size.runs) == (1, 1))
+            _ = try await Samples.insert([Samples.report()], into: store)
+            #expect(try await store.lastPlace() == 42)
+            #expect(try await store.removeOld(before: Samples.now, maximumBytes: nil) == 2)
+            #expect(try await store.size().stalls == 0)
+        }
+    }
+}
+
+/// The same numbers for the same seed (Knuth's MMIX).
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        var word: UInt64 = 0
+        for _ in 0..<2 {
+            state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+            word = word << 32 | state >> 32
+        }
+        return word
+    }
+}
