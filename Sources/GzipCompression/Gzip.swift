@@ -75,3 +75,59 @@ public enum Gzip {
         return output
     }
 }
+
+extension Gzip {
+    /// Unpacks piece by piece, so that no more than a piece is in memory at a time. For one thread at a time.
+    // Safe: the pointer is this object's own, and given back when that ends. zlib's state remembers where it lies, so that it may not move.
+    @safe public final class Unpacker {
+        private static let pieceBytes = 1 << 16
+        private let stream: UnsafeMutablePointer<z_stream>
+        private let input: [UInt8]
+        private var position = 0
+        private var isAtEnd = false
+
+        /// - Throws: ``Failure/tooLarge`` where there is no memory for it, or more than 4 GiB to unpack.
+        public init(_ bytes: [UInt8]) throws(Failure) {
+            input = bytes
+            unsafe stream = .allocate(capacity: 1)
+            unsafe stream.initialize(to: z_stream())
+            guard UInt32(exactly: bytes.count) != nil,
+                unsafe inflateInit2_(stream, 15 + 16, ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size)) == Z_OK
+            else { throw .tooLarge }
+        }
+
+        deinit {
+            // Of a stream that was never begun this does nothing.
+            unsafe _ = inflateEnd(stream)
+            unsafe stream.deallocate()
+        }
+
+        /// The next bytes, never none. Nil at the end.
+        ///
+        /// - Throws: ``Failure/damaged``; what came before may have been good.
+        public func next() throws(Failure) -> [UInt8]? {
+            if isAtEnd { return nil }
+            var piece = [UInt8](repeating: 0, count: Self.pieceBytes)
+            var (status, rest) = (Z_OK, piece.count)
+            unsafe input.withUnsafeBufferPointer { source in
+                unsafe piece.withUnsafeMutableBufferPointer { target in
+                    // zlib does not write to its input.
+                    unsafe stream.pointee.next_in = UnsafeMutablePointer(
+                        mutating: source.baseAddress.map { unsafe $0 + position }
+                    )
+                    unsafe stream.pointee.avail_in = UInt32(clamping: source.count - position)
+                    unsafe stream.pointee.next_out = target.baseAddress
+                    unsafe stream.pointee.avail_out = UInt32(clamping: target.count)
+                    status = unsafe inflate(stream, Z_NO_FLUSH)
+                    rest = Int(unsafe stream.pointee.avail_out)
+                    position = source.count - Int(unsafe stream.pointee.avail_in)
+                }
+            }
+            isAtEnd = status == Z_STREAM_END
+            // One member, and nothing behind it.
+            guard isAtEnd ? position == input.count : status == Z_OK && rest < piece.count else { throw .damaged }
+            piece.removeLast(rest)
+            return piece.isEmpty ? nil : piece
+        }
+    }
+}

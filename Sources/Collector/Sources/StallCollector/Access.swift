@@ -2,6 +2,8 @@ internal import Foundation
 internal import HTTPTypes
 internal import Hummingbird
 internal import Logging
+internal import ServiceLifecycle
+internal import Synchronization
 
 /// Who asks, and what they may do.
 struct Caller: Hashable, Sendable {
@@ -9,17 +11,24 @@ struct Caller: Hashable, Sendable {
     var team: String
     var scopes: Set<Scope>
 
-    enum Scope: String, Sendable { case read, write }
+    enum Scope: String, Sendable {
+        case read, write
+        /// The collector's own counts, in which all teams are added up.
+        case metrics
+    }
 }
 
 /// The tokens that are known, by a file that an operator keeps.
 ///
-/// A line is a token: `TEAM SCOPES TOKEN`, the scopes `read`, `write` or `read,write`. Empty lines and those that begin with # are passed over.
+/// A line is a token: `TEAM SCOPES TOKEN`, the scopes some of `read`, `write` and `metrics`, with commas. Empty lines and those that begin with #
+/// are passed over.
 public struct Tokens: Sendable {
     private var callers: [(token: [UInt8], caller: Caller)] = []
+    let path: String
 
     /// - Throws: ``CollectorError``: where it cannot be read, or a line is not as above; or where others than its owner may read it.
     public init(path: String) throws(CollectorError) {
+        self.path = path
         let text: String
         do {
             text = try String(contentsOfFile: path, encoding: .utf8)
@@ -65,12 +74,71 @@ public struct Tokens: Sendable {
     }
 }
 
+/// The tokens as they are now: the file is read again when it changed. For any thread.
+final class TokenFile: Service {
+    private let state: Mutex<(tokens: Tokens, version: Version?)>
+    private let path: String
+    private let every: Duration
+    private let audit: AuditLog?
+    private let logger: Logger
+
+    private struct Version: Hashable {
+        var modifiedAt: Date?
+        var number: Int?
+        var size: Int?
+
+        init?(_ path: String) {
+            guard let attributes = try? FileManager.default.attributesOfItem(atPath: path) else { return nil }
+            modifiedAt = attributes[.modificationDate] as? Date
+            number = attributes[.systemFileNumber] as? Int
+            size = attributes[.size] as? Int
+        }
+    }
+
+    init(_ tokens: Tokens, every: Duration, audit: AuditLog?, logger: Logger) {
+        (path, self.every, self.audit, self.logger) = (tokens.path, every, audit, logger)
+        state = Mutex((tokens, Version(tokens.path)))
+    }
+
+    func caller(of token: some Collection<UInt8>) -> Caller? { state.withLock { $0.tokens }.caller(of: token) }
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while !Task.isCancelled {
+                do { try await Task.sleep(for: self.every) } catch { return }
+                self.refresh()
+            }
+        }
+    }
+
+    /// A file that cannot be used leaves the tokens as they were.
+    func refresh() {
+        let version = Version(path)
+        guard version != state.withLock({ $0.version }) else { return }
+        do throws(CollectorError) {
+            let tokens = try Tokens(path: path)
+            state.withLock { $0 = (tokens, version) }
+            audit?.write(.init(action: "tokens", outcome: "read"))
+            logger.notice("the tokens' file was read again")
+        } catch {
+            state.withLock { $0.version = version }
+            audit?.write(.init(action: "tokens", outcome: "refused", reason: error.description))
+            logger.error("the tokens stay as they were", metadata: ["error": "\(error)"])
+        }
+    }
+}
+
 struct CollectorContext: RequestContext {
     var coreContext: CoreRequestContextStorage
     /// Set where a path asks for one.
     var caller: Caller?
+    /// Its address.
+    let peer: String?
 
-    init(source: Source) { coreContext = .init(source: source) }
+    init(source: Source) {
+        coreContext = .init(source: source)
+        peer = source.channel.remoteAddress?.ipAddress
+    }
 
     /// The team, where the caller may do this.
     func team(_ scope: Caller.Scope) throws(Refusal) -> String {
@@ -78,7 +146,7 @@ struct CollectorContext: RequestContext {
         guard caller.scopes.contains(scope) else {
             throw Refusal(
                 .forbidden,
-                "the token does not permit to \(scope.rawValue); its line in the tokens' file says what it does"
+                "the token does not permit '\(scope.rawValue)'; its line in the tokens' file says what it does"
             )
         }
         return caller.team
@@ -88,8 +156,9 @@ struct CollectorContext: RequestContext {
 /// Finds out who asks: by `Authorization: Bearer TOKEN`, or by a browser's own question for a password, which is the token.
 struct AccessMiddleware: RouterMiddleware {
     /// Nil: anybody on this machine may do everything.
-    let tokens: Tokens?
+    let tokens: TokenFile?
     let metrics: CollectorMetrics
+    let audit: AuditLog?
 
     func handle(
         _ request: Request,
@@ -100,11 +169,13 @@ struct AccessMiddleware: RouterMiddleware {
         if let tokens {
             guard let caller = Self.token(of: request).flatMap({ tokens.caller(of: $0) }) else {
                 metrics.denied.add(1)
-                throw Refusal(
+                let refusal = Refusal(
                     .unauthorized,
                     "a token is needed that the collector knows: Authorization: Bearer TOKEN",
                     [.wwwAuthenticate: Self.challenge(request)]
                 )
+                audit?.write(.init(action: "access", team: "", peer: context.peer, refusal: refusal))
+                throw refusal
             }
             context.caller = caller
         } else {
@@ -116,7 +187,7 @@ struct AccessMiddleware: RouterMiddleware {
                     "without tokens the collector answers to localhost only; give it some with --tokens"
                 )
             }
-            context.caller = Caller(team: "default", scopes: [.read, .write])
+            context.caller = Caller(team: "default", scopes: [.read, .write, .metrics])
         }
         return try await next(request, context)
     }

@@ -1,7 +1,7 @@
 internal import StallStore
 internal import Synchronization
 
-/// What the collector counts of itself, for `/metrics`. For any thread.
+/// What the collector counts of itself, of all teams together, for `/metrics`. For any thread.
 final class CollectorMetrics: Sendable {
     final class Counter: Sendable {
         private let value = Atomic<Int64>(0)

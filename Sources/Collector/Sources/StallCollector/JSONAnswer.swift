@@ -22,6 +22,25 @@ enum JSONAnswer {
     ) -> Response {
         var fields = headers
         fields[.contentType] = type
-        return Response(status: status, headers: fields, body: ResponseBody(byteBuffer: ByteBuffer(bytes: bytes)))
+        return Response(status: status, headers: fields, body: body(bytes))
+    }
+
+    /// A peer has a time for each piece: what is large comes in several.
+    static let pieceBytes = 256 << 10
+
+    private static func body(_ bytes: [UInt8]) -> ResponseBody {
+        guard bytes.count > pieceBytes else { return ResponseBody(byteBuffer: ByteBuffer(bytes: bytes)) }
+        return ResponseBody(contentLength: bytes.count) { writer in
+            try await write(ByteBuffer(bytes: bytes), to: &writer)
+            try await writer.finish(nil)
+        }
+    }
+
+    /// In pieces.
+    static func write(_ buffer: ByteBuffer, to writer: inout any ResponseBodyWriter) async throws {
+        var rest = buffer
+        while let piece = rest.readSlice(length: min(rest.readableBytes, pieceBytes)), piece.readableBytes > 0 {
+            try await writer.write(piece)
+        }
     }
 }

@@ -17,7 +17,7 @@ struct Refusal: HTTPResponseError, CustomStringConvertible {
     func response(from request: Request, context: some RequestContext) throws -> Response {
         var response = try JSONAnswer.make(Message(message: description), status: status)
         response.headers.append(contentsOf: headers)
-        // What a body still holds is not read.
+        // What a body still holds is not read: ``ConnectionGuard`` closes the connection behind the answer.
         if status.kind == .clientError { response.headers[.connection] = "close" }
         return response
     }

@@ -28,8 +28,9 @@ struct ServeCommand: AsyncParsableCommand {
               stall-monitor ship /var/lib/stalls --collector http://localhost:4319
 
             Without --tokens it listens on this machine alone, and whoever is on it may send and read. With --tokens each line of the \
-            file is TEAM SCOPES TOKEN, the scopes 'read', 'write' or 'read,write'; a team sees its own reports only. A browser asks for \
-            the token as a password; the name beside it does not matter.
+            file is TEAM SCOPES TOKEN, the scopes some of 'read', 'write' and 'metrics', with commas; a team sees its own reports only, and \
+            'metrics' opens /metrics, where all teams are added up. When the file changes it is read again. A browser asks for the token \
+            as a password; the name beside it does not matter.
 
             With --alerts it tells of new faults, of services that stand too often and of monitors that went silent, by webhook, program \
             or mail: Sources/Collector/README.md shows such a file.
@@ -64,6 +65,15 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Of what to tell whom; see the README.", valueName: "file"), completion: .file())
     var alerts: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Write a line for each request that brings reports, and each action on the collector. At 32 MiB it begins anew, and FILE.1 has what was before.",
+            valueName: "file"
+        ),
+        completion: .file()
+    )
+    var audit: String?
+
     func validate() throws { _ = try options() }
 
     func run() async throws {
@@ -71,21 +81,19 @@ struct ServeCommand: AsyncParsableCommand {
         do {
             options.tokens = try tokens.map { path throws(CollectorError) in try Tokens(path: path) }
             let path = store ?? Self.stateDirectory.map { "\($0)/stalls.db" } ?? "stalls.db"
-            let store = try SQLiteStore(path: path)
+            let store = try SQLiteStore(path: path, maximumBytes: options.maximumBytes)
             let host = options.host
             var logger = Logger(label: "stall-collector") { StreamLogHandler.standardError(label: $0) }
             logger.logLevel = .notice
             options.alerts = alerts
+            options.audit = audit
+            options.maximumConnections = Self.connections(options.maximumConnections)
             let collector = try Collector(store, options, logger: logger) { port in
                 note("listening on http://\(host.contains(":") ? "[\(host)]" : host):\(port), the store is \(path)")
             }
-            let group = ServiceGroup(
-                configuration: .init(
-                    services: [.init(service: collector)],
-                    gracefulShutdownSignals: [.sigterm, .sigint],
-                    logger: logger
-                )
-            )
+            // The tokens' file is read again when it changed: there is nothing else to do for this signal.
+            _ = signal(SIGHUP, SIG_IGN)
+            let group = Collector.group(collector, options, signals: [.sigterm, .sigint], logger: logger)
             try await group.run()
         } catch let error as CollectorError {
             throw Failure("\(error)")
@@ -122,6 +130,16 @@ struct ServeCommand: AsyncParsableCommand {
             throw ValidationError("'--store' is the path of a file; other databases cannot be used yet")
         }
         return options
+    }
+
+    /// Not more than this process may have open: a server that cannot accept turns in circles.
+    private static func connections(_ wanted: Int) -> Int {
+        var limit = rlimit()
+        guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return wanted }
+        // The store, its log, the event loops.
+        let room = max(16, Int(clamping: limit.rlim_cur).subtractingSaturated(64))
+        if room < wanted { note("it may have \(limit.rlim_cur) files open: \(room) connections at most (LimitNOFILE)") }
+        return min(wanted, room)
     }
 
     private static func bytes(_ text: String) -> Int64? {

@@ -137,6 +137,10 @@ def pages(browser, collector):
         for inner in [report_link, flame]:
             browser.get(inner)
             quiet(browser, inner), labelled(browser, inner)
+        exported = re.sub(r"/faults/([^?/]*).*", r"/api/v1/faults/\1/export/html", link)
+        browser.get(exported)
+        quiet(browser, exported)
+        check(rows(browser, "#graph .box"), f"{exported} shows no graph: its script was not run")
 
 
 def filters(browser, collector):
@@ -172,6 +176,15 @@ def live(browser, collector, template):
     WebDriverWait(browser, 120).until(lambda it: count(it) == len(HOSTILE) + 1)
     check(len(rows(browser, "#stalls tr")) == before + len(HOSTILE) + 1, "a stall is shown twice")
     check("after the cut" in rows(browser, "#stalls tr")[0].text, "the latest is not on top")
+    ended = report(template, "it ends", 0)
+    ongoing = dict(ended, state="ongoing", duration_ns=300_000_000)
+    ongoing.pop("ended_at", None)
+    collector.post([ongoing])
+    WebDriverWait(browser, 60).until(lambda it: "at least 300ms" in rows(it, "#stalls tr")[0].text)
+    total = len(rows(browser, "#stalls tr"))
+    collector.post([ended])
+    WebDriverWait(browser, 60).until(lambda it: "at least" not in rows(it, "#stalls tr")[0].text)
+    check(len(rows(browser, "#stalls tr")) == total, "a stall that ended is shown twice")
 
 
 def main(program, path):

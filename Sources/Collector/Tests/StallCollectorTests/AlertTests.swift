@@ -66,6 +66,7 @@ struct AlertTests {
         minutesAgo: Int64,
         count: Int = 1,
         service: String = "shop",
+        release: String = "1.5",
         into store: SQLiteStore
     ) async throws {
         let start = now.advanced(byNanoseconds: -minutesAgo * 60_000_000_000)
@@ -80,7 +81,7 @@ struct AlertTests {
                 durationNs: 500_000_000,
                 rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
                 host: .init(name: "web1"),
-                service: .init(name: service, version: "1.5"),
+                service: .init(name: service, version: release),
                 process: .init(pid: 7),
                 watched: .init(label: "main"),
                 thread: .init(id: 7),
@@ -92,10 +93,15 @@ struct AlertTests {
         _ = try await store.insert(try reports.map { try Arrival(json: $0.json(), team: "default", now: now) })
     }
 
-    private static func record(_ state: RunRecord.State, id: ULID = .make(), minutesAgo: Int64) throws -> Arrival {
+    private static func record(
+        _ state: RunRecord.State,
+        id: ULID = .make(),
+        startedMinutesAgo: Int64 = 120,
+        minutesAgo: Int64
+    ) throws -> Arrival {
         var run = RunRecord(
             id: id,
-            startedAt: now.advanced(byNanoseconds: -7_200_000_000_000),
+            startedAt: now.advanced(byNanoseconds: -startedMinutesAgo * 60_000_000_000),
             updatedAt: now.advanced(byNanoseconds: -minutesAgo * 60_000_000_000),
             host: .init(name: "web1"),
             service: .init(name: "shop"),
@@ -131,6 +137,33 @@ struct AlertTests {
             await watch.round(now: Self.now.advanced(byNanoseconds: 7_200_000_000_000))
             #expect(try messages().last?.alerts.map(\.state) == ["resolved", "resolved"])
             #expect(try await store.alerts().isEmpty)
+        }
+    }
+
+    @Test(
+        "A fault that came back in a release is new in that; one that a service always had is new in none, whatever others had"
+    )
+    func newInRelease() async throws {
+        let rules = "  - {name: came, when: new-in-release}\n  - {name: new, when: new-fault}"
+        try await withStore(rules) { store in
+            for release in ["1.4", "1.5"] {
+                try await Self.insert("old()", minutesAgo: 600, release: release, into: store)
+            }
+            try await Self.insert("back()", minutesAgo: 700, release: "1.4", into: store)
+            try await Self.insert("old()", minutesAgo: 3, release: "1.6", into: store)
+            try await Self.insert("back()", minutesAgo: 2, release: "1.6", into: store)
+            // Known to another service only.
+            try await Self.insert("known()", minutesAgo: 500, service: "bakery", into: store)
+            try await Self.insert("known()", minutesAgo: 1, release: "1.6", into: store)
+            try await watch(store).round(now: Self.now)
+            let lines = try messages().flatMap { $0.text.split(separator: "\n") }.map { text in
+                String(text.prefix { $0 != "," })
+            }
+            #expect(
+                lines.sorted() == [
+                    "came: new in shop 1.6: back()", "came: new in shop 1.6: known()", "new: new in shop 1.6: known()",
+                ]
+            )
         }
     }
 
@@ -199,12 +232,17 @@ struct AlertTests {
             _ = try await store.insert([Self.record(.running, id: id, minutesAgo: 20)])
             await watch.round(now: Self.now)
             #expect(try messages().flatMap(\.alerts).map(\.subject) == ["shop on web1"])
-            // Started anew.
+            // One that began before is no successor.
             _ = try await store.insert([Self.record(.running, minutesAgo: 1)])
             await watch.round(now: Self.now)
+            #expect(try messages().count == 1)
+            // Started anew.
+            let successor = ULID.make()
+            _ = try await store.insert([Self.record(.running, id: successor, startedMinutesAgo: 5, minutesAgo: 1)])
+            await watch.round(now: Self.now)
             #expect(try messages().flatMap(\.alerts).map(\.state) == ["firing", "resolved"])
-            _ = try await store.insert([Self.record(.terminated, minutesAgo: 0)])
-            await watch.round(now: Self.now.advanced(byNanoseconds: 3_600_000_000_000))
+            _ = try await store.insert([Self.record(.terminated, id: successor, startedMinutesAgo: 5, minutesAgo: 0)])
+            await watch.round(now: Self.now.advanced(byNanoseconds: 600_000_000_000))
             #expect(try messages().count == 2)
         }
     }
@@ -263,12 +301,6 @@ struct AlertTests {
             }
             #expect(error?.description == "it answered 404")
         }
-    }
-
-    @Test("Sums too large for 64 bits are over every limit, not under it")
-    func sums() {
-        #expect(AlertFinder.sum([.max, .max, 5]) == .max)
-        #expect(AlertFinder.sum([1, 2]) == 3)
     }
 
     @Test("The README's example can be used")

@@ -29,12 +29,7 @@ struct Client: Sendable {
         let (ports, port) = AsyncStream.makeStream(of: Int.self)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let collector = try Collector(store, options, logger: logger) { port.yield($0) }
-        let services = ServiceGroup(
-            configuration: .init(
-                services: [.init(service: collector, successTerminationBehavior: .ignore)],
-                logger: logger
-            )
-        )
+        let services = Collector.group(collector, options, ending: .ignore, logger: logger)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 defer { port.finish() }
@@ -99,7 +94,7 @@ struct Client: Sendable {
 }
 
 /// A bare connection to this machine.
-final class Connection {
+final class Connection: Sendable {
     private let descriptor: Int32
 
     init(port: Int) throws {
@@ -122,10 +117,10 @@ final class Connection {
         return unsafe Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count
     }
 
-    /// - Returns: nil when it has ended, or nothing came for a minute.
-    func receive() async -> String? {
+    /// - Returns: nil when it has ended, or nothing came for a minute, or for so many hundredths of a second.
+    func receive(attempts: Int = 6000) async -> String? {
         var buffer = [UInt8](repeating: 0, count: 65536)
-        for _ in 0..<6000 {
+        for _ in 0..<attempts {
             let count = unsafe recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT))
             if count > 0 { return String(decoding: buffer[..<count], as: UTF8.self) }
             guard count < 0, errno == EAGAIN else { return nil }

@@ -12,12 +12,13 @@ struct AlertFinder {
 
     /// A service that has been silent for longer is not expected any more.
     static let forgottenAfterNs: Int64 = 7 * 86_400_000_000_000
-    /// Faults that are known not to be new, by team and fingerprint: nobody has to ask again.
-    private var old: Set<String> = []
+    /// New faults that one look tells of.
+    private static let newLimit = 2000
 
-    mutating func findings(_ rule: AlertRule, _ store: any StallStore, now: Timestamp) async throws -> [Finding] {
+    func findings(_ rule: AlertRule, _ store: any StallStore, now: Timestamp) async throws -> [Finding] {
         switch rule.condition {
-        case .newFault(let within): try await newFaults(rule, within, store, now)
+        case .newFault(let within): try await newFaults(rule, within, .service, store, now)
+        case .newInRelease(let within): try await newFaults(rule, within, .release, store, now)
         case .rate(let stalls, let blocked, let within):
             try await rates(rule, (stalls, blocked), within, store, now)
         case .silence(let after): try await silent(rule, after, store, now)
@@ -35,33 +36,36 @@ struct AlertFinder {
         return query
     }
 
-    private mutating func newFaults(
+    private func newFaults(
         _ rule: AlertRule,
         _ within: Int64,
+        _ novelty: Novelty,
         _ store: any StallStore,
         _ now: Timestamp
     ) async throws -> [Finding] {
-        let query = Self.query(rule, within, now)
-        // What the services had before, in whatever release and on whatever host.
-        var history = StallQuery(team: rule.team, since: Timestamp(seconds: 0), until: query.until)
-        history.services = rule.services
-        var before = history
-        before.until = query.since
-        // A store that has no past knows of nothing that it is new.
-        guard try await store.count(before, limit: 1) > 0 else { return [] }
-        var findings: [Finding] = []
-        for fault in try await store.faults(query, by: .total, limit: 1000).faults {
-            let key = "\(rule.team) \(rule.services.sorted()) \(fault.fingerprint)"
-            guard !old.contains(key) else { continue }
-            guard let whole = try await store.fault(fault.fingerprint, history), whole.firstAt >= query.since else {
-                if old.count >= 100_000 { old.removeAll() }
-                old.insert(key)
-                continue
+        var query = Self.query(rule, within, now)
+        var (findings, subjects): ([Finding], Set<String>) = ([], [])
+        let new = try await store.newFaults(
+            team: rule.team,
+            services: rule.services,
+            since: query.since,
+            novelty: novelty,
+            limit: Self.newLimit
+        )
+        for candidate in new where !subjects.contains(candidate.fingerprint.rawValue) {
+            query.services = [candidate.service]
+            if !candidate.release.isEmpty {
+                guard rule.releases.isEmpty || rule.releases.contains(candidate.release) else { continue }
+                query.releases = [candidate.release]
             }
-            let place = [main(fault.services), main(fault.releases)].filter { !$0.isEmpty }.joined(separator: " ")
+            // Nil where the rule's other choices leave it out.
+            guard let fault = try await store.fault(candidate.fingerprint, query) else { continue }
+            let places = [candidate.service, candidate.release.isEmpty ? main(fault.releases) : candidate.release]
+            let place = places.filter { !$0.isEmpty }.joined(separator: " ")
+            subjects.insert(candidate.fingerprint.rawValue)
             findings.append(
                 Finding(
-                    subject: fault.fingerprint.rawValue,
+                    subject: candidate.fingerprint.rawValue,
                     text: """
                         new in \(place.isEmpty ? "a service without a name" : place): \(fault.culprit ?? "code without a name"), \
                         \(counted(fault.count, "stall")), the longest \(length(fault.longestNs))
@@ -85,7 +89,7 @@ struct AlertFinder {
         for service in services {
             query.services = [service]
             let faults = try await store.faults(query, by: .total, limit: 1000).faults
-            let (stalls, blocked) = (Self.sum(faults.map(\.count)), Self.sum(faults.map(\.totalNs)))
+            let (stalls, blocked) = (faults.map(\.count).saturatingSum(), faults.map(\.totalNs).saturatingSum())
             func passes(_ part: Int64) -> Bool {
                 limits.stalls.map { stalls > $0 / part } ?? false
                     || limits.blockedNs.map { blocked > $0 / part } ?? false
@@ -105,32 +109,28 @@ struct AlertFinder {
         return findings
     }
 
-    /// Of numbers from 0, held at the end of 64 bits: what was sent is not trusted.
-    static func sum(_ numbers: [Int64]) -> Int64 {
-        numbers.reduce(0) { sum, number in
-            let (total, isOver) = sum.addingReportingOverflow(number)
-            return isOver ? .max : total
-        }
-    }
-
     private func silent(
         _ rule: AlertRule,
         _ after: Int64,
         _ store: any StallStore,
         _ now: Timestamp
     ) async throws -> [Finding] {
-        let runs = try await store.latestRuns(
+        let runs = try await store.silentRuns(
             team: rule.team,
-            since: now.advanced(byNanoseconds: -max(Self.forgottenAfterNs, after))
-        )
-        return runs.compactMap { run in
-            guard run.isRunning, run.updatedAt < now.advanced(byNanoseconds: -after),
-                rule.services.isEmpty || rule.services.contains(run.service),
-                rule.releases.isEmpty || rule.releases.contains(run.release),
-                rule.hosts.isEmpty || rule.hosts.contains(run.host)
-            else { return nil }
-            let name = "\(run.service.isEmpty ? "a service without a name" : run.service) on \(run.host)"
-            return Finding(subject: name, text: "\(name): nothing came since \(moment(run.updatedAt)) UTC")
+            since: now.advanced(byNanoseconds: -max(Self.forgottenAfterNs, after)),
+            before: now.advanced(byNanoseconds: -after)
+        ).filter { run in
+            (rule.services.isEmpty || rule.services.contains(run.service))
+                && (rule.releases.isEmpty || rule.releases.contains(run.release))
+                && (rule.hosts.isEmpty || rule.hosts.contains(run.host))
+        }
+        let subjects = Dictionary(grouping: runs) { run in
+            "\(run.service.isEmpty ? "a service without a name" : run.service) on \(run.host)"
+        }
+        return subjects.sorted { $0.key < $1.key }.compactMap { subject, runs in
+            guard let last = runs.map(\.updatedAt).max() else { return nil }
+            let which = runs.count == 1 ? "nothing came" : "nothing came of \(runs.count) processes"
+            return Finding(subject: subject, text: "\(subject): \(which) since \(moment(last)) UTC")
         }
     }
 }

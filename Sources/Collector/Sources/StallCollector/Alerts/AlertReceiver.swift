@@ -35,12 +35,13 @@ struct AlertReceiver: Sendable, Hashable {
     /// What the store knows it by.
     var key: String { number == 1 ? name : "\(name) \(number)" }
 
-    func send(_ message: AlertMessage) async throws {
+    /// - Parameter mailer: what takes mails, like `sendmail`.
+    func send(_ message: AlertMessage, mailer: String = "/usr/sbin/sendmail") async throws {
         switch way {
         case .webhook(let url): try await Self.post(message.json(), to: url)
         case .program(let words): try await Self.run(words, message.json())
         case .mail(let address):
-            try await Self.run(["/usr/sbin/sendmail", "-t", "-oi"], Self.mail(message, to: address))
+            try await Self.run([mailer, "-t", "-oi"], Self.mail(message, to: address))
         }
     }
 

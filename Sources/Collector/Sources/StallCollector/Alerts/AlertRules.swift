@@ -55,6 +55,8 @@ struct AlertRule: Sendable, Hashable {
     enum Condition: Sendable, Hashable {
         /// A fault that the service never had before the last so many nanoseconds.
         case newFault(withinNs: Int64)
+        /// A fault that the service has in a release, since so many nanoseconds at most, and did not have in the release before.
+        case newInRelease(withinNs: Int64)
         /// A service has more stalls, or stands longer in all. It is over when it is half of that, or less.
         case rate(stalls: Int64?, blockedNs: Int64?, withinNs: Int64)
         /// A monitor that runs has said nothing for so long.
@@ -134,6 +136,7 @@ extension AlertRule: Decodable {
         let hour: Int64 = 3_600_000_000_000
         switch try values.decode(String.self, forKey: .when) {
         case "new-fault": condition = .newFault(withinNs: try length(.within) ?? hour)
+        case "new-in-release": condition = .newInRelease(withinNs: try length(.within) ?? hour)
         case "rate":
             let stalls = try values.decodeIfPresent(Int64.self, forKey: .stalls)
             let blocked = try length(.blocked)
@@ -150,7 +153,7 @@ extension AlertRule: Decodable {
             throw DecodingError.dataCorruptedError(
                 forKey: .when,
                 in: values,
-                debugDescription: "this is 'new-fault', 'rate' or 'silence'"
+                debugDescription: "this is 'new-fault', 'new-in-release', 'rate' or 'silence'"
             )
         }
     }

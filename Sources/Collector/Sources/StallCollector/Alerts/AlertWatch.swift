@@ -13,7 +13,7 @@ actor AlertWatch: Service {
     private let logger: Logger
     private var rules: AlertRules
     private var rulesMadeAt: Date?
-    private var finder = AlertFinder()
+    private let finder = AlertFinder()
 
     /// - Throws: where the rules cannot be used. Later, such a file leaves the rules as they were.
     init(
@@ -78,9 +78,6 @@ actor AlertWatch: Service {
             try await store.alerts().map { (Key(team: $0.team, rule: $0.rule, subject: $0.subject), $0) }
         ) { $1 }
         var (changed, found): ([Alert], Set<Key>) = ([], [])
-        // Rounds follow each other: nobody else changes it meanwhile.
-        var finder = finder
-        defer { self.finder = finder }
         for rule in rules.rules {
             for finding in try await finder.findings(rule, store, now: now) {
                 let key = Key(team: rule.team, rule: rule.name, subject: finding.subject)

@@ -8,12 +8,12 @@ struct LivePage {
     let place: Int64
     let rows: [LiveStall]
 
-    /// Puts each stall that comes on top. Names become text, never markup.
+    /// Puts each stall that comes on top, and one that changed in its own row. Names become text, never markup.
     static let script = """
         "use strict";
         const list = document.getElementById("stalls");
         const state = document.getElementById("state");
-        const known = new Set([...list.children].map(row => row.dataset.id));
+        const known = new Map([...list.children].map(row => [row.dataset.id, row]));
         function cell(row, text, kind) {
           const cell = row.insertCell();
           if (kind) cell.className = kind;
@@ -21,11 +21,15 @@ struct LivePage {
           return cell;
         }
         function add(stall) {
-          if (known.has(stall.id)) return;
-          known.add(stall.id);
-          const row = list.insertRow(0);
-          row.dataset.id = stall.id;
-          row.className = "new";
+          let row = known.get(stall.id);
+          if (row) {
+            row.replaceChildren();
+          } else {
+            row = list.insertRow(0);
+            row.dataset.id = stall.id;
+            row.className = "new";
+            known.set(stall.id, row);
+          }
           const link = document.createElement("a");
           link.href = stall.link;
           link.textContent = stall.began;

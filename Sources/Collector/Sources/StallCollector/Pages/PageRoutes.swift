@@ -1,5 +1,6 @@
 internal import HTTPTypes
 internal import Hummingbird
+internal import Logging
 internal import Mustache
 internal import NIOCore
 internal import StallExport
@@ -74,10 +75,7 @@ struct PageRoutes {
             limit: QuestionRoutes.exportedReports
         )
         var view = FlameGraphView()
-        for stall in stalls {
-            guard let json = try await store.report(stall.id, team: question.query.team) else { continue }
-            if let report = try? StallReport(json: json) { _ = try view.add(report) }
-        }
+        try await store.eachReport(of: stalls, team: question.query.team) { _ = try view.add($0) }
         let page = FlamePage(
             title: stalls.first?.culprit ?? "No stalls",
             back: PageLinks(question: question).fault(fingerprint),
@@ -114,17 +112,27 @@ struct AssetRoutes {
     }
 }
 
-/// For every answer: no page may load anything from elsewhere, be framed, or be taken for another kind.
+/// For every answer, also one that refuses: no page may load anything from elsewhere, be framed, or be taken for another kind.
 struct SafetyHeaders: RouterMiddleware {
+    private static let policy =
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
     func handle(
         _ request: Request,
         context: CollectorContext,
         next: (Request, CollectorContext) async throws -> Response
     ) async throws -> Response {
-        var response = try await next(request, context)
-        let policy =
-            "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-        if response.headers[.contentSecurityPolicy] == nil { response.headers[.contentSecurityPolicy] = policy }
+        var response: Response
+        do {
+            response = try await next(request, context)
+        } catch let error as any HTTPResponseError {
+            response = try error.response(from: request, context: context)
+        } catch {
+            context.logger.error("a request failed", metadata: ["error": "\(error)"])
+            response = try Refusal(.internalServerError, "the collector failed; its log says more")
+                .response(from: request, context: context)
+        }
+        if response.headers[.contentSecurityPolicy] == nil { response.headers[.contentSecurityPolicy] = Self.policy }
         response.headers[.xContentTypeOptions] = "nosniff"
         response.headers[HTTPField.Name("Referrer-Policy")!] = "same-origin"
         return response

@@ -16,7 +16,7 @@ func moment(_ timestamp: Timestamp) -> String {
 
 /// `12.3 %`, and never 0 for what is more.
 func percent(_ share: Double) -> String {
-    let tenths = Int((share * 1000).rounded())
+    let tenths = Int(saturating: (share * 1000).rounded())
     return tenths == 0 && share > 0 ? "<0.1 %" : "\(tenths / 10).\(tenths % 10) %"
 }
 

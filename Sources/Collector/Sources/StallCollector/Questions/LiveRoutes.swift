@@ -7,7 +7,7 @@ internal import StallReports
 internal import StallStore
 internal import Synchronization
 
-/// Stalls as they come: `GET /api/v1/live`, server-sent events. Who comes back with the last event's id misses none.
+/// Stalls as they come, and again when they changed: `GET /api/v1/live`, server-sent events. Who comes back with the last event's id misses none.
 final class LiveRoutes: Sendable {
     /// More do not look at a time.
     static let viewerLimit = 200

@@ -1,0 +1,81 @@
+internal import Foundation
+internal import Glibc
+internal import HTTPTypes
+internal import StallReports
+internal import StallStore
+internal import Synchronization
+
+/// Who sent what, and what was done to the collector: a JSON document a line, in a file that only grows to a limit. For any thread.
+final class AuditLog: Sendable {
+    struct Entry: Encodable {
+        var at = Timestamp.now()
+        /// `ingest`, `tokens`, `alerts`, `retention`, `start`.
+        var action: String
+        var team: String?
+        var peer: String?
+        /// An HTTP status, or what came of the action.
+        var outcome: String
+        var accepted: Int?
+        var refused: Int?
+        /// Why something was refused: the first reason.
+        var reason: String?
+
+        init(action: String, outcome: String, reason: String? = nil) {
+            (self.action, self.outcome, self.reason) = (action, outcome, reason)
+        }
+
+        init(action: String, team: String, peer: String?, receipt: IngestRoutes.Receipt) {
+            (self.action, self.team, self.peer, outcome) = (action, team, peer, "202")
+            (accepted, refused, reason) = (receipt.accepted, receipt.refused, receipt.reasons.first?.reason)
+        }
+
+        init(action: String, team: String, peer: String?, refusal: Refusal) {
+            (self.action, self.team, self.peer) = (action, team, peer)
+            (outcome, reason) = ("\(refusal.status.code)", refusal.description)
+        }
+    }
+
+    /// When the file is larger, it becomes `NAME.1`, in the place of an earlier one.
+    private let maximumBytes: Int
+    private let path: String
+    private let file: Mutex<File>
+
+    private struct File {
+        var descriptor: Int32
+        var bytes: Int
+    }
+
+    /// - Throws: where the file cannot be made, or written to.
+    init(path: String, maximumBytes: Int = 32 << 20) throws(CollectorError) {
+        (self.path, self.maximumBytes) = (path, maximumBytes)
+        guard let opened = Self.open(path) else { throw CollectorError("the audit log \(path) cannot be written to") }
+        file = Mutex(opened)
+    }
+
+    /// A line that the disk does not take is left out.
+    func write(_ entry: Entry) {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        guard let json = try? encoder.encode(entry) else { return }
+        let line = [UInt8](json) + [UInt8(ascii: "\n")]
+        file.withLock { file in
+            if file.bytes.addingSaturated(line.count) > maximumBytes { turn(&file) }
+            let count = unsafe Glibc.write(file.descriptor, line, line.count)
+            if count > 0 { file.bytes += count }
+        }
+    }
+
+    private func turn(_ file: inout File) {
+        guard unsafe rename(path, path + ".1") == 0, let next = Self.open(path) else { return }
+        close(file.descriptor)
+        file = next
+    }
+
+    private static func open(_ path: String) -> File? {
+        let descriptor = unsafe Glibc.open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { return nil }
+        return File(descriptor: descriptor, bytes: Int(clamping: lseek(descriptor, 0, SEEK_END)))
+    }
+
+    deinit { _ = file.withLock { close($0.descriptor) } }
+}

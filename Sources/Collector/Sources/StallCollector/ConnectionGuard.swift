@@ -1,0 +1,118 @@
+internal import HTTPTypes
+internal import NIOCore
+internal import NIOHTTPTypes
+internal import Synchronization
+
+/// How long connections may take, and how many of them one peer may have.
+struct ConnectionLimits: Sendable {
+    /// From a request's head to its end. The idle timeout does not see a request of which a byte comes now and then.
+    var requestTime: TimeAmount
+    /// For each piece of an answer to be taken by the peer.
+    var writeTime: TimeAmount
+    /// After an answer that closes the connection: what the peer still sends is thrown away for so long, so that it sees the answer.
+    var lingerTime = TimeAmount.seconds(2)
+    var peers: PeerConnections?
+}
+
+/// Closes connections that take too long: to send a request, to take the answer, or to end after an answer that says so. One for each connection.
+final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
+    typealias InboundIn = HTTPRequestPart
+    typealias InboundOut = HTTPRequestPart
+    typealias OutboundIn = HTTPResponsePart
+    typealias OutboundOut = HTTPResponsePart
+
+    private let limits: ConnectionLimits
+    private var requestDeadline: Scheduled<Void>?
+    private var writeDeadline: Scheduled<Void>?
+    private var lingerDeadline: Scheduled<Void>?
+    /// Pieces of answers that are not with the peer's kernel yet.
+    private var pendingWrites = 0
+    private var closesAfterAnswer = false
+    private var peer: String?
+
+    init(_ limits: ConnectionLimits) { self.limits = limits }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        guard let peers = limits.peers, let address = context.channel.remoteAddress?.ipAddress else { return }
+        if peers.open(address) { peer = address } else { context.close(promise: nil) }
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        for deadline in [requestDeadline, writeDeadline, lingerDeadline] { deadline?.cancel() }
+        if let peer { limits.peers?.close(peer) }
+        peer = nil
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        // What comes behind the last answer belongs to nobody.
+        guard lingerDeadline == nil else { return }
+        switch unwrapInboundIn(data) {
+        case .head:
+            requestDeadline?.cancel()
+            requestDeadline = closing(context, after: limits.requestTime)
+        case .body: break
+        case .end: requestDeadline?.cancel()
+        }
+        context.fireChannelRead(data)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if lingerDeadline != nil, case .inputClosed = event as? ChannelEvent { context.close(promise: nil) }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        let part = unwrapOutboundIn(data)
+        if case .head(let head) = part { closesAfterAnswer = head.headerFields[.connection] == "close" }
+        let written = promise ?? context.eventLoop.makePromise()
+        pendingWrites += 1
+        if pendingWrites == 1 { writeDeadline = closing(context, after: limits.writeTime) }
+        written.futureResult.assumeIsolated().whenComplete { _ in self.wrote(context) }
+        guard case .end = part, closesAfterAnswer else { return context.write(data, promise: written) }
+        lingerDeadline = closing(context, after: limits.lingerTime)
+        context.writeAndFlush(data, promise: written)
+    }
+
+    /// The peer took a piece: the time begins anew for the next.
+    private func wrote(_ context: ChannelHandlerContext) {
+        pendingWrites -= 1
+        writeDeadline?.cancel()
+        writeDeadline = nil
+        guard context.channel.isActive else { return }
+        if pendingWrites > 0 {
+            writeDeadline = closing(context, after: limits.writeTime)
+        } else if lingerDeadline != nil {
+            // Only now: a connection that is closed while the peer still sends is reset, and the answer with it.
+            context.close(mode: .output, promise: nil)
+        }
+    }
+
+    private func closing(_ context: ChannelHandlerContext, after time: TimeAmount) -> Scheduled<Void> {
+        context.eventLoop.assumeIsolated().scheduleTask(in: time) { context.close(promise: nil) }
+    }
+}
+
+/// How many connections each peer has. For any thread.
+final class PeerConnections: Sendable {
+    private let limit: Int
+    private let counts = Mutex<[String: Int]>([:])
+
+    init(limit: Int) { self.limit = limit }
+
+    /// - Returns: whether there may be one more from there.
+    func open(_ peer: String) -> Bool {
+        counts.withLock { counts in
+            let count = counts[peer] ?? 0
+            guard count < limit else { return false }
+            counts[peer] = count + 1
+            return true
+        }
+    }
+
+    func close(_ peer: String) {
+        counts.withLock { counts in
+            let left = (counts[peer] ?? 1) - 1
+            counts[peer] = left > 0 ? left : nil
+        }
+    }
+}

@@ -1,0 +1,45 @@
+internal import HTTPTypes
+internal import Hummingbird
+internal import StallStore
+
+/// Whether the store answers: `GET /health`. Whoever watches the collector needs no token for it, so it is asked once a second at most.
+actor Health {
+    private let store: any StallStore
+    private let patience: Duration
+    private var known: (isWell: Bool, at: ContinuousClock.Instant)?
+
+    init(_ store: any StallStore, patience: Duration = .seconds(5)) { (self.store, self.patience) = (store, patience) }
+
+    nonisolated func add(to router: some RouterMethods<CollectorContext>) {
+        router.get("health") { _, _ in
+            let isWell = await self.isWell()
+            return try JSONAnswer.make(
+                ["status": isWell ? "ok" : "the store does not answer"],
+                status: isWell ? .ok : .serviceUnavailable
+            )
+        }
+    }
+
+    func isWell() async -> Bool {
+        if let known, known.at.duration(to: .now) < .seconds(1) { return known.isWell }
+        let isWell = await answers()
+        known = (isWell, .now)
+        return isWell
+    }
+
+    /// A store that hangs is left to itself: its answer counts for nothing when the time is over.
+    private func answers() async -> Bool {
+        let (answers, answer) = AsyncStream.makeStream(of: Bool.self)
+        let question = Task { [store] in answer.yield((try? await store.check()) != nil) }
+        let clock = Task { [patience] in
+            try await Task.sleep(for: patience)
+            answer.yield(false)
+        }
+        defer {
+            question.cancel()
+            clock.cancel()
+        }
+        for await isWell in answers { return isWell }
+        return false
+    }
+}

@@ -1,0 +1,71 @@
+internal import GzipCompression
+internal import StallStore
+
+/// The lines of a request's body, unpacked piece by piece: no more than a line and a piece of it is in memory at a time.
+struct BodyLines {
+    enum Line {
+        /// Without its end. It may be empty.
+        case whole([UInt8])
+        case tooLong
+    }
+
+    /// Why the body is not read to its end.
+    enum Failure: Error {
+        case tooLarge, damaged
+    }
+
+    private let limits: IngestLimits
+    private let unpacker: Gzip.Unpacker?
+    private var piece: [UInt8]
+    private var position = 0
+    private(set) var unpackedBytes = 0
+
+    init(_ body: [UInt8], isPacked: Bool, _ limits: IngestLimits) throws(Failure) {
+        self.limits = limits
+        guard isPacked else {
+            (unpacker, piece, unpackedBytes) = (nil, body, body.count)
+            return
+        }
+        do throws(Gzip.Failure) {
+            unpacker = try Gzip.Unpacker(body)
+        } catch {
+            throw .tooLarge
+        }
+        piece = []
+    }
+
+    /// Nil behind the last.
+    mutating func next() throws(Failure) -> Line? {
+        var (line, isTooLong, hasBegun): ([UInt8], Bool, Bool) = ([], false, false)
+        while true {
+            if position == piece.count {
+                guard try nextPiece() else { return hasBegun ? (isTooLong ? .tooLong : .whole(line)) : nil }
+            }
+            hasBegun = true
+            let end = piece[position...].firstIndex(of: UInt8(ascii: "\n"))
+            let part = piece[position..<(end ?? piece.count)]
+            if isTooLong || line.count.addingSaturated(part.count) > limits.recordBytes {
+                (line, isTooLong) = ([], true)
+            } else {
+                line += part
+            }
+            position = part.endIndex
+            if end != nil {
+                position += 1
+                return isTooLong ? .tooLong : .whole(line)
+            }
+        }
+    }
+
+    private mutating func nextPiece() throws(Failure) -> Bool {
+        do throws(Gzip.Failure) {
+            guard let next = try unpacker?.next() else { return false }
+            (piece, position) = (next, 0)
+        } catch {
+            throw error == .tooLarge ? .tooLarge : .damaged
+        }
+        unpackedBytes = unpackedBytes.addingSaturated(piece.count)
+        guard unpackedBytes <= limits.unpackedBytes else { throw .tooLarge }
+        return true
+    }
+}

@@ -1,0 +1,123 @@
+import Foundation
+import Glibc
+import StallReports
+import StallStore
+import Testing
+
+@testable import StallCollector
+
+@Suite("Receivers of alerts")
+struct AlertReceiverTests {
+    private static let alert = Alert(
+        team: "default",
+        rule: "new faults",
+        subject: "s",
+        text: "new in shop: “naïve()” <!channel>",
+        beganAt: Timestamp(seconds: 1_780_000_000)
+    )
+
+    private struct Message: Decodable {
+        var text: String
+        var alerts: [Entry]
+        struct Entry: Decodable { var state: String }
+    }
+
+    @Test("A webhook gets the message as JSON by POST, once")
+    func webhook() async throws {
+        let listener = try Listener()
+        let address = "http://127.0.0.1:\(listener.port)/hooks/secret"
+        let receiver = AlertReceiver(way: .webhook(try #require(URL(string: address))))
+        async let requests = listener.answerOne()
+        try await receiver.send(AlertMessage([Self.alert], "https://stalls.example.com"))
+        let request = try #require(await requests)
+        let parts = request.split(separator: "\r\n\r\n", maxSplits: 1)
+        #expect(parts[0].hasPrefix("POST /hooks/secret HTTP/1.1"))
+        #expect(parts[0].lowercased().contains("content-type: application/json"))
+        let message = try JSONDecoder().decode(Message.self, from: Data(parts[1].utf8))
+        #expect(message.alerts.map(\.state) == ["firing"])
+        #expect(message.text == "new faults: new in shop: “naïve()” &lt;!channel&gt; https://stalls.example.com/")
+    }
+
+    @Test("A mail has one receiver, a subject, and the text as people write it")
+    func mail() async throws {
+        let directory = FileManager.default.temporaryDirectory.path + "/stall-mail-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let mailer = directory + "/sendmail"
+        try "#!/bin/sh\necho \"$@\" > \(directory)/arguments\ncat > \(directory)/mail\n"
+            .write(toFile: mailer, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: mailer)
+        let receiver = AlertReceiver(way: .mail("oncall@example.com"))
+        try await receiver.send(AlertMessage([Self.alert], nil), mailer: mailer)
+        #expect(try String(contentsOfFile: directory + "/arguments", encoding: .utf8) == "-t -oi\n")
+        let mail = try String(contentsOfFile: directory + "/mail", encoding: .utf8)
+        let parts = mail.split(separator: "\n\n", maxSplits: 1)
+        let heads = parts[0].split(separator: "\n")
+        #expect(heads.filter { $0.hasPrefix("To: ") } == ["To: oncall@example.com"])
+        #expect(heads.contains("Subject: 1 stall alert"))
+        let text = try #require(Data(base64Encoded: String(parts[1]), options: .ignoreUnknownCharacters))
+        #expect(String(decoding: text, as: UTF8.self) == "new faults: new in shop: “naïve()” <!channel>")
+    }
+
+    @Test("A mailer that fails is a failure, by its exit code")
+    func mailFails() async throws {
+        let receiver = AlertReceiver(way: .mail("oncall@example.com"))
+        let error = await #expect(throws: AlertReceiver.Failure.self) {
+            try await receiver.send(AlertMessage([Self.alert], nil), mailer: "/bin/false")
+        }
+        #expect(error?.description == "it ended with 1")
+    }
+}
+
+/// A web server for one request.
+private final class Listener: Sendable {
+    private let descriptor: Int32
+    let port: Int
+
+    init() throws {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        self.descriptor = descriptor
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = INADDR_LOOPBACK.bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let status = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { raw in
+                guard unsafe bind(descriptor, raw, length) == 0, listen(descriptor, 1) == 0 else { return -1 }
+                return unsafe Int(getsockname(descriptor, raw, &length))
+            }
+        }
+        guard status == 0 else { throw URLError(.cannotConnectToHost) }
+        port = Int(in_port_t(bigEndian: address.sin_port))
+    }
+
+    /// - Returns: the request. Nil when none came within a minute.
+    func answerOne() async -> String? {
+        _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+        var (bytes, connection): ([UInt8], Int32) = ([], -1)
+        defer { if connection >= 0 { close(connection) } }
+        for _ in 0..<6000 {
+            if connection < 0 { connection = accept(descriptor, nil, nil) }
+            var part = [UInt8](repeating: 0, count: 65536)
+            let count = connection < 0 ? -1 : unsafe recv(connection, &part, part.count, Int32(MSG_DONTWAIT))
+            if count > 0 { bytes += part[..<count] }
+            let text = String(decoding: bytes, as: UTF8.self)
+            if Self.isWhole(text) {
+                let answer = Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
+                _ = unsafe send(connection, answer, answer.count, Int32(MSG_NOSIGNAL))
+                return text
+            }
+            try? await Task.sleep(for: .milliseconds(10))
+        }
+        return nil
+    }
+
+    private static func isWhole(_ text: String) -> Bool {
+        guard let end = text.range(of: "\r\n\r\n"),
+            let length = text[..<end.lowerBound].firstMatch(of: /(?i)content-length: (\d+)/).flatMap({ Int($0.1) })
+        else { return false }
+        return text[end.upperBound...].utf8.count >= length
+    }
+
+    deinit { close(descriptor) }
+}

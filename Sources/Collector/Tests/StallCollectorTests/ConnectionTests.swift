@@ -1,0 +1,148 @@
+import Foundation
+import HTTPTypes
+import Logging
+import ServiceLifecycle
+import StallReports
+import StallStore
+import Synchronization
+import Testing
+
+@testable import StallCollector
+
+@Suite("Connections that take too long", .serialized)
+struct ConnectionTests {
+    @Test("Whoever sends on after a refusal gets the answer, and the end of the connection")
+    func refused() async throws {
+        try await Samples.withStore { store, directory in
+            let file = directory + "/tokens"
+            try "red read,write red-token-0123456789\n".write(toFile: file, atomically: true, encoding: .utf8)
+            try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file)
+            var options = CollectorOptions()
+            options.tokens = try Tokens(path: file)
+            options.requestTime = .seconds(3600)
+            try await Client.withServer(store, options) { client in
+                let connection = try Connection(port: client.port)
+                #expect(
+                    connection.send("POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\nx")
+                )
+                var text = ""
+                while !text.contains("\r\n\r\n"), let more = await connection.receive() { text += more }
+                #expect(text.hasPrefix("HTTP/1.1 401"), "\(text)")
+                // The announced body never comes to its end; the server does not wait for it.
+                while await connection.receive() != nil {}
+                var isOpen = true
+                while isOpen {
+                    isOpen = connection.send(String(repeating: "x", count: 1000))
+                    try await Task.sleep(for: .milliseconds(20))
+                }
+            }
+        }
+    }
+
+    @Test("A reader that takes nothing is cut off, and holds up no shutdown")
+    func stalledReaders() async throws {
+        var options = CollectorOptions()
+        options.writeTime = .milliseconds(500)
+        // More than all buffers between the two hold.
+        let store = StubStore(reportBytes: 1 << 20)
+        try await Client.withServer(store, options) { client in
+            let connection = try Connection(port: client.port)
+            #expect(connection.send("GET /api/v1/records HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+            // It is closed though nothing is read: sending to it fails in the end.
+            var isOpen = true
+            while isOpen {
+                isOpen = connection.send("\r\n")
+                try await Task.sleep(for: .milliseconds(20))
+            }
+        }
+    }
+
+    @Test("What is still under way when the time to end is over is cut off")
+    func shutdown() async throws {
+        var options = CollectorOptions()
+        (options.writeTime, options.shutdownTime) = (.seconds(3600), .milliseconds(500))
+        let store = StubStore(reportBytes: 1 << 20)
+        let connections = Mutex<[Connection]>([])
+        try await Client.withServer(store, options) { client in
+            let connection = try Connection(port: client.port)
+            #expect(connection.send("GET /api/v1/records HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+            #expect(await connection.receive() != nil)
+            connections.withLock { $0.append(connection) }
+        }
+        // Returns: a reader that takes nothing more does not hold up the end.
+        #expect(connections.withLock { $0.count } == 1)
+    }
+
+    @Test("One address gets no more connections than it may have, and others when some have ended")
+    func peers() async throws {
+        let peers = PeerConnections(limit: 2)
+        #expect(peers.open("a") && peers.open("a") && !peers.open("a") && peers.open("b"))
+        peers.close("a")
+        #expect(peers.open("a") && !peers.open("a"))
+        var options = CollectorOptions()
+        options.maximumPeerConnections = 2
+        try await Client.withServer(StubStore(), options) { client in
+            let connections = try (0..<2).map { _ in try Connection(port: client.port) }
+            for connection in connections {
+                #expect(connection.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+                #expect(await connection.receive()?.hasPrefix("HTTP/1.1 200") == true)
+            }
+            let third = try Connection(port: client.port)
+            _ = third.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            #expect(await third.receive() == nil)
+        }
+    }
+
+    @Test("Ended in the midst of many requests, it has on the disk what it acknowledged")
+    func shutdownUnderLoad() async throws {
+        try await Samples.withStore { store, directory in
+            var options = CollectorOptions()
+            options.port = 0
+            let (ports, port) = AsyncStream.makeStream(of: Int.self)
+            let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            let collector = try Collector(store, options, logger: logger) { port.yield($0) }
+            let services = Collector.group(collector, options, ending: .ignore, logger: logger)
+            let acknowledged = Acknowledged()
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try await services.run() }
+                var found = ports.makeAsyncIterator()
+                let client = Client(port: try #require(await found.next()))
+                for _ in 0..<8 {
+                    group.addTask {
+                        // Until it is not there any more.
+                        while let ids = try? await Self.post(client) { acknowledged.add(ids) }
+                    }
+                }
+                group.addTask {
+                    while acknowledged.ids.count < 200 { try await Task.sleep(for: .milliseconds(5)) }
+                    await services.triggerGracefulShutdown()
+                }
+                try await group.waitForAll()
+            }
+            let later = try SQLiteStore(path: directory + "/stalls.db")
+            for id in acknowledged.ids {
+                #expect(try await later.report(id, team: "default") != nil, "\(id) was acknowledged")
+            }
+        }
+    }
+
+    private struct Refused: Error {}
+
+    private final class Acknowledged: Sendable {
+        private let known = Mutex<[ULID]>([])
+        var ids: [ULID] { known.withLock { $0 } }
+        func add(_ more: [ULID]) { known.withLock { $0 += more } }
+    }
+
+    private static func post(_ client: Client) async throws -> [ULID] {
+        let reports = (0..<5).map { _ in Samples.report() }
+        let status = try await client.execute(
+            uri: "/v1/reports",
+            method: .post,
+            headers: [.contentType: "application/x-ndjson"],
+            body: reports.flatMap { try $0.json() }
+        ) { $0.status }
+        guard status == .accepted else { throw Refused() }
+        return reports.map(\.id)
+    }
+}

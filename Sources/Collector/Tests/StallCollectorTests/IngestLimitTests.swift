@@ -1,0 +1,166 @@
+import Foundation
+import GzipCompression
+import HTTPTypes
+import StallReports
+import StallStore
+import Testing
+
+@testable import StallCollector
+
+@Suite("What requests with reports may take")
+struct IngestLimitTests {
+    private static let kind: HTTPFields = [.contentType: "application/x-ndjson"]
+
+    @Test("Shares of the budget are given back when nobody holds them, and one alone is always let in")
+    func budget() throws {
+        let budget = IngestBudget(100)
+        do {
+            let share = try #require(budget.share(of: 90))
+            #expect(budget.share(of: 20) == nil)
+            #expect(share.grow(by: 10) && !share.grow(by: 1))
+            share.shrink(by: 60)
+            #expect(budget.usedBytes == 40)
+        }
+        #expect(budget.usedBytes == 0)
+        #expect(budget.share(of: 1000) != nil)
+        #expect(budget.usedBytes == 0)
+    }
+
+    @Test("No more pass the gate at a time than it is wide, all get their turn, and a crowd before it is turned away")
+    func gate() async throws {
+        let (gate, barrier) = (Gate(width: 2, waitingLimit: 3), Barrier())
+        let passed = try await withThrowingTaskGroup(of: Int.self) { group in
+            for number in 0..<5 {
+                group.addTask {
+                    try await gate.pass {
+                        await barrier.pass()
+                        return number
+                    }
+                }
+            }
+            while await gate.waitingCount < 3 { await Task.yield() }
+            while await barrier.arrived < 2 { await Task.yield() }
+            await #expect(throws: Gate.Crowded.self) { try await gate.pass {} }
+            #expect(await barrier.arrived == 2)
+            await barrier.open()
+            return try await group.reduce(into: Set<Int>()) { $0.insert($1) }
+        }
+        #expect(passed == [0, 1, 2, 3, 4])
+        try await gate.pass {}
+    }
+
+    @Test("Lines are the same however they are packed and cut into pieces", arguments: [false, true])
+    func lines(isPacked: Bool) throws {
+        var limits = IngestLimits()
+        limits.recordBytes = 100_000
+        let long = String(repeating: "y", count: 99_999)
+        let body = Array("a\n\n\(long)\n\(long)zz\nb".utf8)
+        let sent = isPacked ? try #require(Gzip.compressed(body)) : body
+        var lines = try BodyLines(sent, isPacked: isPacked, limits)
+        var found: [String] = []
+        while let line = try lines.next() {
+            switch line {
+            case .whole(let bytes): found.append(String(decoding: bytes, as: UTF8.self))
+            case .tooLong: found.append("too long")
+            }
+        }
+        #expect(found == ["a", "", long, "too long", "b"])
+        #expect(lines.unpackedBytes == body.count)
+    }
+
+    @Test("What is unpacked without end, or cut off, ends at the limit")
+    func bombs() throws {
+        var limits = IngestLimits()
+        limits.unpackedBytes = 1 << 20
+        let bomb = try #require(Gzip.compressed([UInt8](repeating: UInt8(ascii: "x"), count: 50 << 20)))
+        var lines = try BodyLines(bomb, isPacked: true, limits)
+        #expect(throws: BodyLines.Failure.tooLarge) { while try lines.next() != nil {} }
+        #expect(lines.unpackedBytes <= limits.unpackedBytes + 65536)
+        let cut = try #require(Gzip.compressed(Array("a\nb\n".utf8))).dropLast(3)
+        lines = try BodyLines(Array(cut), isPacked: true, limits)
+        #expect(throws: BodyLines.Failure.damaged) { while try lines.next() != nil {} }
+    }
+
+    @Test("A request for which there is no memory is told so before its body is read")
+    func noMemory() async throws {
+        var options = CollectorOptions()
+        options.limits.waitingBytes = 1_000_000
+        let barrier = Barrier()
+        let store = StubStore(inserting: { arrivals in
+            await barrier.pass()
+            return arrivals.count
+        })
+        try await Client.withServer(store, options) { client in
+            // The first holds its share, and never sends what it announced.
+            let holder = try Connection(port: client.port)
+            #expect(holder.send(Self.head(bytes: 900_000)))
+            var answer = ""
+            while !answer.contains("HTTP/1.1 429") {
+                let other = try Connection(port: client.port)
+                // Nothing of the body is sent.
+                #expect(other.send(Self.head(bytes: 900_001)))
+                // Until the first is known there is room, and no answer yet.
+                guard let text = await other.receive(attempts: 50) else { continue }
+                answer = text
+            }
+            #expect(answer.lowercased().contains("retry-after: 1"), "\(answer)")
+            #expect(answer.contains("too much waits for memory"), "\(answer)")
+            await barrier.open()
+        }
+    }
+
+    private static func head(bytes: Int) -> String {
+        "POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nContent-Length: \(bytes)\r\n\r\n"
+    }
+
+    @Test("A report that could not be shown later is refused, wherever it is broken")
+    func wholeReports() async throws {
+        try await Client.withServer(StubStore(), CollectorOptions()) { client in
+            let good = try String(decoding: Samples.report().json(), as: UTF8.self)
+            let broken = [
+                good.replacing("\"stacks\":[", with: "\"stacks\":[7,"),
+                good.replacing("\"address\":", with: "\"address\":[],\"x\":"),
+                good.replacing("\"modules\":[", with: "\"modules\":[{}"),
+            ]
+            #expect(broken.allSatisfy { $0 != good })
+            let body = Array((broken + [good]).joined().utf8)
+            try await client.execute(uri: "/v1/reports", method: .post, headers: Self.kind, body: body) {
+                let receipt = try JSONDecoder().decode(IngestRoutes.Receipt.self, from: Data($0.body))
+                #expect((receipt.accepted, receipt.refused) == (1, 3), "\(receipt)")
+            }
+        }
+    }
+}
+
+enum Samples {
+    static func report(_ function: String = "total()", id: ULID = .make(), service: String = "shop") -> StallReport {
+        let start = Timestamp.now().advanced(byNanoseconds: -60_000_000_000)
+        let frame = StallReport.Frame(address: 1, function: function, own: true)
+        return StallReport(
+            id: id,
+            kind: .blocked,
+            state: .recovered,
+            startedAt: start,
+            detectedAt: start,
+            endedAt: start.advanced(byNanoseconds: 500_000_000),
+            durationNs: 500_000_000,
+            rule: .init(name: .blocked, tickNs: 50_000_000, ticks: 5),
+            host: .init(name: "web1"),
+            service: .init(name: service, version: "1.2"),
+            process: .init(pid: 7),
+            watched: .init(label: "main"),
+            thread: .init(id: 7),
+            cause: .init(verdict: .onCPU, summary: "It computed."),
+            stacks: [.init(thread: .init(id: 7), capturedAt: start, frames: [frame])],
+            culprit: .init(function: function, stack: 0, frame: 0),
+            fingerprint: .make(kind: .blocked, frames: [frame], modules: [])
+        )
+    }
+
+    static func withStore(_ work: (SQLiteStore, String) async throws -> Void) async throws {
+        let directory = FileManager.default.temporaryDirectory.path + "/stall-collector-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        try await work(try SQLiteStore(path: directory + "/stalls.db"), directory)
+    }
+}

@@ -1,0 +1,187 @@
+import Foundation
+import HTTPTypes
+import Logging
+import StallReports
+import StallStore
+import Testing
+
+@testable import StallCollector
+
+/// What an operator sees and does.
+@Suite("Running a collector")
+struct OperationTests {
+    @Test("It is healthy as long as its store answers")
+    func health() async throws {
+        struct Broken: Error {}
+        for (store, status) in [
+            (StubStore(), HTTPResponse.Status.ok), (StubStore(checking: { throw Broken() }), .serviceUnavailable),
+        ] {
+            try await Client.withServer(store, CollectorOptions()) { client in
+                let found = try await client.execute(uri: "/health", method: .get) { $0.status }
+                #expect(found == status)
+            }
+        }
+        let barrier = Barrier()
+        let hanging = Health(StubStore(checking: { await barrier.pass() }), patience: .milliseconds(10))
+        #expect(await hanging.isWell() == false)
+        await barrier.open()
+    }
+
+    @Test("Its own counts are for those who may see all teams', and its tokens change with their file")
+    func tokens() async throws {
+        try await Samples.withStore { store, directory in
+            let file = directory + "/tokens"
+            @Sendable func write(_ text: String) throws {
+                try text.write(toFile: file, atomically: true, encoding: .utf8)
+                try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file)
+            }
+            try write("red read,write red-token-0123456789\nops metrics ops-token-0123456789\n")
+            var options = CollectorOptions()
+            options.tokens = try Tokens(path: file)
+            options.tokensEvery = .milliseconds(10)
+            options.audit = directory + "/audit"
+            try await Client.withServer(store, options) { client in
+                func get(_ path: String, _ token: String) async throws -> HTTPResponse.Status {
+                    try await client.execute(
+                        uri: path,
+                        method: .get,
+                        headers: [.authorization: "Bearer \(token)-token-0123456789"]
+                    ) { $0.status }
+                }
+                #expect(try await get("/metrics", "red") == .forbidden)
+                #expect(try await get("/metrics", "ops") == .ok)
+                #expect(try await get("/api/v1/faults", "ops") == .forbidden)
+                #expect(try await get("/api/v1/faults", "red") == .ok)
+                try write("blue read,write blue-token-0123456789\n")
+                while try await get("/api/v1/faults", "blue") == .unauthorized {
+                    try await Task.sleep(for: .milliseconds(10))
+                }
+                #expect(try await get("/api/v1/faults", "red") == .unauthorized)
+                // A file that cannot be used changes nothing.
+                try write("nonsense\n")
+                func audit() throws -> String { try String(contentsOfFile: directory + "/audit", encoding: .utf8) }
+                while try !audit().contains("\"outcome\":\"refused\"") { try await Task.sleep(for: .milliseconds(10)) }
+                #expect(try await get("/api/v1/faults", "blue") == .ok)
+            }
+        }
+    }
+
+    @Test("The audit log has a line for each request that brought reports, and does not grow for ever")
+    func audit() async throws {
+        try await Samples.withStore { store, directory in
+            var options = CollectorOptions()
+            options.audit = directory + "/audit"
+            try await Client.withServer(store, options) { client in
+                for body in [try Samples.report().json(), Array("nonsense\n".utf8)] {
+                    try await client.execute(
+                        uri: "/v1/reports",
+                        method: .post,
+                        headers: [.contentType: "application/x-ndjson"],
+                        body: body
+                    ) { #expect($0.status == .accepted) }
+                }
+                try await client.execute(uri: "/v1/reports", method: .post, headers: [.contentType: "text/plain"]) {
+                    #expect($0.status == .unsupportedMediaType)
+                }
+            }
+            struct Line: Decodable {
+                var action: String
+                var outcome: String
+                var team: String?
+                var peer: String?
+                var accepted: Int?
+                var refused: Int?
+                var reason: String?
+            }
+            let lines = try String(contentsOfFile: directory + "/audit", encoding: .utf8).split(separator: "\n")
+                .map { try JSONDecoder().decode(Line.self, from: Data($0.utf8)) }.filter { $0.action == "ingest" }
+            #expect(lines.map(\.outcome) == ["202", "202", "415"])
+            #expect(lines.map(\.accepted) == [1, 0, nil] && lines.map(\.refused) == [0, 1, nil])
+            #expect(lines.allSatisfy { $0.team == "default" && $0.peer == "127.0.0.1" })
+            #expect(lines[2].reason?.contains("application/x-ndjson") == true)
+
+            let log = try AuditLog(path: directory + "/small", maximumBytes: 1000)
+            for _ in 0..<100 { log.write(.init(action: "start", outcome: "ok")) }
+            for name in ["/small", "/small.1"] {
+                let size = try FileManager.default.attributesOfItem(atPath: directory + name)[.size] as? Int
+                #expect((1...1000).contains(size ?? 0))
+            }
+        }
+    }
+
+    @Test("Refusals have the headers that keep pages safe, too")
+    func safetyHeaders() async throws {
+        try await Client.withServer(StubStore(), CollectorOptions()) { client in
+            for path in ["/", "/nothing", "/faults/x", "/api/v1/faults?limit=x", "/faults/v2:0000000000000000"] {
+                try await client.execute(uri: path, method: .get) { answer in
+                    #expect(answer.headers[.contentSecurityPolicy]?.hasPrefix("default-src 'none'") == true, "\(path)")
+                    #expect(answer.headers[.xContentTypeOptions] == "nosniff", "\(path)")
+                }
+            }
+        }
+    }
+
+    @Test("A question for a time far ahead is answered")
+    func farAhead() async throws {
+        try await Samples.withStore { store, _ in
+            try await Client.withServer(store, CollectorOptions()) { client in
+                for path in ["/", "/api/v1/faults", "/api/v1/records", "/live"] {
+                    let uri = path + "?since=9000-01-01T00:00:00Z&until=9001-01-01T00:00:00Z"
+                    let status = try await client.execute(uri: uri, method: .get) { $0.status }
+                    #expect(status == .ok, "\(path)")
+                }
+            }
+        }
+    }
+
+    @Test("The exported page may run its own script and style, and nothing else")
+    func exportedPage() async throws {
+        // FIPS 180-4, with its examples.
+        func hex(_ text: String) -> String {
+            SHA256.hash(Array(text.utf8)).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        }
+        #expect(hex("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+        #expect(
+            hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")
+                == "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"
+        )
+        try await Samples.withStore { store, _ in
+            let report = Samples.report()
+            _ = try await store.insert([Arrival(json: report.json(), team: "default")])
+            try await Client.withServer(store, CollectorOptions()) { client in
+                let path = "/api/v1/faults/\(report.fingerprint.rawValue)/export/"
+                try await client.execute(uri: path + "html", method: .get) { answer in
+                    let policy = answer.headers[.contentSecurityPolicy] ?? ""
+                    #expect(!policy.contains("unsafe") && policy.contains("sandbox allow-scripts"), "\(policy)")
+                    let page = String(decoding: answer.body, as: UTF8.self)
+                    func content(_ tag: String) -> String? {
+                        page.split(separator: "<\(tag)>").dropFirst().first?.split(separator: "</\(tag)>").first.map(
+                            String.init
+                        )
+                    }
+                    for (tag, directive) in [("style", "style-src"), ("script", "script-src")] {
+                        let text = try #require(content(tag))
+                        let hash = Data(SHA256.hash(Array(text.utf8))).base64EncodedString()
+                        #expect(policy.contains("\(directive) 'sha256-\(hash)'"), "\(tag)")
+                    }
+                }
+                for format in ["svg", "csv"] {
+                    try await client.execute(uri: path + format, method: .get) {
+                        #expect($0.headers[.contentSecurityPolicy] == "sandbox; default-src 'none'")
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("The service may have as many files open as connections")
+    func unit() throws {
+        let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../../..")
+        let unit = try String(
+            contentsOf: root.appending(path: "config/systemd/stall-collector.service"),
+            encoding: .utf8
+        )
+        let limit = try #require(unit.firstMatch(of: /(?m)^LimitNOFILE=(\d+)$/).flatMap { Int($0.1) })
+        #expect(limit >= CollectorOptions().maximumConnections + 64)
+    }
+}

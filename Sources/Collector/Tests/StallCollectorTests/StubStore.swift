@@ -1,0 +1,55 @@
+import StallReports
+
+@testable import StallStore
+
+/// A store that does what a test says, and knows nothing.
+struct StubStore: StallStore {
+    var checking: @Sendable () async throws -> Void = {}
+    var inserting: @Sendable ([Arrival]) async throws -> Int = { $0.count }
+    /// As many reports as there may be, of so many bytes each.
+    var reportBytes: Int?
+
+    func insert(_ arrivals: [Arrival]) async throws -> Int { try await inserting(arrivals) }
+    func check() async throws { try await checking() }
+    func faults(_: StallQuery, by _: FaultOrder, limit _: Int) -> FaultList {
+        FaultList(faults: [], watchedNs: 0, runs: 0)
+    }
+    func reports(_: StallQuery, after last: StoredReport.Place?, limit: Int) -> [StoredReport] {
+        guard let reportBytes else { return [] }
+        let json = [UInt8](repeating: UInt8(ascii: "x"), count: reportBytes)
+        let now = Timestamp.now()
+        return (0..<min(limit, 4)).map { _ in StoredReport(place: .init(startedAt: now, id: .make()), json: json) }
+    }
+    func runs(_: StallQuery, after _: ULID?, limit _: Int) -> [StoredRun] { [] }
+    func count(_: StallQuery, limit _: Int) -> Int { 1 }
+    func fault(_: Fingerprint, _: StallQuery) -> Fault? { nil }
+    func stalls(_: StallQuery, of _: Fingerprint?, longestFirst _: Bool, limit _: Int) -> [StoredStall] { [] }
+    func report(_: ULID, team _: String) -> [UInt8]? { nil }
+    func days(of _: Fingerprint, _: StallQuery) -> [DayCount] { [] }
+    func choices(_: StallQuery) -> Choices { Choices() }
+    func arrivals(team _: String, after _: Int64, limit _: Int) -> [(place: Int64, stall: StoredStall)] { [] }
+    func lastPlace() -> Int64 { 0 }
+    func latestRuns(team _: String, since _: Timestamp) -> [LatestRun] { [] }
+    func alerts() -> [Alert] { [] }
+    func change(alerts _: [Alert], removing _: [Alert]) {}
+    func removeOld(before _: Timestamp, maximumBytes _: Int64?) -> Int { 0 }
+    func size() -> StoreSize { StoreSize(bytes: 1, stalls: 2, runs: 3) }
+}
+
+/// Holds up whoever comes until it is opened. For any task.
+actor Barrier {
+    private var isOpen = false
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+    private(set) var arrived = 0
+
+    func pass() async {
+        arrived += 1
+        if !isOpen { await withCheckedContinuation { waiting.append($0) } }
+    }
+
+    func open() {
+        isOpen = true
+        for one in waiting { one.resume() }
+        waiting = []
+    }
+}
