@@ -1,4 +1,5 @@
-/// Calls that block: each for `seconds`, or until something else that happens then. What it returns tells whether it was cut short.
+/// Calls that block: each for `seconds`, or until another event that happens then. The result shows whether the call was cut
+/// short.
 #include "target.h"
 
 #include <aio.h>
@@ -54,7 +55,7 @@ static int milliseconds(void) {
     return (int)(seconds * 1000);
 }
 
-/// The number of an error that came as the result.
+/// For functions that return an error number: sets errno.
 static int as_errno(int error) {
     errno = error;
     return error ? -1 : 0;
@@ -67,7 +68,7 @@ static int quiet_pipe(void) {
     return ends[0];
 }
 
-/// A descriptor that becomes readable in time: for calls without a timeout of their own.
+/// A descriptor that becomes readable after the time: for calls without a timeout.
 static int timer(void) {
     int file = timerfd_create(CLOCK_MONOTONIC, 0);
     struct itimerspec time = {.it_value = length()};
@@ -75,7 +76,7 @@ static int timer(void) {
     return file;
 }
 
-/// Does something in another thread when the time is over.
+/// Executes an action on another thread after the time.
 static void *late(void *action) {
     struct timespec rest = length();
     nanosleep(&rest, NULL);
@@ -320,7 +321,7 @@ static void touch_watched(void) { close(open(watched, O_WRONLY | O_TRUNC)), unli
 
 static int call_inotify(void) {
     char bytes[4096];
-    // Once more in the same process, too.
+    // It is also called repeatedly in the same process.
     strcpy(watched, "/tmp/sample-target-XXXXXX");
     close(mkstemp(watched));
     watch = inotify_init1(0);

@@ -1,4 +1,4 @@
-/// A thread that stays on a function's first instruction, where the caller's frame is still that of the frame pointer.
+/// A thread that stays on a function's first instruction, where the frame pointer is still that of the caller's frame.
 #include "target.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ __asm__(".text\n.p2align 4\n.type spin_first, @function\nspin_first: .cfi_startp
         "push %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset 6, -16\nmov %rsp, %rbp\n.cfi_def_cfa_register 6\n"
         "call spin_first\npop %rbp\n.cfi_def_cfa 7, 8\nret\n.cfi_endproc\n.size call_first, . - call_first\n");
 
-/// Three functions as a just-in-time compiler makes them, each of which calls the next.
+/// Three functions like those of a just-in-time compiler, each of which calls the next.
 static void (*make_code(void))(void) {
     static const unsigned char code[] = {
         0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20,        // push %rbp; mov %rsp, %rbp; sub $32, %rsp
@@ -26,7 +26,7 @@ static void (*make_code(void))(void) {
         0xe8, 0x15, 0x00, 0x00, 0x00,                          // call the third
         0xc9, 0xc3,                                            // leave; ret
         0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
-        0x75, 0xfe, 0xc3,                                      // jne .; ret: since the subtraction, it jumps
+        0x75, 0xfe, 0xc3,                                      // jne .; ret: jumps because of the subtraction
     };
     void *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
@@ -39,7 +39,7 @@ static void (*make_code(void))(void) {
 __attribute__((noinline)) static int call_code(void (*code)(void)) {
     puts("READY");
     fflush(stdout);
-    // The made code stays where it is as long as this is so.
+    // The generated code stays at its address as long as this is the case.
     __asm__ volatile("call *%0" ::"r"(code) : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc", "memory");
     return 1;
 }

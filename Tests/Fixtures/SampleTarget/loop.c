@@ -1,12 +1,13 @@
-/// An event loop that stalls as it is told on standard input, a line each, and says when: a stand-in for a server that nobody prepared.
+/// An event loop that stalls on command, one line each on standard input, and prints when: a substitute for a server that is not
+/// prepared in any way.
 ///
-///     NAME MS         stalls so for so long, and prints DID NAME BEGIN END (CLOCK_MONOTONIC, ns)
+///     NAME MS         stalls in this way for MS, and prints DID NAME BEGIN END (CLOCK_MONOTONIC, ns)
 ///     call NAME MS    one of the blocking calls of calls.c; prints DID NAME BEGIN END WHOLE or CUT
-///     mix MS          rests for 10 ms and stalls for so long, in each way one after the other, until told `mix 0`
+///     mix MS          rests for 10 ms and stalls for MS, in each way one after the other, until `mix 0`
 ///     listen          accepts from now on; prints PORT NUMBER
-///     counts          prints COUNTS TURNS CUT, CUT being calls that came back early, waits that failed included
-///     spawn           a child that does the same with no input, prints CHILD PID
-///     exec MS         runs this program anew, which computes for so long before its loop; prints READY then
+///     counts          prints COUNTS TURNS CUT; CUT is the number of calls that returned early, including failed waits
+///     spawn           a child that does the same without input, prints CHILD PID
+///     exec MS         executes this program again, which computes for MS before its loop; prints READY then
 ///     move            from now on in another loop within this turn, on another set; prints READY
 ///     exit STATUS
 #include "target.h"
@@ -41,7 +42,7 @@ static void watch_input(int file) {
     epoll_ctl(set, EPOLL_CTL_ADD, file, &event);
 }
 
-// Ways to stall. Each is a function of a name of its own, for the stack.
+// Ways to stall. Each is a separate function, whose name appears on the stack.
 
 __attribute__((noinline)) static void compute_until(uint64_t end) {
     while (now_ns() < end)
@@ -84,11 +85,11 @@ __attribute__((noinline)) static void poll_without_waiting_until(uint64_t end) {
     close(inner);
 }
 
-/// One of many that a turn has to call.
+/// One of many callbacks of a turn.
 __attribute__((noinline)) static void run_callback(void) { compute_until(now_ns() + 1000000); }
 static unsigned long callbacks;
 
-// Code that is made at run time, and named for perf.
+// Code generated at run time, with names for perf.
 
 static uint64_t made_until;
 static void compute_for_made(void) { compute_until(made_until); }
@@ -126,9 +127,9 @@ static const struct { const char *name; void (*stall)(uint64_t end); } stalls[] 
     {"made", run_made_code_until},        {"nested", turn_inner_loop_until},    {"poll0", poll_without_waiting_until},
 };
 
-// Turns that are none.
+// Busy turns that are not stalls.
 
-/// What is done a little of in each turn, and until when.
+/// The work done in each turn, and its end time.
 static struct { uint64_t end, each, begin; const char *name; } busy;
 
 static void go_on_being_busy(void) {
@@ -145,13 +146,13 @@ static void be_busy(const char *name, uint64_t length, uint64_t each) {
     busy.begin = begin, busy.end = begin + length, busy.each = each, busy.name = name;
 }
 
-/// Of each of the ways to stall in turn, nanoseconds. 0: none.
+/// The duration of each stall when all ways are used in turn, in nanoseconds. 0: off.
 static uint64_t mixed;
 
 static void stall_in_next_way(void) {
     static size_t next;
     size_t way = next++ % (sizeof stalls / sizeof *stalls);
-    // Its names would outlive it.
+    // The names of its code would outlive the code.
     if (stalls[way].stall != run_made_code_until)
         stalls[way].stall(now_ns() + mixed);
 }
@@ -164,7 +165,7 @@ static void spawn(void) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(0);
-        // Stalls now and then of its own accord.
+        // The child stalls now and then, without commands.
         struct epoll_event event;
         set = epoll_create1(EPOLL_CLOEXEC);
         for (;;) {
@@ -187,7 +188,7 @@ static void start_listening(void) {
     printf("PORT %d\n", ntohs(address.sin_port));
 }
 
-/// Answers each piece with itself.
+/// Echoes the input.
 static void serve(int file) {
     char bytes[4096];
     ssize_t count = read(file, bytes, sizeof bytes);
@@ -227,7 +228,7 @@ int turn_loop_after(unsigned long ms) {
     return turn_loop();
 }
 
-/// Another loop, further in than the first: what that was to serve it serves from now on.
+/// Another loop, nested in the first one: from now on it serves everything that the first one served.
 __attribute__((noinline)) static void turn_deeper_loop(void) {
     volatile char room[256];
     room[0] = 0;
@@ -262,7 +263,7 @@ static void obey(char *line) {
         stall(name, number);
 }
 
-/// Whole lines: one command is never cut in two by the pipe, they are short and written at once.
+/// Reads whole lines: commands are short and written at once, so the pipe never splits one.
 static void read_commands(void) {
     char bytes[4096], *rest = bytes;
     ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes - 1);
@@ -273,7 +274,7 @@ static void read_commands(void) {
         obey(line);
 }
 
-/// As a loop does with what has become ready: one after the other, in its own frame.
+/// Like a loop that calls the callbacks of ready events one after the other, in its own frame.
 __attribute__((always_inline)) static inline void run_callbacks(uint64_t begin) {
     for (; callbacks > 0; callbacks--)
         run_callback();
@@ -292,7 +293,8 @@ static void dispatch(int file) {
 __attribute__((noinline)) static void turn_once(void) {
     struct epoll_event events[16];
     int count;
-    // At one place it looks, at another one it waits, as SwiftNIO does. What stands between keeps the compiler from making one call of both.
+    // Polls at one place and waits at another, like SwiftNIO. The statement in between prevents the compiler from merging the two
+    // calls.
     if (busy.end) {
         count = epoll_wait(set, events, 16, 0);
         __asm__ volatile("");

@@ -1,4 +1,4 @@
-/// A process to be sampled: one that blocks in a call, computes, or does what makes sampling difficult.
+/// A process to be sampled: it blocks in a call, computes, or does something that makes sampling difficult.
 #include "target.h"
 
 #include <dlfcn.h>
@@ -39,13 +39,13 @@ static void ready(void) {
     fflush(stdout);
 }
 
-// Computing at a known depth, and how long it stood still, by its own clock.
+// Computing at a known depth; measures the pauses by its own clock.
 
 enum { MAX_GAPS = 1 << 20 };
 static uint32_t gaps[MAX_GAPS];
 static size_t gap_count;
 
-/// Everything above what an iteration takes at most is a gap.
+/// A time above the maximum of an iteration is a gap.
 __attribute__((noinline)) static uint64_t spin(void) {
     uint64_t before = now_ns(), rounds = 0;
     ready();
@@ -113,7 +113,7 @@ static void *compute_on(void *argument) {
     exit(compute(3));
 }
 
-/// Ends the first thread once there is something on the input; the others live on.
+/// Ends the first thread when there is input; the others continue.
 static int end_first_thread(void) {
     pthread_t thread;
     pthread_create(&thread, NULL, wait_forever, NULL);
@@ -136,7 +136,7 @@ static int churn_threads(void) {
 
 // Other programs.
 
-/// Replaces itself by itself, over and over, computing in between. The number of times left is the argument.
+/// Executes itself repeatedly, and computes in between. The argument is the number of remaining times.
 static int replace(char **arguments) {
     int left = atoi(arguments[2]);
     if (!arguments[3])
@@ -163,14 +163,14 @@ static int fork_over_and_over(void) {
     return 0;
 }
 
-/// Counts what it is sent. Real-time signals queue, so none may get lost.
+/// Counts received signals. Real-time signals are queued, so none may be lost.
 static int count_signals(void) {
     struct sigaction action = {.sa_handler = count};
     sigaction(SIGRTMIN, &action, NULL);
     return compute(5);
 }
 
-/// A library that comes late: its code is in no module that was there at the start.
+/// Loads a library late: its code is in no module that was loaded at the start.
 static int load_late(const char *path) {
     ready();
     getchar();
@@ -179,7 +179,7 @@ static int load_late(const char *path) {
     return run && run(spin) ? 0 : 1;
 }
 
-/// Computes for a short while and waits for a shorter one, over and over: what a stop can hit at the wrong moment.
+/// Alternately computes for a short time and waits for a shorter one: a stop can hit it at the wrong moment.
 static int wait_often(void) {
     unsigned long waits = 0, cut = 0;
     int queue = epoll_create1(0);
@@ -196,7 +196,7 @@ static int wait_often(void) {
     return 0;
 }
 
-/// Has a child that computes, or sleeps, and is being traced.
+/// Traces a child that computes or sleeps.
 static int trace_child(bool computes) {
     pid_t child = fork();
     if (child == 0) {

@@ -3,19 +3,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/// Prints READY, makes the call, and prints WHOLE or CUT, its result, its error number, and how many seconds it took.
+/// Prints READY, makes the call, and prints WHOLE or CUT, its result, its error number, and its duration in seconds.
 int block_in(const char *name, double seconds);
 void list_calls(void);
 
-/// Makes the call. \returns whether it came back as it does undisturbed; false for a name that there is not.
+/// Makes the call. \returns whether it returned as it does undisturbed; false for an unknown name.
 bool call_once(const char *name, double seconds);
 
-/// Turns an event loop that obeys standard input: see loop.c. Computes for so long before.
+/// Runs an event loop that is controlled by standard input: see loop.c. First computes for the given time.
 int turn_loop_after(unsigned long milliseconds);
 
-/// Prints READY and stays on a function's first instruction: of one with an unwind table, or of code made at run time, without any.
+/// Prints READY and stays on a function's first instruction: of a function with an unwind table, or of code generated at run
+/// time, without a table.
 int stand_first(bool is_made);
 
-/// Waits in code made at run time that cannot be executed any more, as while a just-in-time compiler writes to its page. A line on the input
-/// makes it executable again; then it waits on.
+/// Waits in code generated at run time that is not executable at the moment, as while a just-in-time compiler writes to its page.
+/// A line of input makes it executable again; then it continues to wait.
 int wait_in_sealed_code(void);

@@ -1,7 +1,7 @@
 import Foundation
 import Symbolication
 
-// Names addresses of files, and says what that cost. Offsets are hexadecimal, in each file's terms.
+// Symbolicates addresses of files, and prints the cost. Offsets are hexadecimal, relative to each file.
 
 func residentBytes() -> Int {
     let text = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)) ?? ""

@@ -3,12 +3,12 @@ import RunLoopKit
 import StallMonitor
 import Synchronization
 
-// What watching many loops costs: the processor time of the monitor's threads, as a share of one core.
+// Measures the cost of watching many loops: the processor time of the monitor's threads, as a share of one core.
 //
 //   WatchLoad [LOOPS] [BUSY] [SECONDS]       10000 100 10
 //
-// The loops have no threads, only heartbeats; the busy ones are turned by one thread, which lets each rest and leave its rest again and
-// again, so that each rings as often as a loop can.
+// The loops have no threads, only heartbeats. One thread turns the busy ones: it makes each rest and leave its rest repeatedly,
+// so that each rings as often as a loop can.
 
 let numbers = CommandLine.arguments.dropFirst().map { Int($0) ?? 0 }
 let (all, busy, seconds) = (numbers.first ?? 10_000, numbers.dropFirst().first ?? 100, numbers.dropFirst(2).first ?? 10)
@@ -21,7 +21,7 @@ final class BeatingLoop: WatchableLoop {
     func modeName(at index: Int) -> String? { nil }
 }
 
-/// The processor time of the process's thread of that name, nanoseconds (proc(5), schedstat).
+/// The processor time of the process's thread with this name, in nanoseconds (proc(5), schedstat).
 func processorTime(ofThread name: String) -> UInt64? {
     guard let directory = unsafe opendir("/proc/self/task") else { return nil }
     defer { unsafe closedir(directory) }
@@ -48,7 +48,7 @@ func sleep(milliseconds: Int) {
     unsafe nanosleep(&time, nil)
 }
 
-/// How long the busy loops were turned, and how often, until told to stop.
+/// Turns the busy loops until `end`, and returns the number of turns.
 func turnBusyOnes(_ loops: [BeatingLoop], until end: MonotonicInstant) -> Int {
     var turns = 0
     while MonotonicInstant.now < end {
@@ -56,7 +56,7 @@ func turnBusyOnes(_ loops: [BeatingLoop], until end: MonotonicInstant) -> Int {
             for phase in [LoopPhase.afterWaiting, .beforeTimers, .beforeSources, .beforeWaiting, .waiting] {
                 loop.heartbeat.publish(phase)
             }
-            // Busy at most times at which somebody looks.
+            // Busy at most times at which it is sampled.
             loop.heartbeat.publish(.afterWaiting)
         }
         turns += loops.count

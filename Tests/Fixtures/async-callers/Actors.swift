@@ -45,7 +45,7 @@ final class SerialQueue: SerialExecutor {
     }
 }
 
-/// On a queue of its own.
+/// Runs on its own queue.
 actor Queued {
     private let executor = SerialQueue()
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe executor.asUnownedSerialExecutor() }

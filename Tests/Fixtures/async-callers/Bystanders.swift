@@ -2,8 +2,8 @@ import Foundation
 import StackCapture
 import Synchronization
 
-/// Threads without an asynchronous function on their stack, but with what such functions have left there before: none may be said
-/// to have awaiting callers.
+/// Threads without an asynchronous function on their stack, but with old data of such functions in the stack memory: none may be
+/// reported to have awaiting callers.
 struct Bystanders {
     var captures: Int
 
@@ -23,7 +23,7 @@ struct Bystanders {
         return count()
     }
 
-    /// Has the workers of the pool run asynchronous functions, deeply and often. Leaves some tasks suspended.
+    /// Makes the workers of the pool run asynchronous functions, deeply and often. Leaves some tasks suspended.
     private func soil() {
         let done = DispatchSemaphore(value: 0)
         for number in 0..<200 {
@@ -48,7 +48,7 @@ struct Bystanders {
         var failed = 0
         var chains: [String: Int] = [:]
         let targets = Self.identities.withLock { $0 }.sorted { $0.key < $1.key }
-        // Some cannot be taken while the thread moves.
+        // Some captures fail while the thread moves.
         for round in 0..<captures * 20 where taken < captures {
             let (name, identity) = targets[round % targets.count]
             switch capturer.capture(threadID: identity.threadID, stack: identity.stack) {

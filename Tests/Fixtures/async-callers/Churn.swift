@@ -3,20 +3,20 @@ import StackCapture
 import Symbolication
 import Synchronization
 
-/// Short tasks one after the other on the main actor, whose functions say by their last letter who calls whom: a chain that was read
-/// when the thread had gone on shows by letters that do not fit.
+/// Short tasks, one after the other, on the main actor. The last letter of each function shows which functions call each other: a
+/// chain that was read after the thread had moved on has letters that do not match.
 struct Churn {
-    /// How many chains are to be judged that fit or do not.
+    /// The number of chains to judge, whether they match or not.
     var captures: Int
 
-    /// On a machine with little time for either process, most captures come when the thread has gone on, and show no chain: then fewer
-    /// are judged.
+    /// On a machine with little time for the two processes, most captures happen after the thread has moved on, and show no
+    /// chain: then fewer chains are judged.
     private static let longest = Duration.seconds(60)
 
     private static let main = Mutex<ThreadIdentity?>(nil)
     static let isOver = Atomic(false)
 
-    /// Whether no capture found a chain that does not belong to its frame, and some found one.
+    /// Returns whether no capture found a chain that does not belong to its frame, and some captures found a chain.
     func run() -> Bool {
         Self.start()
         while Self.main.withLock({ $0 == nil }) { usleep(1000) }
@@ -30,18 +30,18 @@ struct Churn {
         }
     }
 
-    /// The same of another process, each time by a sampler that has seen nothing before.
+    /// The same for another process, each time with a new sampler.
     func runAnew() -> Bool {
         guard let target = try? Target() else { return false }
         defer { target.end() }
         return judge {
-            // The main actor is not bound to a thread here.
+            // Here the main actor is not bound to a thread.
             let all = (try? ProcessSampler(processID: target.processID).captureAll()) ?? []
             return all.compactMap { try? $0.result.get() }.filter { $0.asyncCallers != nil }.map(target.rebased)
         }
     }
 
-    /// Begins the tasks, for as long as its parent lives, and says where this program lies.
+    /// Runs the tasks as long as the parent lives, and prints the address of this program.
     static func serve() async {
         Thread.detachNewThread {
             _ = FileHandle.standardInput.readDataToEndOfFile()
@@ -64,7 +64,8 @@ struct Churn {
         }
     }
 
-    /// Takes stacks until enough are judged. Which share of them shows a chain that fits is told, and proves nothing: it is the machine's.
+    /// Captures stacks until enough chains are judged. The share of stacks with a matching chain is printed, but not judged: it
+    /// depends on the machine.
     private func judge(_ take: () -> [CapturedStack]) -> Bool {
         var (counts, costs): ([String: Int], [CapturedStack.Cost]) = ([:], [])
         let end = ContinuousClock.now + Self.longest
@@ -94,7 +95,7 @@ struct Churn {
                 counts["unknown", default: 0] += 1
                 continue
             }
-            // In the outermost functions either may be without letters.
+            // The outermost functions may have no letters.
             guard !places.isEmpty, !frames.isEmpty else {
                 counts["outside", default: 0] += 1
                 continue
@@ -113,12 +114,12 @@ struct Churn {
     }
 }
 
-/// This program again, with nothing but the tasks.
+/// This program as another process, with only the tasks.
 private struct Target {
     private let process = Process()
-    /// The program ends when this does.
+    /// The program ends when this is closed.
     private let input = Pipe()
-    /// From its addresses of this program's functions to ours.
+    /// The offset from its addresses of this program's functions to ours.
     private let slide: UInt
 
     var processID: Int32 { process.processIdentifier }
@@ -173,7 +174,7 @@ private struct Target {
     return grind(first, 4000) &+ 4000
 }
 
-/// A level takes more than a kilobyte.
+/// A level uses more than a kilobyte.
 @inline(never) func descend(_ level: Int, _ work: () -> Int) -> Int {
     guard level > 0 else { return work() }
     var space = (Large(), Large(), Large())
@@ -192,10 +193,10 @@ private struct Target {
 
 @inline(never) func consume(_ number: Int) { _ = mix(number) }
 
-/// More than a capture searches from the stack's inner end.
+/// Deeper than the part of the stack that a capture searches from its inner end.
 private let depth = CommandLine.arguments.contains("--deep") ? 60 : 0
 
-/// Asleep when it is captured, and soon no more.
+/// Asleep during the capture, and awake soon after.
 private let naps = CommandLine.arguments.contains("--napping")
 
 private let pace = _isDebugAssertConfiguration() ? 1 : 50

@@ -2,12 +2,12 @@ import Foundation
 import StackCapture
 import Symbolication
 
-/// Stalls in every shape that functions can await each other in, captures itself, and compares what was found with what it knows.
+/// Stalls in every shape in which functions can await each other, captures itself, and compares the result with the known chain.
 ///
 /// usage: async-callers --all | --list | NAME …   [--verbose]
 ///        async-callers --churn | --churn-anew [--deep] [--napping] COUNT
 ///        async-callers --bystanders COUNT
-/// Exits with 1 if a chain is not what it should be.
+/// Exits with 1 if a chain is wrong.
 @main
 struct Fixture {
     static func main() async {

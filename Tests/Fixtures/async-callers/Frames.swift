@@ -1,4 +1,4 @@
-// Functions whose frames and contexts are out of the ordinary.
+// Functions with unusual frames and contexts.
 
 struct Large: Sendable {
     var first = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -33,7 +33,7 @@ func largeFrame(_ number: Int) async -> Int {
 
 @inline(never) func mix(_ value: Int) -> Int { value &* 7 &+ (value >> 3) }
 
-/// Needs more registers than there are, so that the context's own may be given up.
+/// Needs more registers than there are, so that the register of the context may be spilled.
 @inline(never)
 func manyLiveLeaf(_ number: Int) async -> Int {
     let seed = await breathe(number)

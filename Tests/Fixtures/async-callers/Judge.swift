@@ -3,11 +3,11 @@ import StackCapture
 import Symbolication
 import Synchronization
 
-/// Runs shapes one by one, and compares.
+/// Runs shapes one by one, and compares the results.
 struct Judge {
     var isVerbose: Bool
 
-    /// What was captured of one shape, to be judged when all are: lines are looked up in one go.
+    /// The capture of one shape. All captures are judged at the end, so that lines are looked up at once.
     struct Captured {
         var shape: Shape
         var standstill: Standstill

@@ -2,18 +2,18 @@ import Foundation
 import StackCapture
 import Symbolication
 
-/// What awaiting functions are called, and the lines on which they await.
+/// The names of awaiting functions, and the lines on which they await.
 struct Names {
     struct Place {
         /// Without generic arguments.
         var function: String
-        /// The Swift module it stands in, nil for what the compiler adds of its own accord.
+        /// The function's Swift module, nil for functions that the compiler generates.
         var module: String?
         var line: Int?
-        /// Of the calls inlined there: the closure that awaits may be one.
+        /// Lines of the calls inlined there: the awaiting closure may be one of them.
         var inlinedLines: [Int] = []
 
-        /// A closure that the optimiser has built into it.
+        /// A closure that the optimiser has merged into the function.
         var builtIn: String?
 
         init(_ name: String, module: String?) {

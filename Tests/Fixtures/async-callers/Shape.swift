@@ -1,8 +1,8 @@
 import StackCapture
 
-/// A way of functions to await each other.
+/// A way in which functions await each other.
 struct Shape: Sendable {
-    /// The kind of the task that stands still.
+    /// The kind of the stalled task.
     enum End {
         case task, asyncLet, taskGroup
     }

@@ -1,7 +1,7 @@
 import Dispatch
 import Synchronization
 
-// In child tasks the chain ends at the task's closure: its functions are noted, those of the parent are not.
+// In child tasks the chain ends at the task's closure: the child's functions are recorded, the parent's are not.
 
 @inline(never)
 func asyncLet(_ number: Int) async -> Int {

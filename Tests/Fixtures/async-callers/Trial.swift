@@ -2,27 +2,27 @@ import Glibc
 import StackCapture
 import Synchronization
 
-/// A function that awaits, and the line on which it does.
+/// An awaiting function, and the line of its `await`.
 struct Awaiting: Hashable {
     var function: String
     var line: Int
     /// The runtime's number of its task.
     var task: UInt64?
-    /// How many lines further on the optimiser may put the `await`.
+    /// The number of lines by which the optimiser may move the `await` down.
     var slack: Int
-    /// What it awaits may be built into it: then it stands on the stack itself.
+    /// The awaited function may be merged into it: then it is on the stack itself.
     var isOptional: Bool
 }
 
-/// How the innermost function stands still.
+/// The way in which the innermost function is stalled.
 enum Standstill: String, CaseIterable {
-    /// Computes without end: to be captured by a signal.
+    /// Computes without end: captured with a signal.
     case spin
-    /// Sleeps in a system call: to be captured from outside.
+    /// Sleeps in a system call: captured from outside.
     case sleep
 }
 
-/// What the shape under trial says of itself while it runs.
+/// The state that the shape under test records while it runs.
 enum Trial {
     struct State {
         /// Innermost first.
@@ -45,12 +45,12 @@ enum Trial {
         state.withLock { $0 = State(standstill: standstill) }
     }
 
-    /// Nil until the shape stands still.
+    /// Nil until the shape is stalled.
     static var standing: State? {
         state.withLock { $0.standing == nil ? nil : $0 }
     }
 
-    /// Lets the innermost function return.
+    /// Makes the innermost function return.
     static func release() {
         isReleased.store(true, ordering: .sequentiallyConsistent)
         var byte: UInt8 = 1
@@ -68,7 +68,7 @@ enum Trial {
         state.withLock { $0.awaiting.insert(awaiting, at: 0) }
     }
 
-    /// The innermost function's work. A second call of a shape returns at once.
+    /// The innermost function's work. The second call of a shape returns immediately.
     static func stand() {
         if isReleased.load(ordering: .sequentiallyConsistent) { return }
         let task = currentTask()
@@ -92,7 +92,7 @@ enum Trial {
         unsafe read(pipe.read, &byte, 1)
     }
 
-    /// The runtime's own number of the running task.
+    /// The runtime's number of the running task.
     private static func currentTask() -> UInt64? {
         unsafe withUnsafeCurrentTask { task in
             unsafe task.map { unsafe taskNumber(ofJob: unsafeBitCast($0, to: UnsafeRawPointer.self)) }
@@ -104,9 +104,10 @@ enum Trial {
 @_silgen_name("swift_task_getJobTaskId")
 private func taskNumber(ofJob job: UnsafeRawPointer) -> UInt64
 
-/// Says which function awaits on this line, as its argument is made. The callee's context does not exist yet.
+/// Records which function awaits on this line. It is called while the argument is evaluated; the callee's context does not exist
+/// yet.
 ///
-/// - Parameter number: the function's own argument, so that the optimiser keeps it.
+/// - Parameter number: The function's own argument, so that the optimiser keeps it.
 @inline(never)
 func here(
     _ function: String,
@@ -122,7 +123,7 @@ func here(
     return number &+ line
 }
 
-/// The synchronous function that every shape comes down to.
+/// The synchronous function that every shape calls in the end.
 @inline(never)
 @discardableResult
 func standStill(_ number: Int) -> Int {
@@ -130,7 +131,7 @@ func standStill(_ number: Int) -> Int {
     return number &+ 1
 }
 
-/// Suspends, so that what follows runs in a function of its own.
+/// Suspends, so that the code after it is a separate function.
 @inline(never)
 @discardableResult
 func breathe(_ number: Int = 0) async -> Int {

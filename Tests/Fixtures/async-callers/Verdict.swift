@@ -1,6 +1,6 @@
 import StackCapture
 
-/// Whether what was captured is what the shape did.
+/// Whether the captured chain equals the shape's chain.
 struct Verdict {
     let trial: Judge.Captured
     let names: Names
@@ -38,7 +38,7 @@ struct Verdict {
     }
 }
 
-/// Two chains, gone through from the inside. What the optimiser may do to a function is allowed, and nothing else.
+/// Compares two chains from the innermost function outwards. Transformations by the optimiser are allowed, and nothing else.
 private struct Comparison {
     var expected: ArraySlice<Awaiting>
     private var isAstray = false
@@ -52,7 +52,7 @@ private struct Comparison {
     var isRight: Bool { !isAstray && expected.allSatisfy(\.isOptional) }
 
     mutating func take(_ place: Names.Place) {
-        // What the libraries add, and the compiler, stands in nobody's source here.
+        // Functions that the libraries or the compiler add are in no source file of this program.
         guard place.isOwn else { return }
         skipOptional(before: place)
         guard let next = expected.first else {
@@ -63,7 +63,7 @@ private struct Comparison {
             missingLines += place.line == nil ? 1 : 0
             expected.removeFirst()
         } else if next.function == place.builtIn || next.isClosure(in: place.function) {
-            // The closure has been built into the function that calls it, or that it stands in.
+            // The closure has been merged into the function that calls it, or that contains it.
             let around = expected.dropFirst().first { $0.function == place.function }
             isAstray = isAstray || !(next.matches(place) || around?.matches(place) == true)
             expected.removeFirst()

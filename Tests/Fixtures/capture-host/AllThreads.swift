@@ -3,11 +3,12 @@ import Glibc
 import StackCapture
 import Symbolication
 
-/// A process of many threads that captures all of them.
+/// A process with many threads that captures all of them.
 enum AllThreads: String {
-    /// 500 sleeping threads of up to 60 frames, many times: prints what it takes.
+    /// 500 sleeping threads with up to 60 frames, many times: prints the cost.
     case all
-    /// One thread stands inside of malloc with its lock, others wait for it: prints how many were found so.
+    /// One thread is stopped inside of malloc with its lock, others wait for it: prints the number of threads that were found in
+    /// this state.
     case malloc
 
     func run() {
@@ -42,7 +43,7 @@ enum AllThreads: String {
         print("MEDIAN \(times[25]), least \(times[0]), most \(times[49]); on a processor \(cpu[25])")
     }
 
-    /// One running thread, ten times: the least, since others want the processor, too.
+    /// One running thread, ten times: prints the minimum, since other threads need the processor, too.
     private static func measureOne(_ capturer: StackCapturer, depth: Int) {
         let stall = unsafe stall_start(STALL_SPIN, Int32(depth), 0, nil)
         let (thread, low, high) = unsafe (stall_thread(stall), stall_stack_low(stall), stall_stack_high(stall))
@@ -58,7 +59,7 @@ enum AllThreads: String {
         )
     }
 
-    /// Nanoseconds that the calling thread has had on a processor.
+    /// The processor time of the calling thread, in nanoseconds.
     private static func ownTime() -> Int {
         var time = timespec()
         unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
@@ -72,7 +73,7 @@ enum AllThreads: String {
             _ = capturer.captureAll(within: .milliseconds(500))
             _ = unsafe stall_finish(stall)
         }
-        // Released long after all stacks are safe. They cannot become arrays before that.
+        // The lock is released long after all stacks are copied. They cannot be converted to arrays before that.
         let holder = stall_hold_malloc(8, 2000)
         let result = capturer.captureAll(within: .milliseconds(500))
         guard case .success(let stacks) = result else { exit(1) }

@@ -4,7 +4,7 @@ import StackCapture
 import Symbolication
 import Synchronization
 
-/// A process that stalls in a known way, captures its own stall, prints the stack, and stands still for a debugger to look at.
+/// A process that stalls in a known way, captures its own stall, prints the stack, and remains stalled for a debugger.
 @main
 struct CaptureHost {
     static func main() async {
@@ -26,7 +26,7 @@ enum Scenario: String, CaseIterable {
     case sleep, read, lock, poll, semaphore
     case loop, json, mainActor
 
-    /// Whether the thread runs, and has to be frozen for others to see it as it was captured.
+    /// Whether the thread is running, and must be frozen so that others see it as it was captured.
     var isFrozen: Bool { [.loop, .json, .mainActor].contains(self) }
 }
 
@@ -103,7 +103,7 @@ func handleRequest(_ number: Int) async { await breathe(); await lookUp(number);
 @MainActor @inline(never)
 func lookUp(_ number: Int) async { await breathe(); spinInClosure([number]); await breathe() }
 
-/// Captures the stalled thread and says what it found.
+/// Captures the stalled thread and prints the stack.
 enum Observer {
     static let isRunning = Atomic(true)
     private static let target = Mutex<ThreadIdentity?>(nil)
@@ -120,7 +120,7 @@ enum Observer {
             usleep(UInt32.random(in: 100_000..<200_000))
             guard let identity = target.withLock({ $0 }), let capturer = try? StackCapturer(deadline: .seconds(5))
             else { exit(1) }
-            // What is compared is a later capture: by unwind rows that the earlier ones have learnt.
+            // The compared capture is a later one, which uses the unwind rows that the earlier ones have cached.
             for _ in 0..<20 { _ = capturer.capture(threadID: identity.threadID, stack: identity.stack) }
             if isFrozen { stall_freeze(identity.threadID) }
             report(capturer.capture(threadID: identity.threadID, stack: identity.stack), identity)

@@ -1,7 +1,7 @@
 import CTrials
 import Foundation
 
-/// Captures under trial: each part prints what it counted and measured, and fails by counts, never by wall times.
+/// Trials of captures: each part prints its counts and measurements, and fails because of counts, never because of wall times.
 @main
 struct CaptureTrials {
     static func main() async {
@@ -29,21 +29,21 @@ struct CaptureTrials {
     }
 }
 
-/// Which part to run, and how much of it.
+/// The part to run, and its extent.
 struct Part {
     enum Name: String, CaseIterable {
         case invisible, race, pause, cost, storm, steps, untabled, exact
-        /// Only to be looked at.
+        /// Stands still for inspection.
         case stand
     }
 
     var name: Name
-    /// As much as a test suite has time for.
+    /// Whether it is limited to the time of a test suite.
     var isShort: Bool
     var isVerbose: Bool
     /// Exact: eu-stack instead of gdb.
     var asksSecondWitness: Bool
-    /// What to run of it; all if empty.
+    /// The selection within the part; all if empty.
     var selected: [String]
 
     init?(_ arguments: [String]) {

@@ -2,7 +2,7 @@ import CTrials
 import Foundation
 import StackCapture
 
-/// What a capture of 60 frames costs the thread that asks for it, beside programs that do the same to a process.
+/// The cost of a capture of 60 frames for the capturing thread, compared with programs that do the same for another process.
 struct Cost {
     private let part: Part
 
@@ -49,7 +49,7 @@ struct Cost {
         )
     }
 
-    /// The same two threads in a process of their own.
+    /// The same two threads in a separate process.
     private func compare() {
         let host = Process()
         let pipe = Pipe()
@@ -88,7 +88,7 @@ struct Cost {
     }
 }
 
-/// Stands still for other programs to look at: one thread computing, one asleep.
+/// Stays alive for inspection by other programs: one thread computes, one sleeps.
 enum Stand {
     static func run() -> Never {
         _ = unsafe trial_clock_reader_start(Int32(Pause.depth), -1)

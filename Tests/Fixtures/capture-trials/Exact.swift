@@ -2,15 +2,15 @@ import CTrials
 import Foundation
 import StackCapture
 
-/// Captures each scene's thread and holds it where it is, for a debugger to say what it sees: `compare_stacks.py`, which runs this
-/// program. With `--eu-stack` that program is asked instead.
+/// Captures each scene's thread and freezes it, so that a debugger can report its stack: `compare_stacks.py`, which runs this
+/// program. With `--eu-stack` eu-stack is used instead.
 final class Exact {
     private let part: Part
     private let capturer: StackCapturer
     private let rounds: Int
     private var second = SecondWitness()
 
-    /// The process's first thread stays with the main actor.
+    /// The process's first thread remains available to the main actor.
     static func runBeside(_ part: Part) async -> Never {
         Thread.detachNewThread { Exact(part).run() }
         while true { try? await Task.sleep(for: .seconds(1000)) }
@@ -95,7 +95,7 @@ final class Exact {
         _ = unsafe trial_block_finish(block)
     }
 
-    /// Until the thread has got into its call.
+    /// Repeats until the thread has entered its call.
     private func captureQuietly(_ identity: ThreadIdentity) -> Result<CapturedStack, CaptureError> {
         for _ in 0..<1000 {
             let result = capturer.capture(identity)
@@ -105,7 +105,7 @@ final class Exact {
         return capturer.capture(identity)
     }
 
-    /// Nothing here prints, or takes a lock of the C library's: the frozen thread may hold it.
+    /// Nothing here prints, or takes a lock of the C library: the frozen thread may hold it.
     private func publish(
         _ result: Result<CapturedStack, CaptureError>,
         _ identity: ThreadIdentity,

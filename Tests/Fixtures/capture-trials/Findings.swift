@@ -1,6 +1,6 @@
 import Foundation
 
-/// What a part found, and whether its goals by counts are met.
+/// The results of a part, and whether its goals for counts are met.
 struct Findings {
     private let part: String
     private var failures: [String] = []
@@ -23,7 +23,7 @@ struct Findings {
     }
 }
 
-/// Numbers in the order of their size.
+/// Numbers sorted by size.
 struct Distribution {
     private let sorted: [Double]
 
@@ -32,7 +32,7 @@ struct Distribution {
     var count: Int { sorted.count }
     var median: Double { quantile(0.5) }
 
-    /// - Parameter part: 0 for the least, 1 for the largest. 0 without values.
+    /// - Parameter part: 0 for the minimum, 1 for the maximum. Returns 0 without values.
     func quantile(_ part: Double) -> Double {
         sorted.isEmpty ? 0 : sorted[min(sorted.count - 1, Int(Double(sorted.count) * part))]
     }

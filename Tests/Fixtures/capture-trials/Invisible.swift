@@ -3,7 +3,8 @@ import Foundation
 import StackCapture
 import Symbolication
 
-/// Every kind of blocking call, captured again and again while a thread is in it. None may return early, and every capture names it.
+/// Every kind of blocking call, captured repeatedly while a thread is in it. No call may return early, and every capture must
+/// name it.
 struct Invisible {
     private let part: Part
     private let capturesPerCall: Int
@@ -38,7 +39,7 @@ struct Invisible {
     {
         let name = unsafe String(cString: trial_block_name(index))
         guard part.includes(name) else { return nil }
-        // A busy machine may have no time for the captures before the call's own time is up.
+        // On a busy machine the call's time may be over before the captures are done.
         for time in [200, 1000, 5000] {
             var error: Int32 = 0
             guard let block = unsafe trial_block_start(index, UInt64(time) * 1_000_000, &error) else {
@@ -87,8 +88,7 @@ struct Invisible {
     }
 }
 
-/// A thread in its call.
-/// Safe: the block is finished by who started it, after the last use of this.
+/// A thread in its call. Safe: the creator of the block frees it after the last use of this value.
 @safe private struct Watched {
     struct Captures {
         var count = 0
@@ -120,7 +120,7 @@ struct Invisible {
         let sent = capturer.counters.signalsSent
         while captures.count < count {
             let result = capturer.capture(identity)
-            // What was captured as the call came to its end says nothing about it.
+            // A capture during the end of the call proves nothing about it.
             if unsafe trial_block_has_returned(block) { break }
             guard note(result, &captures) else { break }
         }
@@ -144,7 +144,7 @@ struct Invisible {
         }
     }
 
-    /// Finding names takes much longer than the capture: a stack that is as one before is as whole.
+    /// Symbolication takes much longer than the capture: a stack that equals an earlier complete one is complete, too.
     private func isWhole(_ stack: CapturedStack, _ captures: inout Captures) -> Bool {
         let addresses = stack.frames.map(\.address)
         if addresses == captures.whole { return stack.isComplete }

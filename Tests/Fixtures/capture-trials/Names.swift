@@ -2,7 +2,7 @@ import StackCapture
 import Symbolication
 
 enum Names {
-    /// Linker names, innermost first; `?` for what has none.
+    /// Linker names, innermost first; `?` for a frame without a name.
     static func of(_ stack: CapturedStack) -> [String] {
         let addresses = stack.frames.enumerated().map {
             ResolvableAddress(address: $1.address, isReturnAddress: $0 > 0)

@@ -3,11 +3,12 @@ import Foundation
 import Runtime
 import StackCapture
 
-/// How long a capture holds the thread up, by the thread's own clock: it reads the clock in a loop, 60 frames deep, and keeps the
-/// longest time between two readings. Beside it what an empty handler costs, and what unwinding in the handler would.
+/// The duration for which a capture pauses the thread, measured by the thread itself: it reads the clock in a loop, 60 frames
+/// deep, and stores the longest time between two readings. For comparison: the cost of an empty handler, and of unwinding in the
+/// handler.
 struct Pause {
     private let part: Part
-    /// Of recursion: with the frames below and above it they are 60.
+    /// The depth of recursion: with the frames below and above it the stack has 60 frames.
     static let depth = 54
 
     init(_ part: Part) { self.part = part }
@@ -53,7 +54,7 @@ struct Pause {
         checkQuiet(capturer, &findings)
     }
 
-    /// What a capture takes, in nanoseconds.
+    /// The duration of a capture, in nanoseconds.
     private func length(of capturer: StackCapturer, _ identity: ThreadIdentity) -> UInt64 {
         let times = (0..<100).map { _ in
             let began = trial_now_ns()
@@ -63,7 +64,7 @@ struct Pause {
         return UInt64(Distribution(times).median)
     }
 
-    /// In turn, and in rounds of the same length, so that whatever else interrupts the thread meets all of them.
+    /// Alternates between the acts in rounds of the same length, so that other interruptions of the thread affect all of them.
     private func measure(_ acts: [() -> Void], _ length: UInt64, _ reader: OpaquePointer)
         -> [[Double]]
     {
@@ -102,7 +103,7 @@ struct Pause {
         )
     }
 
-    /// A thread that got no time on a processor was not held up.
+    /// A thread that was not scheduled was not paused.
     private func checkQuiet(_ capturer: StackCapturer, _ findings: inout Findings) {
         let thread = trial_sleeper_start(Int32(Self.depth))
         let captures = part.isShort ? 100 : 3000
@@ -122,10 +123,10 @@ struct Pause {
     }
 }
 
-/// Written by the handler, read when it has returned.
+/// Written by the handler, read after it has returned.
 nonisolated(unsafe) private var backtraceFrames = 0
 
-/// It allocates, which no handler should: this thread does nothing that holds a lock.
+/// It allocates, which a handler must not do in general: this thread never holds a lock.
 private func captureOwnBacktrace(_: UnsafeMutableRawPointer) {
     guard let backtrace = try? Backtrace.capture(limit: 128) else { return }
     unsafe backtraceFrames = backtrace.frames.reduce(0) { count, _ in count + 1 }

@@ -1,10 +1,10 @@
 import Foundation
 
-/// Four small libraries, alike but for the size of their frames, so that one unwound by another's table goes wrong.
+/// Four small libraries that differ only in the size of their frames, so that unwinding one with the table of another fails.
 final class Plugins {
     let folder: String
 
-    /// Nil, with a message, where there is no compiler.
+    /// Nil, with a message, if there is no compiler.
     init?() throws {
         folder = NSTemporaryDirectory() + "trial-plugins-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)

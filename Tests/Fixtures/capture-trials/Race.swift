@@ -2,8 +2,8 @@ import CTrials
 import Foundation
 import StackCapture
 
-/// A computing thread that enters a call between the last look and the signal: the one way for a signal to cut a call short. The thread
-/// makes 100,000 calls a second, and counts those that return EINTR itself.
+/// A computing thread that enters a call between the last check and the signal: the only way in which a signal can interrupt a
+/// call. The thread makes 100,000 calls per second, and counts the calls that return EINTR.
 struct Race {
     private let part: Part
 

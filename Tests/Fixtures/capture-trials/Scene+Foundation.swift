@@ -88,7 +88,7 @@ extension Scene {
         ]
     }
 
-    /// - Parameter prepare: before each time, on the releasing thread.
+    /// - Parameter prepare: Called before each time, on the releasing thread.
     private static func blocked(
         _ name: String,
         prepare: @escaping @Sendable () -> Void = {},

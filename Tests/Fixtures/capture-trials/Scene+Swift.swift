@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// Swift's own kinds of frames. `@inline(never)`, and results that are used, keep the frames apart in release builds.
+/// Frame kinds of Swift. `@inline(never)` and used results keep the frames separate in release builds.
 extension Scene {
     static var swift: [Scene] {
         [
@@ -125,7 +125,7 @@ private func temporary(_ count: Int) -> Int {
     }
 }
 
-/// Of a size that is known at run time only: unspecialised generic code keeps its values in dynamic frames.
+/// Values of a size that is known only at run time: unspecialised generic code keeps them in dynamic frames.
 @inline(never) @_optimize(none)
 private func swapAll<Value>(_ value: Value, depth: Int) -> Int {
     var (one, other) = (value, value)
@@ -150,7 +150,7 @@ private final class Link {
     init(next: Link?) { self.next = next }
     deinit { Subject.work(200) }
 }
-/// Released from the outside in: each deinit in the one before.
+/// Released from the outermost object inwards: each deinit runs in the one before.
 @inline(never)
 private func chain(_ length: Int) -> Int {
     var first: Link?

@@ -2,22 +2,22 @@ import CTrials
 import Dispatch
 import Foundation
 
-/// What a thread is in the middle of when it is captured.
+/// What a thread is executing when it is captured.
 struct Scene: Sendable {
     enum Way: Sendable {
-        /// Calls `Subject.loop`, on a thread of its own or wherever it gets to.
+        /// Calls `Subject.loop`, on a separate thread or on the thread that the code switches to.
         case running(@Sendable () -> Void)
-        /// The same, where it may suspend on its way.
+        /// The same for code that may suspend.
         case task(@Sendable () async -> Void)
         /// Blocks until it is released: once for each capture.
         case blocked(enter: @Sendable () -> Void, release: @Sendable () -> Void)
-        /// A call of the matrix, by its place there.
+        /// A call of the matrix, by its index.
         case call(Int)
     }
 
     var name: String
     var way: Way
-    /// What is done over and over, where one call of it is all.
+    /// One call of the repeated work, for walks at each instruction.
     var unit: (@Sendable () -> Void)?
 
     static func running(_ name: String, _ unit: @escaping @Sendable () -> Void) -> Scene {
@@ -41,7 +41,7 @@ struct Scene: Sendable {
         }
     }
 
-    /// Of the matrix those that differ in how they block.
+    /// The calls of the matrix that differ in the way they block.
     private static var calls: [Scene] {
         let names = [
             "nanosleep", "poll", "select", "epoll_wait", "sem_timedwait", "pthread_cond_timedwait",

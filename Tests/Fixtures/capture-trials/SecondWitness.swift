@@ -2,12 +2,12 @@ import CTrials
 import Foundation
 import StackCapture
 
-/// What eu-stack says of a thread of this process: elfutils' unwinder, which shares no code with libunwind or gdb.
+/// The stack of a thread of this process according to eu-stack: elfutils' unwinder, which shares no code with libunwind or gdb.
 struct SecondWitness {
     private(set) var counts: [String: Int] = [:]
     private var shown = 0
 
-    /// - Parameter isFrozen: the innermost frame goes round, from one instruction to the next.
+    /// - Parameter isFrozen: The innermost frame is a loop, so its instruction changes.
     mutating func compare(
         _ stack: CapturedStack?,
         _ identity: ThreadIdentity,

@@ -1,15 +1,16 @@
 import CTrials
 import Foundation
 
-/// A walk at each instruction of code of every kind: no place in a function may be without the right stack. The calls themselves are the
-/// witness. In short the first instructions of each scene and a whole exception, else a million.
+/// A walk at each instruction of all kinds of code: the stack must be right at every place in a function. The calls themselves
+/// are the witness. The short form steps through the first instructions of each scene and a whole exception, the long form
+/// through a million instructions.
 struct Steps {
     private let part: Part
 
     init(_ part: Part) { self.part = part }
 
-    /// Processes that a traced thread starts would be traced with it. And nine instructions of the C library's `__longjmp` have a row
-    /// that says where the stack pointer is kept, which libunwind does not heed.
+    /// These scenes are left out. Processes started by a traced thread would be traced as well. And nine instructions of the C
+    /// library's `__longjmp` have a row that states where the stack pointer is stored, which libunwind ignores.
     private static let others: Set = ["popen", "longjmp", "dlsym"]
 
     func run(_ findings: inout Findings) {

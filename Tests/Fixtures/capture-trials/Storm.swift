@@ -2,7 +2,7 @@ import CTrials
 import Foundation
 import StackCapture
 
-/// Captures under loads that hold each lock there is, and more. Nothing may hang, crash, leak or show a frame that is not there.
+/// Captures under loads that hold all kinds of locks, and others. No capture may hang, crash, leak or show a wrong frame.
 struct Storm {
     private let part: Part
     private let captures: Int
@@ -16,7 +16,7 @@ struct Storm {
         var name: String
         var kind: trial_load
         var work: trial_work?
-        /// Of all captures. Those of processes and threads that begin and end take ten times as long.
+        /// The share of all captures. Captures of processes and threads that begin and end take ten times as long.
         var weight: Int { [TRIAL_LOAD_FORK, TRIAL_LOAD_CHURN].contains(kind) ? 1 : 9 }
     }
 
@@ -47,7 +47,7 @@ struct Storm {
         print(
             "Storm: \(captures) captures, MALLOC_ARENA_MAX=\(ProcessInfo.processInfo.environment["MALLOC_ARENA_MAX"] ?? "")"
         )
-        // What stays afterwards is no leak.
+        // Memory and descriptors that are kept after a first run are not leaks.
         for load in loads { _ = weather(load, part.isShort ? 10 : 50, plugins, capturer) }
         let before = Holdings.now()
         let whole = loads.reduce(0) { $0 + $1.weight }
@@ -82,7 +82,7 @@ struct Storm {
             mayLackTables: load.kind == TRIAL_LOAD_RELOAD
         )
         let began = trial_now_ns()
-        // Where nearly all attempts fail, the count would never be reached.
+        // If nearly all attempts fail, the count would never be reached.
         for attempt in 0..<captures * 4 where tally.stacks < captures {
             let thread = unsafe trial_storm_thread(storm, Int32(attempt % Int(TRIAL_STORM_THREADS)))
             tally.note(capturer.capture(ThreadIdentity(thread)))
@@ -91,7 +91,7 @@ struct Storm {
         tally.seconds = Double(trial_now_ns() - began) / 1e9
         tally.rounds = unsafe trial_storm_rounds(storm)
         unsafe trial_storm_finish(storm)
-        // How many of the threads that come and go live long enough is the machine's affair.
+        // The number of short-lived threads that live long enough depends on the machine.
         if tally.stacks < (tally.isChurn ? 1 : captures) {
             tally.wrong.append("only \(tally.stacks) stacks, failures \(tally.failures)")
         }

@@ -2,13 +2,13 @@ import CTrials
 import StackCapture
 import Synchronization
 
-/// The one thread that a scene is about.
+/// The thread that a scene is about.
 enum Subject {
     private static let found = Mutex<ThreadIdentity?>(nil)
     private static let goingOn = Atomic(false)
     private static let over = Atomic(true)
 
-    /// Whether the scene is to go round once more.
+    /// Whether the scene executes another round.
     static var goesOn: Bool { goingOn.load(ordering: .relaxed) }
     static var isOver: Bool { over.load(ordering: .acquiring) }
     static var identity: ThreadIdentity? { found.withLock { $0 } }
@@ -21,7 +21,7 @@ enum Subject {
 
     static func release() { goingOn.store(false, ordering: .relaxed) }
 
-    /// Called by the scene's thread, from inside the scene.
+    /// Called by the scene's thread, inside of the scene.
     static func here() {
         trial_let_freeze()
         let identity = ThreadIdentity.current()
@@ -30,7 +30,7 @@ enum Subject {
 
     static func leave() { over.store(true, ordering: .releasing) }
 
-    /// Goes round until released.
+    /// Repeats `body` until released.
     @inline(never)
     static func loop(_ body: () -> Void) {
         here()

@@ -2,11 +2,11 @@ import Foundation
 import StackCapture
 import Symbolication
 
-/// What the captures of one load gave, and whether each stack can be right: its outer frames are the same addresses every time,
-/// and the next frame inwards is the function that makes the load.
+/// The captures of one load, and whether each stack can be right: its outer frames have the same addresses every time, and the
+/// next inner frame is the function of the load.
 struct Tally: CustomStringConvertible {
     let isChurn: Bool
-    /// The C runtime's own start and end code of modules comes without unwind tables.
+    /// The C runtime's start and end code of modules has no unwind tables.
     let mayLackTables: Bool
     var seconds = 0.0
     var rounds: UInt64 = 0
@@ -15,7 +15,7 @@ struct Tally: CustomStringConvertible {
     var wrong: [String] = []
     private var quiet = 0
     private var untabled = 0
-    /// From trial_storm_work's caller outwards. Taken from the first stack, by names.
+    /// From trial_storm_work's caller outwards. Taken from the first stack, by name.
     private var outer: [UInt] = []
     private var knownNames: [UInt: String] = [:]
 
@@ -67,7 +67,7 @@ struct Tally: CustomStringConvertible {
         return isInLoad(addresses.dropLast(outer.count)) ? nil : "the load's frames"
     }
 
-    /// A thread that has only just begun, or is about to end, has not much to show but where it began.
+    /// A thread that has just begun, or is about to end, may only have the frames of its start.
     private mutating func churnProblem(with stack: CapturedStack) -> String? {
         guard stack.isComplete, let last = stack.frames.last?.address else { return "not complete" }
         let addresses = stack.frames.map(\.address)
@@ -85,7 +85,7 @@ struct Tally: CustomStringConvertible {
         return nil
     }
 
-    /// trial_storm_work, and what it called, or what interrupted it.
+    /// Whether the frame is trial_storm_work, followed by the functions it called, or by an interruption.
     private mutating func isInLoad(_ inner: ArraySlice<UInt>) -> Bool {
         guard let work = inner.last, name(of: work, isInnermost: inner.count == 1) == "trial_storm_work"
         else {
@@ -105,14 +105,14 @@ struct Tally: CustomStringConvertible {
     }
 }
 
-/// What the process holds.
+/// The resources that the process holds.
 struct Holdings: CustomStringConvertible {
     var residentKiB = 0
     var descriptors = 0
     var threads = 0
 
     static func now() -> Holdings {
-        usleep(100_000)  // A thread that has been joined is listed a little longer.
+        usleep(100_000)  // A thread that has been joined is listed for a moment.
         let files = FileManager.default
         let status = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
         let resident =

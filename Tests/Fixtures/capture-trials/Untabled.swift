@@ -1,8 +1,8 @@
 import CTrials
 import Foundation
 
-/// The functions of the Swift runtime's libraries that have no unwind table and call others: many of them keep no frame pointer either. Each is
-/// stepped through, and its caller has to be found at every instruction, and from within every call.
+/// The functions of the Swift runtime's libraries that have no unwind table and call others: many of them keep no frame pointer
+/// either. Each is stepped through, and its caller must be found at every instruction, and from within every call.
 struct Untabled {
     private let part: Part
 

@@ -88,22 +88,25 @@ def judge(ours, theirs, stack, missed):
     beginning without a detour through what is no code, or skips callers on the way; astray: neither does; refused: ours names the reason why there is no stack; unequal: all else."""
     if ours.refused:
         return "refused" if ours.refused == 1 else "unequal"
-    # A frozen thread goes round in its handler, from one instruction to the next, and may still be on its way out of the capture's.
+    # A frozen thread loops in its handler, from one instruction to the next, and may still be about to leave the capture's
+    # handler.
     mine, other = (below_freezing(ours.frames), below_freezing(theirs)) if ours.frozen else (ours.frames, theirs)
     if mine == other and mine:
         return "equal"
     if ours.hiding and len(other) - len(mine) <= ours.hiding and is_within(mine, other):
         return "hidden"
-    # All but what gdb has skipped, which begins with that caller; two frames are the handler's and the function's own.
+    # All frames except those that gdb has skipped, which begin with that caller; two frames are the handler's and the function's
+    # own.
     skipped = len(mine) - len(other)
     if missed is not None and skipped > 0 and mine[2:3] == [missed] and mine[:2] + mine[2 + skipped:] == other:
         return "lost"
     if ours.hiding and len(mine) == len(other) + 1 and is_within(other, mine):
-        # A frame of ours that is there twice is ours alone.
+        # A frame of ours that appears twice is an error of ours.
         at = next((i for i, address in enumerate(other) if mine[i] != address), len(other))
         return "unequal" if at > 0 and mine[at] == mine[at - 1] else "lost"
     if not all(is_code(address, stack) for address in other):
-        # A wrong table: __mpn_addmul_1 and its like in glibc push registers and do not say so. gdb may come out of it by chance.
+        # A wrong table: __mpn_addmul_1 and similar functions of glibc push registers without declaring it. gdb may recover by
+        # chance.
         return "lost" if ours.complete and all(is_code(address, stack) for address in mine) else "astray"
     if other and name_at(other[-1]).split(" ")[0] in BEGINNINGS:
         return "unequal"

@@ -3,8 +3,8 @@ import Glibc
 
 /// A process that captures its own threads while it does what hosts do, and checks every stack.
 ///
-///     coexistence-host --all [NAME…]    every scenario, or some, each in a process of its own; a table; exits non-zero if one fails
-///     coexistence-host NAME             one of them
+///     coexistence-host --all [NAME…]    all or some scenarios, each in a separate process; a table; exits non-zero on a failure
+///     coexistence-host NAME             one scenario
 ///     coexistence-host --list
 @main
 enum Host {
@@ -53,7 +53,7 @@ enum Host {
     }
 }
 
-/// Something that a host does.
+/// An activity of a host.
 struct Scenario: Sendable {
     var name: String
     var body: @Sendable (Trial) throws -> Void
@@ -67,7 +67,7 @@ struct Scenario: Sendable {
 }
 
 enum Child {
-    /// This program again, with other arguments. Its wait status, −1 if it hung, and what it wrote.
+    /// Runs this program with other arguments. Returns its wait status, −1 if it hung, and its output.
     static func run(_ arguments: [String], environment entry: String? = nil) -> (status: Int32, text: String) {
         let all = ["coexistence-host"] + arguments
         var pointers = unsafe all.map { unsafe UnsafePointer(strdup($0)) } + [nil]

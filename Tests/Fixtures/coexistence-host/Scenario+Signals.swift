@@ -9,7 +9,7 @@ extension Scenario {
         kinds.reduce(0) { $0 | Int32(bitPattern: $1.rawValue) }
     }
 
-    /// Captures while the application sends its own signals to the thread, and waits for each.
+    /// Captures while the application sends its own signals to the thread, and waits for each of them.
     private static func withOwnSignals(_ trial: Trial, kind: Int32, signals: Int = 20, check: (Subject) -> Void) throws
     {
         coexist_install(SIGPROF, kind)
@@ -24,7 +24,7 @@ extension Scenario {
         capturer.invalidate()
     }
 
-    /// Handlers that were there first.
+    /// Handlers that were installed before the capturer's.
     static let handlers: [Scenario] = [
         Scenario("handler-plain") { trial in
             try withOwnSignals(trial, kind: flags(COEXIST_PLAIN)) { _ in
@@ -120,7 +120,7 @@ extension Scenario {
         },
     ]
 
-    /// Handlers that come later.
+    /// Handlers that are installed later.
     static let covers: [Scenario] = [
         Scenario("cover-silent") { trial in
             let capturer = try StackCapturer.patient()
@@ -144,7 +144,7 @@ extension Scenario {
             let subject = Subject(COEXIST_SPIN)
             coexist_cover(SIGPROF, true)
             trial.fails(subject, capturer, .signalInUse)
-            // Its own and the one that ours passes it on to.
+            // The covering handler, and the application's handler to which ours forwards.
             trial.send(SIGPROF, to: subject, until: coexist_handled() + 2)
             trial.captures(subject, capturer, method: .signal)
             coexist_cover(SIGPROF, false)
@@ -178,7 +178,7 @@ extension Scenario {
         },
     ]
 
-    /// Others that send the signal, or keep it.
+    /// Other senders of the signal, or threads that block it.
     static let senders: [Scenario] = [
         Scenario("profiler-before") { trial in
             coexist_install(SIGPROF, usual)

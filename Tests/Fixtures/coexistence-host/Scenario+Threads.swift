@@ -41,7 +41,7 @@ extension Scenario {
         },
     ]
 
-    /// The kernel's waits that are unlike others.
+    /// Unusual waits in the kernel.
     static let waits: [Scenario] = [
         Scenario("vfork") { trial in
             let capturer = try StackCapturer.patient()
@@ -74,7 +74,7 @@ extension Scenario {
             let capturer = try StackCapturer()
             let poller = coexist_uring_poller()
             if poller == 0 { return trial.skip("no io_uring here") }
-            // As long as it polls it runs, with every signal blocked.
+            // While it polls it is running, with every signal blocked.
             for _ in 0..<10 {
                 switch capturer.capture(threadID: poller, stack: 0..<0) {
                 case .success: trial.complain("a thread of the kernel has no stack of ours")
@@ -87,7 +87,7 @@ extension Scenario {
         },
     ]
 
-    /// Threads and processes that come and go, or stop.
+    /// Threads and processes that begin, end or stop.
     static let lives: [Scenario] = [
         Scenario("thread-exits") { trial in
             let capturer = try StackCapturer.patient()
@@ -132,7 +132,7 @@ extension Scenario {
             let subject = Subject(COEXIST_SPIN)
             let (number, stack) = (subject.threadID, subject.stack)
             Forks.capturer.withLock { $0 = capturer }
-            // Swift makes the metadata of generic types when they are met first, under a lock that a fork's child may inherit locked.
+            // Swift creates the metadata of generic types on first use, under a lock that a fork's child may inherit locked.
             trial.captures(subject, capturer)
             Background.forever { _ = capturer.capture(threadID: number, stack: stack) }
             for _ in 0..<50 {
@@ -141,7 +141,8 @@ extension Scenario {
             }
         },
         Scenario("late-signals") { trial in
-            // They take turns on one processor: many a handler comes when its request is withdrawn, or the capturer another one.
+            // They share one processor: many handlers run after their request was withdrawn, or after the capturer made another
+            // one.
             let subjects = (0..<3).map { _ in Subject(COEXIST_SPIN_PINNED) }
             var late: UInt64 = 0
             for round in 0..<400 {
@@ -157,11 +158,11 @@ extension Scenario {
     ]
 }
 
-/// What a fork's child finds of its parent's capturer.
+/// Checks the parent's capturer in a fork's child.
 enum Forks {
     static let capturer = Mutex<StackCapturer?>(nil)
 
-    /// In the child. 0 if all is well.
+    /// Called in the child. Returns 0 on success.
     static func checkChild() -> Int32 {
         let subject = Subject(COEXIST_SPIN)
         let inherited = capturer.withLock { $0 }

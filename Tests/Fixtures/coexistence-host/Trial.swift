@@ -2,7 +2,7 @@ import CCoexistence
 import Glibc
 import StackCapture
 
-/// A thread that is captured. It is never freed: the process ends with its scenario.
+/// A thread to be captured. It is never freed: the process ends with its scenario.
 @safe final class Subject {
     private let handle: OpaquePointer
 
@@ -14,7 +14,7 @@ import StackCapture
     var stack: Range<UInt> { unsafe UInt(coexist_stack_low(handle))..<UInt(coexist_stack_high(handle)) }
     var hasReturned: Bool { unsafe coexist_has_returned(handle) }
     var rounds: UInt64 { unsafe coexist_rounds(handle) }
-    /// The return addresses that its stack must show, innermost first.
+    /// The return addresses that its stack must contain, innermost first.
     var marks: [UInt] {
         let count = unsafe coexist_mark_count(handle)
         return (0..<count).reversed().map { unsafe UInt(coexist_mark(handle, $0)) }
@@ -23,7 +23,7 @@ import StackCapture
     func finish() { unsafe coexist_finish(handle) }
 }
 
-/// One scenario's captures and what was wrong with them.
+/// The captures of one scenario and the errors in them.
 final class Trial {
     private var outcomes: [String: Int] = [:]
     private var longest = Duration.zero
@@ -31,9 +31,9 @@ final class Trial {
     private var reasonToSkip: String?
     private var notes: [String] = []
 
-    /// What a busy machine may bring about at any time.
+    /// Failures that may occur on a busy machine at any time.
     static let noise: Set<CaptureError.Code> = [.notDelivered, .threadKeptMoving, .handlerStuck]
-    /// Far beyond every deadline here: the machine may be busy, but nothing may hang.
+    /// Far beyond all deadlines here: the machine may be busy, but nothing may hang.
     private static let bound = Duration.seconds(20)
 
     var hasFailed: Bool { !complaints.isEmpty }
@@ -64,7 +64,7 @@ final class Trial {
         return result
     }
 
-    /// Captures that must show the thread where it is. Some may fail for the reasons given, or for noise; not all.
+    /// Captures that must show the thread where it is. Some may fail for the given reasons, or because of noise; not all.
     func captures(
         _ subject: Subject,
         _ capturer: StackCapturer,
@@ -80,7 +80,7 @@ final class Trial {
             case .success(let stack) where method == nil || stack.method == method:
                 successes += 1
                 check(stack, subject, isComplete: isComplete)
-            case .success: continue  // on its way there
+            case .success: continue  // not there yet
             case .failure(let error):
                 expect(allowed.union(Self.noise).contains(error.code), error.description)
             }
@@ -98,7 +98,7 @@ final class Trial {
         }
     }
 
-    /// Captures that must fail for a reason. Some may fail for noise; not all.
+    /// Captures that must fail for a reason. Some may fail because of noise; not all.
     func fails(_ subject: Subject, _ capturer: StackCapturer, _ code: CaptureError.Code, times: Int = 5) {
         var failures = 0
         for _ in 0..<times {
@@ -112,8 +112,8 @@ final class Trial {
         expect(failures > 0, "no capture failed with \(code.name): \(outcomes)")
     }
 
-    /// Sends the application's own signal and waits until its handler has run `count` times. One that meets a late signal of ours
-    /// is swallowed by it, as it would be by another one of the application's.
+    /// Sends the application's own signal and waits until its handler has run `count` times. A signal that collides with a late
+    /// one of ours is merged with it, as with another one of the application.
     func send(_ signal: Int32, to subject: Subject, until count: UInt64) {
         let clock = ContinuousClock()
         var sent = 0
@@ -150,13 +150,13 @@ final class Trial {
 }
 
 extension StackCapturer {
-    /// For threads that can be captured, on a machine that may have no processor for them for a while.
+    /// For threads that can be captured, on a machine that may not schedule them for a while.
     static func patient(_ signal: Int32 = SIGPROF) throws(CaptureError) -> StackCapturer {
         try StackCapturer(signal: signal, deadline: .seconds(2))
     }
 }
 
-/// A thread that goes round until the process ends.
+/// A thread that repeats its work until the process ends.
 enum Background {
     private final class Body {
         let run: @Sendable () -> Void

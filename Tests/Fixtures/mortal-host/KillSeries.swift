@@ -3,15 +3,15 @@ import RunLoopKit
 import StallMonitor
 import StallReports
 
-/// Starts a victim, kills it -9 at a random moment, and compares what it left with what it told before: again and again, in one
-/// directory, so that each start also tidies up after the death before it.
+/// Starts a victim, kills it with SIGKILL at a random moment, and compares the files it left with its output: repeatedly, in one
+/// directory, so that each start also cleans up after the previous kill.
 struct KillSeries {
     let directory: String
     let count: Int
 
     private struct Tally {
         var kills = 0, inStall = 0, due = 0, undetected = 0, missing = 0, torn = 0, wrong = 0, unclosed = 0, orphans = 0
-        /// How old the last known duration was, in ticks, for each stall that was under way.
+        /// The age of the last stored duration, in ticks, for each stall that was in progress.
         var ages: [Double] = []
     }
 
@@ -27,7 +27,7 @@ struct KillSeries {
         show(tally)
     }
 
-    /// What a start closes on the disk, and did not.
+    /// The number of documents that a start should have closed on the disk, and did not.
     private func unclosed(_ ids: [ULID]) -> Int {
         let store = ReportDirectory(path: directory)
         guard (try? store.closeTerminated()) != nil else { return ids.count }
@@ -55,7 +55,7 @@ struct KillSeries {
         guard let start = victim.stallStart else { return mine.map(\.id) }
         tally.inStall += 1
         let length = start.duration(to: moment)
-        // Half a tick for the watchdog's thread to wake in, on a machine that is busy.
+        // Half a tick for the watchdog's thread to wake up on a busy machine.
         guard length >= rule.threshold + rule.tick / 2 else { return mine.map(\.id) }
         tally.due += 1
         guard let report = mine.last, report.state == .terminated, report.processEnd?.cause == .killedOrCrashed else {
@@ -90,7 +90,7 @@ struct KillSeries {
     }
 }
 
-/// One that tells when it stalls, until it is killed.
+/// A victim that prints its stalls until it is killed.
 final class KilledVictim {
     let pid: pid_t
     private let output: Int32
@@ -116,7 +116,7 @@ final class KilledVictim {
 
     deinit { close(output) }
 
-    /// Waits until it is ready, then so long, and kills it. Returns a moment at which it still lived.
+    /// Waits until it is ready, then for the delay, and kills it. Returns a time at which it was still alive.
     func kill(after delay: Duration) -> MonotonicInstant {
         while !String(decoding: text, as: UTF8.self).contains("ready"), read() {}
         sleep(delay)
@@ -132,10 +132,10 @@ final class KilledVictim {
         String(decoding: text, as: UTF8.self).split(separator: "\n").map { $0.split(separator: " ") }
     }
 
-    /// The reports that its monitor told of.
+    /// The reports that its monitor announced.
     var reported: [String] { lines.filter { $0.count == 2 && $0[0] == "began" }.map { String($0[1]) } }
 
-    /// When the stall began that was under way at the end.
+    /// The begin of the stall that was in progress at the end.
     var stallStart: MonotonicInstant? {
         guard let last = lines.last(where: { ["stall", "moved"].contains($0[0]) }), last[0] == "stall", last.count == 2,
             let nanoseconds = UInt64(last[1])

@@ -5,14 +5,14 @@ import StallMonitor
 import StallReports
 import Synchronization
 
-// A server that is to die.
+// A server that is going to die.
 //
 //   mortal-host DIRECTORY DEATH            watches a loop that stalls; dies in the way that DEATH names
-//   mortal-host kills DIRECTORY COUNT      kills itself -9 so often, at random moments, and judges what is left
-//   mortal-host log DIRECTORY LOG MS       reports stalls for so long, and writes down each call to the disk
-//   mortal-host judge LOG COUNT            cuts the power at so many random moments of such a log
+//   mortal-host kills DIRECTORY COUNT      sends SIGKILL to COUNT victims at random moments, and judges the files they left
+//   mortal-host log DIRECTORY LOG MS       reports stalls for MS, and records each call to the disk
+//   mortal-host judge LOG COUNT            cuts the power at COUNT random moments of such a log
 
-/// 250 ms, as a server has it.
+/// 250 ms, as in a server.
 let rule = StallRule()
 
 @main
@@ -34,7 +34,7 @@ struct MortalHost {
         startThread { victim.stallAgainAndAgain() }
         sleep(.milliseconds(milliseconds))
         victim.monitor.stop()
-        // What the run log's last fsync was for is safe now.
+        // The data that the run log's last fsync was for is safe now.
         tell("done", isLast: true)
     }
 }
@@ -53,8 +53,8 @@ func sleep(_ duration: Duration) {
 
 private let hasToldLast = Mutex(false)
 
-/// Tells it at once: the process may not live long. After the last line it tells no other: threads that go on until the process is gone
-/// cannot put theirs behind it.
+/// Prints a line immediately: the process may end soon. After the last line it prints no other: threads that continue until the
+/// process has ended cannot add theirs.
 func tell(_ line: String, isLast: Bool = false) {
     let bytes = Array((line + "\n").utf8)
     hasToldLast.withLock { hasToldLast in

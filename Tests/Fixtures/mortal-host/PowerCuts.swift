@@ -1,10 +1,11 @@
 import Glibc
 import StallReports
 
-/// Judges a log of calls to the disk: what could a power cut have left at a random moment?
+/// Judges a log of calls to the disk: which states could a power cut have left at a random moment?
 ///
-/// Of a file's bytes only those are sure to be there that an fsync came after; of the rest any part may be. Of the names only those that
-/// an fsync of the directory came after; of the later changes any number may be there, in their order (as a journal has them).
+/// Of a file's bytes only those before an fsync are certainly on the disk; any part of the others may be. Of the names only the
+/// changes before an fsync of the directory are certain; of the later changes any number may be stored, in their order (as in a
+/// journal).
 struct PowerCuts {
     let log: String
     let count: Int
@@ -66,17 +67,17 @@ struct DiskCall {
 struct ModelDisk {
     private struct File {
         var bytes: [UInt8] = []
-        /// All its bytes are sure to be on the disk, and are a whole report.
+        /// All its bytes are certainly on the disk, and are a complete report.
         var isWhole = false
     }
 
     private var files: [Int: File] = [:]
     private var open: [Int32: Int] = [:]
     private var directories: Set<Int32> = []
-    /// Names as they are sure to be, and the changes since.
+    /// Names that are certainly stored, and the changes since then.
     private var safeNames: [String: Int] = [:]
     private var changes: [(name: String, file: Int?)] = []
-    /// Reports whose writers were told that they are on the disk.
+    /// Reports whose writers were notified that they are on the disk.
     private var promised: Set<String> = []
 
     mutating func apply(_ call: DiskCall) {
@@ -125,7 +126,7 @@ struct ModelDisk {
         changes = []
     }
 
-    /// Reports with bytes of which a part may be missing, or that are none, in any of the states that a cut now can leave.
+    /// Reports with bytes that may be partly missing, or that are invalid, in any of the states that a cut now can leave.
     var tornReports: Int {
         var torn = 0
         var names = safeNames
@@ -136,6 +137,6 @@ struct ModelDisk {
         return torn
     }
 
-    /// Reports that were promised and may not be there.
+    /// Reports that were promised and may be missing.
     var lostReports: Int { promised.count { safeNames[$0] == nil } }
 }

@@ -5,7 +5,7 @@ import StallMonitor
 import StallReports
 import Synchronization
 
-/// The server itself: a loop on a thread of its own, watched, and made to stall.
+/// The server itself: a loop on a separate thread, watched, and made to stall.
 final class Victim: Sendable {
     let directory: String
     let monitor: StallMonitor
@@ -47,7 +47,7 @@ final class Victim: Sendable {
         tell("ready \(getpid())")
     }
 
-    /// Returns when the loop has done it.
+    /// Returns when the stall is over.
     func stall(for duration: Duration) {
         try? loop.performAndWait {
             tell("stall \(MonotonicInstant.now.nanoseconds)")
@@ -63,7 +63,7 @@ final class Victim: Sendable {
         }
     }
 
-    /// - Parameter death: of the process. It comes when the caller sends a byte, or by the caller's own hand.
+    /// - Parameter death: The way in which the process dies. It happens when the caller sends a byte, or is caused by the caller.
     func live(until death: String) {
         if death == "kill" { stallAgainAndAgain() }
         startThread { [self] in stall(for: .seconds(600)) }
@@ -88,7 +88,7 @@ final class Victim: Sendable {
         while unsafe read(STDIN_FILENO, &byte, 1) < 0, errno == EINTR {}
     }
 
-    /// Another loop's stall, which the reporter never comes to.
+    /// Another loop's stall, which the reporter never handles.
     private func second() {
         startThread { [self] in
             let loop = EventRunLoop.current
@@ -113,7 +113,7 @@ final class Victim: Sendable {
         unsafe execv("/bin/sleep", &arguments)
     }
 
-    /// A child that lives on as the same program.
+    /// Leaves a child that continues to live as the same program.
     private func leaveChild() {
         let child = victim_fork()
         if child == 0 { while true { pause() } }
@@ -121,7 +121,7 @@ final class Victim: Sendable {
         kill(getpid(), SIGKILL)
     }
 
-    /// As some servers do when they become daemons; and then opens files of its own, which get the numbers.
+    /// Closes descriptors like servers that become daemons; then opens other files, which get the same numbers.
     private func closeDescriptors() {
         victim_close_from(3)
         for index in 0..<40 {
@@ -133,7 +133,7 @@ final class Victim: Sendable {
     }
 }
 
-/// Writes the report under another id, and notes it as promised once that has returned.
+/// Writes the report under another id, and records it as promised once the write has returned.
 private func writeAgain(_ report: StallReport, in directory: String) {
     var copy = report
     copy.id = .make()

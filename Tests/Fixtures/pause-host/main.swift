@@ -4,20 +4,20 @@ import RunLoopKit
 import StallMonitor
 import StallReports
 
-// A process with a monitored loop, to be stopped, frozen, traced and forked by a test. It takes one command a line:
+// A process with a monitored loop that a test stops, freezes, traces and forks. It reads one command per line:
 //
 //     pause-host DIRECTORY TICKS
-// It says "ready TID", the worker's, and then:
+// It prints "ready TID", with the worker's number, and then:
 //
 //     block    the loop's thread waits in read(2): "block TID"
 //     spin     it computes: "spin TID"
-//     release  it goes on: "released"
-//     fork     a child tries the monitor, and has one of its own: "child …"
+//     release  it continues: "released"
+//     fork     a child uses the monitor, and starts its own: "child …"
 //     stop     the monitor ends: "stopped"
 //
-// and says "began" and "ended" when stalls do. It ends with its input.
+// It prints "began" and "ended" when stalls begin and end. It ends at the end of its input.
 
-/// One write each: safe beside other threads, and in a fork's child.
+/// One write per line: safe with other threads, and in a fork's child.
 func say(_ text: String) {
     let line = text + "\n"
     _ = unsafe line.utf8.withContiguousStorageIfAvailable { unsafe write(STDOUT_FILENO, $0.baseAddress, $0.count) }
@@ -37,7 +37,8 @@ func take(from descriptor: Int32) {
     while unsafe read(descriptor, &byte, 1) < 0, errno == EINTR {}
 }
 
-/// Swift offers no fork: its runtime promises nothing to a child that does not exec. What the child here uses works all the same.
+/// Swift offers no fork: its runtime guarantees nothing in a child that does not exec. The functions that the child uses here
+/// work anyway.
 func forkedChild() -> pid_t {
     typealias Fork = @convention(c) () -> pid_t
     guard let symbol = unsafe dlsym(nil, "fork") else { return -1 }
@@ -88,7 +89,7 @@ func serve() throws {
     )
     let monitor = StallMonitor.start(configuration, onEvent: report)
     try monitor.watch(worker.loop, label: "worker")
-    // By then the watchdog knows how things stand. A pause within its first moments is one, but of what kind it cannot tell.
+    // By then the watchdog has sampled the process. It detects a pause in its first moments, but cannot determine its kind.
     usleep(200_000)
     say("ready \(worker.loop.thread?.id ?? 0)")
     while let command = readLine() {

@@ -6,8 +6,8 @@ import StallMonitorLoops
 import StallReports
 import Synchronization
 
-/// A process whose task pool works or starves: `pool-host DIRECTORY SCENE…`. It prints which scene begins, when its jobs began and ended, by the
-/// wall clock, and what the monitor told; the reports are in the directory.
+/// A process whose task pool works or starves: `pool-host DIRECTORY SCENE…`. It prints the scene that begins, the begin and end
+/// of its jobs in wall clock time, and the monitor's events; the reports are in the directory.
 @main
 struct PoolHost {
     static func main() {
@@ -34,7 +34,7 @@ struct PoolHost {
             say("scene \(scene.rawValue)")
             scene.play(on: executors)
             Jobs.tell()
-            // Before the next one: a stall's end is seen at the next look, and its report written after that.
+            // Before the next scene: the end of a stall is detected at the next sample, and its report is written after that.
             if scene.starves { Events.awaitEnds() }
         }
         monitor.stop()
@@ -49,7 +49,7 @@ struct PoolHost {
             say("ended \(report.id) \(report.cause.summary)")
             Events.noteEnd()
         case .suppressed(let stall):
-            // Counted only: for the scene it is a stall like the others.
+            // Only counted: for the scene it is a stall like the others.
             say("suppressed \(stall.fingerprint)")
         case .fault(let fault): say("fault \(fault)")
         default: break
@@ -57,10 +57,10 @@ struct PoolHost {
     }
 }
 
-/// Prints a line at once: who reads it may end this process.
+/// Prints a line immediately: its reader may end this process.
 func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
 
-/// How many stalls were told of.
+/// The number of reported stalls.
 enum Events {
     private static let counts = Mutex((began: 0, ended: 0))
 
@@ -68,13 +68,13 @@ enum Events {
     static func noteEnd() { counts.withLock { $0.ended += 1 } }
     static var began: Int { counts.withLock { $0.began } }
 
-    /// For ten seconds at most: what does not come then is for the test to tell.
+    /// Waits for ten seconds at most: the test checks for missing events.
     static func awaitEnds() {
         for _ in 0..<1_000 where counts.withLock({ $0.ended < $0.began }) { usleep(10_000) }
     }
 }
 
-/// When each job of the scene began and ended.
+/// The begin and end of each job of the scene.
 enum Jobs {
     private static let spans = Mutex<[(start: Int64, end: Int64)]>([])
     private static let starts = Mutex(0)
@@ -88,10 +88,10 @@ enum Jobs {
         spans.withLock { $0.append((start, end)) }
     }
 
-    /// How many have begun so far.
+    /// The number of jobs that have begun.
     static var started: Int { starts.withLock { $0 } }
 
-    /// How many have their first lock, with the caller's.
+    /// The number of jobs that hold their first lock, including the caller.
     static func locked(by number: Int) -> Int {
         lockers.withLock { lockers in
             lockers.insert(number)
@@ -120,7 +120,7 @@ struct Executors {
     var all: [OwnExecutor] { [pair, four] }
 }
 
-/// An executor of the server's own that names its jobs.
+/// An executor of the server that names its jobs.
 final class OwnExecutor: TaskExecutor {
     let heartbeat: TaskPoolHeartbeat
     private let jobs = Mutex<[UnownedJob]>([])

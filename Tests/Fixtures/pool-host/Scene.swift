@@ -2,34 +2,34 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// What the pool is at. A scene that starves it lasts until the monitor has told of that, and a little longer.
+/// The work of the pool. A scene that starves it lasts until the monitor has reported that, and a little longer.
 enum Scene: String, CaseIterable {
     /// Each worker computes, while three jobs wait.
     case computing
     /// Each sleeps in a system call, while three jobs wait.
     case sleeping
-    /// Each waits for the end of one pipe, and no other job waits.
+    /// Each waits for input from the same pipe, and no other job waits.
     case reading
-    /// Each waits for a lock that a thread of no pool has.
+    /// Each waits for a lock that a thread outside of all pools holds.
     case locked
-    /// One of them has the lock and sleeps; all others wait for it.
+    /// One of them holds the lock and sleeps; all others wait for it.
     case lockedByWorker = "locked-by-worker"
-    /// An executor of the server's own, of two workers that wait for each other. It never ends.
+    /// An executor of the server with two workers that wait for each other. It never ends.
     case deadlock
-    /// Of four workers three sleep in one function, and one computes in another.
+    /// Three of four workers sleep in one function, and one computes in another.
     case most
-    /// An executor of the server's own, of two workers.
+    /// An executor of the server with two workers.
     case executor
-    /// That one and Swift's pool at the same time.
+    /// That executor and Swift's pool at the same time.
     case twoPools = "two-pools"
-    /// Of two workers one is free again long before the other.
+    /// One of two workers is free again long before the other.
     case oneFreed = "one-freed"
     /// Each sleeps, until the process is killed.
     case forever
 
-    /// One worker stands, the others are free.
+    /// One worker is stalled, the others are free.
     case oneLong = "one-long"
-    /// Likewise, in a task that has awaited something before.
+    /// The same in a task that has awaited something before.
     case resumed
     /// 60 jobs of 20 ms.
     case short
@@ -39,10 +39,10 @@ enum Scene: String, CaseIterable {
     case suspended
     case idle
 
-    /// Whether no worker is free for long enough.
+    /// Whether no worker is free for long enough to be a stall.
     var starves: Bool { ![.oneLong, .resumed, .short, .middling, .suspended, .idle, .deadlock].contains(self) }
 
-    /// How many of its own jobs Swift's pool runs at once on this machine.
+    /// The number of its own jobs that Swift's pool runs at once on this machine.
     static let width = max(1, min(sysconf(Int32(_SC_NPROCESSORS_CONF)), ProcessInfo.processInfo.activeProcessorCount))
 
     func play(on executors: Executors) {
@@ -78,7 +78,7 @@ enum Scene: String, CaseIterable {
         }
     }
 
-    /// How many stand.
+    /// The number of stalled workers.
     private var workers: Int {
         switch self {
         case .deadlock, .executor, .oneFreed: 2
@@ -89,7 +89,8 @@ enum Scene: String, CaseIterable {
         }
     }
 
-    /// Hands so many jobs over, then others that do nothing, and waits until all are done. On the main thread, which is no worker.
+    /// Enqueues `count` jobs, then `waiting` others that do nothing, and waits until all are done. Called on the main thread,
+    /// which is not a worker.
     private func run(
         _ count: Int,
         waiting: Int = 0,
@@ -97,7 +98,7 @@ enum Scene: String, CaseIterable {
         _ body: @escaping @Sendable (Int) -> Void
     ) {
         let done = start(count, on: executor, body)
-        // Not before all those stand: no job passes another then.
+        // Not before all of those are stalled: then no job overtakes another.
         while waiting > 0, Jobs.started < count { usleep(1_000) }
         let others = start(waiting, on: executor) { _ in }
         done.wait()
@@ -134,7 +135,7 @@ enum Scene: String, CaseIterable {
     private func withForeignHolder(_ stage: Stage, _ body: () -> Void) {
         let held = DispatchSemaphore(value: 0)
         let thread = Thread {
-            // Foundation's name for a thread reaches the kernel only if the thread's creator has come back from starting it.
+            // Foundation's thread name is set in the kernel only after the creator has returned from starting the thread.
             try? Data("holder".utf8).write(to: URL(filePath: "/proc/thread-self/comm"))
             lock.lock()
             held.signal()
@@ -147,11 +148,12 @@ enum Scene: String, CaseIterable {
     }
 }
 
-/// How long a scene lasts: until all have come on, so many stalls were told of, and 150 ms more. Half a minute at most.
+/// The duration of a scene: until all jobs have begun, this number of stalls was reported, and 150 ms more. Half a minute at
+/// most.
 final class Stage: Sendable {
     private let workers, stalls: Int
     private let hasEnded = Atomic(false)
-    /// Ends with the scene.
+    /// Readable at the end of the scene.
     let pipe: (reading: Int32, writing: Int32)
 
     init(workers: Int, stalls: Int) {
@@ -177,7 +179,7 @@ final class Stage: Sendable {
     func awaitEnd() { while !isOver { usleep(10_000) } }
 }
 
-/// What a handler of a server is: an asynchronous function that awaits another.
+/// Like a handler of a server: an asynchronous function that awaits another.
 @inline(never)
 private func handle(_ number: Int, _ body: @Sendable (Int) -> Void) async {
     await answer(number, body)
@@ -189,7 +191,7 @@ private func answer(_ number: Int, _ body: @Sendable (Int) -> Void) async {
     Jobs.note { body(number) }
 }
 
-/// What goes on after an `await` is a job of its own.
+/// The code after an `await` is a separate job.
 @inline(never)
 private func goOn(_ stage: Stage) async {
     try? await Task.sleep(for: .milliseconds(5))

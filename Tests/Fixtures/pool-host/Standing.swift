@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
 
-// What a worker stands at, each as a function of its own: what reports name as the culprit.
+// The operations that stall a worker, each in a separate function, which reports name as the culprit.
 
 let lock = NSLock()
 private let secondLock = NSLock()
@@ -41,7 +41,7 @@ func readInAJob(_ stage: Stage) {
 
 @inline(never)
 func waitForTheLock(_ stage: Stage) {
-    // The one who is to have it has it before.
+    // The intended holder takes it before.
     while lock.try() {
         lock.unlock()
         guard !stage.isOver else { return }
@@ -76,7 +76,7 @@ func lockBoth(_ stage: Stage, first: Int) {
     other.lock()
 }
 
-/// For the time of the scene, and one of them for twice as long and more.
+/// For the duration of the scene, and one of them for more than twice as long.
 @inline(never)
 func stand(_ stage: Stage, again: Bool) {
     while !stage.isOver { usleep(100_000) }

@@ -6,7 +6,7 @@ import StallMonitor
 import StallMonitorService
 import UnixSignals
 
-/// A server in a service group that stalls its main actor for as long as it is told: service-host DIRECTORY MILLISECONDS.
+/// A server in a service group that stalls its main actor for the given time: service-host DIRECTORY MILLISECONDS.
 @main struct Main {
     static func main() async throws {
         let arguments = CommandLine.arguments
@@ -39,14 +39,14 @@ import UnixSignals
     }
 }
 
-/// Stalls the main actor, and says when it ends.
+/// Stalls the main actor, and prints the end.
 struct Worker: Service {
     let milliseconds: UInt32
 
     func run() async throws {
         say("ready")
         await cancelWhenGracefulShutdown {
-            // Not waited for: the worker ends while the main actor stands.
+            // Not awaited: the worker ends while the main actor is stalled.
             Task { await stall() }
             while !Task.isCancelled { try? await Task.sleep(for: .seconds(600)) }
         }
@@ -56,7 +56,7 @@ struct Worker: Service {
     @MainActor func stall() { usleep(milliseconds * 1000) }
 }
 
-/// At once, though it is no terminal.
+/// Flushed immediately, because standard output may not be a terminal.
 func say(_ text: String) {
     print(text)
     fflush(nil)

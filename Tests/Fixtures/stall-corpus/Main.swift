@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import StallCorpus
 
-/// Makes stalls of every kind and cause, and things that look like stalls, under the monitor's eyes, and judges what it reports.
+/// Makes stalls of every kind and cause, and situations that look like stalls, while the monitor watches, and judges the reports.
 @main
 enum Main {
     private static let usage = """

@@ -1,7 +1,7 @@
 import StallCorpus
 import StallReports
 
-/// What the command line asks for.
+/// The command line options.
 struct Options {
     var isJSON = false
     var lists = false
@@ -14,7 +14,7 @@ struct Options {
     var directory: String?
     var hostDirectory: String?
 
-    /// Nil for wrong usage.
+    /// Nil if the arguments are invalid.
     init?(_ arguments: some Collection<String>) {
         var rest = arguments.makeIterator()
         while let option = rest.next() {

@@ -7,31 +7,31 @@ import StallMonitor
 import StallReports
 import Synchronization
 
-// A process whose main loop stands still for little more than the threshold, in a callout of each kind:
-// `threshold-host DIRECTORY SEED MILLISECONDS… [way…]`. Prints a line of JSON for each stall: what was done, and what was told of it.
+// A process whose main loop stalls for slightly more than the threshold, in a callout of each kind: `threshold-host DIRECTORY
+// SEED MILLISECONDS… [way…]`. Prints a line of JSON for each stall: the stall, and the reports about it.
 
-/// Each way to have code run on a loop.
+/// The ways to run code on a loop.
 enum Way: String, CaseIterable, Codable {
     case source, timer, mainQueue, request, block, port, descriptor, mainActor, nestedRun, observer
 }
 
 struct Outcome: Codable {
     var way: Way
-    /// How long the callout lasted really, and how late a thread was meanwhile that wanted to wake every 2 ms; how long the watchdog waited
-    /// for a processor. Nanoseconds.
+    /// The real duration of the callout, the lateness of a thread that wants to wake up every 2 ms during that time, and the time
+    /// that the watchdog waited for a processor. Nanoseconds.
     var lengthNs, latenessNs, watchdogDelayNs: Int64
     var told: [Told]
 
     struct Told: Codable {
         var kind: String
         var culprit: String?
-        /// From the callout's beginning to its detection.
+        /// From the callout's begin to its detection.
         var detectionNs: Int64
         var summary: String
     }
 }
 
-/// Where a callout says what became of it.
+/// Records the result of a callout.
 final class Standstill: Sendable {
     private let span = Mutex<(start: MonotonicInstant, wall: Timestamp, length: Duration)?>(nil)
     private let over = DispatchSemaphore(value: 0)
@@ -53,7 +53,7 @@ final class Standstill: Sendable {
     }
 }
 
-/// How late a thread of this process comes to run, at worst, since it was asked last.
+/// The maximum lateness of a thread of this process since the last query.
 final class Lateness: Sendable {
     private let worst = Atomic<Int64>(0)
 
@@ -71,7 +71,7 @@ final class Lateness: Sendable {
     func take() -> Int64 { worst.exchange(0, ordering: .relaxed) }
 }
 
-/// How long the watchdog has waited for a processor: proc(5), schedstat.
+/// The time that the watchdog has waited for a processor: proc(5), schedstat.
 func watchdogDelay() -> Int64 {
     let tasks = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task")) ?? []
     for task in tasks where text("/proc/self/task/\(task)/comm").hasPrefix("stall-watchdog") {
@@ -132,7 +132,7 @@ func begin(_ way: Way, _ stall: Standstill) throws {
     }
 }
 
-/// What the monitor has told of so far.
+/// The reports that the monitor has announced so far.
 final class Told: Sendable {
     private let reports = Mutex<[StallReport]>([])
     private let arrived = DispatchSemaphore(value: 0)
@@ -143,7 +143,7 @@ final class Told: Sendable {
         arrived.signal()
     }
 
-    /// Those that came until nothing more can: the first is waited for.
+    /// The reports up to a moment at which no further one can arrive: waits for the first one.
     func take() -> [StallReport] {
         _ = arrived.wait(timeout: .now() + .seconds(3))
         usleep(120_000)
