@@ -1,9 +1,9 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// The engine, its fixtures and its tests alone, for scripts/tsan: a sanitizer is a setting of a whole build, and the other targets'
-// dependencies take long and are not ours to judge. The script links Sources and Tests in beside this file. Keep it in step with the
-// Package.swift above.
+// Only the engine, its fixtures and its tests, for scripts/tsan: a sanitizer is a setting of a whole build, and the other
+// targets' dependencies take long to build and are not the subject of this test. The script links Sources and Tests beside this
+// file. Keep it consistent with the Package.swift at the repository's root.
 
 let swift: [SwiftSetting] = [
     .swiftLanguageMode(.v6),
@@ -15,12 +15,12 @@ let swift: [SwiftSetting] = [
 ]
 let client: [SwiftSetting] = [.swiftLanguageMode(.v6), .treatAllWarnings(as: .error)]
 
-/// Programs with a main thread of their own, which the tests run. Not `LoopDifferential`: Foundation, with which it compares, is not
-/// sanitized. Not `LoopCounts`: it counts allocations and system calls, and the sanitizer makes its own.
+/// Programs with a separate main thread, which the tests run. Not `LoopDifferential`: it compares with Foundation, which is not
+/// sanitized. Not `LoopCounts`: it counts allocations and system calls, and would count those of the sanitizer.
 let fixtures = [
     "RunLoopFixture", "AsyncMainFixture", "ConcurrencyFixture", "ClientFixture", "PortsFixture", "PortsExample",
 ]
-/// Those that also put functions of their own in the place of the C library's. Not linked into the test bundle.
+/// Programs that also replace functions of the C library. Not linked into the test bundle.
 let faultFixtures = ["FaultFixture", "ForkFixture", "LoopChurn"]
 
 func fixture(_ name: String, _ more: [Target.Dependency] = []) -> Target {

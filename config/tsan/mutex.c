@@ -1,17 +1,18 @@
-// Shows the thread sanitizer the contended half of Synchronization.Mutex. scripts/tsan preloads it.
+// Makes the contended paths of Synchronization.Mutex visible to the thread sanitizer. scripts/tsan preloads it.
 //
-// The mutex's fast paths are atomics, emitted into the code that uses them, and so instrumented. The slow ones are two functions of
-// libswiftSynchronization, which is not: there the lock changes hands unseen, and all that it guards looks like a race. These two stand
-// before the originals and say what they do to the mutex's word.
+// The mutex's fast paths are atomics, emitted into the code that uses them, and therefore instrumented. The slow paths are two
+// functions of libswiftSynchronization, which is not instrumented: there the lock changes its owner unnoticed, and accesses to
+// everything it protects look like races. The two functions below replace the originals and report acquire and release of the
+// mutex's word.
 //
-// Not for the engine, whose lock is its own, compiled with it and so instrumented: for the tests and their programs, which keep what
-// several threads note in Synchronization's.
+// This is not for the engine, whose own lock is compiled with it and therefore instrumented. It is for the tests and their
+// programs, which use Synchronization's mutex for data that several threads record.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
 
-// Weak: a shell on the way to the program has no sanitizer.
+// Weak: a shell that starts the program is not sanitized.
 extern void __tsan_acquire(void *address) __attribute__((weak));
 extern void __tsan_release(void *address) __attribute__((weak));
 
