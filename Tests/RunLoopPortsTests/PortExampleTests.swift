@@ -2,7 +2,7 @@ import LoopTestSupport
 import RunLoopKit
 import Testing
 
-/// The example program does what it says.
+/// The example program prints the expected lines.
 @Suite(.timeLimit(.minutes(10)))
 struct PortExampleTests {
     @Test(

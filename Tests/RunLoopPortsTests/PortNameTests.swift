@@ -15,7 +15,7 @@ struct PortNameTests {
         for text in ["a", "...", ".hidden", "a b", "ü", "a.lock", String(repeating: "x", count: 64)] {
             #expect(try PortName(text).text == text)
         }
-        // The same text to Unicode, other bytes.
+        // Equal as Unicode text, but with different bytes.
         #expect(try PortName("\u{FC}") != PortName("u\u{308}"))
         #expect(try Set([PortName("a"), PortName("a")]).count == 1)
     }
@@ -24,7 +24,7 @@ struct PortNameTests {
     func longNames() async throws {
         let directory = TestDirectory()
         try await onLoop { loop in
-            // Opening makes the outer one.
+            // Opening the port creates the outer directory.
             _ = try? LocalPort(PortName("x"), in: directory.ports) { _ in }
             let inner = PortDirectory(directory.ports.path + "/" + String(repeating: "d", count: 200))
             defer { unsafe rmdir(inner.path) }
@@ -92,7 +92,7 @@ struct PortNameTests {
                 for racer in racers { racer.writeLine() }
                 let results = racers.map { $0.readLine() ?? "nothing" }
                 #expect(results.sorted() == ["lost", "lost", "lost", "won"])
-                // The winner leaves the name behind.
+                // The winner does not remove the name.
                 for racer in racers { racer.kill() }
             }
         }
@@ -191,7 +191,7 @@ struct PortNameTests {
                 told.increment()
             }
             try loop.add(remote)
-            // Never read there: the connection is reset, not just closed.
+            // The message is never read there, so the connection is reset instead of closed.
             try remote.send(PortMessage())
             loop.run(for: .milliseconds(1))
             #expect(told.value == 0 && remote.isValid)

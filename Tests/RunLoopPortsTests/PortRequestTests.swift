@@ -67,7 +67,7 @@ struct PortRequestTests {
             let here = Counter()
             let elsewhere = Counter()
             let timer = EventTimer(every: .milliseconds(1)) { _ in
-                // The reply waits for the third fire.
+                // The reply is sent at the third fire.
                 if here.increment() == 3 { try? held.value?.reply(PortMessage(id: 5)) }
             }
             loop.add(timer, to: "reply")
@@ -234,14 +234,14 @@ struct PortRequestTests {
         let held = Box<[ReceivedMessage]>([])
         let server = Server { message in
             held.value.append(message)
-            // The outer one's reply first, so that the inner run is the one that reads it.
+            // The outer request is answered first, so that the inner run reads its reply.
             guard held.value.count == 2 else { return }
             for message in held.value { try? message.reply(PortMessage(id: message.id)) }
         }
         try await onLoop { loop in
             let remote = try RemotePort(to: server.port)
             let inner = Box<Int32>(0)
-            // From a timer: no source is handled in the outer run.
+            // Called by a timer, so that the outer run handles no source.
             loop.add(
                 EventTimer(after: .milliseconds(1)) { _ in
                     waitUntil { held.value.count == 1 }

@@ -66,7 +66,7 @@ struct PortTests {
             try remote.send(PortMessage(id: 8, replyPort: port))
             loop.run(mode: "replies") { texts.value.count == 2 }
             #expect(pids.value == [child.pid, child.pid])
-            // Nobody there has kept its end.
+            // No process has kept its end open.
             loop.run(mode: "replies") { port.connectionCount == 0 }
             return texts.value
         }

@@ -9,7 +9,7 @@ import Testing
 
 @testable import RunLoopPorts
 
-/// R57: whole or not at all; descriptors; peers that do not keep to the rules.
+/// R57: messages arrive completely or not at all; descriptors; peers that violate the protocol.
 @Suite(.timeLimit(.minutes(10)))
 struct PortTransferTests {
     @Test("R57: messages of every size up to the greatest arrive whole, also when sizes change from one to the next")
@@ -100,7 +100,7 @@ struct PortTransferTests {
             var bytes = [UInt8](repeating: 0, count: 16)
             #expect(unsafe read(ends[0], &bytes, 16) == 5)
             #expect(String(decoding: bytes[..<5], as: UTF8.self) == "hello")
-            // The child's copy was closed, and so is ours: the end of the pipe.
+            // The child has closed its copy, and ours is closed: read(2) returns the end of the pipe.
             #expect(unsafe read(ends[0], &bytes, 16) == 0)
         }
         try await onLoop { loop in
@@ -154,7 +154,7 @@ struct PortTransferTests {
         let run = try Fixture.run("PortsFixture", "refusals '\(directory.ports.path)' port")
         #expect(run.lines.prefix(3) == ["message", "dropped: outOfDescriptors", "dropped: descriptorsLost"])
         #expect(run.lines.dropFirst(3).prefix(2).allSatisfy { $0.contains("became invalid") })
-        // First's end went; ours of it and of the second are still there.
+        // The receiver closed its end of the first connection; our ends of both connections are still open.
         #expect(run.lines.last == "message")
         #expect(run.status == 0)
     }
@@ -209,10 +209,10 @@ struct PortTransferTests {
                 #expect(Self.send(bytes, descriptors, to: socket) == 0)
                 loop.run { drops.value.count == index + 1 }
                 #expect(drops.value.last == reason)
-                // Hung up on.
+                // The connection was closed.
                 #expect(run_loop_poll(socket, UInt32(POLLIN)) & UInt32(POLLHUP) != 0)
             }
-            // A well-formed one is none of these.
+            // A well-formed message is not dropped.
             let socket = try Self.connect(name, directory.ports)
             defer { close(socket) }
             #expect(Self.send(Self.message(count: 1, lengths: [4], rest: 4), [], to: socket) == 0)
@@ -262,7 +262,7 @@ struct PortTransferTests {
         #expect(wrong == 0 && accepted > 1000)
     }
 
-    /// Whether what the decoder describes fills the bytes exactly; nil if it refuses them.
+    /// Whether the parts described by the decoder exactly fill the bytes; nil if it rejects them.
     private static func isWithin(_ bytes: [UInt8], _ generator: inout SplitMix64) -> Bool? {
         let span = unsafe bytes.span.bytes
         guard let header = try? MessageHeader.read(span, descriptors: Int.random(in: 0...1, using: &generator)) else {
@@ -291,7 +291,7 @@ struct PortTransferTests {
 // MARK: - Past the library
 
 extension PortTransferTests {
-    /// A message as it looks on its way.
+    /// A message in its wire format.
     private static func message(
         magic: UInt32 = 0x524C_4B50,
         version: UInt8 = 1,
