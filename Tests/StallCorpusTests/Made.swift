@@ -2,7 +2,7 @@ import StallReports
 
 @testable import StallCorpus
 
-/// Made-up receipts and reports. Times are milliseconds since some moment.
+/// Synthetic receipts and reports. Times are milliseconds since a fixed time.
 enum Made {
     static func time(_ milliseconds: Int64) -> Timestamp {
         Timestamp(seconds: 1_700_000_000, nanoseconds: milliseconds * 1_000_000)
@@ -54,7 +54,7 @@ enum Made {
 }
 
 extension StallReport {
-    /// As the monitor would tell it.
+    /// As the monitor would report it.
     fileprivate mutating func setOwner(_ thread: Thread) {
         cause.lock = Lock(kind: .mutex, address: 0x1000, owner: thread)
     }
