@@ -83,7 +83,7 @@ struct BaselineTests {
         #expect(many.verdict == .inconclusive && many.text.contains("which is not the code's fault"))
         let both = judge(Self.stalls(60) + Self.stalls(40, verdict: .starved), before)
         #expect(both.verdict == .inconclusive)
-        // Twice as long, for half of the time without a processor.
+        // Twice as long, but without a processor for half of the time.
         let delayed = Self.stalls(20, ms: 600).map { report in
             var report = report
             report.cause.evidence = .init(runDelayNs: 300, windowNs: 600)

@@ -8,7 +8,7 @@ import Testing
 struct ComparisonTests {
     @Test("the rate's test is exact: values by hand, and its ends")
     func rate() {
-        // Three of three in the second half: an eighth. At least two of three: a half.
+        // All three in the second half: an eighth. At least two of three: a half.
         #expect(abs(Statistics.risenRate(before: 0, after: 3, share: 0.5) - 0.125) < 1e-12)
         #expect(abs(Statistics.risenRate(before: 1, after: 2, share: 0.5) - 0.5) < 1e-12)
         // SciPy: binomtest(24, 34, alternative="greater"), 0.01215.
@@ -18,10 +18,10 @@ struct ComparisonTests {
         #expect(Statistics.risenRate(before: 3, after: 3, share: 1) == 1)
         #expect(Statistics.risenRate(before: 0, after: 1, share: 0) == 0)
         #expect(Statistics.risenRate(before: .max, after: .max, share: 0.5) <= 1)
-        // Few of many, by Poisson's law: 1 - 1.2 / e^0.2, and 1 - 2.5 / e.
+        // Rare events in many trials, by the Poisson distribution: 1 - 1.2 / e^0.2, and 1 - 2.5 / e.
         #expect(abs(Statistics.binomialTail(200_000, atLeast: 2, 1e-6) - 0.017523096) < 1e-6)
         #expect(abs(Statistics.binomialTail(1 << 60, atLeast: 3, 0x1p-60) - 0.080301397) < 1e-6)
-        // The normal curve takes over without a step.
+        // The normal approximation continues without a jump.
         let (small, large) = (100_000, 100_002)
         let ends = [small, large].map { Statistics.binomialTail($0, atLeast: $0 / 2 + 300, 0.5) }
         #expect(abs(ends[0] - ends[1]) < 1e-3 * ends[0])
@@ -29,14 +29,14 @@ struct ComparisonTests {
 
     @Test("the lengths' test: by hand, with ties, and alike by both ways where they meet")
     func lengths() {
-        // Of the 20 ways to choose three of six ranks one has the largest sum.
+        // One of the 20 ways to choose three of six ranks has the largest sum.
         #expect(abs(Statistics.larger(before: [1, 2, 3], after: [4, 5, 6]) - 0.05) < 1e-12)
-        // All equal: any choice is as large.
+        // All are equal: each choice is as large.
         #expect(Statistics.larger(before: [7, 7, 7], after: [7, 7, 7]) == 1)
         #expect(
             Statistics.larger(before: [Double](repeating: 7, count: 20), after: [Double](repeating: 7, count: 20)) == 1
         )
-        // By hand: of ten ways to choose two of {1, 2, 2, 2, 3}, seven have a mean rank of at least (3 + 3) / 2.
+        // Computed by hand: of ten ways to choose two of {1, 2, 2, 2, 3}, seven have a mean rank of at least (3 + 3) / 2.
         #expect(abs(Statistics.larger(before: [1, 2, 3], after: [2, 2]) - 0.7) < 1e-12)
         // SciPy: mannwhitneyu(range(8, 20), range(12), alternative="greater", method="asymptotic"), then with pairs of ties.
         let (low, high) = ((0..<12).map(Double.init), (8..<20).map(Double.init))
@@ -58,12 +58,12 @@ struct ComparisonTests {
     /// 10,000 with TEST_ALL.
     private static let trials = ProcessInfo.processInfo.environment["TEST_ALL"] == nil ? 200 : 10_000
 
-    /// What so few trials may be off by, at three standard deviations; of 10,000 the figures themselves hold.
+    /// The tolerance for a small number of trials, three standard deviations; with 10,000 trials there is none.
     private static func noise(_ share: Double) -> Double {
         trials < 10_000 ? 3 * (share * (1 - share) / Double(trials)).squareRoot() : 0
     }
 
-    /// In how many of so many comparisons something is proven.
+    /// The share of trials in which a change is proven.
     private func proven(_ seed: UInt64, _ trial: (inout Simulation) -> Comparison) -> Double {
         var simulation = Simulation(seed: seed)
         var count = 0

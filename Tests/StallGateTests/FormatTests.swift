@@ -76,7 +76,7 @@ struct FormatTests {
     }
 }
 
-/// libxml2's own reader of XML, as an independent judge.
+/// libxml2's XML parser, as an independent check.
 private struct Xmllint {
     let text: String
 

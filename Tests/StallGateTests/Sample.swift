@@ -33,7 +33,7 @@ enum Sample {
         )
     }
 
-    /// A finished run that counted no stalls.
+    /// A completed run that counted no stalls.
     static func run() -> RunRecord {
         RunRecord(
             state: .stopped,

@@ -2,7 +2,7 @@ import Glibc
 import StallGate
 import StallReports
 
-/// Stalls with a known truth: counts by Poisson's law, lengths by a logarithmic normal one, from a seed that is printed.
+/// Stalls with known parameters: counts from a Poisson distribution, lengths from a log-normal one, with a seed that is printed.
 struct Simulation: RandomNumberGenerator {
     private var state: UInt64
 
@@ -22,7 +22,7 @@ struct Simulation: RandomNumberGenerator {
 
     private mutating func unit() -> Double { (Double(next() >> 11) + 0.5) * 0x1p-53 }
 
-    /// Knuth's way, in parts that do not underflow.
+    /// Knuth's algorithm, in parts that do not underflow.
     mutating func count(mean: Double) -> Int {
         var (left, count) = (mean, 0)
         while left > 0 {
@@ -37,7 +37,7 @@ struct Simulation: RandomNumberGenerator {
         return count
     }
 
-    /// Around 300 ms, half of them within a third of it.
+    /// Around 300 ms; half of them deviate by less than a third.
     mutating func lengths(_ count: Int, times factor: Double = 1) -> [Int64] {
         (0..<count).map { _ in
             let normal = (-2 * log(unit())).squareRoot() * cos(2 * .pi * unit())
@@ -45,13 +45,13 @@ struct Simulation: RandomNumberGenerator {
         }
     }
 
-    /// A fault that stalls so often on average in an hour, watched for some of them.
+    /// A fault with this mean number of stalls per hour, watched for a number of hours.
     mutating func figures(mean: Double, hours: Double, times factor: Double = 1) -> Comparison.Figures {
         let count = count(mean: mean * hours)
         return .init(count: count, watchedNs: Int64(hours * 3.6e12), lengthsNs: lengths(count, times: factor))
     }
 
-    /// A comparison of several faults of which some have changed in the second set.
+    /// A comparison of several faults, one of which has changed in the second set.
     mutating func comparison(
         means: [Double],
         hours: (before: Double, after: Double),
@@ -62,7 +62,7 @@ struct Simulation: RandomNumberGenerator {
             (
                 fault: Self.fingerprint(index),
                 before: figures(mean: mean, hours: hours.before),
-                // Only the first is another one.
+                // Only the first has changed.
                 after: figures(
                     mean: index == 0 ? mean * rate : mean,
                     hours: hours.after,
