@@ -2,7 +2,7 @@ import Foundation
 import StallExport
 import StallReports
 
-/// Reports whose names hold what each format must not be broken by.
+/// Reports with names that each format must escape.
 enum ExportSample {
     static let hostile = "</script><b>\"a\",;b'\u{1B}[31m\n=cmd|' /C calc'!A0 \u{202E}x"
 
@@ -25,7 +25,7 @@ enum ExportSample {
         )
     }
 
-    /// A stall whose stacks, innermost first, were seen for so many milliseconds each.
+    /// A stall with stacks, innermost first, each with the number of milliseconds for which it was seen.
     static func report(
         _ stacks: [(frames: [StallReport.Frame], milliseconds: Int64?)],
         label: String = "main",
@@ -64,7 +64,7 @@ enum ExportSample {
         )
     }
 
-    /// Two thirds of 600 ms in `price`, a third in `tax`, and 400 ms of another loop without any stack.
+    /// Two thirds of 600 ms in `price`, a third in `tax`, and 400 ms of another loop without a stack.
     static let reports = [
         report([
             ([frame("price()", own: true, line: 3), frame("total()", own: true, line: 12), frame("main")], 200),

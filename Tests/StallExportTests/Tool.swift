@@ -1,6 +1,6 @@
 import Foundation
 
-/// A program that is not ours, and files for it.
+/// An external program, and files for it.
 enum Tool {
     static func exists(_ name: String) -> Bool { path(of: name) != nil }
 
@@ -26,7 +26,7 @@ enum Tool {
         return (process.terminationStatus, text)
     }
 
-    /// Removed with the value.
+    /// A file that is removed when this object is freed.
     final class File {
         let path: String
 
