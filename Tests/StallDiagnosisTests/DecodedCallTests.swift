@@ -4,11 +4,11 @@ import Testing
 
 @testable import StallDiagnosis
 
-/// Numbers are x86-64's; on another architecture the calls have other ones.
+/// The numbers are those of x86-64; other architectures have different ones.
 #if arch(x86_64)
     @Suite("A system call's arguments in words")
     struct DecodedCallTests {
-        /// - Parameter memory: what lies at which address.
+        /// - Parameter memory: The bytes at each address.
         private func decode(_ number: Int, _ arguments: [UInt], memory: [UInt: [UInt8]] = [:]) -> DecodedCall {
             let arguments = arguments + [UInt](repeating: 0, count: 6 - arguments.count)
             return DecodedCall(SystemCall(number: number, arguments: arguments)) { address, count in

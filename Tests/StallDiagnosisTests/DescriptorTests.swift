@@ -53,7 +53,7 @@ struct DescriptorTests {
 
     @Test("What a loop waits with: of an eventfd the count is told, an epoll is not asked")
     func loopsOwn() throws {
-        // A loop makes its descriptors when it first sleeps.
+        // A loop creates its descriptors when it first sleeps.
         let source = EventSource { _ in }
         EventRunLoop.current.add(source)
         EventRunLoop.current.run(mode: .default, for: .milliseconds(1))

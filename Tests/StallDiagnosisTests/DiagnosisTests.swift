@@ -124,7 +124,7 @@ struct DiagnosisTests {
         let unseen = Diagnosis(window: nil, state: "S", waits: waits, wasSeen: false)
         #expect(unseen.verdict == .unknown && unseen.summary.hasSuffix("the stall was over before it was looked at."))
         #expect(!Diagnosis(window: nil, state: "S", waits: waits).summary.contains("over before"))
-        // What the kernel counted is known all the same.
+        // The kernel's counters are known anyway.
         #expect(Diagnosis(window: window(cpu: 245), state: "S", waits: waits, wasSeen: false).verdict == .onCPU)
     }
 
@@ -149,7 +149,7 @@ struct MixedEvidenceTests {
             var fields = [String](repeating: "0", count: 42)
             (fields[9], fields[39]) = ("\(faults * share)", "\(share * blockIO / 10 + 1)")
             fields[0] = "R"
-            // Three quarters of the time in the program.
+            // Three quarters of the time are user time.
             (fields[11], fields[12]) = ("\(share * cpu * 3 / 40)", "\(share * cpu / 40)")
             return ThreadEvidence(
                 stat: "7 (main) " + fields.joined(separator: " "),
@@ -227,7 +227,7 @@ struct MixedEvidenceTests {
                 "the hypervisor gave 150 ms of each CPU"
             )
         )
-        // Neither on a CPU nor in the queue: the hypervisor had it.
+        // Neither on a CPU nor in the run queue: the hypervisor used the time.
         var away = self.window(cpu: 20)
         away.supply = supply(steal: 300)
         #expect(Diagnosis(window: away, state: "R", waits: waits((nil, "R", 200))).verdict == .starved)

@@ -53,7 +53,7 @@ struct WaitingClientsTests {
             if number < 3 { #expect(unsafe write(client, "1234567", 7) == 7) }
             _ = connection
         }
-        // A client of somebody else's: its answer is there, and unread.
+        // A connection in which the process is the client: the answer has arrived, and is unread.
         let (own, other) = try server.connect()
         server.watch(own)
         #expect(unsafe write(other, "answer", 6) == 6)
@@ -66,7 +66,7 @@ struct WaitingClientsTests {
             }
             let counted = try #require(victims)
             #expect(counted.unread == 3 && counted.unreadBytes == 21 && counted.sockets == 7)
-            // How many wait at a local listener is not told: one at least.
+            // The number of connections waiting at a local listener is not reported: at least one.
             #expect(counted.unaccepted == (family == AF_INET ? 4 : 1))
             #expect(counted.clients == counted.unread + counted.unaccepted)
         }
@@ -110,7 +110,7 @@ private final class Server {
         #expect(unsafe epoll_ctl(set, EPOLL_CTL_ADD, descriptor, &event) == 0)
     }
 
-    /// A connection that nobody has accepted.
+    /// Connects a client that is not accepted.
     func dial() throws -> Int32 {
         let client = socket(family, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         open.append(client)
@@ -118,7 +118,7 @@ private final class Server {
         return client
     }
 
-    /// One that is accepted, and in the set.
+    /// Connects a client that is accepted; the connection is in the set.
     func connect() throws -> (client: Int32, connection: Int32) {
         let client = try dial()
         let connection = accept(listener, nil, nil)
