@@ -37,7 +37,7 @@ struct CatalogTests {
         )
     }
 
-    /// A record of this process that is older than it says by so many seconds.
+    /// A record of this process whose update time is `age` seconds in the past.
     private func run(_ id: ULID, age: Int64, watching: Int) -> RunRecord {
         var run = Sample.run(id: id)
         run.disarmed = nil
@@ -115,7 +115,7 @@ struct CatalogTests {
             var report = report
             report.aliases = [report.fingerprint]
             let plain = try report.json()
-            // The same with an escape in it, which a parser has to read.
+            // The same with an escape sequence, which a parser must decode.
             let escaped = String(decoding: plain, as: UTF8.self).replacing(
                 "\"schema\":\"s",
                 with: "\"schema\":\"\\u0073"
@@ -150,7 +150,7 @@ struct CatalogTests {
         directory.plant(#"{"schema":"other/1"}"#.utf8, as: ReportFileName(.stall, .make()).description)
         let (contents, overview) = (try directory.reader.contents(), try directory.reader.overview())
         var expected = contents.reports.map(StallOutline.init)
-        // Nobody asks for it where there is a name.
+        // Not compared if there is a culprit: it is not needed then.
         for index in expected.indices where expected[index].culprit != nil { expected[index].stackError = nil }
         var found = overview.stalls
         for index in found.indices where found[index].culprit != nil { found[index].stackError = nil }
@@ -181,7 +181,7 @@ struct CatalogTests {
         var (first, second) = (Sample.recovered(), Sample.recovered())
         var run = Sample.run(state: .stopped)
         (first.run, second.run) = (run.id, run.id)
-        // A contradiction that nobody sees who does not read the second.
+        // A contradiction that is only noticed if the second report is read.
         second.repeats = Sample.repeats(of: first.id, count: 3)
         run.suppressed = 3
         for report in [first, second] { try directory.store.write(report) }

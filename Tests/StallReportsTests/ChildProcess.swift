@@ -21,7 +21,7 @@ final class ChildProcess {
         self.pid = pid
     }
 
-    /// As it would describe itself.
+    /// The identity as the child would record it.
     func identity() throws -> ProcessIdentity {
         let stat = try #require(ProcessStat(pid: pid))
         return ProcessIdentity(
@@ -31,7 +31,7 @@ final class ChildProcess {
         )
     }
 
-    /// Returns when it is dead and not yet reaped.
+    /// Returns when the child is dead and not yet reaped.
     func killLeavingZombie() {
         kill(pid, SIGKILL)
         var info = unsafe siginfo_t()

@@ -90,7 +90,7 @@ struct CodingTests {
     }
 }
 
-/// A sample's JSON with one piece of text exchanged.
+/// A sample's JSON with one text replaced.
 private func edited(_ old: String, _ new: String) throws -> [UInt8] {
     let text = String(decoding: try Sample.recovered().json(), as: UTF8.self)
     try #require(text.contains(old))

@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallReports
 
-/// What a monitor does about a directory that it does not have for itself.
+/// How a monitor behaves in a directory that it shares with others.
 @Suite("Shared report directory", .timeLimit(.minutes(2)))
 struct DirectoryConcernTests {
     private let directory = TemporaryDirectory()
@@ -25,7 +25,7 @@ struct DirectoryConcernTests {
         var own: Set<ReportFileName> = []
         let mine = (0..<3).map { _ in Sample.recovered() }
         for report in mine { #expect(try write(report, limits, own: &own).isEmpty) }
-        // Younger than ours, and gone first all the same.
+        // Younger than ours, but removed first anyway.
         for _ in 0..<4 { directory.plant(try Sample.recovered().json(), as: "stall-\(ULID.make()).json") }
         let others = directory.names.filter { ReportFileName($0).map { !own.contains($0) } == true }
         for _ in 0..<2 { #expect(try write(Sample.recovered(), limits, own: &own).isEmpty) }

@@ -82,7 +82,7 @@ struct FingerprintTests {
         #expect(path("abababm") == path("abababababm"))
         #expect(path("abababm") != path("abababn"))
         #expect(path("abababm") != path("acacacm"))
-        // A function that comes again far out is none: its way is what counts.
+        // A function that occurs again far out does not count as recursion: the path to it matters.
         #expect(path("wabcdew") == path("wabcdw"))
         #expect(path("wabcdew") != path("wacdbew"))
     }

@@ -7,7 +7,7 @@ import Testing
 struct FollowerTests {
     private let directory = TemporaryDirectory()
 
-    /// Fails a test that would otherwise wait for ever; the machine may be slow.
+    /// Fails a test that would otherwise wait forever; the machine may be slow.
     private static let patience = Duration.seconds(30)
 
     @Test("tells what is there, the oldest first, then what comes and what changes, each version once")
@@ -94,7 +94,7 @@ struct FollowerTests {
         #expect(try follower.next(timeout: Self.patience) == .report(first))
         try #require(unsafe rename(directory.path, directory.path + ".old") == 0)
         #expect(try follower.next(timeout: Self.patience) == .directoryGone)
-        // The same report, written again in the new directory, is news again.
+        // The same report, written again in the new directory, is reported again.
         try directory.store.write(first)
         #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
         #expect(try follower.next(timeout: Self.patience) == .report(first))
@@ -123,7 +123,7 @@ struct FollowerTests {
         var follower = try ReportFollower(path: directory.path)
         #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
         let limit = try #require(Int(text(of: "/proc/sys/fs/inotify/max_queued_events")))
-        // Two names in turn: the kernel folds equal events that follow each other into one.
+        // Two alternating names: the kernel merges equal consecutive events.
         for index in 0...limit { directory.plant("".utf8, as: index.isMultiple(of: 2) ? "even" : "odd") }
         let report = Sample.recovered()
         try directory.store.write(report)
@@ -151,7 +151,7 @@ struct FollowerTests {
     func cancels() throws {
         var follower = try ReportFollower(path: directory.path)
         let cancellation = follower.cancellation
-        // A thread, not a task: the wait below holds one of the threads that tasks have.
+        // A thread, not a task: the wait below blocks one of the threads of the task pool.
         Thread { cancellation.cancel() }.start()
         #expect(throws: ReportError(.cancelled)) { try follower.next() }
         #expect(throws: ReportError(.cancelled)) { try follower.next(timeout: .zero) }

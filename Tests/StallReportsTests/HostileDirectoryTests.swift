@@ -3,15 +3,15 @@ import Testing
 
 @testable import StallReports
 
-/// What others put into a report directory: nothing of it may end, hold up or rob the process that writes there.
+/// Files that others put into a report directory: none may crash or block the process that writes there, or make it lose data.
 @Suite("Hostile report directory", .timeLimit(.minutes(3)))
 struct HostileDirectoryTests {
     private let directory = TemporaryDirectory()
 
-    /// An id that sorts behind every one of our time.
+    /// An id that sorts after all current ones.
     private func lateID(_ number: Int) -> ULID { ULID(rawValue: .max - UInt128(number)) }
 
-    /// Makes an empty file as long as wanted, which takes no room.
+    /// Creates a sparse file of the given size, which uses no disk space.
     private func plantSparse(_ size: off_t, as name: String, in path: String) throws {
         let descriptor = unsafe open("\(path)/\(name)", O_WRONLY | O_CREAT, 0o600)
         try #require(ftruncate(descriptor, size) == 0)

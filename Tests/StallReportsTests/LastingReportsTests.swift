@@ -3,13 +3,13 @@ import Testing
 
 @testable import StallReports
 
-/// What a write costs in a directory where other processes' stalls last.
+/// The cost of a write in a directory with ongoing stalls of other processes.
 @Suite("Lasting reports", .timeLimit(.minutes(2)))
 struct LastingReportsTests {
     private let directory = TemporaryDirectory()
     private let limits = ReportDirectory.Limits(reports: 5)
 
-    /// Ongoing reports as other processes write them, the oldest first.
+    /// Creates ongoing reports of other processes, the oldest first.
     private func plantLasting(_ count: Int) throws -> [ReportFileName] {
         try directory.store.prepare()
         let names = (0..<count).map { _ in ReportFileName(.stall, .make()) }
@@ -17,7 +17,7 @@ struct LastingReportsTests {
         return names
     }
 
-    /// Writes one report more. Returns how often a report that was planted was opened for it.
+    /// Writes one more report. Returns how often the planted reports were opened for it.
     private func opened(of planted: [ReportFileName], _ memory: inout WriterMemory) throws -> Int {
         let openings = try Openings(in: directory.path)
         let report = Sample.recovered()
@@ -51,7 +51,7 @@ struct LastingReportsTests {
         let child = try ChildProcess()
         let process = try child.identity()
         let planted = try plantLasting(40)
-        // As the run's process will have written them before it died.
+        // As the run's process would have written them before it died.
         for name in planted[..<20] { try directory.store.write(Sample.ongoing(id: name.id, process: process)) }
         var memory = WriterMemory()
         _ = try opened(of: planted, &memory)
@@ -84,7 +84,7 @@ struct LastingReportsTests {
     }
 }
 
-/// How often each file of a directory was opened since.
+/// Counts how often each file of a directory was opened since the creation of this object.
 private final class Openings {
     private let descriptor: Int32
 

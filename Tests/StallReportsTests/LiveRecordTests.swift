@@ -161,7 +161,7 @@ struct LiveRecordTests {
             return
         }
         #expect(grown.state == .ongoing && grown.durationNs == 2_500_000_000 && grown.cause == report.cause)
-        // It looks once a second.
+        // The follower polls once a second.
         #expect(try follower.next(timeout: .milliseconds(1_500)) == nil)
         try file.write(stall(report.id, .recovered, length: 2_600_000_000), to: 0)
         (report.state, report.durationNs) = (.recovered, 2_600_000_000)

@@ -1,7 +1,7 @@
 import Glibc
 import StallReports
 
-/// A small file system of the test's own, in memory. Needs root, as the tests' set-up does.
+/// A small file system for the test, in memory. Needs root, like the tests' set-up.
 final class MountedDisk {
     let path: String
 

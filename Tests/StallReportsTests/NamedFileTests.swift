@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallReports
 
-/// Files that are opened because another file says so.
+/// Files that are opened because another file names them.
 @Suite("Files named by live records", .timeLimit(.minutes(3)))
 struct NamedFileTests {
     private let directory = TemporaryDirectory()
@@ -58,7 +58,7 @@ struct NamedFileTests {
         let isDone = await Task.detached { finished.wait(timeout: .now() + 60) == .success }.value
         #expect(isDone, "somebody waits for the pipe's other end")
         guard !isDone else { return }
-        // Whoever waits is let go: again and again, for each opens it anew.
+        // Releases blocked readers, repeatedly, because each opens the pipe again.
         await Task.detached {
             while finished.wait(timeout: .now() + 0.05) != .success {
                 let end = unsafe open(pipe, O_WRONLY | O_NONBLOCK)
@@ -92,7 +92,7 @@ struct NamedFileTests {
         for name in directory.names { try #require(unsafe chown("\(directory.path)/\(name)", user, user) == 0) }
     }
 
-    /// The live record of a process that died in the middle of a stall.
+    /// Leaves the live record of a process that died in the middle of a stall.
     private func leaveRecord(_ counter: MemoryCounter?) throws {
         let child = try ChildProcess()
         let writer = LiveRecord.Writer(

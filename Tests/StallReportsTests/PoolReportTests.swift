@@ -33,7 +33,7 @@ struct PoolReportTests {
 
     @Test("A list's outline and an older reader, who knows nothing of pools, take what is the same of all stalls")
     func olderReader() throws {
-        /// What a reader of before needs.
+        /// The properties that an older reader requires.
         struct Older: Decodable {
             struct Watched: Decodable { let type, label: String }
             struct Stack: Decodable { let role: String }
@@ -52,7 +52,7 @@ struct PoolReportTests {
     @Test("At the culprit are those whose stack has it, and those that wait for one of them, through others, too")
     func atCulprit() {
         var report = Sample.starved()
-        // Two stand at it by themselves; the third waits for one of them.
+        // Two are stalled at the culprit themselves; the third waits for one of them.
         #expect(report.workersAtCulprit == 3)
         report.pool?.workers[2].lock?.owner = .init(id: 999)
         #expect(report.workersAtCulprit == 2)
@@ -73,7 +73,7 @@ struct PoolReportTests {
             worker.lock = owner.map { .init(kind: .mutex, address: 1, owner: .init(id: $0)) }
             return worker
         }
-        // Eight, each waiting for the one before it; 71 and 72 wait for each other.
+        // Eight workers, each waiting for the one before it; 71 and 72 wait for each other.
         report.pool?.workers = (1...8).map { worker($0, waitsFor: $0 > 1 ? $0 - 1 : nil) }
         report.pool?.workers += [worker(71, waitsFor: 72), worker(72, waitsFor: 71)]
         report.stacks[0].thread = .init(id: 1)
@@ -104,7 +104,8 @@ struct PoolReportTests {
 }
 
 extension Sample {
-    /// Three workers: two sleep at the same, the third waits for a lock that one of them has, whose owner besides is no worker.
+    /// Three workers: two sleep in the same function, the third waits for a lock that one of them holds. The report also has the
+    /// stack of a lock owner that is not a worker.
     static func starved(id: ULID = ULID(rawValue: 5)) -> StallReport {
         var report = recovered(id: id)
         report.host = .init(name: "web1", bootID: "b", kernel: "6.1", cpus: 3)

@@ -91,7 +91,7 @@ enum Sample {
         ),
     ]
 
-    /// A stall of 612 ms that this process recovered from, with every property set.
+    /// A stall of 612 ms from which this process recovered, with every property set.
     static func recovered(id: ULID = .make(), startedAt: Timestamp = start) -> StallReport {
         let thread = StallReport.Thread(id: 4711, name: "main", state: "S")
         var report = StallReport(
@@ -172,7 +172,7 @@ enum Sample {
         return report
     }
 
-    /// A stall that still lasts, in a given process.
+    /// A stall that is still ongoing, in a given process.
     static func ongoing(id: ULID = .make(), process: ProcessIdentity = .current()) -> StallReport {
         var report = recovered(id: id)
         report.state = .ongoing

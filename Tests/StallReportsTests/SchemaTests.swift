@@ -3,7 +3,7 @@ import Testing
 
 @testable import StallReports
 
-/// The schemas against what is really written, judged by Debian's python3-jsonschema.
+/// Validates written documents against the schemas, with Debian's python3-jsonschema.
 @Suite("JSON Schema", .timeLimit(.minutes(10)))
 struct SchemaTests {
     @Test("real reports of every shape are valid")
@@ -83,7 +83,7 @@ struct SchemaTests {
         #expect(try verdicts(schema: "stall-run", broken) == places.map { "invalid: \($0)" })
     }
 
-    /// "ok", or "invalid: " and the key of the first wrong value, per document.
+    /// For each document "ok", or "invalid: " and the key of the first invalid value.
     private func verdicts(schema: String, _ documents: [[UInt8]]) throws -> [String] {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()

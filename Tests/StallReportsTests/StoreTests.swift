@@ -189,7 +189,7 @@ struct StoreTests {
             return await group.reduce(into: [ULID]()) { $0.append($1) }
         }
         let left = try directory.reader.contents()
-        // Never fewer than the limit, however many remove at once; at most one more for each that was in the middle of it.
+        // Never fewer than the limit, however many writers remove at once; at most one more for each writer.
         #expect((10...13).contains(left.reports.count) && left.failures.isEmpty)
         #expect(left.reports.map(\.id).contains(last.max() ?? .make()))
         try store.write(Sample.recovered())

@@ -1,7 +1,7 @@
 import Glibc
 import StallReports
 
-/// A directory of the test's own, removed with it. `path` is where the store goes, which does not exist yet.
+/// A directory for one test, removed with this object. `path` is the location of the store, which does not exist yet.
 final class TemporaryDirectory: Sendable {
     let root: String
     var path: String { root + "/reports" }
@@ -20,7 +20,7 @@ final class TemporaryDirectory: Sendable {
 
     func file(_ name: ReportFileName) -> String { "\(path)/\(name)" }
 
-    /// Puts a file of any content into the store.
+    /// Puts a file with any content into the store.
     func plant(_ bytes: some Sequence<UInt8>, as name: String) {
         let descriptor = unsafe open("\(path)/\(name)", O_WRONLY | O_CREAT | O_TRUNC, 0o600)
         let array = Array(bytes)
