@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Awaiting functions", .timeLimit(.minutes(10)))
 struct AwaitTests {
-    /// Each await on a line of its own, with other work on the lines around: what goes on after it begins on another line.
+    /// Each await is on a separate line, with other work on the lines around it: the code after it begins on another line.
     private static let source = """
         @inline(never) func pause() async { await Task.yield() }
         @inline(never) func work(_ n: Int) -> Int { print(n); return n }
@@ -25,7 +25,8 @@ struct AwaitTests {
         }
         """
 
-    /// The adapter between `pause` and what `outer` takes is inlined around the awaits, and the lines before are others.
+    /// The adapter between `pause` and the type that `outer` takes is inlined around the awaits, and the preceding lines are
+    /// different ones.
     private static let adapted = """
         @inline(never) func pause(_ n: Int) async -> Int { await Task.yield(); return n }
         @inline(never) func work(_ n: Int) -> Int { print(n); return n }
@@ -44,7 +45,7 @@ struct AwaitTests {
 
     private struct Built {
         let workshop: Workshop
-        /// Where `outer` goes on, in the order of its awaits.
+        /// The addresses at which `outer` resumes, in the order of its awaits.
         let resumptions: [UInt]
         let id: String
 

@@ -3,7 +3,8 @@ import Testing
 
 @testable import Symbolication
 
-/// Against Debian's debuginfod on the loopback interface. The benchmark program asks, because the client goes by its environment.
+/// With Debian's debuginfod on the loopback interface. The benchmark program makes the queries, because the client reads its
+/// environment.
 @Suite("A debuginfod server", .timeLimit(.minutes(10)))
 struct DebugInfoServerTests {
     @Test("Gives functions, lines and inlined calls for a stripped program, by its build id")
@@ -52,7 +53,7 @@ struct DebugInfoServerTests {
     }
 }
 
-/// debuginfod(8) over one folder, ended with the test.
+/// debuginfod(8) for one directory, ended with the test.
 private final class DebuginfodProcess {
     let url: String
     private let process = Process()
@@ -67,7 +68,7 @@ private final class DebuginfodProcess {
         process.standardOutput = FileHandle.nullDevice
         process.standardError = FileHandle.nullDevice
         try process.run()
-        // It serves as soon as its counters say that a scan is done.
+        // It is ready when its counters show that a scan is complete.
         let isScanned = "thread_work_total{role=\"scan\"}"
         for _ in 0..<300 {
             let metrics = (try? workshop.run("curl", ["-s", url + "/metrics"])) ?? ""
@@ -78,13 +79,13 @@ private final class DebuginfodProcess {
     }
 
     deinit {
-        // Not SIGTERM: the test's thread blocks most signals, and a child inherits that.
+        // Not SIGTERM: the test's thread blocks most signals, and a child inherits the mask.
         kill(process.processIdentifier, SIGKILL)
         process.waitUntilExit()
     }
 }
 
-/// Takes connections and says nothing.
+/// Accepts connections and sends nothing.
 private final class SilentServer {
     let url: String
     private let descriptor: Int32

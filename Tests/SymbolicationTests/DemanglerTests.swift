@@ -82,7 +82,7 @@ struct DemanglerTests {
         #expect(Demangler.swiftModule(ofDemangled: demangled) == "stall_monitor")
     }
 
-    /// A generic function, specialised for a type and for the closure it is given.
+    /// A generic function, specialised for a type and for the closure that is passed to it.
     private static let propagated =
         "$s13stall_monitor5apply33_0F517D34901C4DE4913FF7FDDBA7A471LL_2toxxxXE_xtlFs6UInt64V_Tg5040"
         + "$s13stall_monitor13spinInClosure5untils6L45V10RunLoopKit16MonotonicInstantV_tYaFA2EXEfU_"

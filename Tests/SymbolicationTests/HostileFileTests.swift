@@ -4,7 +4,7 @@ import Testing
 
 @testable import Symbolication
 
-/// Whatever lies where a symbol file is looked for: a reason, and neither a crash nor a wait.
+/// For any content in place of a symbol file there must be a reason, and neither a crash nor a wait.
 @Suite("Hostile symbol files", .timeLimit(.minutes(10)))
 struct HostileFileTests {
     private func problems(_ workshop: Workshop, _ id: String) throws -> [SymbolProblem.Code] {
@@ -68,7 +68,7 @@ struct HostileFileTests {
         let file = try ELFFile(path: workshop.path("program"), Allowance(.tool))
         let start = try #require(file.section(".debug_line")).range.lowerBound
         var bytes = try Data(contentsOf: URL(filePath: workshop.path("program")))
-        // DWARF 5, 7.4: a long length has a mark in front.
+        // DWARF 5, 7.4: a 64-bit length begins with a mark.
         let mark = claimed > Int(UInt32.max) ? [UInt8](repeating: 0xff, count: 4) : []
         let length = mark + (0..<(mark.isEmpty ? 4 : 8)).map { UInt8(truncatingIfNeeded: claimed >> ($0 * 8)) }
         bytes.replaceSubrange(start..<start + length.count, with: length)
@@ -87,7 +87,7 @@ struct HostileFileTests {
         try #require(compressed.count > 1)
         var bytes = try Data(contentsOf: URL(filePath: workshop.path("program")))
         for section in compressed {
-            // elf(5): the size stands behind the type and four unused bytes.
+            // elf(5): the size is stored after the type and four unused bytes.
             let place = section.range.lowerBound + 8
             bytes.replaceSubrange(place..<place + 8, with: [UInt8](repeating: 0xff, count: 7) + [0x7f])
         }
@@ -139,7 +139,7 @@ struct HostileFileTests {
         #expect(throws: Never.self) { try image.load(0..<100, allowance) }
     }
 
-    /// The build id is left alone, so that the damage is met and not refused.
+    /// The build id is not changed, so that the damaged file is read and not rejected.
     @Test(
         "With bytes changed at random: in any place, and in the debug information",
         arguments: testsAllForms ? ["gcc", "clang"] : ["gcc"]

@@ -85,7 +85,7 @@ struct PerfMapTests {
     func overlapping() {
         let text = (0..<20_000).map { "\(String($0, radix: 16)) ffffff f\($0)\n" }.joined()
         let map = map(text)
-        // Which of them does not matter; that it does not look at all of them for each address does.
+        // It does not matter which of them is returned, but it must not search all of them for each address.
         for address in UInt(30_000)..<32_000 { #expect(map.function(at: address) != nil) }
     }
 }
@@ -95,7 +95,7 @@ struct PerfMapFileTests {
     private let path = "/tmp/perf-\(getpid()).map"
     private let text = "1000 10 made\n"
 
-    /// What address 0x1001 of this process, seen as another one, goes by. It is in no module.
+    /// The name of address 0x1001 of this process, treated as another process. It is in no module.
     private func name() -> String? {
         let symbolicator = Symbolicator(processID: getpid())
         return symbolicator.resolve([.init(address: 0x1001, kind: .exact)]).frames.first?.function

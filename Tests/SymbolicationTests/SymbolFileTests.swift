@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Symbol files", .timeLimit(.minutes(10)))
 struct SymbolFileTests {
-    /// A stripped program `program`, its symbol file `program.debug`, and a place with two inlined calls.
+    /// A stripped program `program`, its symbol file `program.debug`, and an address with two inlined calls.
     private func stripped(flags: [String] = ["-g", "-O2"]) throws -> (workshop: Workshop, place: UInt, id: String) {
         let workshop = try Workshop()
         try workshop.makeProgram(flags: flags)
@@ -163,7 +163,7 @@ struct SymbolFileTests {
     @Test("Over the budget leave what the module says itself, and a later call may have more")
     func ownNames() throws {
         let (workshop, place, id) = try stripped(flags: ["-g", "-O2", "-rdynamic"])
-        // The note of what is loaded of it has 2 MiB.
+        // The table of its loaded pages takes 2 MiB, one byte per page.
         try workshop.run("truncate", ["-s", "8G", "program.debug"])
         let search = SymbolSearch(directories: [workshop.folder], systemDirectories: [])
         let symbolicator = Symbolicator(search: search)

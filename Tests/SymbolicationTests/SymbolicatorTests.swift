@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Addresses of this process", .timeLimit(.minutes(10)))
 struct SymbolicatorTests {
-    /// Where the dynamic linker has put a symbol.
+    /// The address at which the dynamic linker has loaded a symbol.
     private func address(of symbol: String) throws -> UInt {
         let found = unsafe UInt(bitPattern: dlsym(nil, symbol))
         try #require(found != 0)
@@ -58,7 +58,7 @@ struct SymbolicatorTests {
         #expect(resolve(start, isReturnAddress: true).0.symbol?.hasSuffix("getpid") != true)
     }
 
-    /// Where the kernel's page lies. Nil where there is none.
+    /// The address of the kernel's page. Nil if there is none.
     private static var kernelPage: UInt? {
         let maps = String(decoding: readWholeFile("/proc/self/maps") ?? [], as: UTF8.self)
         return maps.split(separator: "\n").first { $0.hasSuffix("[vdso]") }.flatMap {
@@ -97,7 +97,7 @@ struct SymbolicatorTests {
         for (name, flags, expected) in [
             ("first", [], "first_hidden"), ("second", [], "second_hidden"), ("third", ["-s"], nil),
         ] {
-            // Each in the same file, so that only its content tells them apart.
+            // Each in the same file, so that only its content distinguishes them.
             let path = try #require(try compile(name, flags, in: folder))
             let opened = unsafe dlopen(path, RTLD_NOW)
             let handle = try unsafe #require(opened)
@@ -111,7 +111,7 @@ struct SymbolicatorTests {
         }
     }
 
-    /// A hidden function, and one that says where it is.
+    /// A library with a hidden function, and a function that returns its address.
     private func compile(_ name: String, _ flags: [String], in folder: String) throws -> String? {
         let source = """
             __attribute__((noinline)) static int \(name)_hidden(int x) { return x * 3; }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Symbolication
 
-/// Lines and inlined calls, compared with binutils' addr2line, which reads DWARF with code of its own.
+/// Compares lines and inlined calls with binutils' addr2line, which has its own DWARF parser.
 @Suite("Beside addr2line", .timeLimit(.minutes(10)))
 struct WitnessTests {
     @Test(
@@ -36,7 +36,7 @@ struct WitnessTests {
         #expect(frame.location?.file.hasSuffix("cart.cpp") == true)
     }
 
-    /// DWARF 4, as the compiler writes it unless told: addr2line 2.40 does not find inlined calls in its DWARF 5.
+    /// DWARF 4, which the compiler generates by default: addr2line 2.40 does not find inlined calls in its DWARF 5.
     @Test(
         "Swift has the same",
         arguments: [["-g", "-O"], ["-g", "-Onone"], ["-g", "-O", "-wmo"]].prefix(testsAllForms ? 3 : 1)
@@ -48,7 +48,7 @@ struct WitnessTests {
         try compare("shop", in: workshop, only: nil)
     }
 
-    /// Each third byte of the functions: no place stays without a name, and no line is another one.
+    /// Every third byte of the functions: each address must have a name, and no line may differ.
     private func compare(_ file: String, in workshop: Workshop, only names: Set<String>?) throws {
         let functions = try workshop.functions(of: file).filter { names?.contains($0.name) ?? true }
         let places = functions.flatMap { Array(stride(from: $0.start, to: $0.start + $0.size, by: 3)) }
@@ -60,7 +60,7 @@ struct WitnessTests {
             let told = try #require(witness[place])
             let ours = frame.inlined.map { Call($0.symbol, $0.location) } + [Call(frame.symbol, frame.location)]
             #expect(ours.map(\.place) == told.map(\.place), "at \(String(place, radix: 16)) in \(frame.symbol ?? "?")")
-            // A lambda has no name for the linker; addr2line then tells that of the function around it.
+            // A lambda has no linker name; addr2line then prints the name of the function around it.
             for (mine, other) in zip(ours, told).dropLast() where mine.name?.isMangled == true {
                 #expect(mine.name == other.name)
             }
@@ -77,7 +77,7 @@ struct WitnessTests {
             (self.name, place) = (name, location.map { "\($0.file.split(separator: "/").last ?? ""):\($0.line)" })
         }
 
-        /// As addr2line writes it: `/src/a.c:12 (discriminator 3)`, `??:?`, `/src/a.c:?`.
+        /// In addr2line's format: `/src/a.c:12 (discriminator 3)`, `??:?`, `/src/a.c:?`.
         init(name: String, place: String) {
             let path = place.split(separator: " (").first.map(String.init) ?? place
             let line = path.split(separator: ":").last.flatMap { Int($0) } ?? 0

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Symbolication
 
-/// A folder of a test's own with what compilers make, and with the tools to change it.
+/// A directory for one test, with compiled files and the tools to change them.
 final class Workshop: Sendable {
     let folder = NSTemporaryDirectory() + "symbol-workshop-\(UUID().uuidString)"
 
@@ -17,7 +17,7 @@ final class Workshop: Sendable {
         try text.write(toFile: path(name), atomically: true, encoding: .utf8)
     }
 
-    /// Runs a tool in the folder. Throws when it fails.
+    /// Runs a tool in the directory. Throws if it fails.
     @discardableResult
     func run(_ tool: String, _ arguments: [String], environment: [String: String] = [:]) throws -> String {
         let process = Process()
@@ -45,7 +45,7 @@ final class Workshop: Sendable {
         try run(compiler, flags + ["-Wl,--build-id=sha1", "-o", name, name + ".c"])
     }
 
-    /// The program that names addresses of files, for tests that need a process of their own.
+    /// The program that symbolicates addresses of files, for tests that need a separate process.
     static let benchmark = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
         .appending(path: "SymbolBenchmark").path
 
@@ -77,7 +77,7 @@ final class Workshop: Sendable {
         try ELFFile(path: path(name), Allowance(.tool)).buildID
     }
 
-    /// Names places in a file of the folder, as a command does for an old report.
+    /// Symbolicates addresses in a file of the directory, like a command for an old report.
     func resolve(
         _ name: String,
         _ offsets: [UInt],
@@ -94,7 +94,7 @@ final class Workshop: Sendable {
         )
     }
 
-    /// A place inside `outer`, where the innermost inlined call is.
+    /// An address inside `outer` that belongs to the innermost inlined call.
     func innermostPlace(of name: String) throws -> UInt {
         let outer = try #require(try functions(of: name).first { $0.name == "outer" })
         let places = (outer.start..<outer.start + outer.size).map { $0 }
@@ -104,7 +104,7 @@ final class Workshop: Sendable {
 }
 
 extension SymbolicatedFrame {
-    /// The names from the innermost outwards.
+    /// The names, innermost first.
     var callNames: [String?] { inlined.map(\.symbol) + [symbol] }
     var callLines: [Int?] { inlined.map { $0.location?.line } + [location?.line] }
 }
