@@ -76,8 +76,8 @@ int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void 
     // The signal mask is inherited. Set it here, so that there is no moment in which the new thread can receive a signal.
     sigset_t mask, before;
     sigfillset(&mask);
-    // Signals that a thread raises by its own faults stay unblocked: a trap in the host's event handler must reach the host's
-    // crash handler.
+    // Signals that a thread raises by its own faults stay unblocked: a trap
+    // in the host's event handler must reach the host's crash handler.
     static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&mask, own[i]);
     pthread_sigmask(SIG_SETMASK, &mask, &before);

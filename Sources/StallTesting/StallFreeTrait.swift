@@ -1,7 +1,7 @@
 public import Testing
 
-/// Fails a test during which a watched loop was stalled for too long: the main actor, an event loop, or all workers of a task
-/// pool.
+/// Fails a test during which a watched loop was stalled for too long:
+/// the main actor, an event loop, or all workers of a task pool.
 ///
 ///     @Test(.stallFree()) func checkout() async throws { … }
 ///

@@ -19,8 +19,8 @@ enum StallFinding: Equatable {
         var owners = scopes.filter { $0.isTask(of: stall) }
         if owners.isEmpty { owners = scopes.filter { $0.isCaller(in: stall) } }
         if owners.isEmpty {
-            // Every computing task occupies a worker for that time: the stall does not count for a test whose work is not
-            // involved.
+            // Every computing task occupies a worker for that time: the
+            // stall does not count for a test whose work is not involved.
             guard stall.watched.type != .taskPool else { return nil }
         } else {
             guard owners.contains(where: { $0.number == scope.number }) else { return nil }

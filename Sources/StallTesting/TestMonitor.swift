@@ -10,8 +10,8 @@ final class TestMonitor: Sendable {
     static let shared = TestMonitor()
     /// The shortest stall that the monitor detects. A shorter limit could not be distinguished from a thread that woke up late.
     static let shortestLimit = Duration.milliseconds(50)
-    /// How long a test waits at its end for the monitor's results. After that the test is not judged, and a line on standard
-    /// error says so.
+    /// How long a test waits at its end for the monitor's results. After
+    /// that the test is not judged, and a line on standard error says so.
     private static let patience = Duration.seconds(10)
 
     private let ledger: TestLedger
@@ -178,8 +178,8 @@ final class TestLedger: Sendable {
         }
     }
 
-    /// Called when the scope was judged, or will not be judged. Also removes scopes and stalls that ended before all unjudged
-    /// scopes began.
+    /// Called when the scope was judged, or will not be judged. Also removes
+    /// scopes and stalls that ended before all unjudged scopes began.
     func forget(_ number: Int) {
         let former = state.withLock { state in
             defer {

@@ -44,8 +44,8 @@ struct TestScope: Sendable {
         }
     }
 
-    /// Whether a function's full name contains this one as a whole: `load()` is in `closure #1 in Suite.load()`, and not in
-    /// `reload()`.
+    /// Whether a function's full name contains this one as a whole:
+    /// `load()` is in `closure #1 in Suite.load()`, and not in `reload()`.
     static func names(_ name: String, in function: String) -> Bool {
         let isPartOfName = { (character: Character?) in
             character.map { $0.isLetter || $0.isNumber || $0 == "_" } ?? false

@@ -26,8 +26,8 @@ struct CorpusTests {
 extension Scenario {
     fileprivate static var firstOfEachPart: [Scenario] {
         var seen: Set<String> = []
-        // A thread that gets no processor after the first sample has no stack. The goal for all scenarios allows that miss; for
-        // ten scenarios it does not.
+        // A thread that gets no processor after the first sample has no stack. The
+        // goal for all scenarios allows that miss; for ten scenarios it does not.
         return all.filter { $0.name != "starved-by-threads" && seen.insert("\($0.part) \($0.isStall)").inserted }
     }
 }

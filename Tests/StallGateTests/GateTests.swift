@@ -97,8 +97,8 @@ struct GateTests {
     func aliasesOfAliases() throws {
         let names = "abcdef".map { "v2:" + String(repeating: $0, count: 16) }
         let fingerprints = try names.map { try #require(Fingerprint(rawValue: $0)) }
-        // One earlier name became two names, and one of these is the predecessor of a third; the fifth and the sixth belong to
-        // another fault.
+        // One earlier name became two names, and one of these is the predecessor
+        // of a third; the fifth and the sixth belong to another fault.
         let reports = [(1, 0), (2, 0), (3, 2), (5, 4)].map { name, before in
             var report = Sample.report(fingerprint: names[name])
             report.aliases = [fingerprints[before]]

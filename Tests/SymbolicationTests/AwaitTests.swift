@@ -25,8 +25,8 @@ struct AwaitTests {
         }
         """
 
-    /// The adapter between `pause` and the type that `outer` takes is inlined around the awaits, and the preceding lines are
-    /// different ones.
+    /// The adapter between `pause` and the type that `outer` takes is inlined
+    /// around the awaits, and the preceding lines are different ones.
     private static let adapted = """
         @inline(never) func pause(_ n: Int) async -> Int { await Task.yield(); return n }
         @inline(never) func work(_ n: Int) -> Int { print(n); return n }

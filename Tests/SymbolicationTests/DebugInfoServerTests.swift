@@ -3,8 +3,8 @@ import Testing
 
 @testable import Symbolication
 
-/// With Debian's debuginfod on the loopback interface. The benchmark program makes the queries, because the client reads its
-/// environment.
+/// With Debian's debuginfod on the loopback interface. The benchmark
+/// program makes the queries, because the client reads its environment.
 @Suite("A debuginfod server", .timeLimit(.minutes(10)))
 struct DebugInfoServerTests {
     @Test("Gives functions, lines and inlined calls for a stripped program, by its build id")

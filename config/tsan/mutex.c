@@ -1,9 +1,9 @@
 // Makes the contended paths of Synchronization.Mutex visible to the thread sanitizer. scripts/tsan preloads it.
 //
-// The mutex's fast paths are atomics, emitted into the code that uses them, and therefore instrumented. The slow paths are two
-// functions of libswiftSynchronization, which is not instrumented: there the lock changes its owner unnoticed, and accesses to
-// everything it protects look like races. The two functions below replace the originals and report acquire and release of the
-// mutex's word.
+// The mutex's fast paths are atomics, emitted into the code that uses them, and therefore instrumented.
+// The slow paths are two functions of libswiftSynchronization, which is not instrumented: there the
+// lock changes its owner unnoticed, and accesses to everything it protects look like races. The two
+// functions below replace the originals and report acquire and release of the mutex's word.
 //
 // This is not for the engine, whose own lock is compiled with it and therefore instrumented. It is for the tests and their
 // programs, which use Synchronization's mutex for data that several threads record.

@@ -22,17 +22,17 @@ bool monitor_semaphore_wait_until(sem_t *semaphore, uint64_t deadline_ns);
 /// Starts a joinable thread that blocks every signal except those that its own faults raise, so that no handler of the host runs
 /// on it. `name` is truncated to 15 bytes, the kernel's limit. Returns 0 or an errno.
 int monitor_thread_start(pthread_t *thread, const char *name, void (*body)(void *context), void *context);
-/// Joins the thread, waiting until `deadline_ns` at most. Returns 0, or ETIMEDOUT: then the thread is still running and stays
-/// joinable.
+/// Joins the thread, waiting until `deadline_ns` at most. Returns 0,
+/// or ETIMEDOUT: then the thread is still running and stays joinable.
 int monitor_thread_join(pthread_t thread, uint64_t deadline_ns);
 
 /// The number of forks between the first process and this one: a child of fork reads another number than its parent. One relaxed
 /// load; async-signal-safe. It is counted by pthread_atfork, so a raw clone(2) is not counted.
 uint32_t monitor_fork_generation(void);
 
-/// Makes exit(3) call `body` with its status, in this process and not in its children. One call per process is enough. It
-/// replaces an earlier body. `body` runs on the thread that calls exit, possibly in a signal handler of the host. Returns false
-/// if memory is short.
+/// Makes exit(3) call `body` with its status, in this process and not in its children. One
+/// call per process is enough. It replaces an earlier body. `body` runs on the thread that
+/// calls exit, possibly in a signal handler of the host. Returns false if memory is short.
 bool monitor_on_exit(void (*body)(int status));
 
 /// Makes a child of fork(2) close `descriptor` before fork returns there, if it still refers to the same file. Reports no
@@ -42,12 +42,12 @@ bool monitor_close_in_child(int descriptor);
 /// Cancels that. Call it before the descriptor is closed.
 void monitor_forget_in_child(int descriptor);
 
-/// Accepts a connection from a listening socket without waiting; it is closed on exec and nonblocking. −1 and errno if there is
-/// none.
+/// Accepts a connection from a listening socket without waiting; it
+/// is closed on exec and nonblocking. −1 and errno if there is none.
 int monitor_accept(int listener);
 
-/// The number of processors that the thread may use (sched_getaffinity(2)); −1 if there is no such thread, or more than 8,192
-/// processors.
+/// The number of processors that the thread may use (sched_getaffinity(2));
+/// −1 if there is no such thread, or more than 8,192 processors.
 int monitor_allowed_processors(pid_t thread);
 
 /// The two ends of a socket (getsockname(2), getpeername(2), tcp(7), unix(7)).

@@ -105,8 +105,8 @@ func readZeroes(until end: MonotonicInstant) -> Int {
     return total
 }
 
-/// The C function passes no context to its callback: this is the time until which the callback computes, in nanoseconds of the
-/// monotonic clock.
+/// The C function passes no context to its callback: this is the time until
+/// which the callback computes, in nanoseconds of the monotonic clock.
 private let visitEnd = Atomic<UInt64>(0)
 
 /// The C library walks over files, and calls back for each file.

@@ -51,8 +51,8 @@ final class ScratchFile: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Changes a few pages, so that there is something to sync. With many pages the thread would compute for longer than a fast
-    /// disk takes.
+    /// Changes a few pages, so that there is something to sync. With many
+    /// pages the thread would compute for longer than a fast disk takes.
     func dirty(round: Int) {
         let offset = round % (Self.size >> 20) << 20
         _ = unsafe pwrite(descriptor, Self.chunk, Self.pageSize * 16, offset)

@@ -2,8 +2,8 @@ import CStallCorpus
 import Glibc
 import RunLoopKit
 
-// Work that waits in the kernel, each in a separate function that the report must name. Each function does some work after its
-// call.
+// Work that waits in the kernel, each in a separate function that
+// the report must name. Each function does some work after its call.
 
 @inline(never)
 func sleepInHandler(_ duration: Duration) -> Int {

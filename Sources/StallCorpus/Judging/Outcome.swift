@@ -11,8 +11,8 @@ package struct Outcome: Codable, Sendable {
     var falseAlarms: [FoundStall] = []
     /// Further reports of a stall that was already reported.
     var toldAgain: [FoundStall] = []
-    /// Reports of turns that were meant to be short and really were long, and of the parts of a stall whose thread was kept from
-    /// a CPU.
+    /// Reports of turns that were meant to be short and really were long,
+    /// and of the parts of a stall whose thread was kept from a CPU.
     var excused = 0
     /// The number of times it was played.
     package var attempts = 1

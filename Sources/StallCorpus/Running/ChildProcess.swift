@@ -5,8 +5,8 @@ import StallMonitor
 import StallReports
 import Synchronization
 
-/// The process in which a scenario is played, as its runner sees it. It has a separate process group, and its output goes to a
-/// file.
+/// The process in which a scenario is played, as its runner sees it.
+/// It has a separate process group, and its output goes to a file.
 struct ChildProcess {
     enum End: Hashable, Sendable {
         case exited(Int32)

@@ -101,8 +101,8 @@ extension SoakResult {
     }
 }
 
-/// Loops that rest, or do little work, for a long time, on a machine that is overloaded: no stall may be reported except turns
-/// that really were long.
+/// Loops that rest, or do little work, for a long time, on a machine that is
+/// overloaded: no stall may be reported except turns that really were long.
 package struct Soak: Sendable {
     let seconds: Int
 

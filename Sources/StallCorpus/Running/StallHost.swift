@@ -35,8 +35,8 @@ package struct StallHost: Sendable {
     package func run() async {
         let monitor = StallMonitor.start(.init(directory: directory, repeats: .everyStall))
         defer { monitor.stop() }
-        // Ignored, so that only the dispatch source receives it; the source also works if a test started the process with the
-        // signal blocked.
+        // Ignored, so that only the dispatch source receives it; the source
+        // also works if a test started the process with the signal blocked.
         signal(SIGTERM, SIG_IGN)
         let end = DispatchSource.makeSignalSource(signal: SIGTERM, queue: .global())
         await withTaskGroup { group in

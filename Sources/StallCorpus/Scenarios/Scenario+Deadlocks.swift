@@ -4,8 +4,8 @@ import StallReports
 import Synchronization
 
 extension Scenario {
-    /// Threads that wait for each other. They end with the process, except for one circle that opens because a thread waits with
-    /// a time limit.
+    /// Threads that wait for each other. They end with the process, except
+    /// for one circle that opens because a thread waits with a time limit.
     static let deadlocks: [Scenario] = [
         forever("deadlock-of-two", on: .worker, [.deadlock], "lockBoth", "deadlock-b") { _ in
             let (a, b) = (PthreadMutex(), PthreadMutex())

@@ -17,8 +17,8 @@ extension Scenario {
         .stall("short-computing", .lengths, on: .worker, [.onCPU], culprit: "computeInOwnCode") { stage in
             stage.stall { computeInOwnCode(until: .now.advanced(by: .milliseconds(320))) }
         },
-        // The culprit is not the last function seen, but the one that was on the stack for longest, or the function that it
-        // called for most of that time.
+        // The culprit is not the last function seen, but the one that was on the
+        // stack for longest, or the function that it called for most of that time.
         .stall(
             "long-then-short",
             .lengths,

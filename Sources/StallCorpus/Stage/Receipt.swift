@@ -3,8 +3,8 @@ import Glibc
 import RunLoopKit
 import StallReports
 
-/// What a scenario recorded: when its place was stalled, measured by the stalled code itself and by the kernel's counters of its
-/// thread.
+/// What a scenario recorded: when its place was stalled, measured by
+/// the stalled code itself and by the kernel's counters of its thread.
 struct Receipt: Codable, Sendable {
     /// The stalls that were made.
     var stalls: [Span] = []

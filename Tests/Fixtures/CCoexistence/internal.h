@@ -26,8 +26,8 @@ static inline void require(bool met) {
         abort();
 }
 
-/// From now on the caller's return address must be in every capture. Use it in a function that is not inlined and makes no tail
-/// call.
+/// From now on the caller's return address must be in every capture.
+/// Use it in a function that is not inlined and makes no tail call.
 #define MARK(thread) ((thread)->marks[(thread)->mark_count++] = (uintptr_t)__builtin_return_address(0))
 
 static inline void ready(coexist_thread *thread) {

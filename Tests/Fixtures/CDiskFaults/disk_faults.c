@@ -75,8 +75,8 @@ static void note(const char *path) {
     touches++;
 }
 
-// Replace the C library's functions, for this program and its shared libraries. Weak, because other fixtures define functions
-// with the same names.
+// Replace the C library's functions, for this program and its shared libraries.
+// Weak, because other fixtures define functions with the same names.
 #pragma weak open
 #pragma weak open64
 #pragma weak openat

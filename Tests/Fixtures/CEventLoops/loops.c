@@ -146,7 +146,7 @@ void event_loop_end(event_loop *loop) {
 
 int32_t event_loop_thread(event_loop *loop) { return loop->id; }
 
-// MARK: Waits that are no loop's
+// MARK: Waits outside of a loop
 
 void event_nested_loop(int count, int milliseconds) {
     int set = epoll_create1(EPOLL_CLOEXEC);

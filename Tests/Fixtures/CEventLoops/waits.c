@@ -180,7 +180,7 @@ call(enum wait wait, void *function, enum trial trial, const struct given *given
     outcome->waited = trial == TIMED ? ns >= 3000000 : true;
 }
 
-// MARK: A trial, on a thread of its own
+// MARK: A trial, on a separate thread
 
 struct trial_run {
     enum wait wait;
@@ -210,8 +210,8 @@ static void *run(void *context) {
     for (int round = 0; round < run->rounds; round++) {
         bool is_last = round == run->rounds - 1;
         enum trial trial = run->trial;
-        // A wait that lasts until it is interrupted is only made in the last round. The rounds before wait briefly, so that a
-        // loop is found there.
+        // A wait that lasts until it is interrupted is only made in the last
+        // round. The rounds before wait briefly, so that a loop is found there.
         if (!is_last && (trial == INTERRUPTED || trial == CANCELLED)) trial = TIMED;
         if (trial == MASKED) raise(SIGUSR2);
         run->outcome = (struct outcome){0};

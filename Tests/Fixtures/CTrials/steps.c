@@ -166,8 +166,8 @@ static void step(int signal, siginfo_t *info, void *context) {
         interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
 }
 
-/// The first run is not stepped, so that the loader has no more work. The red zone is not used: frames of this function end below
-/// it.
+/// The first run is not stepped, so that the loader has no more work.
+/// The red zone is not used: frames of this function end below it.
 __attribute__((noinline)) static void run_stepping(void) {
     trace.run(trace.context);
     __asm__ volatile("sub $128, %%rsp; pushf; orq %0, (%%rsp); popf; add $128, %%rsp" ::"i"(TRAP_FLAG) : "memory", "cc");

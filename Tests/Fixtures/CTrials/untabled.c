@@ -89,8 +89,8 @@ static bool has_callers(size_t own) {
         return false;
     for (size_t i = 0; i < run.caller_count; i++) {
         const stackcap_frame *frame = stackcap_frame_at(unwinder, own + i);
-        // An asynchronous function moves its return address before it jumps to a function that takes more arguments from the
-        // stack.
+        // An asynchronous function moves its return address before it
+        // jumps to a function that takes more arguments from the stack.
         bool may_be_moved = i == 0;
         if (frame->address != run.callers[i].address || (frame->stack_pointer != run.callers[i].stack_pointer && !may_be_moved))
             return false;
@@ -193,8 +193,8 @@ static struct stackcap_instruction instruction_at(uint64_t address) {
     return stackcap_decode(bytes, address);
 }
 
-/// Called before the instruction at the context's address: emulates or skips the instructions that the processor must not
-/// execute.
+/// Called before the instruction at the context's address: emulates
+/// or skips the instructions that the processor must not execute.
 static void prepare_step(ucontext_t *context) {
     greg_t *registers = context->uc_mcontext.gregs;
     for (;;) {

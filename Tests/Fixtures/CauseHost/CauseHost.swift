@@ -33,8 +33,8 @@ struct CauseHost {
         monitor.stop()
         worker.stop()
 
-        // The test limits stack sizes to check the monitor's threads. Reading the reports needs more, so it runs on a separate
-        // thread.
+        // The test limits stack sizes to check the monitor's threads.
+        // Reading the reports needs more, so it runs on a separate thread.
         let told = DispatchSemaphore(value: 0)
         let reader = Thread {
             do { try tell(directory) } catch { fatalError("\(error)") }

@@ -3,8 +3,8 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-/// A program whose `main` is async: Swift's tasks, the main queue and loops pass work to each other, with a check of the thread
-/// at each point.
+/// A program whose `main` is async: Swift's tasks, the main queue and loops
+/// pass work to each other, with a check of the thread at each point.
 @main
 struct Concurrency {
     static func main() async {

@@ -41,8 +41,8 @@ extension MainActor {
     fileprivate nonisolated var isHere: Bool { MainActor.assumeIsolated { true } }
 }
 
-/// A task's job on the main loop runs the loop: the main queue is served, other jobs of the loop are not run, and the task is the
-/// same afterwards.
+/// A task's job on the main loop runs the loop: the main queue is served,
+/// other jobs of the loop are not run, and the task is the same afterwards.
 private func nestedRuns(_ loop: EventRunLoop) async {
     let other = await Task(executorPreference: loop) {
         Local.$name.withValue("outer value") {

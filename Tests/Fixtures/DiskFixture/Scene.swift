@@ -62,8 +62,8 @@ struct Scene {
         }
     }
 
-    /// Whether the file exists and its writer has closed it: the writer holds the file's lock (flock(2)) while it has the file
-    /// open.
+    /// Whether the file exists and its writer has closed it: the writer
+    /// holds the file's lock (flock(2)) while it has the file open.
     private func isClosed(_ path: String) -> Bool {
         let file = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { return false }

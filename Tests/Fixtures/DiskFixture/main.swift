@@ -2,8 +2,8 @@ import CDiskFaults
 import Glibc
 import StallMonitor
 
-// A server whose report directory fails. Arguments: the scenario, and a directory for it. Prints what it observed, one line each;
-// the tests compare the lines.
+// A server whose report directory fails. Arguments: the scenario, and a directory
+// for it. Prints what it observed, one line each; the tests compare the lines.
 
 let arguments = CommandLine.arguments
 guard arguments.count == 3 else { fatalError("usage: DiskFixture SCENARIO DIRECTORY") }

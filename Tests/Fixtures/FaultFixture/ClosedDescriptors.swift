@@ -82,7 +82,7 @@ func closedAlone(_ kind: String) {
     say("left: \(descriptors(of: "anon_inode").count)")
 }
 
-/// The numbers of the loop's set and bell become another's set and eventfd.
+/// The numbers of the loop's set and bell are taken by another set and eventfd.
 func takenBySets() {
     let worker = Worker()
     let numbers = descriptors(of: "anon_inode").sorted()

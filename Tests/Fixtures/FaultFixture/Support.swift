@@ -92,8 +92,8 @@ final class Slot<Value: Sendable>: Sendable {
     }
 }
 
-/// Waits until the loop's thread sleeps in the kernel, according to the kernel, or according to the loop if there is no
-/// descriptor to ask the kernel with.
+/// Waits until the loop's thread sleeps in the kernel, according to the kernel,
+/// or according to the loop if there is no descriptor to ask the kernel with.
 func waitUntilAsleep(_ loop: EventRunLoop) {
     guard let id = loop.thread?.id else { return }
     _ = waitUntil { loop.isWaiting && state(ofThread: id) ?? "S" == "S" }

@@ -6,8 +6,8 @@ import RunLoopKit
 
 private let signals = Counter()
 
-/// Ten thousand signals a second, with a handler that interrupts system calls. A run is neither shorter nor busier because of
-/// them.
+/// Ten thousand signals a second, with a handler that interrupts
+/// system calls. A run is neither shorter nor busier because of them.
 func signalStorm() {
     let loop = EventRunLoop.current
     var action = sigaction()

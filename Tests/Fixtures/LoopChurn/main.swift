@@ -7,8 +7,8 @@ import Synchronization
 //
 //   LoopChurn KIND [CYCLES]      e.g. LoopChurn timers 1000000
 //
-// A tenth of the cycles runs before the first measurement, so that everything that is kept intentionally (buffers, thread stacks)
-// exists by then.
+// A tenth of the cycles runs before the first measurement, so that everything
+// that is kept intentionally (buffers, thread stacks) exists by then.
 
 /// Captured by each closure. All instances must be gone at the end.
 final class Captured: Sendable {

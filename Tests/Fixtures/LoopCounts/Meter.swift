@@ -2,8 +2,8 @@ import CAllocations
 import Glibc
 import RunLoopKit
 
-/// Counts the work of one thread for an operation: the allocations directly, the system calls through marks that the tracer
-/// finds.
+/// Counts the work of one thread for an operation: the allocations
+/// directly, the system calls through marks that the tracer finds.
 ///
 /// Unchecked: only one thread uses it at a time.
 final class Meter: @unchecked Sendable {

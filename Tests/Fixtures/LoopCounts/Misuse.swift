@@ -3,8 +3,8 @@ import RunLoopKit
 import RunLoopPorts
 import Synchronization
 
-/// Programming errors. For each of them an optimised build must print on stderr what the error is, and its line if the loop knows
-/// it.
+/// Programming errors. For each of them an optimised build must print
+/// on stderr what the error is, and its line if the loop knows it.
 struct Misuse: Sendable {
     let name: String
     /// The line of the mistake; nil if the loop cannot know it.

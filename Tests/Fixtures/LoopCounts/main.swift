@@ -1,8 +1,8 @@
 import Glibc
 
-// The loop's costs as counts, which are the same on every machine: allocations and system calls for one operation in the steady
-// state. Without arguments it runs every scenario under strace and prints lines of name and value; with a scenario's name it runs
-// that scenario.
+// The loop's costs as counts, which are the same on every machine: allocations and system
+// calls for one operation in the steady state. Without arguments it runs every scenario under
+// strace and prints lines of name and value; with a scenario's name it runs that scenario.
 //
 //   NAME.allocations   by the loop's thread
 //   NAME.calls         system calls by the loop's thread; calls of epoll among them as NAME.epoll

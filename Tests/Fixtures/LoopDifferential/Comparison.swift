@@ -30,8 +30,8 @@ struct Comparison: Sendable {
         self.foundation = breaks ? foundation.broken : foundation
     }
 
-    /// Plays a number of scripts from `options.first` on, on main threads. A script that the process did not reach has an empty
-    /// trace.
+    /// Plays a number of scripts from `options.first` on, on main threads.
+    /// A script that the process did not reach has an empty trace.
     static func onMain(_ options: Options) -> [Comparison] {
         let kit = MainProcess.performances(options, on: .kit)
         let foundation = MainProcess.performances(options, on: .foundation)

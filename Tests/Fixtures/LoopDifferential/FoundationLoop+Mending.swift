@@ -58,9 +58,9 @@ extension FoundationLoop {
         }
     }
 
-    /// Returns the ready descriptor of the innermost run's mode: the timer's, the main queue's, the wake-up's, in this order. In
-    /// a turn that checks the main queue, the main queue is first (R14 f), even if its work arrived after the check. Foundation
-    /// uses the kernel's order.
+    /// Returns the ready descriptor of the innermost run's mode: the timer's, the main queue's,
+    /// the wake-up's, in this order. In a turn that checks the main queue, the main queue is first
+    /// (R14 f), even if its work arrived after the check. Foundation uses the kernel's order.
     func arrival(maySleep: Bool) -> Int32 {
         let last = player.frames.count - 1
         let frame = player.frames[last]
@@ -147,8 +147,8 @@ extension FoundationLoop {
         return dates.filter { !leavesOutDue || $0 > player.kernel.now }.min() ?? .max
     }
 
-    /// R18: the timeout of the sleeping run has passed. If that is disabled, like Foundation: the timeout of any run, and each
-    /// only once.
+    /// R18: the timeout of the sleeping run has passed. If that is disabled,
+    /// like Foundation: the timeout of any run, and each only once.
     private func hasTimedOut() -> Bool {
         let now = player.kernel.now
         guard player.without.contains(.outerTimeout) else {

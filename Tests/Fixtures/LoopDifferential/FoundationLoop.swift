@@ -3,8 +3,8 @@ import CFoundationRunLoop
 import Foundation
 import Synchronization
 
-/// Foundation's engine, through its C functions, on a kernel that adds the behaviour that it is known to lack (see
-/// `KnownDifference`).
+/// Foundation's engine, through its C functions, on a kernel that adds
+/// the behaviour that it is known to lack (see `KnownDifference`).
 ///
 /// Its pointers are valid because it owns the objects: they are released in `deinit`, after the loop's thread has ended, and the
 /// `Callee`s of their callbacks are kept as long.

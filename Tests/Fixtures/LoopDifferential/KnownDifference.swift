@@ -1,5 +1,5 @@
-/// The known points in which Foundation's run loop on Linux does less than the rules require. Each is handled in one of three
-/// ways, and counted:
+/// The known points in which Foundation's run loop on Linux does less than
+/// the rules require. Each is handled in one of three ways, and counted:
 ///
 /// - mended: the missing behaviour is added to Foundation at that moment, and the traces must then be equal;
 /// - avoided: the player leaves out the operation, for both engines, based on the events so far;
@@ -12,14 +12,14 @@ enum KnownDifference: String, CaseIterable, Sendable {
     case wakeUpTurn
     /// R25, mended: Foundation loses a wake-up or a stop's wake-up made between the end of a sleep and the next turn.
     case lostWakeUp
-    /// R22, mended: a stop by another thread that a nested run did not answer, because it ended for another reason, ends the
-    /// outer run. Foundation loses it.
+    /// R22, mended: a stop by another thread that a nested run did not answer,
+    /// because it ended for another reason, ends the outer run. Foundation loses it.
     case lateStop
     /// R22, mended: a stop that a run makes itself, after its turn's wait, leaves no wake-up behind. In Foundation it does, in a
     /// run that was nested in a turn before its wait and stopped by its entry observers.
     case stopWakesNextRun
-    /// R25, mended: a wake-up or a stop that a nested run has consumed is passed on to the outer run; in Foundation the outer run
-    /// keeps sleeping.
+    /// R25, mended: a wake-up or a stop that a nested run has consumed is
+    /// passed on to the outer run; in Foundation the outer run keeps sleeping.
     case nestedWakeUp
     /// R18, R23, mended: a run's timeout ends its own sleeps. In Foundation it wakes the innermost run, whichever that is, and
     /// only once; the outer run may then sleep forever.
@@ -34,8 +34,8 @@ enum KnownDifference: String, CaseIterable, Sendable {
     /// R58, mended: work of the main queue that arrives between the end of a sleep and the drain is executed in that drain.
     /// Foundation wakes for it once more, without any work.
     case drainForNothing
-    /// R6, R38, mended: items enter a mode that becomes common in the order in which they became common items; in Foundation in
-    /// any order.
+    /// R6, R38, mended: items enter a mode that becomes common in the order
+    /// in which they became common items; in Foundation in any order.
     case commonItemOrder
     /// R32, cut: whether a source was handled is the OR over the pass; in Foundation only the last source decides.
     case lastSourceDecides
@@ -50,31 +50,31 @@ enum KnownDifference: String, CaseIterable, Sendable {
     /// R23, R43, avoided: a due timer that has left the mode, but not the loop, is not fired by the pass when a nested run takes
     /// over the pass. Foundation's nested run leaves it to the outer pass.
     case leftModeInPass
-    /// R51, avoided: while Foundation runs the blocks of one mode, the blocks of the other modes are not visible, and a nested
-    /// run finds none.
+    /// R51, avoided: while Foundation runs the blocks of one mode, the blocks
+    /// of the other modes are not visible, and a nested run finds none.
     case hiddenBlocks
     /// R51, avoided: blocks are matched when they are taken. Foundation matches each block immediately before it runs, so that an
     /// earlier block can make the running mode common for it.
     case lateCommonMode
-    /// R6, avoided: an item of the common modes stays one. Foundation denies this for a timer that has been removed from each
-    /// mode by name.
+    /// R6, avoided: an item of the common modes stays one. Foundation denies
+    /// this for a timer that has been removed from each mode by name.
     case commonTimerInNoMode
     /// R63, avoided: the date of a mode's next timer does not include timers in their callout. Foundation includes them.
     case earliestOfFiringTimer
-    /// R58, avoided: a mode that becomes common while it runs serves the main queue from then on; in Foundation only from the
-    /// next run on.
+    /// R58, avoided: a mode that becomes common while it runs serves the
+    /// main queue from then on; in Foundation only from the next run on.
     case commonWhileRunning
     /// R58, avoided: work of the main queue that has ended a sleep is served by a run inside the observers of that event;
     /// Foundation's nested run is not notified of it, and sleeps.
     case mainQueueInAfterWaiting
 
-    // R16: with work pending this loop polls the kernel only now and then, within bounds that other tests prove. On main threads
-    // it is configured to poll in each turn, like Foundation (see `MainProcess`); on other threads only wake-ups, which need no
-    // polling, are compared.
+    // R16: with work pending this loop polls the kernel only now and then, within bounds that
+    // other tests prove. On main threads it is configured to poll in each turn, like Foundation
+    // (see `MainProcess`); on other threads only wake-ups, which need no polling, are compared.
 
-    // The generator avoids the following completely: equal fire dates (R41: Foundation ignores the order), dates in the past (it
-    // replaces them by now), tolerance (R46: it ignores it), manual fire (R47: it does not have it), descriptors (R35: it reads
-    // them).
+    // The generator avoids the following completely: equal fire dates (R41: Foundation
+    // ignores the order), dates in the past (it replaces them by now), tolerance (R46: it
+    // ignores it), manual fire (R47: it does not have it), descriptors (R35: it reads them).
 }
 
 /// The number of times that each known difference occurred.

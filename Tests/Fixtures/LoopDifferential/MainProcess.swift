@@ -28,9 +28,9 @@ enum MainProcess {
         for difference in KnownDifference.allCases { say("met \(difference) \(meetings[difference])") }
     }
 
-    /// Makes the loop serve the main queue in two common modes. EventRunLoop's first wait in a second mode may find the eventfd
-    /// still readable for work that has been done, and then serves the queue once without work (see `MainQueue`); Foundation's
-    /// never does.
+    /// Makes the loop serve the main queue in two common modes. EventRunLoop's first wait in
+    /// a second mode may find the eventfd still readable for work that has been done, and
+    /// then serves the queue once without work (see `MainQueue`); Foundation's never does.
     private static func warmUp(_ engine: Engine) {
         var script = Script()
         script.sources = [Script.Source(order: 0)]

@@ -1,4 +1,4 @@
-// MARK: - What the engine tells
+// MARK: - Notifications from the engine
 
 extension Player {
     func recorded(_ activity: UInt32, mode: Int) {

@@ -98,14 +98,14 @@ final class Player: @unchecked Sendable {
         kernel = SimulatedKernel { [unowned self] until in rest(until: until) }
     }
 
-    /// Plays the whole script on the calling thread, with that thread's loop. Events at the end of the thread are recorded as
-    /// they occur.
+    /// Plays the whole script on the calling thread, with that thread's
+    /// loop. Events at the end of the thread are recorded as they occur.
     func play(on engine: Engine) {
         kernel.enter()
         loop = engine == .kit ? KitLoop(self) : FoundationLoop(self)
         for operation in script.thread { execute(operation) }
-        // Foundation may destroy a loop after its thread; by then only sources, which have been cancelled, may still point to
-        // this object.
+        // Foundation may destroy a loop after its thread; by then only
+        // sources, which have been cancelled, may still point to this object.
         for item in script.items {
             if case .source = item { continue }
             loop.invalidate(item)
@@ -115,8 +115,8 @@ final class Player: @unchecked Sendable {
         if hasHelper { helper.end() }
     }
 
-    /// Leaves nothing behind on the main loop: no item, no pending block of a mode that remains, no wake-up, no work of the main
-    /// queue.
+    /// Leaves nothing behind on the main loop: no item, no pending block
+    /// of a mode that remains, no wake-up, no work of the main queue.
     private func clear() {
         for source in script.sources.indices { loop.invalidate(.source(source)) }
         flushNotices()

@@ -1,5 +1,5 @@
-/// An operation of a script on a loop. It depends only on its own data and on the events so far, so that it has the same meaning
-/// for both engines.
+/// An operation of a script on a loop. It depends only on its own data and
+/// on the events so far, so that it has the same meaning for both engines.
 indirect enum Operation: Sendable {
     case add(Item, Place)
     case remove(Item, Place)
@@ -42,8 +42,8 @@ enum Place: Hashable, Sendable {
 enum When: Sendable {
     /// Due when the operation is over.
     case now
-    /// After this number of milliseconds. Each timer has its own microseconds, so that two timers are never due at the same
-    /// instant (see R41).
+    /// After this number of milliseconds. Each timer has its own microseconds,
+    /// so that two timers are never due at the same instant (see R41).
     case soon(Int)
     /// After the end of every script.
     case never

@@ -26,8 +26,8 @@ extension Script {
         return count
     }
 
-    /// The script without the operation of this number, counted over all lists in one order, an outer operation before those it
-    /// contains.
+    /// The script without the operation of this number, counted over all
+    /// lists in one order, an outer operation before those it contains.
     func removing(_ index: Int) -> Script {
         var left = index
         return mapOperations { operations in Operation.removing(&left, from: operations) }

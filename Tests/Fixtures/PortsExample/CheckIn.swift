@@ -6,7 +6,7 @@ import Synchronization
 enum MessageID {
     /// Main to worker: a text to reverse. Worker to main: the reversed text.
     static let checkIn: Int32 = 100
-    /// Main to worker: a text to turn round. Worker to main: the text turned round.
+    /// Main to worker: a text to reverse. Worker to main: the reversed text.
     static let reverse: Int32 = 101
     /// Main to worker: the end.
     static let stop: Int32 = 102

@@ -76,8 +76,8 @@ final class CommandRegistry: Sendable {
     var isEmpty: Bool { contexts.withLock { $0.isEmpty } }
 }
 
-/// A worker with a command source: main waits for its registration, buffers commands, makes the source perform them, and sends
-/// the end.
+/// A worker with a command source: main waits for its registration,
+/// buffers commands, makes the source perform them, and sends the end.
 func commandSourceExample() {
     let main = EventRunLoop.current
     let registry = CommandRegistry { context in

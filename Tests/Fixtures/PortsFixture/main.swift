@@ -193,8 +193,8 @@ final class Outcomes {
     var text: String { all.joined(separator: " ") }
 }
 
-/// A receiver without descriptors refuses new connections and messages that it cannot receive, reports the reason, and does not
-/// spin.
+/// A receiver without descriptors refuses new connections and messages
+/// that it cannot receive, reports the reason, and does not spin.
 func refusals() throws {
     var limit = rlimit(rlim_cur: 64, rlim_max: 64)
     unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
@@ -229,8 +229,8 @@ final class Turns: Sendable {
     let count = Atomic<Int>(0)
 }
 
-/// The receiver loses its spare descriptor in a shortage: a client that connects waits, the loop sleeps, and afterwards
-/// everything works as before.
+/// The receiver loses its spare descriptor in a shortage: a client that
+/// connects waits, the loop sleeps, and afterwards everything works as before.
 func shortage() throws {
     setDescriptorLimit(64)
     var options = LocalPort.Options()

@@ -4,8 +4,8 @@ import RunLoopKit
 
 // The wall clock is set while timers wait for it (R49). libfaketime fakes the clock: it reads the offset from a file.
 
-/// A program with libfaketime loaded does not find its arguments: that library moves the environment, from which Swift derives
-/// them.
+/// A program with libfaketime loaded does not find its arguments:
+/// that library moves the environment, from which Swift derives them.
 var preloadedScenario: String? { unsafe getenv("SCENARIO").map { unsafe String(cString: $0) } }
 
 /// Sets the wall clock this number of hours away from the true time.

@@ -91,8 +91,8 @@ func fairness() {
     say(least > 10 && most < 4 * least ? "fair" : "unfair: \(counts.descriptors) \(counts.timers) \(counts.drains)")
 }
 
-/// R16: the maximum number of turns that the main queue waits, first with a source that signals itself, then with 1000
-/// descriptors that are always ready.
+/// R16: the maximum number of turns that the main queue waits, first with a
+/// source that signals itself, then with 1000 descriptors that are always ready.
 func busyMain() {
     let loop = EventRunLoop.main
     let counts = Counts()
@@ -125,8 +125,8 @@ final class Counts: @unchecked Sendable {
     var turns = 0
     var longestWait = 0
 
-    /// Counts a turn. Every 101st turn enqueues work on the queue that records the number of turns it has waited. Stops the loop
-    /// after 50.
+    /// Counts a turn. Every 101st turn enqueues work on the queue that
+    /// records the number of turns it has waited. Stops the loop after 50.
     func turn() {
         turns += 1
         guard turns % 101 == 0 else { return }

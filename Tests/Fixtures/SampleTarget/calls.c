@@ -1,5 +1,5 @@
-/// Calls that block: each for `seconds`, or until another event that happens then. The result shows whether the call was cut
-/// short.
+/// Calls that block: each for `seconds`, or until another event that
+/// happens then. The result shows whether the call was cut short.
 #include "target.h"
 
 #include <aio.h>

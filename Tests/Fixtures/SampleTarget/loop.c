@@ -1,5 +1,5 @@
-/// An event loop that stalls on command, one line each on standard input, and prints when: a substitute for a server that is not
-/// prepared in any way.
+/// An event loop that stalls on command, one line each on standard input, and
+/// prints when: a substitute for a server that is not prepared in any way.
 ///
 ///     NAME MS         stalls in this way for MS, and prints DID NAME BEGIN END (CLOCK_MONOTONIC, ns)
 ///     call NAME MS    one of the blocking calls of calls.c; prints DID NAME BEGIN END WHOLE or CUT
@@ -293,8 +293,8 @@ static void dispatch(int file) {
 __attribute__((noinline)) static void turn_once(void) {
     struct epoll_event events[16];
     int count;
-    // Polls at one place and waits at another, like SwiftNIO. The statement in between prevents the compiler from merging the two
-    // calls.
+    // Polls at one place and waits at another, like SwiftNIO. The statement
+    // in between prevents the compiler from merging the two calls.
     if (busy.end) {
         count = epoll_wait(set, events, 16, 0);
         __asm__ volatile("");

@@ -2,8 +2,8 @@ import Foundation
 import StackCapture
 import Synchronization
 
-/// Threads without an asynchronous function on their stack, but with old data of such functions in the stack memory: none may be
-/// reported to have awaiting callers.
+/// Threads without an asynchronous function on their stack, but with old data of such
+/// functions in the stack memory: none may be reported to have awaiting callers.
 struct Bystanders {
     var captures: Int
 

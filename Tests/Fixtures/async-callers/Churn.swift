@@ -64,8 +64,8 @@ struct Churn {
         }
     }
 
-    /// Captures stacks until enough chains are judged. The share of stacks with a matching chain is printed, but not judged: it
-    /// depends on the machine.
+    /// Captures stacks until enough chains are judged. The share of stacks with
+    /// a matching chain is printed, but not judged: it depends on the machine.
     private func judge(_ take: () -> [CapturedStack]) -> Bool {
         var (counts, costs): ([String: Int], [CapturedStack.Cost]) = ([:], [])
         let end = ContinuousClock.now + Self.longest

@@ -104,8 +104,8 @@ enum Trial {
 @_silgen_name("swift_task_getJobTaskId")
 private func taskNumber(ofJob job: UnsafeRawPointer) -> UInt64
 
-/// Records which function awaits on this line. It is called while the argument is evaluated; the callee's context does not exist
-/// yet.
+/// Records which function awaits on this line. It is called while the
+/// argument is evaluated; the callee's context does not exist yet.
 ///
 /// - Parameter number: The function's own argument, so that the optimiser keeps it.
 @inline(never)

@@ -7,8 +7,8 @@ import Symbolication
 enum AllThreads: String {
     /// 500 sleeping threads with up to 60 frames, many times: prints the cost.
     case all
-    /// One thread is stopped inside of malloc with its lock, others wait for it: prints the number of threads that were found in
-    /// this state.
+    /// One thread is stopped inside of malloc with its lock, others wait
+    /// for it: prints the number of threads that were found in this state.
     case malloc
 
     func run() {

@@ -3,8 +3,8 @@ import Foundation
 import StackCapture
 import Symbolication
 
-/// Every kind of blocking call, captured repeatedly while a thread is in it. No call may return early, and every capture must
-/// name it.
+/// Every kind of blocking call, captured repeatedly while a thread is
+/// in it. No call may return early, and every capture must name it.
 struct Invisible {
     private let part: Part
     private let capturesPerCall: Int

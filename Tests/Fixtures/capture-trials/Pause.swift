@@ -3,9 +3,9 @@ import Foundation
 import Runtime
 import StackCapture
 
-/// The duration for which a capture pauses the thread, measured by the thread itself: it reads the clock in a loop, 60 frames
-/// deep, and stores the longest time between two readings. For comparison: the cost of an empty handler, and of unwinding in the
-/// handler.
+/// The duration for which a capture pauses the thread, measured by the thread itself: it
+/// reads the clock in a loop, 60 frames deep, and stores the longest time between two
+/// readings. For comparison: the cost of an empty handler, and of unwinding in the handler.
 struct Pause {
     private let part: Part
     /// The depth of recursion: with the frames below and above it the stack has 60 frames.

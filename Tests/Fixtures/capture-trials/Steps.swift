@@ -1,9 +1,9 @@
 import CTrials
 import Foundation
 
-/// A walk at each instruction of all kinds of code: the stack must be right at every place in a function. The calls themselves
-/// are the witness. The short form steps through the first instructions of each scene and a whole exception, the long form
-/// through a million instructions.
+/// A walk at each instruction of all kinds of code: the stack must be right at every place in a
+/// function. The calls themselves are the witness. The short form steps through the first
+/// instructions of each scene and a whole exception, the long form through a million instructions.
 struct Steps {
     private let part: Part
 

@@ -88,15 +88,15 @@ def judge(ours, theirs, stack, missed):
     beginning without a detour through what is no code, or skips callers on the way; astray: neither does; refused: ours names the reason why there is no stack; unequal: all else."""
     if ours.refused:
         return "refused" if ours.refused == 1 else "unequal"
-    # A frozen thread loops in its handler, from one instruction to the next, and may still be about to leave the capture's
-    # handler.
+    # A frozen thread loops in its handler, from one instruction to
+    # the next, and may still be about to leave the capture's handler.
     mine, other = (below_freezing(ours.frames), below_freezing(theirs)) if ours.frozen else (ours.frames, theirs)
     if mine == other and mine:
         return "equal"
     if ours.hiding and len(other) - len(mine) <= ours.hiding and is_within(mine, other):
         return "hidden"
-    # All frames except those that gdb has skipped, which begin with that caller; two frames are the handler's and the function's
-    # own.
+    # All frames except those that gdb has skipped, which begin with
+    # that caller; two frames are the handler's and the function's own.
     skipped = len(mine) - len(other)
     if missed is not None and skipped > 0 and mine[2:3] == [missed] and mine[:2] + mine[2 + skipped:] == other:
         return "lost"
@@ -105,8 +105,8 @@ def judge(ours, theirs, stack, missed):
         at = next((i for i, address in enumerate(other) if mine[i] != address), len(other))
         return "unequal" if at > 0 and mine[at] == mine[at - 1] else "lost"
     if not all(is_code(address, stack) for address in other):
-        # A wrong table: __mpn_addmul_1 and similar functions of glibc push registers without declaring it. gdb may recover by
-        # chance.
+        # A wrong table: __mpn_addmul_1 and similar functions of glibc
+        # push registers without declaring it. gdb may recover by chance.
         return "lost" if ours.complete and all(is_code(address, stack) for address in mine) else "astray"
     if other and name_at(other[-1]).split(" ")[0] in BEGINNINGS:
         return "unequal"

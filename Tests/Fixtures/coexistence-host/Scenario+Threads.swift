@@ -141,8 +141,8 @@ extension Scenario {
             }
         },
         Scenario("late-signals") { trial in
-            // They share one processor: many handlers run after their request was withdrawn, or after the capturer made another
-            // one.
+            // They share one processor: many handlers run after their
+            // request was withdrawn, or after the capturer made another one.
             let subjects = (0..<3).map { _ in Subject(COEXIST_SPIN_PINNED) }
             var late: UInt64 = 0
             for round in 0..<400 {

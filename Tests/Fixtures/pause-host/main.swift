@@ -37,8 +37,8 @@ func take(from descriptor: Int32) {
     while unsafe read(descriptor, &byte, 1) < 0, errno == EINTR {}
 }
 
-/// Swift offers no fork: its runtime guarantees nothing in a child that does not exec. The functions that the child uses here
-/// work anyway.
+/// Swift offers no fork: its runtime guarantees nothing in a child that
+/// does not exec. The functions that the child uses here work anyway.
 func forkedChild() -> pid_t {
     typealias Fork = @convention(c) () -> pid_t
     guard let symbol = unsafe dlsym(nil, "fork") else { return -1 }

@@ -89,8 +89,8 @@ enum Scene: String, CaseIterable {
         }
     }
 
-    /// Enqueues `count` jobs, then `waiting` others that do nothing, and waits until all are done. Called on the main thread,
-    /// which is not a worker.
+    /// Enqueues `count` jobs, then `waiting` others that do nothing, and waits
+    /// until all are done. Called on the main thread, which is not a worker.
     private func run(
         _ count: Int,
         waiting: Int = 0,
@@ -148,8 +148,8 @@ enum Scene: String, CaseIterable {
     }
 }
 
-/// The duration of a scene: until all jobs have begun, this number of stalls was reported, and 150 ms more. Half a minute at
-/// most.
+/// The duration of a scene: until all jobs have begun, this number
+/// of stalls was reported, and 150 ms more. Half a minute at most.
 final class Stage: Sendable {
     private let workers, stalls: Int
     private let hasEnded = Atomic(false)

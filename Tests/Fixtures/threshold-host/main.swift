@@ -171,7 +171,7 @@ let named = arguments.dropFirst(2).compactMap(Way.init(rawValue:))
 let ways = named.isEmpty ? Way.allCases : named
 let told = Told()
 let lateness = Lateness()
-// A hundred stalls a minute would be over the budget for captures.
+// A hundred stalls a minute would exceed the budget for captures.
 let cost = StallMonitor.CostLimits(processorShare: 1, heldShare: 1)
 let monitor = StallMonitor.start(.init(directory: directory, cost: cost, repeats: .everyStall), onEvent: told.hear)
 
@@ -179,7 +179,7 @@ Thread.detachNewThread {
     var state = seed
     for length in lengths {
         for way in ways {
-            // Any phase of whatever ticks.
+            // A random phase relative to the watchdog's ticks.
             state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
             usleep(UInt32(state >> 33) % 100_000)
             let stall = Standstill(length)

@@ -92,8 +92,8 @@ extension Catalogue {
     .with("libevent", c: event_one_shots)
     .with("SwiftNIO") { NIO.oneShots($0) }
 
-    /// Foundation moves all entries after a new timer, and SwiftNIO searches all timers to cancel one: a million would take
-    /// minutes.
+    /// Foundation moves all entries after a new timer, and SwiftNIO
+    /// searches all timers to cancel one: a million would take minutes.
     private static let randomTimers = Workload(
         "random-timers",
         "A million timers in random order, half of them cancelled, the others fired",

@@ -13,8 +13,8 @@ extension Ours {
         }
     }
 
-    /// Timers are added in random order, every other one is cancelled, the rest are fired. The time until all are due does not
-    /// count.
+    /// Timers are added in random order, every other one is cancelled,
+    /// the rest are fired. The time until all are due does not count.
     static func randomTimers(_ count: Int) -> Outcome {
         var delays = [UInt64](repeating: 0, count: count)
         unsafe peer_random_delays(&delays, UInt64(count))

@@ -3,8 +3,8 @@ import PoolJobs
 import StallMonitor
 import StallMonitorLoops
 
-/// The work in a program with the hook: not armed, or watched. Without an argument it runs all three variants in alternation, and
-/// prints the time for one job.
+/// The work in a program with the hook: not armed, or watched. Without an argument
+/// it runs all three variants in alternation, and prints the time for one job.
 @main
 struct HookedJobs {
     private static let variants = ["plain", "not armed", "watched"]

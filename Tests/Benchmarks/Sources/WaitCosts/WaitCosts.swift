@@ -7,8 +7,8 @@ import StallMonitorLoops
 /// The time that the hooks of `StallMonitorLoops` add to a call. Short rounds alternate with rounds of the C library's own
 /// function, before a monitor starts and while one runs.
 ///
-/// The result is the minimum of many short rounds, on one processor: the additional time of a busy machine is in the other
-/// rounds.
+/// The result is the minimum of many short rounds, on one processor:
+/// the additional time of a busy machine is in the other rounds.
 @main
 struct WaitCosts {
     private static let rounds = 400

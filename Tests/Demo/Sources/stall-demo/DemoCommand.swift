@@ -42,8 +42,8 @@ struct DemoCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The report directory. Default: a new one under /tmp.", valueName: "dir"))
     var reports: String?
 
-    /// Set by the demo when it starts its server: the server ends at the end of standard input, so that it does not outlive the
-    /// demo.
+    /// Set by the demo when it starts its server: the server ends at
+    /// the end of standard input, so that it does not outlive the demo.
     @Flag(help: .hidden)
     var untilInputEnds = false
 

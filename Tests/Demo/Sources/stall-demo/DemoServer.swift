@@ -7,8 +7,8 @@ import StallMonitor
 import StallMonitorLoops
 import StallReports
 
-/// A small HTTP server whose handlers work on the main actor. The monitor watches the main loop, SwiftNIO's event loops, and the
-/// task pool that runs the handlers.
+/// A small HTTP server whose handlers work on the main actor. The monitor watches
+/// the main loop, SwiftNIO's event loops, and the task pool that runs the handlers.
 struct DemoServer {
     let port: Int
     let directory: String

@@ -45,8 +45,8 @@ struct DemoShow {
     }
 }
 
-/// The demo's server: this program, started as a separate process. It ends at the end of its input, so that it does not outlive
-/// the demo.
+/// The demo's server: this program, started as a separate process. It
+/// ends at the end of its input, so that it does not outlive the demo.
 private final class DemoServerProcess {
     private let process = Process()
     private let input = Pipe()

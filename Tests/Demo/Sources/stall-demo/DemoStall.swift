@@ -79,8 +79,8 @@ enum DemoStall: String, CaseIterable, Codable, Sendable {
         }
     }
 
-    /// Starts as many tasks as the pool has workers. No worker is free between the begin of the last task and the end of the
-    /// first one.
+    /// Starts as many tasks as the pool has workers. No worker is free
+    /// between the begin of the last task and the end of the first one.
     private func starvePool(_ milliseconds: Int) async -> StallReceipt {
         let crew = BlockedCrew(count: ProcessInfo.processInfo.activeProcessorCount, for: milliseconds)
         await withDiscardingTaskGroup { group in

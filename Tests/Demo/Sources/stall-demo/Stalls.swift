@@ -3,9 +3,9 @@ import Glibc
 import RunLoopKit
 import Synchronization
 
-// The mistakes of the demo's server: six handlers on the main actor, one on an event loop, and one in the task pool. Each blocks
-// its loop in a separate function that the report must name. Each function does some work after its long call: a tail call would
-// remove it from the stack.
+// The mistakes of the demo's server: six handlers on the main actor, one on an event loop, and
+// one in the task pool. Each blocks its loop in a separate function that the report must name.
+// Each function does some work after its long call: a tail call would remove it from the stack.
 
 /// Parses a document that is far too large for the thread that serves all clients.
 @MainActor @inline(never)

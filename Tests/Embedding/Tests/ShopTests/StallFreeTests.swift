@@ -3,8 +3,8 @@ import Foundation
 import StallTesting
 import Testing
 
-// Tests whose name begins with `stalls` must fail because of a stall, and all others must pass: scripts/embedding checks this.
-// They run in parallel.
+// Tests whose name begins with `stalls` must fail because of a stall, and
+// all others must pass: scripts/embedding checks this. They run in parallel.
 
 @Suite(.stallFree(within: .milliseconds(100)))
 struct StallFreeTests {

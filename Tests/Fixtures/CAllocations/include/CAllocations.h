@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/// The number of allocations of the calling thread: malloc, calloc, realloc, posix_memalign, aligned_alloc and memalign.
-/// Async-signal-safe.
+/// The number of allocations of the calling thread: malloc, calloc,
+/// realloc, posix_memalign, aligned_alloc and memalign. Async-signal-safe.
 uint64_t allocations_of_this_thread(void);
 
 /// False with a sanitizer, which has its own allocator: then all counts are zero.

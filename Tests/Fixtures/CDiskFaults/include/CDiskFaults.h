@@ -1,7 +1,7 @@
 #pragma once
 
-// Simulates failing disks: intercepts a few system calls of the monitor's writing thread ("stall-writer"). Any thread may call
-// these functions.
+// Simulates failing disks: intercepts a few system calls of the monitor's
+// writing thread ("stall-writer"). Any thread may call these functions.
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,8 +16,8 @@ void disk_fail(enum disk_call call, int error);
 /// From now on fsync does not return; false releases the waiting calls.
 void disk_hang(bool hangs);
 
-/// The number of times that the thread with this name opened a file outside of /proc, /sys and /dev, or wrote, renamed or
-/// synchronised one.
+/// The number of times that the thread with this name opened a file
+/// outside of /proc, /sys and /dev, or wrote, renamed or synchronised one.
 int64_t disk_touches(const char *thread);
 /// From now on such calls of the thread with this name are counted.
 void disk_watch(const char *thread);

@@ -6,9 +6,9 @@
 
 #pragma clang assume_nonnull begin
 
-/// Makes each wait produce each possible outcome (ready, short, timed out, refused, interrupted, cancelled), both as the program
-/// resolves it and as the C library defines it. Compares the result, errno, the written data, and the handlers that ran. Calls
-/// `tell` for each difference.
+/// Makes each wait produce each possible outcome (ready, short, timed out, refused, interrupted,
+/// cancelled), both as the program resolves it and as the C library defines it. Compares the
+/// result, errno, the written data, and the handlers that ran. Calls `tell` for each difference.
 ///
 /// \param rounds  The number of calls from one place: from the third call on, a wait for an epoll set counts as a loop's wait.
 /// \return  the number of comparisons; -1 if both are the same function, or no thread could be started.

@@ -10,8 +10,8 @@
 
 enum faults_call { faults_eventfd, faults_epoll_create, faults_epoll_add };
 
-/// From now on the call fails with `error`; 0 makes it succeed again. `faults_epoll_add` fails only if it is for `fd`, or `fd` is
-/// -1.
+/// From now on the call fails with `error`; 0 makes it succeed again.
+/// `faults_epoll_add` fails only if it is for `fd`, or `fd` is -1.
 void faults_inject(enum faults_call call, int error, int fd);
 
 /// The number of waits for epoll sets that have returned in this process.

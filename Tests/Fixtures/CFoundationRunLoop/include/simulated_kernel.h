@@ -14,8 +14,8 @@
 #pragma clang assume_nonnull begin
 
 struct simulated_kernel {
-    /// CLOCK_MONOTONIC. CLOCK_REALTIME is the beginning of 2001 plus this value: such dates are exact in Core Foundation's
-    /// doubles.
+    /// CLOCK_MONOTONIC. CLOCK_REALTIME is the beginning of 2001 plus
+    /// this value: such dates are exact in Core Foundation's doubles.
     uint64_t now_ns;
     void *_Nullable context;
     /// Called when nothing is ready and the thread sleeps until `until_ns` (UINT64_MAX: forever). Either moves the clock to that
@@ -40,8 +40,8 @@ struct simulated_kernel {
     int last_timerfd;
 };
 
-/// Switches the calling thread to a simulated kernel, or with null back to the real one. The kernel's memory must outlive the
-/// thread.
+/// Switches the calling thread to a simulated kernel, or with null
+/// back to the real one. The kernel's memory must outlive the thread.
 void simulated_kernel_enter(struct simulated_kernel *_Nullable kernel);
 
 /// Whether `fd` can be read now, according to the real kernel.

@@ -42,8 +42,8 @@ int gate_create(void);
 void gate_wait(int gate);
 void gate_open(int gate);
 
-/// Starts a thread that takes the lock and waits at the gate while holding it, in lock_hold_at_gate. \returns its number once it
-/// has the lock.
+/// Starts a thread that takes the lock and waits at the gate while holding
+/// it, in lock_hold_at_gate. \returns its number once it has the lock.
 pid_t lock_start_holder(int lock, int gate, const char *name);
 pid_t lock_start_reader(int lock, int gate, const char *name);
 /// The same for a thread that computes until the gate is opened, in lock_hold_busily.
@@ -60,8 +60,8 @@ pid_t lock_start_joined(int gate, const char *name);
 /// Waits for the end of the last thread started by lock_start_joined.
 void lock_join_last(void);
 
-/// Runs a function that waits at the gate, lock_initialize, once in the process, through dispatch_once: callers that arrive
-/// during this time wait for its end.
+/// Runs a function that waits at the gate, lock_initialize, once in the process,
+/// through dispatch_once: callers that arrive during this time wait for its end.
 void lock_run_dispatch_once(int gate);
 
 /// Whether that function has begun.

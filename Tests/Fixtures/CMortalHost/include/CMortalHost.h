@@ -1,7 +1,7 @@
 #pragma once
-// Records the program's operations on the files of one directory, in the order of the system calls, so that a test can compute
-// what a power cut at any moment would have left. Replaces the C library's functions for the whole program; without a log they
-// behave as usual.
+// Records the program's operations on the files of one directory, in the order of the system
+// calls, so that a test can compute what a power cut at any moment would have left. Replaces
+// the C library's functions for the whole program; without a log they behave as usual.
 //
 // A record is a letter, a descriptor (i32), an offset (i64), a length (u32) and that many bytes:
 //   C  openat created a file: its name       W  write or pwrite: the bytes; offset −1 is the end       F  fsync has returned

@@ -44,8 +44,8 @@ typedef struct stall_end {
     uint64_t cut_short; ///< Sleeps of STALL_DOZE that returned EINTR.
 } stall_end;
 
-/// Starts the thread and waits until it is about to stall, `depth` + 1 calls of stall_descend below its start. A negative depth
-/// requests frames of 8 KiB.
+/// Starts the thread and waits until it is about to stall, `depth` + 1 calls of
+/// stall_descend below its start. A negative depth requests frames of 8 KiB.
 stall *stall_start(stall_kind kind, int depth, uint64_t time_ns, const char *_Nullable path);
 
 pid_t stall_thread(const stall *stall);
@@ -75,8 +75,8 @@ typedef enum stall_handler { STALL_HANDLER_DEFAULT, STALL_HANDLER_COUNTS, STALL_
 stall_handler stall_installed(int signal);
 void stall_reset_signal(int signal);
 
-/// Makes a running thread of this process spin in a handler of SIGUSR1, wherever it is currently executing, and waits until it
-/// does.
+/// Makes a running thread of this process spin in a handler of SIGUSR1,
+/// wherever it is currently executing, and waits until it does.
 void stall_freeze(pid_t thread);
 
 /// Starts threads that allocate, and stops one of them inside of malloc, with malloc's lock, while the others wait for it.

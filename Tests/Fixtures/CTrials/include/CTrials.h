@@ -126,8 +126,8 @@ int trial_run_program(const char *_Nullable const *_Nonnull arguments, uint64_t 
 
 // Loads under which captures are taken (storms*.c)
 
-/// The work that the storm's threads execute repeatedly, below TRIAL_STORM_DEPTH calls of trial_storm_descend. The function of
-/// the work has `load_` in its name.
+/// The work that the storm's threads execute repeatedly, below TRIAL_STORM_DEPTH
+/// calls of trial_storm_descend. The function of the work has `load_` in its name.
 typedef enum trial_load {
     TRIAL_LOAD_MALLOC,
     TRIAL_LOAD_RELOAD,   ///< dlopen and dlclose of plugin0…3.so in the folder, at the same address.
@@ -170,8 +170,8 @@ enum { TRIAL_PUBLISHED_FRAMES = 2048 };
 
 /// Fills the stack that the debugger reads by offset; see exact.c.
 void trial_publish_begin(pid_t thread, int round, bool is_frozen, bool is_complete, const char *scene);
-/// Publishes that there is no stack. \param is_named: whether the reason is that the thread is on another stack than the given
-/// one.
+/// Publishes that there is no stack. \param is_named: whether the
+/// reason is that the thread is on another stack than the given one.
 void trial_publish_refusal(bool is_named);
 void trial_publish_frame(uint64_t address, bool by_frame_pointer);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// The peers that are written in C, and the floor. Each function does the work of one workload with one library, and returns the
-// time of the compared part. Setup and teardown are outside of that part. Each function runs on the calling thread, and starts
-// others if the work needs them.
+// The peers that are written in C, and the floor. Each function does the work of one workload
+// with one library, and returns the time of the compared part. Setup and teardown are outside of
+// that part. Each function runs on the calling thread, and starts others if the work needs them.
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The cost of a wait that returns immediately: as the program calls it, which goes through the hooks if they are linked, and as
-// the C library implements it.
+// The cost of a wait that returns immediately: as the program calls it, which
+// goes through the hooks if they are linked, and as the C library implements it.
 
 #include <stdbool.h>
 
