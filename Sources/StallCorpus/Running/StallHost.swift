@@ -35,8 +35,7 @@ package struct StallHost: Sendable {
     package func run() async {
         let monitor = StallMonitor.start(.init(directory: directory, repeats: .everyStall))
         defer { monitor.stop() }
-        // Ignored, so that only the dispatch source receives it; the source
-        // also works if a test started the process with the signal blocked.
+        // The dispatch source handles the signal, also if it is blocked, as in processes that tests start.
         signal(SIGTERM, SIG_IGN)
         let end = DispatchSource.makeSignalSource(signal: SIGTERM, queue: .global())
         await withTaskGroup { group in

@@ -235,7 +235,8 @@ static void learn_callers(const ucontext_t *context) {
         run.callers[i] = *stackcap_frame_at(&run.unwinder, i);
 }
 
-/// At the function's first instruction: from here on the callers are known, and memory that registers point to cannot be written.
+/// At the function's first instruction. From here on the callers are known. The
+/// registers get invalid addresses, so that the function cannot write through them.
 static void enter(ucontext_t *context) {
     greg_t *registers = context->uc_mcontext.gregs;
     run.slot = (uint64_t)registers[REG_RSP];
