@@ -233,7 +233,10 @@ let package = Package(
         fixture("mortal-host", ["CMortalHost", "RunLoopKit", "StallMonitor", "StallReports"]),
         fixture("reader-fuzz", ["StallGate", "StallReports", "Symbolication"]),
         fixture("pause-host", ["RunLoopKit", "StallMonitor", "StallReports"]),
-        fixture("loop-host", ["CEventLoops", "RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]),
+        fixture(
+            "loop-host",
+            ["CEventLoops", "CLoopHooks", "RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]
+        ),
         fixture("pool-host", ["RunLoopKit", "StallMonitor", "StallMonitorLoops", "StallReports"]),
         fixture(
             "service-host",
@@ -307,7 +310,10 @@ let package = Package(
         ),
         tests(
             "ProcessWatchTests",
-            ["ProcessWatch", "RunLoopKit", "StackCapture", "StallMonitor", "StallReports", "TestSupport"]
+            [
+                "CProcessWatch", "ProcessWatch", "RunLoopKit", "StackCapture", "StallMonitor", "StallReports",
+                "TestSupport",
+            ]
         ),
         tests(
             "CommandTests",

@@ -51,7 +51,10 @@ enter(loop_wait wait, const loop_polled *polled, bool rests, bool is_unbounded) 
     if (!is_known && (!rests || !loop_rule_learn(thread, wait, polled, is_unbounded))) return false;
     thread->waits++;
     void *heartbeat = loop_slot_heartbeat(thread->slot);
-    if (heartbeat && rests) thread->slot->publisher->rest(heartbeat);
+    if (!heartbeat || !rests) return true;
+    int saved = errno;
+    thread->slot->publisher->rest(heartbeat);
+    errno = saved;
     return true;
 }
 
@@ -74,6 +77,19 @@ static inline __attribute__((always_inline)) void leave(bool is_loops, bool rest
 
 static inline bool lasts(const struct timespec *timeout) { return !timeout || timeout->tv_sec != 0 || timeout->tv_nsec != 0; }
 
+/// As above, for a call whose timeout the C library does not read itself. One that cannot be read is refused at once. The page of the
+/// stack that we are on can; of another place the kernel is asked.
+static inline bool lasts_if_readable(const struct timespec *timeout) {
+    enum { PAGE = 4096 };
+    uintptr_t place = (uintptr_t)timeout, here = (uintptr_t)__builtin_frame_address(0);
+    bool is_here = place / PAGE == here / PAGE && (place + sizeof *timeout - 1) / PAGE == here / PAGE;
+    if (!timeout || is_here) return lasts(timeout);
+    int saved = errno;
+    bool can_be_read = loop_rule_can_read(timeout, sizeof *timeout);
+    errno = saved;
+    return can_be_read && lasts(timeout);
+}
+
 // MARK: Sets
 
 HOOK hook_epoll_wait(int set, struct epoll_event *events, int capacity, int timeout) {
@@ -95,9 +111,10 @@ HOOK hook_epoll_pwait(int set, struct epoll_event *events, int capacity, int tim
 
 HOOK hook_epoll_pwait2(int set, struct epoll_event *events, int capacity, const struct timespec *timeout, const sigset_t *mask) {
     NEXT(epoll_pwait2);
-    bool is_loops = enter(WAIT(set), NULL, lasts(timeout), !timeout);
+    bool rests = lasts_if_readable(timeout);
+    bool is_loops = enter(WAIT(set), NULL, rests, !timeout);
     int count = next.epoll_pwait2(set, events, capacity, timeout, mask);
-    leave(is_loops, lasts(timeout));
+    leave(is_loops, rests);
     return count;
 }
 

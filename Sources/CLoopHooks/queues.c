@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <semaphore.h>
 #include <string.h>
@@ -112,6 +113,16 @@ void queue_hooks_remove(void *queue) {
     }
 }
 
+/// Runs on a forked child's only thread: nobody there looks at its parent's queues.
+static void forget_all(void) {
+    memset(watched, 0, sizeof watched);
+    atomic_store(&reach, 0);
+    atomic_store(&queue_hooks_is_parked, false);
+    sem_init(&news, 0, 0);
+}
+
+__attribute__((constructor(101))) static void prepare(void) { pthread_atfork(NULL, NULL, forget_all); }
+
 // MARK: The functions
 
 /// libdispatch's own, each. Written before main, by the constructor or by a first call that comes before it.
@@ -125,6 +136,10 @@ static struct {
     void (*sync_f)(void *queue, void *context, void (*work)(void *));
     void (*barrier_sync)(void *queue, void *block);
     void (*barrier_sync_f)(void *queue, void *context, void (*work)(void *));
+    void (*async_and_wait)(void *queue, void *block);
+    void (*async_and_wait_f)(void *queue, void *context, void (*work)(void *));
+    void (*barrier_async_and_wait)(void *queue, void *block);
+    void (*barrier_async_and_wait_f)(void *queue, void *context, void (*work)(void *));
     void (*resume)(void *object);
     void (*activate)(void *object);
     unsigned (*get_qos_class)(void *queue, int *priority);
@@ -144,6 +159,10 @@ __attribute__((constructor(101))) static void find_next(void) {
     FIND(sync_f);
     FIND(barrier_sync);
     FIND(barrier_sync_f);
+    FIND(async_and_wait);
+    FIND(async_and_wait_f);
+    FIND(barrier_async_and_wait);
+    FIND(barrier_async_and_wait_f);
     FIND(resume);
     FIND(activate);
     next.get_qos_class = (__typeof__(next.get_qos_class))dlsym(RTLD_NEXT, "dispatch_queue_get_qos_class");
@@ -226,6 +245,30 @@ static void hook_barrier_sync_f(void *queue, void *context, void (*work)(void *)
     next.barrier_sync_f(queue, context, work);
 }
 
+static void hook_async_and_wait(void *queue, void *block) {
+    NEXT(async_and_wait)
+    queue_hooks_note(queue);
+    next.async_and_wait(queue, block);
+}
+
+static void hook_async_and_wait_f(void *queue, void *context, void (*work)(void *)) {
+    NEXT(async_and_wait_f)
+    queue_hooks_note(queue);
+    next.async_and_wait_f(queue, context, work);
+}
+
+static void hook_barrier_async_and_wait(void *queue, void *block) {
+    NEXT(barrier_async_and_wait)
+    queue_hooks_note(queue);
+    next.barrier_async_and_wait(queue, block);
+}
+
+static void hook_barrier_async_and_wait_f(void *queue, void *context, void (*work)(void *)) {
+    NEXT(barrier_async_and_wait_f)
+    queue_hooks_note(queue);
+    next.barrier_async_and_wait_f(queue, context, work);
+}
+
 static unsigned hook_get_qos_class(void *queue, int *priority) {
     NEXT(get_qos_class)
     if (is_asked) { answer = queue; }
@@ -257,6 +300,10 @@ CALL_BY(sync, hook_sync);
 CALL_BY(sync_f, hook_sync_f);
 CALL_BY(barrier_sync, hook_barrier_sync);
 CALL_BY(barrier_sync_f, hook_barrier_sync_f);
+CALL_BY(async_and_wait, hook_async_and_wait);
+CALL_BY(async_and_wait_f, hook_async_and_wait_f);
+CALL_BY(barrier_async_and_wait, hook_barrier_async_and_wait);
+CALL_BY(barrier_async_and_wait_f, hook_barrier_async_and_wait_f);
 CALL_BY(resume, hook_resume);
 CALL_BY(activate, hook_activate);
 CALL_BY(queue_get_qos_class, hook_get_qos_class);

@@ -12,9 +12,9 @@
 // A thread's loop is the wait that it comes back to: twice for the same epoll set, or twice by a poll at one place of the code and one
 // height of the stack, for what loops poll. A look that does not wait teaches nothing.
 //
-// A thread has one loop. A wait further out on its stack takes the loop's place when it comes a second time: the loop that was taken for
-// it was within one of its turns. A wait further in is such a nested loop itself, and no rest: what the loop is to serve waits meanwhile.
-// Only if it is all that the thread does for five seconds the loop is taken to be over, and it for the next.
+// A thread has one loop. A wait further out on its stack takes the loop's place when it comes a second time: what was taken for the loop
+// ran within one of its turns. A wait further in is such a nested loop itself, and no rest: what the loop is to serve waits meanwhile.
+// Only if the thread waits nowhere else for five seconds is the loop taken to be over, and the inner wait to be the next loop's.
 
 _Thread_local __attribute__((tls_model("initial-exec"))) loop_thread loop_thread_own;
 
@@ -74,9 +74,8 @@ static int descriptor_at(const loop_polled *polled, unsigned long index) {
     return is_asked ? (int)index : -1;
 }
 
-/// Whether the memory can be read, which a caller may have wrong: the kernel then refuses the wait by EFAULT, and so has nothing to be read
-/// here. Asked of a call that looks at eight bytes and then refuses all the same.
-static bool is_readable(const void *start, size_t length) {
+/// Asks a call that looks at eight bytes and then refuses anyway.
+bool loop_rule_can_read(const void *start, size_t length) {
     enum { PAGE = 4096 };
     uintptr_t last = (uintptr_t)start + length;
     if (last < (uintptr_t)start) return false;
@@ -87,19 +86,26 @@ static bool is_readable(const void *start, size_t length) {
 
 static bool can_be_looked_at(const loop_polled *polled, unsigned long count) {
     size_t bits = (count + 7) / 8;
-    return (!polled->descriptors || is_readable(polled->descriptors, count * sizeof *polled->descriptors)) &&
-           (!polled->readable || is_readable(polled->readable, bits)) && (!polled->writable || is_readable(polled->writable, bits));
+    return (!polled->descriptors || loop_rule_can_read(polled->descriptors, count * sizeof *polled->descriptors)) &&
+           (!polled->readable || loop_rule_can_read(polled->readable, bits)) && (!polled->writable || loop_rule_can_read(polled->writable, bits));
 }
+
+/// No client polls so many.
+enum { MANY = 8 };
 
 /// Servers poll what tells them of clients, of time and of other threads. A client polls its connection, which is as often as it asks its
 /// server for something, and between two questions it may do or await anything: it is no loop.
+///
+/// `PolledSet.isOfLoop` decides the same for other processes.
 static bool is_of_a_loop(const loop_polled *polled, bool is_unbounded) {
-    unsigned seen = 0;
+    unsigned seen = 0, found = 0;
     unsigned long count = polled->count < FD_SETSIZE ? polled->count : FD_SETSIZE;
     if (!can_be_looked_at(polled, count)) return false;
     for (unsigned long i = 0; i < count; i++) {
-        seen |= 1u << kind_of(descriptor_at(polled, i));
-        if (seen & (1u << LISTENER | 1u << OWN_SET)) return true;
+        int descriptor = descriptor_at(polled, i);
+        found += descriptor >= 0;
+        seen |= 1u << kind_of(descriptor);
+        if (found >= MANY || seen & (1u << LISTENER | 1u << OWN_SET)) return true;
     }
     // Clients poll these, too, to be cancelled or to follow a child's output, but seldom so and without a limit of time.
     return is_unbounded && ((seen & 1u << WAKER) || ((seen & 1u << CHANNEL) && (seen & 1u << CONNECTION)));
@@ -107,64 +113,95 @@ static bool is_of_a_loop(const loop_polled *polled, bool is_unbounded) {
 
 // MARK: The rule
 
-static void take_for_candidate(loop_thread *thread, loop_wait wait) {
-    thread->candidate = wait;
-    thread->waits_before = thread->waits;
-    thread->candidate_since_ns = coarse_now_ns();
-}
-
 /// The same call as the loop's, for another set: the loop has made itself a new one.
 static bool has_moved(const loop_thread *thread, loop_wait wait) {
     return wait.place == thread->loop.place && wait.frame == thread->loop.frame;
 }
 
-/// Of a thread with a loop: whether the wait, in which it has been before, takes the loop's place.
-static bool replaces(const loop_thread *thread, loop_wait wait) {
-    if (wait.frame > thread->loop.frame) return true;
-    return coarse_now_ns() - thread->candidate_since_ns >= NESTED_FOR_NS;
+/// Where the wait is kept, or is to be kept: in the place of the innermost one if all are taken. So what waits further in never takes the
+/// place of all that waits further out, however often it comes in between.
+static loop_candidate *candidate_for(loop_thread *thread, loop_wait wait) {
+    loop_candidate *innermost = &thread->candidates[0], *unused = NULL;
+    for (int i = 0; i < LOOP_CANDIDATES; i++) {
+        loop_candidate *candidate = &thread->candidates[i];
+        if (!candidate->is_taken) unused = candidate;
+        else if (loop_wait_is_same(wait, candidate->wait)) return candidate;
+        else if (candidate->wait.frame < innermost->wait.frame) innermost = candidate;
+    }
+    if (unused) return unused;
+    innermost->is_taken = false;
+    return innermost;
 }
 
 /// Whether the thread comes back to the wait. Not if the loop has waited since, and it is not further out than that: then it is within one
 /// of the loop's turns after the other.
-static bool is_come_back_to(const loop_thread *thread, loop_wait wait) {
-    if (!thread->candidate.place || !loop_wait_is_same(wait, thread->candidate)) return false;
-    return !thread->slot || wait.frame > thread->loop.frame || thread->waits == thread->waits_before;
+static bool is_come_back_to(const loop_thread *thread, const loop_candidate *candidate, loop_wait wait) {
+    if (!candidate->is_taken) return false;
+    return !thread->slot || wait.frame > thread->loop.frame || thread->waits == candidate->waits_before;
+}
+
+/// Seen for the first time, or for the first time since the loop has waited.
+static void begin(loop_candidate *candidate, const loop_thread *thread, loop_wait wait) {
+    if (!candidate->is_taken) candidate->times = 0;
+    candidate->wait = wait;
+    candidate->waits_before = thread->waits;
+    candidate->since_ns = coarse_now_ns();
+    candidate->is_taken = true;
+}
+
+/// Of a thread with a loop: whether a wait that it has come back to takes the loop's place.
+static bool replaces(const loop_thread *thread, const loop_candidate *candidate, loop_wait wait) {
+    return wait.frame > thread->loop.frame || coarse_now_ns() - candidate->since_ns >= NESTED_FOR_NS;
 }
 
 /// What a poll is for takes a system call or two for each descriptor to find out, and a client may poll at one place for ever: asked at the
 /// first, second, fourth, eighth … time.
-static bool is_to_be_asked(loop_thread *thread, loop_wait wait) {
-    if (!thread->asked.place || !loop_wait_is_same(wait, thread->asked)) {
-        thread->asked = wait;
-        thread->times_asked = 0;
-    }
-    thread->times_asked++;
-    return (thread->times_asked & (thread->times_asked - 1)) == 0;
+static bool is_to_be_asked(loop_candidate *candidate) {
+    candidate->times++;
+    return (candidate->times & (candidate->times - 1)) == 0;
 }
 
 static bool is_loops(loop_thread *thread, loop_wait wait, const loop_polled *polled, bool is_unbounded) {
-    if (!thread->slot || !has_moved(thread, wait)) {
-        if (!is_come_back_to(thread, wait)) {
-            take_for_candidate(thread, wait);
-            return false;
-        }
-        if (thread->slot && !replaces(thread, wait)) return false;
+    if (thread->slot && !polled && has_moved(thread, wait)) return true;
+    loop_candidate *candidate = candidate_for(thread, wait);
+    if (!is_come_back_to(thread, candidate, wait)) {
+        begin(candidate, thread, wait);
+        return false;
     }
-    return !polled || (is_to_be_asked(thread, wait) && is_of_a_loop(polled, is_unbounded));
+    candidate->wait = wait;
+    if (thread->slot && !replaces(thread, candidate, wait)) return false;
+    return !polled || (is_to_be_asked(candidate) && is_of_a_loop(polled, is_unbounded));
+}
+
+/// What was seen further in ran within a turn of the loop that is known now; what is further out may still be found.
+static void forget_inner(loop_thread *thread, loop_wait loop) {
+    for (int i = 0; i < LOOP_CANDIDATES; i++)
+        if (thread->candidates[i].wait.frame <= loop.frame) thread->candidates[i].is_taken = false;
+}
+
+/// Without a slot, what is known of the thread is kept for another try.
+static void take_for_loop(loop_thread *thread, loop_wait wait) {
+    bool is_new = !thread->slot;
+    if (is_new) loop_slot_claim(&thread->slot, wait.set);
+    thread->is_refused = !thread->slot;
+    thread->loop = wait;
+    if (!thread->slot) return;
+    forget_inner(thread, wait);
+    // The registrar is to see whether another thread waits for that set, too.
+    if (!is_new && atomic_exchange_explicit(&thread->slot->set, wait.set, memory_order_relaxed) != wait.set)
+        loop_hooks_ring();
 }
 
 bool loop_rule_learn(loop_thread *thread, loop_wait wait, const loop_polled *polled, bool is_unbounded) {
+    // No set has a negative number: the wait is refused.
+    if (!polled && wait.set < 0) return false;
     // The run loops of this package publish their waits themselves.
     if (run_loop_publishes_wait_at(wait.place)) return false;
     // There may be room again later.
     if (thread->is_refused && ++thread->waits_refused % 1024 != 0) return false;
     int saved = errno;
     bool is_loop = is_loops(thread, wait, polled, is_unbounded);
-    if (is_loop && !thread->slot) loop_slot_claim(&thread->slot);
+    if (is_loop) take_for_loop(thread, wait);
     errno = saved;
-    if (!is_loop) return false;
-    thread->is_refused = !thread->slot;
-    thread->loop = wait;
-    if (thread->slot) atomic_store_explicit(&thread->slot->set, wait.set, memory_order_relaxed);
-    return !thread->is_refused;
+    return is_loop && !thread->is_refused;
 }

@@ -21,8 +21,8 @@ static _Atomic uint32_t overflow;
 /// Where to look for a free slot first: no more than a hint.
 static _Atomic uint32_t next_free;
 static sem_t news;
-static pthread_key_t ends;
-static bool has_key;
+/// The key whose destructor gives a slot back, plus one: 0 while there is none.
+static _Atomic uint32_t ends;
 
 /// The calling thread's slot. Initial-exec: a word at a fixed distance from the thread pointer, which no first use has to allocate.
 static _Thread_local __attribute__((tls_model("initial-exec"))) loop_slot *own;
@@ -67,27 +67,41 @@ static void forget_all(void) {
     sem_init(&news, 0, 0);
 }
 
-__attribute__((constructor(101))) static void prepare(void) {
-    sem_init(&news, 0, 0);
-    has_key = pthread_key_create(&ends, give_own_back) == 0;
-    pthread_atfork(NULL, NULL, forget_all);
+/// Once. glibc makes a key without a lock; of two threads that come at once one takes its own back.
+static uint32_t make_key(void) {
+    uint32_t known = atomic_load(&ends);
+    pthread_key_t key;
+    if (known || pthread_key_create(&key, give_own_back) != 0) return known;
+    if (atomic_compare_exchange_strong(&ends, &known, key + 1)) return key + 1;
+    pthread_key_delete(key);
+    return known;
 }
 
-/// glibc keeps the values of the first 32 keys, of which this one is made before main, in the thread itself: to set one is a store.
-static bool will_give_back(loop_slot *slot) { return has_key && pthread_setspecific(ends, slot) == 0; }
+__attribute__((constructor(101))) static void prepare(void) {
+    sem_init(&news, 0, 0);
+    pthread_atfork(NULL, NULL, forget_all);
+    make_key();
+}
 
-static void show(loop_slot *slot, loop_slot **holder) {
+/// glibc keeps the values of the first 32 keys, of which this one is made before main, in the thread itself: to set one is a store. A
+/// thread that a library's constructor has started may come before ours has run.
+static bool will_give_back(loop_slot *slot) {
+    uint32_t key = make_key();
+    return key && pthread_setspecific(key - 1, slot) == 0;
+}
+
+static void show(loop_slot *slot, loop_slot **holder, int set) {
     slot->thread = (int32_t)syscall(SYS_gettid);
     slot->pthread = pthread_self();
     slot->holder = holder;
-    atomic_store_explicit(&slot->set, -1, memory_order_relaxed);
+    atomic_store_explicit(&slot->set, set, memory_order_relaxed);
     own = *holder = slot;
     // Releasing, for the registrar.
     atomic_store(&slot->state, FOUND);
     loop_hooks_ring();
 }
 
-void loop_slot_claim(loop_slot **holder) {
+void loop_slot_claim(loop_slot **holder, int set) {
     if (is_ending) return;
     uint32_t first = atomic_load_explicit(&next_free, memory_order_relaxed);
     for (uint32_t i = 0; i < LOOP_HOOKS_CAPACITY; i++) {
@@ -95,7 +109,7 @@ void loop_slot_claim(loop_slot **holder) {
         int state = FREE;
         if (!atomic_compare_exchange_strong(&slot->state, &state, CLAIMED)) continue;
         atomic_store_explicit(&next_free, first + i + 1, memory_order_relaxed);
-        if (will_give_back(slot)) return show(slot, holder);
+        if (will_give_back(slot)) return show(slot, holder, set);
         atomic_store(&slot->state, FREE);
         break;
     }
@@ -146,6 +160,15 @@ bool loop_hooks_next(uint32_t *cursor, loop_hooks_found *found) {
 
 int loop_hooks_set(uint32_t number) {
     return atomic_load_explicit(&slots[number % LOOP_HOOKS_CAPACITY].set, memory_order_relaxed);
+}
+
+uint32_t loop_hooks_count_waiting_for(int set) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < LOOP_HOOKS_CAPACITY; i++) {
+        bool is_there = atomic_load(&slots[i].state) >= FOUND;
+        count += is_there && atomic_load_explicit(&slots[i].set, memory_order_relaxed) == set;
+    }
+    return count;
 }
 
 void loop_hooks_bind(uint32_t number, const loop_hooks_publisher *publisher, void *heartbeat) {

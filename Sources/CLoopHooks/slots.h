@@ -21,9 +21,10 @@ typedef struct loop_slot {
     struct loop_slot *_Nullable *_Nullable holder;
 } loop_slot;
 
-/// Puts a slot for the calling thread into `*holder`, a variable of its own, and has the registrar find it there; leaves null there if none
-/// is left. Once a thread. The thread's end takes it away again, and so does a fork in the child. Async-signal-safe.
-void loop_slot_claim(loop_slot *_Nullable *_Nonnull holder);
+/// Puts a slot for the calling thread into `*holder`, a variable of its own, and has the registrar find it there, with the epoll set that it
+/// waits for, or -1; leaves null there if none is left. Once a thread. The thread's end takes it away again, and so does a fork in the
+/// child. Async-signal-safe.
+void loop_slot_claim(loop_slot *_Nullable *_Nonnull holder, int set);
 
 /// The heartbeat, once the thread is known. Acquiring, with the store in `loop_hooks_bind`: whoever sees it sees its publisher.
 static inline void *_Nullable loop_slot_heartbeat(loop_slot *slot) {

@@ -24,6 +24,12 @@ final class FoundLoop: WatchableLoop {
         return set >= 0 && !heartbeat.hasEnded ? set : nil
     }
 
+    /// Whether another thread waits for its set, too.
+    var sharesItsSet: Bool {
+        let set = loop_hooks_set(slot)
+        return set >= 0 && loop_hooks_count_waiting_for(set) > 1
+    }
+
     /// Modes are not known of it.
     func modeName(at index: Int) -> String? { nil }
 }

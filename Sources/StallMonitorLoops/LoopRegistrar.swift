@@ -13,7 +13,10 @@ final class LoopRegistrar: LoopDiscovery {
         var hasThread = false
         var loops: [FoundLoop] = []
         var listeners = LoopListeners()
+        /// What keeps loops from being watched, each told once.
+        var faults: [StallMonitorError] = []
         var isOverfull = false
+        var hasSharers = false
     }
 
     private let state = ForkSafeMutex(State())
@@ -24,15 +27,15 @@ final class LoopRegistrar: LoopDiscovery {
 
     func begin(_ found: @escaping @Sendable (LoopFinding) -> Void) throws(StallMonitorError) -> @Sendable () -> Void {
         guard loop_hooks_are_called() else { throw StallMonitorError(.loopsNotFound, Self.notCalled) }
-        let (number, loops, isOverfull) = try state.withLock { state throws(StallMonitorError) in
+        let (number, loops, faults) = try state.withLock { state throws(StallMonitorError) in
             if !state.hasThread {
                 try MonitorThread(name: "stall-loops") { [self] in run() }.detach()
                 state.hasThread = true
             }
-            return (state.listeners.add(found), state.loops, state.isOverfull)
+            return (state.listeners.add(found), state.loops, state.faults)
         }
         for loop in loops { found(.loop(loop)) }
-        if isOverfull { found(.fault(Self.overfull)) }
+        for fault in faults { found(.fault(fault)) }
         return { [self] in state.withLock { $0.listeners.remove(number) } }
     }
 
@@ -40,6 +43,16 @@ final class LoopRegistrar: LoopDiscovery {
         This program's calls of epoll_wait(2) and poll(2) do not come to StallMonitorLoops: something else in it defines them, as a \
         sanitizer does, or it was loaded with dlopen(3). Link StallMonitorLoops into the program itself.
         """
+
+    private static func shared(_ labels: [String]) -> StallMonitorError {
+        StallMonitorError(
+            .loopsNotFound,
+            """
+            Threads that wait for one epoll set by turns have no loop of their own, and are not watched (\(labels.joined(separator: ", "))): \
+            what one of them is at keeps no other from serving the set.
+            """
+        )
+    }
 
     private static let overfull = StallMonitorError(
         .loopsNotFound,
@@ -55,6 +68,7 @@ extension LoopRegistrar {
         while true {
             var (cursor, found) = (UInt32(0), loop_hooks_found())
             while unsafe loop_hooks_next(&cursor, &found) { enter(found) }
+            dropSharers()
             noticeOverflow()
             loop_hooks_wait()
         }
@@ -68,9 +82,32 @@ extension LoopRegistrar {
         tell { state in
             state.loops.removeAll { $0.heartbeat.hasEnded }
             let label = Self.label(name, besides: Set(state.loops.map(\.label)))
-            state.loops.append(FoundLoop(label: label, thread: thread, heartbeat: heartbeat, slot: found.number))
-            return state.loops.last.map { .loop($0) }
+            let loop = FoundLoop(label: label, thread: thread, heartbeat: heartbeat, slot: found.number)
+            guard !loop.sharesItsSet else { return Self.drop([loop], &state) }
+            state.loops.append(loop)
+            return .loop(loop)
         }
+    }
+
+    /// Threads that take turns at one epoll set, as a pool does, turn no loop of their own: while one is at its work the others serve the
+    /// rest. What one of them is at keeps nobody waiting.
+    private func dropSharers() {
+        tell { state in
+            let sharers = state.loops.filter(\.sharesItsSet)
+            return sharers.isEmpty ? nil : Self.drop(sharers, &state)
+        }
+    }
+
+    /// The first time there is something to be told.
+    private static func drop(_ sharers: [FoundLoop], _ state: inout State) -> LoopFinding? {
+        // For its watchers it is over. Its thread goes on publishing, for nobody.
+        for loop in sharers { loop.heartbeat.end() }
+        state.loops.removeAll(where: \.heartbeat.hasEnded)
+        guard !state.hasSharers else { return nil }
+        state.hasSharers = true
+        let fault = shared(sharers.map(\.label))
+        state.faults.append(fault)
+        return .fault(fault)
     }
 
     /// The first that is free: `worker`, `worker #2`, …
@@ -82,8 +119,10 @@ extension LoopRegistrar {
     private func noticeOverflow() {
         guard loop_hooks_overflow() > 0 else { return }
         tell { state in
-            defer { state.isOverfull = true }
-            return state.isOverfull ? nil : .fault(Self.overfull)
+            guard !state.isOverfull else { return nil }
+            state.isOverfull = true
+            state.faults.append(Self.overfull)
+            return .fault(Self.overfull)
         }
     }
 

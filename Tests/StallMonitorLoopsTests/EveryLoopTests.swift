@@ -19,17 +19,21 @@ struct EveryLoopTests {
         try await play("stalls") { run in
             let contents = try run.contents()
             let watched = Set(try contents.watched(.eventLoop))
-            #expect(contents.labels == ["client", "epoll", "nested", "poll", "pwait2", "select"], "\(run.lines)")
+            #expect(
+                contents.labels == ["asking", "client", "epoll", "many", "nested", "poll", "pwait2", "select"],
+                "\(run.lines)"
+            )
             #expect(contents.reports.allSatisfy { $0.watched.type == .eventLoop && $0.kind == .blocked })
             #expect(contents.reports.allSatisfy { $0.thread.name == $0.watched.label && $0.state == .recovered })
             #expect(
-                watched.isSuperset(of: contents.labels + ["idle", "brief"]) && !watched.contains("asker"),
+                watched.isSuperset(of: contents.labels + ["idle", "brief"])
+                    && watched.isDisjoint(with: ["asker", "refused"]),
                 "\(watched)"
             )
             #expect(run.lines.allSatisfy { !$0.hasPrefix("fault") }, "\(run.lines)")
             let functions = [
                 "epoll": "sleepInEpoll", "pwait2": "sleepInPwait2", "poll": "sleepInPoll", "select": "sleepInSelect",
-                "nested": "waitInNestedLoop", "client": "askPeer",
+                "nested": "waitInNestedLoop", "client": "askPeer", "many": "sleepAmongMany", "asking": "sleepInAsking",
             ]
             for (label, function) in functions {
                 let report = try contents.report(label)
@@ -85,6 +89,25 @@ struct EveryLoopTests {
         }
     }
 
+    @Test("Threads that take turns at one epoll set have no loop of their own: told once, and none is reported")
+    func shared() async throws {
+        try await play("shared") { run in
+            let faults = run.lines.filter { $0.hasPrefix("fault") }
+            #expect(run.count("pool true") == 2 && faults.count == 1, "\(run.lines)")
+            #expect(faults.allSatisfy { $0.contains("wait for one epoll set by turns") }, "\(faults)")
+            let labels = try run.contents().labels
+            #expect(labels == ["alone"])
+        }
+    }
+
+    @Test("A loop that a library's constructor has started is watched like the others")
+    func early() async throws {
+        try await play("early") { run in
+            let labels = try run.contents().labels
+            #expect(labels == ["early"] && run.lines.allSatisfy { !$0.hasPrefix("fault") }, "\(run.lines)")
+        }
+    }
+
     @Test("16 idle loops and a queue under watch: in a second nobody wakes")
     func idle() async throws {
         try await play("idle") { run in
@@ -104,6 +127,6 @@ struct WaitTests {
         let run = try await LoopHostRun("compare")
         defer { run.remove() }
         // All else that it says is a difference.
-        #expect(run.lines == ["compared 87", "compared 87", "compared 87"] && run.status == 0, "\(run.lines)")
+        #expect(run.lines == ["compared 88", "compared 88", "compared 88"] && run.status == 0, "\(run.lines)")
     }
 }

@@ -19,13 +19,17 @@ struct QueueTests {
         try #require(run.status == 0, "\(run.lines)")
         let contents = try run.contents()
         let inTurn = [String](repeating: "waits-in-turn", count: 4)
-        #expect(contents.labels == ["activated", "async", "backlog", "sync", "timer"] + inTurn, "\(run.lines)")
+        #expect(
+            contents.labels == ["activated", "async", "async-and-wait", "backlog", "sync", "timer"] + inTurn,
+            "\(run.lines)"
+        )
         #expect(contents.reports.allSatisfy { $0.watched.type == .queue && $0.state == .recovered })
         for report in contents.reports {
             #expect(report.kind == (report.watched.label == "backlog" ? .congested : .blocked), "\(report.watched)")
         }
         let functions = [
-            "async": "sleepOnQueue", "sync": "sleepInSync", "timer": "sleepInTimer", "waits-in-turn": "sleepBriefly",
+            "async": "sleepOnQueue", "sync": "sleepInSync", "timer": "sleepInTimer",
+            "async-and-wait": "sleepInAsyncAndWait", "waits-in-turn": "sleepBriefly",
         ]
         for (label, function) in functions {
             let report = try contents.report(label)
@@ -34,6 +38,13 @@ struct QueueTests {
         let faults = run.lines.filter { $0.hasPrefix("fault") }
         #expect(faults.count == 2 && faults.contains { $0.contains("concurrent: It is not serial") }, "\(faults)")
         #expect(faults.contains { $0.contains("It is the main queue") }, "\(faults)")
+    }
+
+    @Test("A fork's child has none of its parent's queues: there is room for its own")
+    func fork() async throws {
+        let run = try await LoopHostRun("queueFork")
+        defer { run.remove() }
+        #expect(run.lines == ["parent adds 64", "child adds 64", "child 0"])
     }
 
     @Test("A main loop that is Foundation's is found, and its stall told")

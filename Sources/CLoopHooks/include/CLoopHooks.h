@@ -40,7 +40,7 @@ typedef struct loop_hooks_found {
 /// dlopen(3), or something else in the program defines them. Any thread.
 bool loop_hooks_are_called(void);
 
-/// Waits until a thread is found to have a loop, or `loop_hooks_ring`. For the registrar; there is one at a time.
+/// Waits until a thread is found to have a loop, one's loop has another epoll set, or `loop_hooks_ring`. For the registrar; there is one at a time.
 void loop_hooks_wait(void);
 /// Ends that wait, or the next one at once. Any thread; async-signal-safe.
 void loop_hooks_ring(void);
@@ -53,6 +53,8 @@ void loop_hooks_bind(uint32_t number, const loop_hooks_publisher *publisher, voi
 
 /// The epoll set that the loop of a slot's thread waits on; -1 for one that polls. Of a thread that has ended it may be another's. Any thread.
 int loop_hooks_set(uint32_t number);
+/// How many threads have a loop that waits for this epoll set. Any thread.
+uint32_t loop_hooks_count_waiting_for(int set);
 
 /// How many threads had a loop for which there was no slot left. Any thread.
 uint32_t loop_hooks_overflow(void);

@@ -58,16 +58,35 @@ static void wait_in_select(event_loop *loop) {
     select(highest + 1, &readable, NULL, NULL, NULL);
 }
 
-/// The wait of one turn. Not inlined: its frame is on the stack below the loop, as in the libraries.
+/// On an eventfd and seven more, with a limit.
+static void wait_for_many(event_loop *loop) {
+    struct pollfd polled[8] = {{.fd = loop->waker, .events = POLLIN}};
+    for (int i = 1; i < 8; i++) polled[i] = (struct pollfd){.fd = loop->channel[0], .events = POLLIN};
+    poll(polled, 8, 3600000);
+}
+
+/// A client's blocking call, in each turn.
+static __attribute__((noinline)) void ask_in_turn(event_loop *loop) {
+    struct pollfd polled = {.fd = loop->channel[1], .events = POLLOUT};
+    poll(&polled, 1, -1);
+}
+
+/// One turn's wait. Not inlined: it stands on the stack below the loop, as in the libraries.
 static __attribute__((noinline)) void wait_once(event_loop *loop) {
     struct epoll_event events[8];
     struct timespec hour = {.tv_sec = 3600};
     struct pollfd polled[2] = {{.fd = loop->waker, .events = POLLIN}, {.fd = loop->listener, .events = POLLIN}};
     switch (loop->wait) {
-        case EVENT_EPOLL: epoll_wait(loop->set, events, 8, -1); break;
+        case EVENT_EPOLL:
+        case EVENT_ASKING: epoll_wait(loop->set, events, 8, -1); break;
+        case EVENT_MANY: wait_for_many(loop); break;
         case EVENT_PWAIT2: epoll_pwait2(loop->set, events, 8, &hour, NULL); break;
         case EVENT_POLL: poll(polled, 2, -1); break;
         case EVENT_SELECT: wait_in_select(loop); break;
+        case EVENT_REFUSED:
+            epoll_wait(-1, events, 8, -1);
+            usleep(1000);
+            break;
         case EVENT_POLLING: epoll_wait(loop->set, events, 8, 0); break;
     }
 }
@@ -80,6 +99,7 @@ static void *run(void *context) {
         sem_post(&loop->turned);
         wait_once(loop);
         settle(loop);
+        if (loop->wait == EVENT_ASKING) ask_in_turn(loop);
         pthread_mutex_lock(&loop->lock);
         event_job job = loop->job;
         loop->job = NULL;
@@ -146,7 +166,26 @@ void event_loop_end(event_loop *loop) {
 
 int32_t event_loop_thread(event_loop *loop) { return loop->id; }
 
-// MARK: Waits outside of a loop
+// MARK: A loop before the program
+
+static void report_turn(void *context) { sem_post(context); }
+
+static event_loop *early;
+event_loop *event_early_loop(void) { return early; }
+
+/// In a program whose second argument is `early`, before its own constructors, as a library's.
+__attribute__((constructor(100))) static void start_early(int count, char **arguments) {
+    if (count < 3 || strcmp(arguments[2], "early") != 0) return;
+    static sem_t turned;
+    sem_init(&turned, 0, 0);
+    early = event_loop_start("early", EVENT_EPOLL);
+    for (int i = 0; i < 3; i++) {
+        event_loop_run(early, report_turn, &turned);
+        sem_wait(&turned);
+    }
+}
+
+// MARK: Waits that are no loop's
 
 void event_nested_loop(int count, int milliseconds) {
     int set = epoll_create1(EPOLL_CLOEXEC);

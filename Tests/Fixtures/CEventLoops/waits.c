@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -30,10 +31,10 @@ static const char *const names[WAITS] = {
 
 static void *calls[2][WAITS];
 
-enum trial { READY, SHORT, AT_ONCE, TIMED, BAD_DESCRIPTOR, BAD_COUNT, BAD_ADDRESS, BAD_TIME, INTERRUPTED, MASKED, CANCELLED, TRIALS };
+enum trial { READY, SHORT, AT_ONCE, TIMED, BAD_DESCRIPTOR, BAD_COUNT, BAD_ADDRESS, BAD_TIME, BAD_TIME_ADDRESS, INTERRUPTED, MASKED, CANCELLED, TRIALS };
 
 static const char *const trials[TRIALS] = {
-    "ready", "short", "at once", "timed", "bad descriptor", "bad count", "bad address", "bad time", "interrupted", "masked", "cancelled",
+    "ready", "short", "at once", "timed", "bad descriptor", "bad count", "bad address", "bad time", "bad address of the time", "interrupted", "masked", "cancelled",
 };
 
 // MARK: One call
@@ -76,7 +77,9 @@ static int limit_of(enum trial trial) {
 static bool is_applicable(enum wait wait, enum trial trial) {
     if (trial == MASKED) return has_mask(wait);
     if (trial == BAD_TIME) return has_timespec(wait) || wait == SELECT;
-    // Some versions of the C library read a select's sets themselves.
+    // The C library reads the others' itself.
+    if (trial == BAD_TIME_ADDRESS) return wait == EPOLL_PWAIT2;
+    // The C library reads a select's sets itself in some versions.
     if (trial == BAD_ADDRESS) return !is_select(wait);
     if (trial == BAD_COUNT) return wait != POLL_CHK && wait != PPOLL_CHK;
     return true;
@@ -93,11 +96,12 @@ static int call_epoll(enum wait wait, void *function, enum trial trial, const st
     sigset_t none;
     sigemptyset(&none);
     const sigset_t *mask = trial == MASKED ? &none : NULL;
+    const struct timespec *until = trial == BAD_TIME_ADDRESS ? (struct timespec *)8 : limit < 0 ? NULL : &time;
     errno = 1234;
     switch (wait) {
         case EPOLL_WAIT: result = ((__typeof__(&epoll_wait))function)(set, target, capacity, limit); break;
         case EPOLL_PWAIT: result = ((__typeof__(&epoll_pwait))function)(set, target, capacity, limit, mask); break;
-        default: result = ((__typeof__(&epoll_pwait2))function)(set, target, capacity, limit < 0 ? NULL : &time, mask);
+        default: result = ((__typeof__(&epoll_pwait2))function)(set, target, capacity, until, mask);
     }
     outcome->error = errno;
     // If not all events can be returned, the kernel chooses which ones, and its choice changes each time.
@@ -337,25 +341,41 @@ bool event_cancel_loop(const char *name) {
 }
 
 struct crowd {
-    int set, end;
+    /// For all of them; -1: each has one of its own.
+    int set, end, milliseconds;
+    atomic_bool is_worked;
     sem_t waited;
 };
+
+static int set_with(int descriptor) {
+    struct epoll_event event = {.events = EPOLLIN};
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    if (set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, descriptor, &event) != 0) abort();
+    return set;
+}
 
 static void *join_crowd(void *context) {
     struct crowd *crowd = context;
     struct epoll_event event;
-    for (int i = 0; i < 3; i++) epoll_wait(crowd->set, &event, 1, 1);
+    int set = crowd->set >= 0 ? crowd->set : set_with(crowd->end);
+    for (int i = 0; i < 3; i++) epoll_wait(set, &event, 1, 1);
     sem_post(&crowd->waited);
-    // They rest in their loops until the end is signalled to all at once.
-    while (epoll_wait(crowd->set, &event, 1, -1) < 1) {}
+    // One of a pool is at work meanwhile.
+    if (crowd->set >= 0 && !atomic_exchange(&crowd->is_worked, true)) usleep((useconds_t)crowd->milliseconds * 1000);
+    // They rest in their loops until the end comes, for all at once.
+    while (epoll_wait(set, &event, 1, -1) < 1) {}
+    if (crowd->set < 0) close(set);
     return NULL;
 }
 
-bool event_crowd(int count, int milliseconds) {
+bool event_crowd(int count, int milliseconds, bool shares) {
     pthread_t *threads = calloc((size_t)count, sizeof *threads);
-    struct crowd crowd = {.set = epoll_create1(EPOLL_CLOEXEC), .end = eventfd(0, EFD_CLOEXEC)};
-    struct epoll_event event = {.events = EPOLLIN};
-    epoll_ctl(crowd.set, EPOLL_CTL_ADD, crowd.end, &event);
+    struct rlimit descriptors;
+    getrlimit(RLIMIT_NOFILE, &descriptors);
+    descriptors.rlim_cur = descriptors.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &descriptors);
+    struct crowd crowd = {.set = -1, .end = eventfd(0, EFD_CLOEXEC), .milliseconds = milliseconds};
+    if (shares) crowd.set = set_with(crowd.end);
     sem_init(&crowd.waited, 0, 0);
     pthread_attr_t small;
     pthread_attr_init(&small);
@@ -369,7 +389,7 @@ bool event_crowd(int count, int milliseconds) {
     bool ends = write(crowd.end, &one, sizeof one) == sizeof one;
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
     pthread_attr_destroy(&small);
-    close(crowd.set);
+    if (shares) close(crowd.set);
     close(crowd.end);
     free(threads);
     return ends && started == count;

@@ -10,6 +10,11 @@ import Synchronization
 
     init(_ name: String, _ wait: event_wait = EVENT_EPOLL) { unsafe loop = event_loop_start(name, wait) }
 
+    /// The one that there is before the program: in the scene `early`.
+    static var early: Loop? { unsafe event_early_loop().map { unsafe Loop($0) } }
+
+    private init(_ loop: OpaquePointer) { unsafe self.loop = unsafe loop }
+
     /// Has it called. One at a time: what was not called yet is forgotten.
     func run(_ job: @escaping @Sendable () -> Void) {
         let box = unsafe Unmanaged.passRetained(Job(job)).toOpaque()

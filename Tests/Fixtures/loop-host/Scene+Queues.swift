@@ -1,3 +1,4 @@
+import CLoopHooks
 import Dispatch
 import Foundation
 import Glibc
@@ -8,7 +9,7 @@ import StallMonitorLoops
 
 extension Scene {
     func playQueues(_ directory: String) {
-        let names = ["async", "sync", "timer", "backlog", "brief", "suspended", "waits-in-turn"]
+        let names = ["async", "sync", "timer", "backlog", "brief", "suspended", "waits-in-turn", "async-and-wait"]
         let queues = names.map { DispatchQueue(label: $0) }
         let concurrent = DispatchQueue(label: "concurrent", attributes: .concurrent)
         let inactive = DispatchQueue(label: "activated", attributes: .initiallyInactive)
@@ -50,6 +51,9 @@ extension Scene {
         timer.schedule(deadline: .now() + .milliseconds(300))
         timer.activate()
         done.wait()
+        // By then the watcher sleeps. Nothing but the call itself tells it.
+        usleep(300_000)
+        asyncAndWait(queues[7]) { sleepInAsyncAndWait() }
         // By the time that it may work, its watcher has gone to sleep.
         inactive.async(group: done, execute: sleepOnQueue)
         usleep(300_000)
@@ -57,6 +61,34 @@ extension Scene {
         done.wait()
         usleep(300_000)
         monitor.stop()
+    }
+
+    /// What stands for the queues is no memory: it is never looked at.
+    func playQueueFork() {
+        let places = unsafe (1...Int(QUEUE_HOOKS_CAPACITY)).compactMap {
+            unsafe UnsafeMutableRawPointer(bitPattern: $0 * 64)
+        }
+        func added() -> Int { unsafe places.count { unsafe queue_hooks_add($0) } }
+        say("parent adds \(added())")
+        let child = forkedChild()
+        if child == 0 {
+            say("child adds \(added())")
+            _exit(0)
+        }
+        say("child \(waitForChild(child))")
+    }
+
+    /// As C programs call it: Swift's queues have no method for it.
+    private func asyncAndWait(_ queue: DispatchQueue, _ body: @escaping @convention(c) () -> Void) {
+        typealias Call =
+            @convention(c) (UnsafeMutableRawPointer, UnsafeMutableRawPointer?, @convention(c) () -> Void) -> Void
+        queue_hooks_ask()
+        _ = queue.qos
+        guard let place = unsafe queue_hooks_answer(), let symbol = unsafe dlsym(nil, "dispatch_async_and_wait_f")
+        else {
+            return say("no dispatch_async_and_wait_f")
+        }
+        unsafe unsafeBitCast(symbol, to: Call.self)(place, nil, body)
     }
 
     func playFoundation(_ directory: String) {
@@ -89,5 +121,6 @@ extension WatchSelection {
 @inline(never) func sleepOnQueue() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepBriefly() { slept.add(Int(usleep(400_000))) }
 @inline(never) func sleepInSync() { slept.add(Int(usleep(700_000))) }
+@inline(never) func sleepInAsyncAndWait() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInTimer() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInFoundation() { slept.add(Int(usleep(700_000))) }

@@ -17,6 +17,12 @@ enum Scene: String, CaseIterable {
     case fork
     /// More threads with a loop than can be known.
     case crowd
+    /// Threads that take turns at one epoll set.
+    case shared
+    /// A loop that a library's constructor has started.
+    case early
+    /// A fork in a process that watches as many queues as can be.
+    case queueFork
     /// The waits as the program calls them beside those of the C library.
     case compare
     /// Loops, and a queue, that have nothing to do.
@@ -33,6 +39,9 @@ enum Scene: String, CaseIterable {
         case .chosen: playChosen(directory)
         case .fork: playFork(directory)
         case .crowd: playCrowd(directory)
+        case .shared: playShared(directory)
+        case .early: playEarly(directory)
+        case .queueFork: playQueueFork()
         case .compare: playCompare(directory)
         case .idle: playIdle(directory)
         case .queues: playQueues(directory)
@@ -48,8 +57,10 @@ extension Scene {
             (Loop("epoll", EVENT_EPOLL), sleepInEpoll), (Loop("pwait2", EVENT_PWAIT2), sleepInPwait2),
             (Loop("poll", EVENT_POLL), sleepInPoll), (Loop("select", EVENT_SELECT), sleepInSelect),
             (Loop("nested", EVENT_EPOLL), waitInNestedLoop),
-            (Loop("client", EVENT_POLL), askPeer),
+            (Loop("client", EVENT_POLL), askPeer), (Loop("many", EVENT_MANY), sleepAmongMany),
+            (Loop("asking", EVENT_ASKING), sleepInAsking),
         ]
+        let refused = Loop("refused", EVENT_REFUSED)
         // A client on a thread without a loop, which asks from one place, and then takes its time.
         let asker = Thread {
             for _ in 0..<5 { event_ask(5) }
@@ -65,7 +76,7 @@ extension Scene {
         for (loop, _) in stalled { loop.runToEnd {} }
         usleep(300_000)
         monitor.stop()
-        for loop in stalled.map(\.0) + [idle, brief] { loop.end() }
+        for loop in stalled.map(\.0) + [idle, brief, refused] { loop.end() }
     }
 
     private func playComings(_ directory: String) {
@@ -140,7 +151,7 @@ extension Scene {
         let monitor = LoopHost.start(directory)
         // The capacity is 1,024.
         // The first stays until it is known, the second goes at once.
-        for time in [500, 0] as [Int32] { say("crowd \(event_crowd(1_100, time))") }
+        for time in [500, 0] as [Int32] { say("crowd \(event_crowd(1_100, time, false))") }
         // All of them have gone: there is room again.
         let late = Loop("late")
         usleep(500_000)
@@ -149,6 +160,30 @@ extension Scene {
         usleep(300_000)
         monitor.stop()
         late.end()
+    }
+
+    /// A pool of threads at one set, one of which is at work for long; and a loop of its own.
+    private func playShared(_ directory: String) {
+        let monitor = LoopHost.start(directory)
+        let alone = Loop("alone")
+        for time in [600, 0] as [Int32] { say("pool \(event_crowd(3, time, true))") }
+        alone.run(sleepInEpoll)
+        alone.runToEnd {}
+        usleep(300_000)
+        monitor.stop()
+        alone.end()
+    }
+
+    private func playEarly(_ directory: String) {
+        let monitor = LoopHost.start(directory)
+        guard let early = Loop.early else { return say("no early loop") }
+        early.runToEnd {}
+        usleep(200_000)
+        early.run(sleepInEpoll)
+        early.runToEnd {}
+        usleep(300_000)
+        monitor.stop()
+        early.end()
     }
 
     private func playCompare(_ directory: String) {
@@ -184,6 +219,9 @@ extension Scene {
 @inline(never) func sleepInPoll() { slept.add(Int(usleep(700_000))) }
 @inline(never) func sleepInSelect() { slept.add(Int(usleep(700_000))) }
 
+@inline(never) func sleepAmongMany() { slept.add(Int(usleep(700_000))) }
+@inline(never) func sleepInAsking() { slept.add(Int(usleep(700_000))) }
+
 @inline(never)
 func waitForChild(_ child: pid_t) -> Int32 {
     var status: Int32 = -1
@@ -206,7 +244,7 @@ func askPeer() {
 /// Swift offers no fork: its runtime promises nothing to a child that does not exec. It makes a generic type when it is first used, under a
 /// lock that stays locked in the child for ever if another thread holds it meanwhile. What the child here uses works all the same, as long as
 /// no other thread uses a type for the first time just then.
-private func forkedChild() -> pid_t {
+func forkedChild() -> pid_t {
     typealias Fork = @convention(c) () -> pid_t
     guard let symbol = unsafe dlsym(nil, "fork") else { return -1 }
     return unsafe unsafeBitCast(symbol, to: Fork.self)()

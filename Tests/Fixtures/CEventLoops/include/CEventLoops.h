@@ -20,12 +20,17 @@ typedef enum event_wait {
     EVENT_PWAIT2,   ///< epoll_pwait2 with a timeout of an hour.
     EVENT_POLL,     ///< poll on an eventfd and a socket, without a timeout, like GLib.
     EVENT_SELECT,   ///< select on a listening socket and a pipe.
+    EVENT_MANY,     ///< poll on eight descriptors, of which none is a loop's alone, with a limit.
+    EVENT_ASKING,   ///< As EVENT_EPOLL, and in each turn once in poll, as a client that asks a server.
+    EVENT_REFUSED,  ///< epoll_wait on no descriptor, which is refused.
     EVENT_POLLING,  ///< epoll_wait that never waits.
 } event_wait;
 
 /// Starts a thread with this name and a loop; returns when it waits for the second time.
 event_loop *event_loop_start(const char *name, event_wait wait);
-/// Makes the loop call `job`.
+/// Started before the program's constructors, and turned a few times, in a program whose second argument is `early`. Else null.
+event_loop *_Nullable event_early_loop(void);
+/// Has the loop call `job`.
 void event_loop_run(event_loop *loop, event_job job, void *_Nullable context);
 /// Whether a job is still pending.
 bool event_loop_has_job(event_loop *loop);
