@@ -2,6 +2,7 @@
 #include "CMonitorShims.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -101,8 +102,10 @@ bool monitor_look_at_queue(int descriptor, monitor_queue *queue) {
     return true;
 }
 
-int monitor_duplicate_descriptor(pid_t process, int descriptor) {
-    int handle = (int)syscall(SYS_pidfd_open, process, 0);
+int monitor_duplicate_descriptor(pid_t thread, int descriptor) {
+    enum { THREAD = O_EXCL };  // PIDFD_THREAD: any thread, not only a process's first one. Since Linux 6.9.
+    int handle = (int)syscall(SYS_pidfd_open, thread, 0);
+    if (handle < 0) handle = (int)syscall(SYS_pidfd_open, thread, THREAD);
     if (handle < 0) return -1;
     int duplicate = (int)syscall(SYS_pidfd_getfd, handle, descriptor, 0);
     close(handle);

@@ -125,5 +125,7 @@ package struct ObservedProcess: Hashable, Sendable {
 
     /// Its directory: proc(5).
     package var directory: String { otherID.map { "/proc/\($0)" } ?? "/proc/self" }
+    /// The directory of its memory and descriptors, also after its first thread has ended.
+    package var livingDirectory: String { otherID.map { ProcessIdentity.directory(of: $0) } ?? "/proc/self" }
     package var processID: Int32 { otherID ?? getpid() }
 }

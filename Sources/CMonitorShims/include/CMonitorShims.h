@@ -84,7 +84,7 @@ typedef struct monitor_queue {
 bool monitor_look_at_queue(int descriptor, monitor_queue *queue);
 
 /// A duplicate of another process's descriptor, closed on exec; the caller closes it. −1 if that is not permitted or there is no
-/// such descriptor. The other process is not affected (pidfd_getfd(2)).
-int monitor_duplicate_descriptor(pid_t process, int descriptor);
+/// such descriptor. The other process is not affected (pidfd_getfd(2)). `thread` is one of its threads that has not ended.
+int monitor_duplicate_descriptor(pid_t thread, int descriptor);
 
 #pragma clang assume_nonnull end

@@ -1,10 +1,13 @@
 import Glibc
+import StallReports
 
 /// What /proc tells of a process as a whole.
 struct ProcessFiles: Hashable, Sendable {
     let processID: Int32
 
     private var directory: String { "/proc/\(processID)" }
+    /// Where its memory and its program are: of a process whose first thread has ended, another thread's directory.
+    private var livingDirectory: String { ProcessIdentity.directory(of: processID) }
 
     /// Nil once it has ended.
     var threads: [Int32]? { readNumbers(directory + "/task").flatMap { $0.isEmpty ? nil : $0 } }
@@ -16,7 +19,7 @@ struct ProcessFiles: Hashable, Sendable {
     var executable: String? {
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: Int(PATH_MAX)) { buffer, count in
             count = unsafe buffer.withMemoryRebound(to: CChar.self) {
-                unsafe max(0, readlink(directory + "/exe", $0.baseAddress!, $0.count))
+                unsafe max(0, readlink(livingDirectory + "/exe", $0.baseAddress!, $0.count))
             }
         }
         return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
@@ -32,17 +35,19 @@ struct ProcessFiles: Hashable, Sendable {
     }
 
     /// What is another one after every execve(2), and stays between: where the program's code and stack lie. Nil where that is not to be
-    /// read.
+    /// read, as of a thread that ends.
     var program: Program? {
-        guard let stat = readText(directory + "/stat"), let end = stat.lastIndex(of: ")") else { return nil }
+        guard let executable, let stat = readText(livingDirectory + "/stat"), let end = stat.lastIndex(of: ")") else {
+            return nil
+        }
         // Fields 26 and 28; the third is the first one behind the name.
         let fields = stat[stat.index(after: end)...].split(separator: " ")
-        guard fields.count > 25 else { return nil }
+        guard fields.count > 25, fields[23] != "0" else { return nil }
         return Program(executable: executable, code: String(fields[23]), stack: String(fields[25]))
     }
 
     struct Program: Hashable, Sendable {
-        var executable: String?
+        var executable: String
         var code: String
         var stack: String
     }

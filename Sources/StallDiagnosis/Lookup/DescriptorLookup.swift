@@ -27,7 +27,7 @@ package struct DescriptorLookup: Sendable {
     package var question: (@Sendable () -> [StallReport.Descriptor])? {
         guard sightings.contains(where: { [.file, .socket, .pidfd].contains($0.kind) }) else { return nil }
         return { [self] in
-            let file = sightings.first { $0.info?.mount != nil }.map { "\($0.process.directory)/mountinfo" }
+            let file = sightings.first { $0.info?.mount != nil }.map { "\($0.process.livingDirectory)/mountinfo" }
             let mounts = file.flatMap { readFile($0, limit: 1 << 22) }.map(MountTable.init)
             return sightings.map { described($0, mounts) }
         }
@@ -54,7 +54,7 @@ package struct DescriptorLookup: Sendable {
     /// The process that holds a lock on the file, by the kernel's list of all locks. Only for file systems of this machine.
     private func holder(_ sighting: DescriptorSighting) -> StallReport.ProcessName? {
         var status = stat()
-        let file = "\(sighting.process.directory)/fd/\(sighting.number)"
+        let file = "\(sighting.process.livingDirectory)/fd/\(sighting.number)"
         guard unsafe stat(file, &status) == 0, sighting.isStillThere,
             let table = readFile("/proc/locks", limit: 1 << 20)
         else { return nil }
@@ -182,7 +182,7 @@ extension DescriptorSighting {
     /// must close.
     fileprivate func borrowed() -> (number: Int32, isDuplicate: Bool)? {
         guard let other = process.otherID else { return (number, false) }
-        let duplicate = monitor_duplicate_descriptor(other, number)
+        let duplicate = monitor_duplicate_descriptor(ProcessIdentity.livingThread(of: other), number)
         return duplicate >= 0 ? (duplicate, true) : nil
     }
 }

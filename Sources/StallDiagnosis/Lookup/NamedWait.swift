@@ -101,9 +101,9 @@ package struct LockedDatabase: Hashable, Sendable {
         let locks = FileLocks(table)
         var found: [(rank: Int, database: LockedDatabase)] = []
         let own = process.processID
-        for number in names(in: process.directory + "/fd").compactMap({ Int32($0) }) {
+        for number in names(in: process.livingDirectory + "/fd").compactMap({ Int32($0) }) {
             guard let link = DescriptorSighting.link(of: number, in: process), link.hasPrefix("/"),
-                let inode = regularFile("\(process.directory)/fd/\(number)"),
+                let inode = regularFile("\(process.livingDirectory)/fd/\(number)"),
                 let lock = locks.database(inode: inode, isIndex: link.hasSuffix(indexSuffix), self: own)
             else { continue }
             let path = link.hasSuffix(indexSuffix) ? String(link.dropLast(indexSuffix.count)) : link

@@ -28,7 +28,7 @@ package final class SupplyLocation: Sendable {
 
     /// Searches, even if that was done before or is being done. When it returns there is a result, if there can be one.
     package func locate() {
-        guard let cgroup = readSmallFile(process.directory + "/cgroup"),
+        guard let cgroup = readSmallFile(process.livingDirectory + "/cgroup"),
             let mounts = readFile("/proc/self/mountinfo", limit: 1 << 22)
         else { return }
         let located = SupplyFiles(cgroup: cgroup, mounts: mounts, read: { readSmallFile($0) })

@@ -17,7 +17,7 @@ package struct DescriptorSighting: Hashable, Sendable {
     package static func read(_ number: Int32, of process: ObservedProcess = .own) -> DescriptorSighting {
         var sighting = DescriptorSighting(number: number, process: process, link: link(of: number, in: process))
         if sighting.kind.hasHarmlessInfo {
-            sighting.info = readSmallFile("\(process.directory)/fdinfo/\(number)").map(DescriptorInfo.init(text:))
+            sighting.info = readSmallFile("\(process.livingDirectory)/fdinfo/\(number)").map(DescriptorInfo.init(text:))
         }
         return sighting
     }
@@ -25,7 +25,7 @@ package struct DescriptorSighting: Hashable, Sendable {
     /// What the descriptor refers to now.
     package static func link(of number: Int32, in process: ObservedProcess = .own) -> String? {
         unsafe withUnsafeTemporaryAllocation(byteCount: Int(PATH_MAX), alignment: 1) { buffer in
-            let count = unsafe readlink("\(process.directory)/fd/\(number)", buffer.baseAddress!, buffer.count)
+            let count = unsafe readlink("\(process.livingDirectory)/fd/\(number)", buffer.baseAddress!, buffer.count)
             guard count > 0 else { return nil }
             return unsafe String(decoding: buffer[..<count], as: UTF8.self)
         }
@@ -56,7 +56,7 @@ package struct DescriptorSighting: Hashable, Sendable {
     /// its lock, which a thread in a page fault holds.
     package func isListener() -> Bool {
         guard kind == .socket, let other = process.otherID else { return false }
-        let duplicate = monitor_duplicate_descriptor(other, number)
+        let duplicate = monitor_duplicate_descriptor(ProcessIdentity.livingThread(of: other), number)
         guard duplicate >= 0 else { return false }
         defer { close(duplicate) }
         var queue = monitor_queue()

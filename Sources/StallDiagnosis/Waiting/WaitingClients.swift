@@ -22,7 +22,7 @@ package struct WaitingClients: Sendable {
     /// May wait for a socket's lock, which a thread in a page fault holds. Nil where the set cannot be read, or has no sockets of
     /// clients.
     package func count() -> StallReport.Victims? {
-        guard let text = readFile("\(process.directory)/fdinfo/\(set)", limit: 1 << 20) else { return nil }
+        guard let text = readFile("\(process.livingDirectory)/fdinfo/\(set)", limit: 1 << 20) else { return nil }
         let ports = listeningPorts()
         let deadline = MonotonicInstant.now + Self.patience
         var victims = StallReport.Victims(unread: 0, unreadBytes: 0, unaccepted: 0, sockets: 0)
@@ -35,7 +35,7 @@ package struct WaitingClients: Sendable {
 
     private func queue(of entry: PollEntry) -> monitor_queue? {
         guard let other = process.otherID else { return Self.look(entry.descriptor, entry) }
-        let duplicate = monitor_duplicate_descriptor(other, entry.descriptor)
+        let duplicate = monitor_duplicate_descriptor(ProcessIdentity.livingThread(of: other), entry.descriptor)
         guard duplicate >= 0 else { return nil }
         defer { close(duplicate) }
         return Self.look(duplicate, entry)
@@ -54,7 +54,7 @@ package struct WaitingClients: Sendable {
     /// The listening ports in the process's network. The kernel lists them first.
     private func listeningPorts() -> Set<UInt16> {
         ["tcp", "tcp6"].reduce(into: []) { ports, name in
-            let text = readFile("\(process.directory)/net/\(name)", limit: 1 << 16, isWhole: false) ?? ""
+            let text = readFile("\(process.livingDirectory)/net/\(name)", limit: 1 << 16, isWhole: false) ?? ""
             ports.formUnion(ListeningPorts.read(text))
         }
     }
