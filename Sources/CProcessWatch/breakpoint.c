@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// Registers of a sample: asm/perf_regs.h. It has them in this order. A system call leaves its first argument where it was.
+// Registers of a sample: asm/perf_regs.h. It has them in this order.
 #if defined(__x86_64__)
 enum { FIRST_ARGUMENT = 5, STACK_POINTER = 7 };
 #elif defined(__aarch64__)
@@ -71,29 +71,35 @@ int process_watch_breakpoint_open(pid_t thread, uint64_t address, process_watch_
 }
 
 /// Copies from the ring, which begins anew at its end.
-static void copy_out(const struct process_watch_breakpoint *breakpoint, uint64_t from, void *to, size_t length) {
-    const char *data = (const char *)breakpoint->ring + page_size();
-    for (size_t i = 0; i < length; i++)
-        ((char *)to)[i] = data[(from + i) % page_size()];
+static void copy_out(const char *data, size_t size, uint64_t from, void *to, size_t length) {
+    size_t at = from % size, first = length < size - at ? length : size - at;
+    memcpy(to, data + at, first);
+    memcpy((char *)to + first, data, length - first);
 }
 
 bool process_watch_breakpoint_take(process_watch_breakpoint *breakpoint, process_watch_hit *hit) {
     struct perf_event_mmap_page *head = breakpoint->ring;
+    size_t size = page_size();
+    const char *data = (const char *)breakpoint->ring + size;
     uint64_t end = __atomic_load_n(&head->data_head, __ATOMIC_ACQUIRE), at = head->data_tail;
     bool found = false;
     while (at < end) {
         struct perf_event_header record;
-        copy_out(breakpoint, at, &record, sizeof record);
+        copy_out(data, size, at, &record, sizeof record);
         if (record.size < sizeof record || record.size > end - at) {
             at = end;
             break;
         }
         struct {
             uint64_t time, registers, first_argument, stack_pointer;
-        } sample;
-        if (!found && record.type == PERF_RECORD_SAMPLE && record.size >= sizeof record + sizeof sample) {
-            copy_out(breakpoint, at + sizeof record, &sample, sizeof sample);
-            *hit = (process_watch_hit){sample.time, sample.stack_pointer, sample.first_argument};
+        } sample = {0};
+        // Without registers, and where the kernel has lost the sample, somebody came by all the same.
+        if (!found && (record.type == PERF_RECORD_SAMPLE || record.type == PERF_RECORD_LOST)) {
+            bool is_whole = record.type == PERF_RECORD_SAMPLE && record.size >= sizeof record + sizeof sample;
+            if (is_whole)
+                copy_out(data, size, at + sizeof record, &sample, sizeof sample);
+            bool has_registers = is_whole && sample.registers != PERF_SAMPLE_REGS_ABI_NONE;
+            *hit = (process_watch_hit){sample.time, sample.stack_pointer, sample.first_argument, has_registers};
             found = true;
         }
         at += record.size;

@@ -38,7 +38,8 @@ static void note(int number, siginfo_t *info, void *context) {
 int process_watch_open_signals(void) {
     if (pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) != 0)
         return -errno;
-    struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_SIGINFO | SA_RESTART};
+    // A child that is stopped or goes on is no news.
+    struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NOCLDSTOP};
     sigset_t set;
     sigemptyset(&action.sa_mask);
     sigemptyset(&set);

@@ -48,6 +48,11 @@ public final class ProcessSampler: Sendable {
         process.withLock { $0.capture(threadID, within: deadline) }
     }
 
+    /// The same, with a deadline of its own.
+    package func capture(threadID: Int32, within deadline: Duration) -> Result<CapturedStack, CaptureError> {
+        process.withLock { $0.capture(threadID, within: deadline) }
+    }
+
     /// Captures the stacks of all threads, one after the other: each shows another moment.
     ///
     /// - Returns: The threads in the order of ``threads()``. A thread that has ended in the meantime is not among them.

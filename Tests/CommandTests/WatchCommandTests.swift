@@ -48,6 +48,8 @@ struct WatchCommandTests {
             Act(order: "turn 400", kind: .congested, culprit: "run_callback", waits: false),
             Act(order: "turns 400"),
             Act(order: "spin 400"),
+            // From here on the C library waits by another instruction, which the loop was never seen at.
+            Act(order: "urged 600"),
         ]
     }
 
@@ -253,6 +255,66 @@ struct WatchCommandTests {
         let frames = report.stacks.first?.frames ?? []
         #expect(frames.contains { $0.function == "JS:made at run time" && $0.own && $0.module == nil }, "\(frames)")
         #expect(sample.output.contains("JS:made at run time"), "\(sample.output)")
+    }
+
+    @Test("--name finds processes by what they call themselves, and by their program's file")
+    func names() throws {
+        let name = "named-\(UUID().uuidString.prefix(8))"
+        let program = URL(filePath: NSTemporaryDirectory()).appending(path: name + "-by-its-file")
+        try FileManager.default.copyItem(at: TargetProcess.executable, to: program)
+        defer { try? FileManager.default.removeItem(at: program) }
+        let (named, other) = (try LoopTarget(executable: program), try LoopTarget())
+        // The kernel has 15 bytes of the name: the rest is the file's alone.
+        for pattern in [String(name.prefix(15)) + "*", name + "-by-its-*"] {
+            let watch = try WatchRunning(["--name", pattern], directory: "\(fixture.path)-\(pattern.count)")
+            try watch.waitForLoops(1)
+            _ = try named.stall("call read_pipe 350")
+            usleep(110_000)
+            #expect(try watch.finish().map(\.process.pid) == [named.pid])
+            #expect(!watch.notes.contains { $0.contains("process \(other.pid) ") }, "\(watch.notes)")
+            try? FileManager.default.removeItem(atPath: watch.directory)
+        }
+    }
+
+    @Test("Beside a loop that is found, the threads are named that may turn one and cannot be judged")
+    func unjudged() throws {
+        let target = try LoopTarget()
+        _ = try target.stall("urged 50")
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        try watch.waitForNote("not judged")
+        #expect(watch.notes.last?.contains(": poller (poll)") == true, "\(watch.notes)")
+        #expect(try watch.finish().isEmpty)
+    }
+
+    @Test(
+        "A control group that is frozen in the middle of a callout is no stall",
+        .enabled(if: Freezer.isThere, "no control group can be made here that freezes"),
+        .needsBreakpoints,
+        .repeatedWhenLate(by: .milliseconds(40))
+    )
+    func frozen() throws {
+        let target = try LoopTarget()
+        let freezer = try Freezer(of: target.pid)
+        defer { freezer.remove() }
+        let watch = try watch("\(target.pid)")
+        try watch.waitForLoops(1)
+        for order in ["compute", "sleep"] {
+            try target.tell("\(order) 900")
+            usleep(50_000)
+            freezer.freeze(true)
+            usleep(800_000)
+            freezer.freeze(false)
+            _ = try target.answer()
+            usleep(150_000)
+        }
+        // It is watched.
+        _ = try target.stall("call read_pipe 350")
+        usleep(110_000)
+        target.send(SIGKILL)
+        _ = try watch.status()
+        let functions = try watch.reports().map { $0.culprit?.function }
+        #expect(functions == ["call_read_pipe"])
     }
 
     @Test(

@@ -17,8 +17,9 @@ final class LoopTarget {
 
     private let command: RunningCommand
 
-    init() throws {
-        command = try RunningCommand("loop", executable: TargetProcess.executable)
+    /// - Parameter mode: `beside` for a loop on a second thread.
+    init(_ mode: String = "loop", executable: URL = TargetProcess.executable) throws {
+        command = try RunningCommand(mode, executable: executable)
         #expect(try command.line() == "READY")
     }
 
@@ -130,4 +131,46 @@ enum Python {
             await asyncio.Event().wait()
         asyncio.run(main())
         """
+}
+
+/// A control group for one process, to be frozen.
+struct Freezer {
+    /// Where groups that freeze can be made, and what freezes one: cgroups(7).
+    private static let kinds = [
+        (parent: "/sys/fs/cgroup/freezer", file: "freezer.state", words: ("FROZEN", "THAWED")),
+        (parent: "/sys/fs/cgroup/unified", file: "cgroup.freeze", words: ("1", "0")),
+        (parent: "/sys/fs/cgroup", file: "cgroup.freeze", words: ("1", "0")),
+    ]
+
+    private static let kind = kinds.first { kind in
+        let path = "\(kind.parent)/stall-monitor-trial-\(getpid())"
+        guard unsafe mkdir(path, 0o755) == 0 else { return false }
+        defer { unsafe rmdir(path) }
+        return unsafe access("\(path)/\(kind.file)", W_OK) == 0 && access("\(path)/cgroup.procs", W_OK) == 0
+    }
+
+    static var isThere: Bool { kind != nil }
+
+    private let kind: (parent: String, file: String, words: (String, String))
+    private let path: String
+
+    /// Moves the process there.
+    init(of process: Int32) throws {
+        kind = try #require(Self.kind)
+        path = "\(kind.parent)/stall-monitor-\(process)"
+        try #require(unsafe mkdir(path, 0o755) == 0)
+        try "\(process)".write(toFile: "\(path)/cgroup.procs", atomically: false, encoding: .utf8)
+    }
+
+    func freeze(_ isFrozen: Bool) {
+        let word = isFrozen ? kind.words.0 : kind.words.1
+        #expect(throws: Never.self) {
+            try word.write(toFile: "\(path)/\(kind.file)", atomically: false, encoding: .utf8)
+        }
+    }
+
+    /// Of a process that has ended.
+    func remove() {
+        for _ in 0..<200 where unsafe rmdir(path) != 0 { usleep(10_000) }
+    }
 }

@@ -37,6 +37,19 @@ struct RestStackTests {
         #expect(RestStack(waitingAt: place).turn == guessed.turn)
     }
 
+    @Test(
+        "A turn is caught where the wait returns; of a process with one thread, or on a list, where its caller goes on"
+    )
+    func turnPlaces() throws {
+        let rest = try rest()
+        let (wait, caller) = (RestStack.Place(address: 0x10, stackPointer: 0x1000), rest.turn)
+        let own = RestStack.TurnPlace(place: wait, descriptor: 5)
+        #expect(rest.turnPlaces(on: 5, mayWaitElsewhere: false) == [own])
+        #expect(rest.turnPlaces(on: 5, mayWaitElsewhere: true) == [own, .init(place: caller)])
+        #expect(rest.turnPlaces(on: nil, mayWaitElsewhere: true) == [.init(place: caller)])
+        #expect(RestStack(waitingAt: place).turnPlaces(on: 5, mayWaitElsewhere: true) == [own])
+    }
+
     @Test("A stack that shows something else than the wait teaches nothing")
     func otherStack() {
         #expect(RestStack(stack([(0x11, 0x1000), (0x20, 0x1100)]), waitingAt: place) == nil)

@@ -19,10 +19,18 @@ typedef struct process_watch_breakpoint {
 /// \returns 0 or an error number: EACCES and EPERM for what is not permitted, ENOSPC without a free register, ESRCH without such a thread.
 int process_watch_breakpoint_open(pid_t thread, uint64_t address, process_watch_breakpoint *opened);
 
-/// When the thread came by, with which stack pointer, and with what in the register of a first argument.
+/// When the thread came by, with which stack pointer, and with what in the register of a first argument; all 0 where the kernel has not told.
 typedef struct process_watch_hit {
     uint64_t time_ns, stack_pointer, first_argument;
+    bool has_registers;
 } process_watch_hit;
+
+/// Whether a system call leaves its first argument where it was. Else its result is there.
+#if defined(__aarch64__)
+enum { PROCESS_WATCH_KEEPS_ARGUMENT = 0 };
+#else
+enum { PROCESS_WATCH_KEEPS_ARGUMENT = 1 };
+#endif
 
 /// Takes the hit, if there was one. \returns whether there was.
 bool process_watch_breakpoint_take(process_watch_breakpoint *breakpoint, process_watch_hit *hit);

@@ -6,19 +6,39 @@ import RunLoopKit
 /// read by the calls below alone, and goes with it.
 @safe final class Breakpoint {
     private var event: process_watch_breakpoint
-    private let stackPointer: UInt64
-    private let descriptor: Int32?
+    private let target: Target
+
+    /// Which of the activations that come by is meant.
+    struct Target: Hashable {
+        let stackPointer: UInt64
+        let descriptor: Int32?
+        /// Whether a system call leaves its first argument where it was.
+        var keepsArgument = PROCESS_WATCH_KEEPS_ARGUMENT != 0
+
+        /// One of which nothing is known proves nothing.
+        func meaning(of hit: process_watch_hit) -> LoopRule.Catch {
+            guard hit.has_registers else { return .other }
+            let isMeant =
+                if keepsArgument, let descriptor {
+                    descriptor == Int32(truncatingIfNeeded: hit.first_argument)
+                } else {
+                    hit.stack_pointer == stackPointer
+                }
+            return isMeant ? .own(MonotonicInstant(nanoseconds: hit.time_ns)) : .other
+        }
+    }
 
     /// - Parameters:
     ///   - place: where, and with which stack pointer the thread is meant.
-    ///   - descriptor: where a system call on it returns to, the thread is meant with any stack pointer.
+    ///   - descriptor: where a system call on it returns to, the thread is meant with any stack pointer, if the processor still tells the
+    ///     descriptor there.
     /// - Returns: nil where none is to be had; `error` then says why.
     init?(onThread threadID: Int32, at place: RestStack.Place, callOn descriptor: Int32? = nil, error: inout Int32) {
         var opened = unsafe process_watch_breakpoint()
         error = unsafe process_watch_breakpoint_open(threadID, place.address, &opened)
         guard error == 0 else { return nil }
         unsafe event = opened
-        (stackPointer, self.descriptor) = (place.stackPointer, descriptor)
+        target = Target(stackPointer: place.stackPointer, descriptor: descriptor)
     }
 
     deinit { unsafe process_watch_breakpoint_close(&event) }
@@ -27,10 +47,7 @@ import RunLoopKit
     func take() -> LoopRule.Catch? {
         var hit = process_watch_hit()
         guard unsafe process_watch_breakpoint_take(&event, &hit) else { return nil }
-        let isMeant =
-            descriptor.map { $0 == Int32(truncatingIfNeeded: hit.first_argument) }
-            ?? (hit.stack_pointer == stackPointer)
-        return isMeant ? .own(MonotonicInstant(nanoseconds: hit.time_ns)) : .other
+        return target.meaning(of: hit)
     }
 }
 

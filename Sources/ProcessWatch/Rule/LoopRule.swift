@@ -111,8 +111,16 @@ extension LoopRule {
     enum Catch: Hashable, Sendable {
         /// The activation that was meant.
         case own(MonotonicInstant)
-        /// Another one, with another stack pointer.
+        /// Another one, with another stack pointer; or nobody knows which.
         case other
+
+        /// What several breakpoints have caught that mean the same: one's own catch is enough.
+        static func first(of catches: [Catch?]) -> Catch? {
+            let times = catches.compactMap { caught -> MonotonicInstant? in
+                if case .own(let time)? = caught { time } else { nil }
+            }
+            return times.min().map(Catch.own) ?? catches.compactMap { $0 }.first
+        }
     }
 
     /// What is to be done. In this order.

@@ -36,7 +36,26 @@ struct RestStack: Hashable, Sendable {
     var turn: Place { knowsCaller ? places[1] : places[0] }
 
     /// Where the wait itself returns from the kernel. Other calls of the loop's code come by there, too: one that waits, and one that only looks.
-    var wait: Place { places[0] }
+    private var wait: Place { places[0] }
+
+    /// A place that proves a turn once the thread has come by it.
+    struct TurnPlace: Hashable, Sendable {
+        var place: Place
+        /// Not nil: a system call on this descriptor returns there, with any stack pointer.
+        var descriptor: Int32?
+    }
+
+    /// Where the thread is to be caught; each place takes a debug register.
+    ///
+    /// - Parameters:
+    ///   - descriptor: what the loop waits on. Nil for one that waits for a list, made anew each time.
+    ///   - mayWaitElsewhere: the C library may wait by another instruction from now on, which it does once there is a second thread. Then
+    ///     only its return to the loop is common to both.
+    func turnPlaces(on descriptor: Int32?, mayWaitElsewhere: Bool) -> [TurnPlace] {
+        guard let descriptor else { return [TurnPlace(place: turn)] }
+        let own = TurnPlace(place: wait, descriptor: descriptor)
+        return mayWaitElsewhere && turn != wait ? [own, TurnPlace(place: turn)] : [own]
+    }
 
     /// Where a thread is that does not rest.
     enum Finding: Hashable, Sendable {

@@ -25,7 +25,9 @@ final class ObservedLoop {
     private let deskNumber: Int
     private var rule: LoopRule
     private var rest: RestStack
-    private var turn: Breakpoint?
+    private var turns: [Breakpoint] = []
+    /// The process had one thread when the loop's wait was learned.
+    private var isAlone = false
     /// What the locating look found: places, and the breakpoints there.
     private var returns: [(place: RestStack.Place, breakpoint: Breakpoint?)] = []
     private var account: OutsideProcess.Account?
@@ -46,6 +48,7 @@ final class ObservedLoop {
     /// How the loop looks while it rests. The thread does not notice: of one that does not rest any more nothing is taken.
     private func learn(_ place: WaitPlace, _ context: WatchContext) {
         rest = RestStack(waitingAt: place)
+        isAlone = ProcessFiles(processID: context.processID).threads.map { $0.count < 2 } ?? true
         guard case .success(let stack) = context.process.sampler.capture(threadID: threadID), stack.method == .quiet
         else {
             return
@@ -57,7 +60,7 @@ final class ObservedLoop {
     func look(_ files: ThreadFiles, _ search: inout LoopFinder, _ context: WatchContext) -> Bool {
         guard let schedule = files.readSchedule() else { return false }
         var look = LoopRule.Look(time: .now, schedule: schedule, sight: nil, rests: false)
-        look.turn = turn?.take()
+        look.turn = LoopRule.Catch.first(of: turns.map { $0.take() })
         if case .own? = look.turn { search.hasTurned() }
         if rule.needsSight(schedule) {
             guard let sight = files.readSight() else { return false }
@@ -65,7 +68,7 @@ final class ObservedLoop {
             let lesson = search.note(sighting) { context.process.isOfLoop($0, files) }
             if case .place(let place) = lesson { learn(place, context) }
             (look.sight, look.rests) = (sight, search.isRest(sight))
-            look.isStopped = !look.rests && sight != .running && files.isStopped()
+            look.isStopped = !look.rests && sight != .running && (files.isStopped() || context.process.isFrozen)
         }
         if context.lateness > .zero { rule.discount(context.lateness) }
         look.returns = returns.map { $0.breakpoint?.take() }
@@ -81,7 +84,7 @@ final class ObservedLoop {
         if let stall { context.desk.end(stall.number, OutsideSpan(stall.times), end) }
         stall = nil
         context.desk.leave(deskNumber)
-        (turn, returns) = (nil, [])
+        (turns, returns) = ([], [])
     }
 
     private func carryOut(
@@ -91,7 +94,7 @@ final class ObservedLoop {
         _ context: WatchContext
     ) {
         switch order {
-        case .release: (turn, returns, account, samples, pace) = (nil, [], nil, [], SamplePace())
+        case .release: (turns, returns, account, samples, pace) = ([], [], nil, [], SamplePace())
         case .armTurn: armTurn(search.descriptor, context)
         case .armReturn(let index): armReturn(index)
         case .account: account = context.process.account(ofThread: threadID, at: time)
@@ -108,15 +111,18 @@ final class ObservedLoop {
         }
     }
 
-    /// - Parameter descriptor: what the loop waits on. Nil for one that waits for a list, made anew each time.
+    /// All of the places or none: where one is not watched, a turn would go unseen.
     private func armTurn(_ descriptor: Int32?, _ context: WatchContext) {
         var error: Int32 = 0
-        turn = nil
-        let place = descriptor == nil ? rest.turn : rest.wait
+        turns = []
+        let places = rest.turnPlaces(on: descriptor, mayWaitElsewhere: isAlone)
         if context.hasBreakpoints {
-            turn = Breakpoint(onThread: threadID, at: place, callOn: descriptor, error: &error)
+            turns = places.compactMap {
+                Breakpoint(onThread: threadID, at: $0.place, callOn: $0.descriptor, error: &error)
+            }
         }
-        rule.armed(turn != nil, at: .now)
+        if turns.count < places.count { turns = [] }
+        rule.armed(!turns.isEmpty, at: .now)
     }
 
     private func armReturn(_ index: Int) {
@@ -132,9 +138,14 @@ final class ObservedLoop {
     /// A stack, and what it shows of the loop.
     private typealias Capture = (outcome: OutsideStack, finding: RestStack.Finding)
 
-    private func capture(_ time: MonotonicInstant, _ context: WatchContext) -> Capture {
+    /// - Parameter patience: how long it may take. All other loops wait for it.
+    private func capture(
+        _ time: MonotonicInstant,
+        _ context: WatchContext,
+        within patience: Duration = .milliseconds(20)
+    ) -> Capture {
         pace.note(time)
-        switch context.desk.capture(threadID, of: context.process) {
+        switch context.desk.capture(threadID, of: context.process, within: patience) {
         case .failure(let error): return (.failed(error), .unknown)
         case .success(let stack):
             let finding = rest.find(in: stack)
@@ -191,7 +202,8 @@ final class ObservedLoop {
             span: OutsideSpan(times),
             detectedAt: time,
             account: account,
-            stack: capture(time, context).outcome,
+            // The report's one stack: a thread of low priority needs a while until it stands.
+            stack: capture(time, context, within: .milliseconds(150)).outcome,
             samples: samples
         )
         samples = []

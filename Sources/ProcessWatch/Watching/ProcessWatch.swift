@@ -40,6 +40,8 @@ package enum WatchNote: Sendable {
     case foundLoop(processID: Int32, threadID: Int32, loop: String)
     /// After a few seconds. What its threads are at, and how many.
     case noLoop(processID: Int32, name: String, threads: [(what: String, count: Int)])
+    /// Beside the loops that were found: threads that may turn one, as far as can be seen, and what each is at. After a few seconds.
+    case unjudged(processID: Int32, threads: [(name: String, what: String)])
     /// Several threads take turns at one epoll descriptor: none of them is a loop of its own.
     case sharedDescriptor(processID: Int32, descriptor: Int32, threads: Int)
     /// Busy, and nothing tells whether it turns. Once for each loop.
@@ -61,11 +63,12 @@ package final class ProcessWatch {
     private let supply: BreakpointSupply
     private var processes: [Int32: WatchedProcess] = [:]
     private var refused: Set<Int32> = []
-    private var due = MonotonicInstant.now
+    private var clock: LookClock
     private var ticks = 0
 
     package init(_ options: WatchOptions, _ desk: OutsideDesk, tell: @escaping (WatchNote) -> Void) {
         (self.options, self.desk, self.tell) = (options, desk, tell)
+        clock = LookClock(tick: options.tick, firstAt: .now)
         supply = BreakpointSupply()
         if options.usesBreakpoints, let problem = supply.problem { tell(.unarmed(problem)) }
     }
@@ -90,7 +93,7 @@ package final class ProcessWatch {
     package var processIDs: [Int32] { processes.keys.sorted() }
 
     /// When the next look is due.
-    package var nextLook: MonotonicInstant { due }
+    package var nextLook: MonotonicInstant { clock.due }
 
     /// To be readable before the next look is due, when a process has ended.
     package var handles: [Int32] { processes.values.compactMap(\.handle) }
@@ -98,12 +101,11 @@ package final class ProcessWatch {
     /// Looks at all processes. To be called when `nextLook` has come, or a handle is readable.
     package func look() {
         let now = MonotonicInstant.now
-        let lateness = ticks == 0 ? .zero : max(.zero, now - due)
-        let isLate = lateness > options.tick / 5
+        let lateness = clock.begin(at: now)
         ticks += 1
         var loops = 0
         for (id, process) in processes {
-            if let found = process.look(lateness: isLate ? lateness : .zero) {
+            if let found = process.look(lateness: lateness) {
                 loops += found
             } else {
                 process.release(.processEnded)
@@ -112,17 +114,14 @@ package final class ProcessWatch {
             }
         }
         if options.followsChildren, ticks % options.looksPerScan == 0 { follow() }
-        desk.looked(at: loops, late: isLate)
-        guard now >= due else { return }
-        due = due.advanced(by: options.tick)
-        if due < .now { due = MonotonicInstant.now.advanced(by: options.tick / 10) }
-        if let maturity = processes.values.compactMap(\.maturity).min(), maturity > now { due = min(due, maturity) }
+        desk.looked(at: loops, late: lateness > .zero)
+        clock.end(at: .now, maturity: processes.values.compactMap(\.maturity).min())
     }
 
     /// Waits until the next look is due, a process has ended, or one of the descriptors can be read.
     package func wait(_ descriptors: [Int32]) {
         let all = descriptors + handles
-        _ = unsafe process_watch_wait(all, Int32(all.count), due.nanoseconds)
+        _ = unsafe process_watch_wait(all, Int32(all.count), clock.due.nanoseconds)
     }
 
     private func follow() {

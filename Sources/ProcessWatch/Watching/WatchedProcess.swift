@@ -144,10 +144,22 @@ final class WatchedProcess {
         }
     }
 
-    /// No loop was found so far: what its threads are at instead.
+    /// What was not found so far: any loop, or what else its threads may turn.
     private func tellMissing() {
-        guard !hasToldMissing, !threads.values.contains(where: { $0.loop != nil }) else { return }
+        guard !hasToldMissing else { return }
         hasToldMissing = true
+        if threads.values.contains(where: { $0.loop != nil }) { tellUnjudged() } else { tellThatThereIsNone() }
+    }
+
+    private func tellUnjudged() {
+        let doubtful = threads.values.sorted { $0.threadID < $1.threadID }.compactMap { thread in
+            thread.doubtful.map { (name: thread.name, what: $0) }
+        }
+        if !doubtful.isEmpty { tell(.unjudged(processID: processID, threads: doubtful)) }
+    }
+
+    /// What its threads are at instead.
+    private func tellThatThereIsNone() {
         let waits = threads.values.map { thread -> String in
             switch thread.present {
             case .calling(let wait): SystemCall(number: wait.call, arguments: []).description

@@ -55,6 +55,18 @@ final class WatchedThread {
     /// What it waits in now, for one that nobody knows a loop of.
     var present: ThreadSight? { files.readSight() }
 
+    /// Why nobody knows whether it turns a loop, in a word: it never rested so far, or it waits as clients do, too. Nil for one that turns a
+    /// known one, and for one that waits for something else.
+    var doubtful: String? {
+        guard loop == nil, !sharesItsDescriptor else { return nil }
+        switch present {
+        case .running: return "running"
+        case .calling(let wait) where WaitCalls.native.onList.contains(wait.call):
+            return SystemCall(number: wait.call, arguments: []).description
+        default: return nil
+        }
+    }
+
     var descriptor: Int32? { search.likelyDescriptor }
     var loopDescriptor: Int32? { search.descriptor }
 

@@ -152,8 +152,10 @@ package final class OutsideDesk: Sendable {
 
 extension OutsideDesk {
     /// Takes a thread's stack, and counts what that costs.
-    package func capture(_ threadID: Int32, of process: OutsideProcess) -> Result<CapturedStack, CaptureError> {
-        parts.measure { process.sampler.capture(threadID: threadID) }
+    package func capture(_ threadID: Int32, of process: OutsideProcess, within patience: Duration)
+        -> Result<CapturedStack, CaptureError>
+    {
+        parts.measure { process.sampler.capture(threadID: threadID, within: patience) }
     }
 
     /// A stall is proven, and goes on.

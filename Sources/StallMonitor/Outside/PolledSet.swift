@@ -36,8 +36,10 @@ extension OutsideProcess {
     /// What a poll or select waits for, by its arguments. To be asked while a thread sleeps in it: its memory is another one's later.
     package func polled(in call: SystemCall) -> PolledSet {
         let site = WaitSite(call, state: nil, of: observed) { read($0, $1) }
+        // One that is selected for reading and for writing is one.
+        let each = Dictionary(site.descriptors.map { ($0.number, $0.kind) }) { first, _ in first }
         return PolledSet(
-            kinds: site.descriptors.map(\.kind),
+            kinds: Array(each.values),
             hasListener: site.descriptors.contains { $0.isListener() },
             isUnbounded: site.decoded.argument("timeout") == "none"
         )

@@ -36,6 +36,12 @@ package final class OutsideProcess: Sendable {
 
     var observed: ObservedProcess { ObservedProcess(otherID: identity.pid) }
 
+    /// Whether its control group is frozen now (cgroups(7)), for example by `docker pause`. Reads one or two files.
+    package var isFrozen: Bool {
+        supply.search()
+        return supply.found?.freezer.isFrozen == true
+    }
+
     /// The kernel's counts for a thread now. Nil when the thread is gone. Takes some tens of microseconds.
     package func account(ofThread threadID: Int32, at time: MonotonicInstant) -> Account? {
         ThreadEvidence.read(threadID: threadID, of: observed).map {
@@ -73,7 +79,7 @@ package final class OutsideProcess: Sendable {
     /// The process's memory now. Nil where not all of it can be read. Nothing is changed.
     func read(_ address: UInt, _ count: Int) -> [UInt8]? {
         guard count > 0, count <= 1 << 20, address <= UInt(Int.max) else { return nil }
-        let file = unsafe open("/proc/\(identity.pid)/mem", O_RDONLY | O_CLOEXEC)
+        let file = unsafe open(observed.livingDirectory + "/mem", O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { return nil }
         defer { close(file) }
         var bytes = [UInt8](repeating: 0, count: count)

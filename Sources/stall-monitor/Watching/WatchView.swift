@@ -69,6 +69,10 @@ final class WatchView: Sendable {
         case .noLoop(let id, let name, let threads):
             "no event loop was found in process \(id) (\(name)) so far: its threads are in "
                 + threads.map { $0.count == 1 ? $0.what : "\($0.what) (\($0.count))" }.joined(separator: ", ")
+        case .unjudged(let id, let threads):
+            "of process \(id) these threads are not judged, since nothing tells whether they turn a loop: "
+                + threads.prefix(8).map { "\($0.name) (\($0.what))" }.joined(separator: ", ")
+                + (threads.count > 8 ? " and \(threads.count - 8) more" : "")
         case .sharedDescriptor(let id, let descriptor, let threads):
             "\(threads) threads of process \(id) take turns at epoll descriptor \(descriptor): none of them turns a loop of its own, "
                 + "and they are not judged"

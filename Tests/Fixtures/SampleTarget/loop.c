@@ -6,7 +6,9 @@
 ///     mix MS          rests for 10 ms and stalls for MS, in each way one after the other, until `mix 0`
 ///     listen          accepts from now on; prints PORT NUMBER
 ///     counts          prints COUNTS TURNS CUT; CUT is the number of calls that returned early, including failed waits
-///     spawn           a child that does the same without input, prints CHILD PID
+///     spawn           starts a child that does the same without input, prints CHILD PID
+///     urged MS        for MS, turns of 1 ms that wait at the place of the rest for a descriptor that is ready; starts a second thread in the first turn
+///     headless        ends the first thread, if the loop runs on another one (`sample-target beside`); prints HEADLESS
 ///     exec MS         executes this program again, which computes for MS before its loop; prints READY then
 ///     move            from now on in another loop within this turn, on another set; prints READY
 ///     exit STATUS
@@ -14,12 +16,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -132,6 +138,9 @@ static const struct { const char *name; void (*stall)(uint64_t end); } stalls[] 
 /// The work done in each turn, and its end time.
 static struct { uint64_t end, each, begin; const char *name; } busy;
 
+/// A descriptor that is ready in each turn; -1 for none.
+static int urge = -1;
+
 static void go_on_being_busy(void) {
     if (busy.each)
         compute_until(now_ns() + busy.each);
@@ -139,11 +148,34 @@ static void go_on_being_busy(void) {
         return;
     printf("DID %s %llu %llu\n", busy.name, (unsigned long long)busy.begin, (unsigned long long)now_ns());
     busy.end = 0;
+    if (urge >= 0)
+        close(urge);
+    urge = -1;
 }
 
 static void be_busy(const char *name, uint64_t length, uint64_t each) {
     uint64_t begin = now_ns();
     busy.begin = begin, busy.end = begin + length, busy.each = each, busy.name = name;
+}
+
+/// Waits in poll without a timeout, as a client does.
+static void *poll_on(void *context) {
+    int ends[2];
+    prctl(PR_SET_NAME, "poller");
+    if (pipe(ends) != 0)
+        abort();
+    struct pollfd wanted = {ends[0], POLLIN, 0};
+    poll(&wanted, 1, -1);
+    return context;
+}
+
+static void be_urged(uint64_t length) {
+    static pthread_t second;
+    if (!second)
+        pthread_create(&second, NULL, poll_on, NULL);
+    urge = eventfd(1, EFD_CLOEXEC);
+    watch_input(urge);
+    be_busy("urged", length, 1000000);
 }
 
 /// The duration of each stall when all ways are used in turn, in nanoseconds. 0: off.
@@ -206,6 +238,8 @@ static void stall(const char *name, unsigned long length) {
         return be_busy("turns", length * ms, ms);
     if (strcmp(name, "spin") == 0)
         return be_busy("spin", length * ms, 0);
+    if (strcmp(name, "urged") == 0)
+        return be_urged(length * ms);
     for (size_t i = 0; i < sizeof stalls / sizeof *stalls; i++) {
         if (strcmp(stalls[i].name, name) != 0)
             continue;
@@ -222,6 +256,26 @@ static void block(const char *name, unsigned long length) {
 }
 
 static int turn_loop(void);
+static sem_t first_ends;
+
+static void *turn_beside(void *context) {
+    turn_loop();
+    return context;
+}
+
+int turn_loop_beside(void) {
+    pthread_t thread;
+    sem_init(&first_ends, 0, 0);
+    pthread_create(&thread, NULL, turn_beside, NULL);
+    while (sem_wait(&first_ends) != 0)
+        continue;
+    pthread_exit(NULL);
+}
+
+static void end_first_thread(void) {
+    sem_post(&first_ends);
+    puts("HEADLESS");
+}
 
 int turn_loop_after(unsigned long ms) {
     compute_until(now_ns() + ms * 1000000);
@@ -251,6 +305,8 @@ static void obey(char *line) {
         start_listening();
     else if (strcmp(line, "counts") == 0)
         printf("COUNTS %lu %lu\n", turns, cut);
+    else if (strcmp(line, "headless") == 0)
+        end_first_thread();
     else if (strcmp(line, "spawn") == 0)
         spawn();
     else if (sscanf(line, "exec %lu", &number) == 1)
@@ -284,6 +340,8 @@ __attribute__((always_inline)) static inline void run_callbacks(uint64_t begin) 
 static void dispatch(int file) {
     if (file == STDIN_FILENO)
         read_commands();
+    else if (file == urge)
+        return;
     else if (file == listener)
         watch_input(accept4(listener, NULL, NULL, SOCK_NONBLOCK));
     else
@@ -293,9 +351,8 @@ static void dispatch(int file) {
 __attribute__((noinline)) static void turn_once(void) {
     struct epoll_event events[16];
     int count;
-    // Polls at one place and waits at another, like SwiftNIO. The statement
-    // in between prevents the compiler from merging the two calls.
-    if (busy.end) {
+    // Polls at one place and waits at another, like SwiftNIO. The statement in between keeps the compiler from merging the two calls.
+    if (busy.end && urge < 0) {
         count = epoll_wait(set, events, 16, 0);
         __asm__ volatile("");
     } else {

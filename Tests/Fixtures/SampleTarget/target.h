@@ -13,8 +13,11 @@ bool call_once(const char *name, double seconds);
 /// Runs an event loop that is controlled by standard input: see loop.c. First computes for the given time.
 int turn_loop_after(unsigned long milliseconds);
 
-/// Prints READY and stays on a function's first instruction: of a function
-/// with an unwind table, or of code generated at run time, without a table.
+/// The same on a second thread, while the first one waits until it is ended.
+int turn_loop_beside(void);
+
+/// Prints READY and stays on a function's first instruction: of a function with an unwind table, or of code generated at run time,
+/// without a table.
 int stand_first(bool is_made);
 
 /// Waits in code generated at run time that is not executable at the moment, as while a just-in-time compiler writes to its page.

@@ -1,0 +1,160 @@
+import CProcessWatch
+import Glibc
+import RunLoopKit
+import Testing
+
+@testable import ProcessWatch
+
+@Suite("What a breakpoint has caught")
+struct BreakpointTests {
+    /// A kernel's ring of one page behind its head, as perf_event_open(2) has it, with records of our own.  Safe: its memory never leaves it but to calls.
+    @safe private final class Ring {
+        private static let (head, tail) = (1024, 1032)
+        private let memory: UnsafeMutableRawPointer
+        private let size = Int(getpagesize())
+        private var breakpoint: process_watch_breakpoint
+
+        /// - Parameter position: where the first record begins; the ring begins anew at its end.
+        init(_ records: [[UInt8]], at position: Int = 0) {
+            unsafe memory = UnsafeMutableRawPointer.allocate(byteCount: 2 * size, alignment: 4096)
+            unsafe memory.initializeMemory(as: UInt8.self, repeating: 0, count: 2 * size)
+            var at = position
+            for byte in records.joined() {
+                unsafe memory.storeBytes(of: byte, toByteOffset: size + at % size, as: UInt8.self)
+                at += 1
+            }
+            unsafe memory.storeBytes(of: UInt64(at), toByteOffset: Self.head, as: UInt64.self)
+            unsafe memory.storeBytes(of: UInt64(position), toByteOffset: Self.tail, as: UInt64.self)
+            unsafe breakpoint = process_watch_breakpoint(descriptor: -1, ring: memory)
+        }
+
+        deinit { unsafe memory.deallocate() }
+
+        func take() -> process_watch_hit? {
+            var hit = process_watch_hit()
+            return unsafe process_watch_breakpoint_take(&breakpoint, &hit) ? hit : nil
+        }
+    }
+
+    private func record(_ type: UInt32, _ words: [UInt64]) -> [UInt8] {
+        let length = UInt64(8 + words.count * 8)
+        let header = UInt64(type) | length << 48
+        return ([header] + words).flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> ($0 * 8)) } }
+    }
+
+    private static let (lost, sample): (UInt32, UInt32) = (2, 9)
+
+    @Test(
+        "A sample is read, also where the ring begins anew in its middle, and only once",
+        arguments: [0, 4056, 4076, 4090]
+    )
+    func whole(_ position: Int) {
+        let ring = Ring([record(Self.sample, [77, 2, 5, 0x7000])], at: position)
+        let hit = ring.take()
+        #expect(hit?.time_ns == 77 && hit?.first_argument == 5 && hit?.stack_pointer == 0x7000)
+        #expect(hit?.has_registers == true && ring.take() == nil)
+    }
+
+    @Test("Without registers, or lost, it is a hit of which nothing is known: not none")
+    func withoutRegisters() throws {
+        for records in [
+            [record(Self.sample, [77, 0])], [record(Self.lost, [1, 1])], [record(Self.sample, [77, 0, 0, 0])],
+        ] {
+            let hit = try #require(Ring(records).take())
+            #expect(!hit.has_registers)
+            #expect(Breakpoint.Target(stackPointer: 0, descriptor: 0).meaning(of: hit) == .other)
+        }
+        #expect(Ring([]).take() == nil && Ring([record(3, [1])]).take() == nil)
+    }
+
+    @Test("By its descriptor, where a system call leaves it in its register; else by the stack pointer")
+    func meaning() {
+        let hit = process_watch_hit(time_ns: 9, stack_pointer: 0x7000, first_argument: 5, has_registers: true)
+        func meaning(_ stackPointer: UInt64, _ descriptor: Int32?, _ keeps: Bool) -> LoopRule.Catch {
+            Breakpoint.Target(stackPointer: stackPointer, descriptor: descriptor, keepsArgument: keeps).meaning(of: hit)
+        }
+        let own = LoopRule.Catch.own(MonotonicInstant(nanoseconds: 9))
+        #expect(meaning(0x1, 5, true) == own && meaning(0x7000, 6, true) == .other)
+        #expect(meaning(0x7000, 6, false) == own && meaning(0x1, 5, false) == .other)
+        #expect(meaning(0x7000, nil, true) == own && meaning(0x1, nil, true) == .other)
+    }
+
+    @Test("Of several that mean the same, one's own catch is enough, the earliest")
+    func several() {
+        let (early, late) = (MonotonicInstant(nanoseconds: 5), MonotonicInstant(nanoseconds: 6))
+        #expect(LoopRule.Catch.first(of: []) == nil && LoopRule.Catch.first(of: [nil, nil]) == nil)
+        #expect(LoopRule.Catch.first(of: [nil, .other]) == .other)
+        #expect(LoopRule.Catch.first(of: [.other, .own(late), .own(early)]) == .own(early))
+    }
+}
+
+@Suite("When a look is due, and how late it is")
+struct LookClockTests {
+    private static func at(_ milliseconds: Int) -> MonotonicInstant {
+        MonotonicInstant(nanoseconds: UInt64(1000 + milliseconds) * 1_000_000)
+    }
+
+    private func clock() -> LookClock { LookClock(tick: .milliseconds(50), firstAt: Self.at(0)) }
+
+    @Test("A look in time is not late, the first one never")
+    func inTime() {
+        var clock = clock()
+        #expect(clock.begin(at: Self.at(700)) == .zero)
+        clock.end(at: Self.at(701), maturity: nil)
+        #expect(clock.due == Self.at(706))
+        #expect(clock.begin(at: Self.at(706)) == .zero)
+    }
+
+    @Test("A look that took long itself makes the next one late: the time without a look counts")
+    func longLook() {
+        var clock = clock()
+        _ = clock.begin(at: Self.at(0))
+        clock.end(at: Self.at(400), maturity: nil)
+        #expect(clock.due == Self.at(405))
+        #expect(clock.begin(at: Self.at(405)) == .milliseconds(355))
+        clock.end(at: Self.at(406), maturity: nil)
+        #expect(clock.begin(at: clock.due) == .zero)
+    }
+
+    @Test("Up to a fifth of a tick it is in time")
+    func slack() {
+        var clock = clock()
+        _ = clock.begin(at: Self.at(0))
+        clock.end(at: Self.at(1), maturity: nil)
+        var other = clock
+        #expect(clock.begin(at: Self.at(60)) == .zero && other.begin(at: Self.at(61)) == .milliseconds(11))
+    }
+
+    @Test("What will be a stall is looked at when it is one, if that is earlier; a look before its time moves nothing")
+    func maturity() {
+        var clock = clock()
+        _ = clock.begin(at: Self.at(0))
+        clock.end(at: Self.at(1), maturity: Self.at(20))
+        #expect(clock.due == Self.at(20))
+        #expect(clock.begin(at: Self.at(10)) == .zero)
+        clock.end(at: Self.at(11), maturity: Self.at(12))
+        #expect(clock.due == Self.at(20))
+        #expect(clock.begin(at: Self.at(33)) == .milliseconds(13))
+    }
+}
+
+@Suite("Signals of the watcher", .serialized)
+struct WatchSignalTests {
+    @Test("A child that stops or goes on is no signal: SA_NOCLDSTOP")
+    func stops() throws {
+        let numbers = [SIGINT, SIGTERM, SIGHUP, SIGCHLD]
+        let before = numbers.map { number in
+            var action = sigaction()
+            unsafe sigaction(number, nil, &action)
+            return action
+        }
+        let signals = try WatchSignals()
+        var installed = sigaction()
+        unsafe sigaction(SIGCHLD, nil, &installed)
+        for (number, action) in zip(numbers, before) {
+            var action = action
+            unsafe sigaction(number, &action, nil)
+        }
+        #expect(installed.sa_flags & SA_NOCLDSTOP != 0 && signals.descriptor >= 0)
+    }
+}
