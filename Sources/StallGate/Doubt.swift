@@ -20,6 +20,8 @@ public enum Doubt: Hashable, Sendable {
     case missingReports(run: ULID, count: Int64)
     /// Stalls that were only counted, and that neither a report nor the run record attributes to a fault.
     case unaccounted(run: ULID, count: Int64)
+    /// Stalls that were only counted, and nothing says whether they are among those that were asked for.
+    case unplaced(run: ULID, count: Int64)
     /// A stall that has not ended, and may still become longer than permitted.
     case underWay(ULID)
     /// An allowance's prefix that matches several fingerprints.
@@ -40,6 +42,7 @@ public enum Doubt: Hashable, Sendable {
         case .disarmed: "disarmed"
         case .missingReports: "missing_reports"
         case .unaccounted: "unaccounted_stalls"
+        case .unplaced: "unplaced_stalls"
         case .underWay: "under_way"
         case .ambiguous: "ambiguous_prefix"
         case .unwatchedBudget: "unwatched_budget"
@@ -68,6 +71,8 @@ extension Doubt: CustomStringConvertible {
             "run \(run): \(count) of its reports are missing; look for a full disk or files that cannot be read, or raise the directory's limits"
         case .unaccounted(let run, let count):
             "run \(run): \(count) stalls were only counted, and nothing says of which faults, or how long they lasted; report more of them (repeats in the configuration), or mend the faults that are known"
+        case .unplaced(let run, let count):
+            "run \(run): \(count) stalls were only counted, and nothing tells whether they are among those asked for; ask for fewer conditions, report more of them (repeats in the configuration), or update a monitor that does not note their label, type and kind"
         case .underWay(let stall):
             "stall \(stall): still under way, and not yet as long as is permitted; judge when it is over, or end the process"
         case .ambiguous(let prefix):

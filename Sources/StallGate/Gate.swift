@@ -19,13 +19,15 @@ public enum Gate {
         judge(overview, by: budget, against: baseline, outOf: nil)
     }
 
-    /// - Parameter whole: If `overview` is a selection, what it was selected from. Only there can be seen whether a run is
-    ///   complete.
+    /// - Parameters:
+    ///   - whole: If `overview` is a selection, what it was selected from. Only there can be seen whether a run is complete.
+    ///   - choosing: what is in doubt about the selection itself.
     package static func judge(
         _ overview: Result<ReportReader.Overview, ReportError>,
         by budget: Budget,
         against baseline: Baseline?,
-        outOf whole: ReportReader.Overview?
+        outOf whole: ReportReader.Overview?,
+        choosing: [Doubt] = []
     ) -> GateResult {
         switch overview {
         case .failure(let error):
@@ -48,7 +50,7 @@ public enum Gate {
             let judged = BudgetJudge(budget, counted, overview.runs, names)
             var result = GateResult(
                 budget: budget,
-                doubts: (doubts(about: overview, budget, outOf: whole) + judged.doubts).once,
+                doubts: (doubts(about: overview, budget, outOf: whole) + choosing + judged.doubts).once,
                 counted: counted.compactMap(\.stall),
                 allowed: exempt.compactMap(\.stall),
                 countedOnly: counted.compactMap(\.countedOnly),

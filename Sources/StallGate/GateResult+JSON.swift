@@ -105,16 +105,20 @@ extension GateResult {
         let count: Int
         let longestNs: Int64
         let report: ULID?
+        let label: String?
+        let type: WatchedType?
+        let kind: StallKind?
 
         init(_ fault: RunRecord.Repeated, _ result: String) {
             (fingerprint, self.result) = (fault.fingerprint, result)
             (count, longestNs, report) = (fault.repeats.count, fault.repeats.longestNs, fault.repeats.report)
+            (label, type, kind) = (fault.label, fault.type, fault.kind)
         }
 
         private enum CodingKeys: String, CodingKey {
             case fingerprint, result, count
             case longestNs = "longest_ns"
-            case report
+            case report, label, type, kind
         }
     }
 

@@ -189,7 +189,8 @@ extension GateResult {
     /// The stalls of a fault that were only counted.
     static func line(_ fault: RunRecord.Repeated) -> String {
         let report = fault.repeats.report.map { ", like \($0)" } ?? ""
-        return "\(counted(fault.repeats)) (\(fault.fingerprint))\(report)"
+        let loop = fault.label.map { " on \(VisibleText.of($0, limit: 80))" } ?? ""
+        return "\(counted(fault.repeats))\(loop) (\(fault.fingerprint))\(report)"
     }
 
     private static func counted(_ repeats: StallReport.Repeats) -> String {

@@ -43,7 +43,7 @@ extension Occurrence {
     private init(_ fault: RunRecord.Repeated, in run: RunRecord, like known: Occurrence?) {
         fingerprint = fault.fingerprint
         service = run.service?.name
-        (label, type, verdict) = (known?.label, known?.type, known?.verdict)
+        (label, type, verdict) = (fault.label ?? known?.label, fault.type ?? known?.type, known?.verdict)
         count = max(0, fault.repeats.count)
         (totalNs, longestNs) = (max(0, fault.repeats.totalNs), max(0, fault.repeats.longestNs))
         (stall, countedOnly) = (nil, fault)

@@ -73,6 +73,37 @@ struct GateCommandTests {
         #expect(run.output.contains("over budget: 4 stalls, 0 permitted"))
     }
 
+    @Test("stalls that were only counted belong to their loop; an older record that does not name it is a doubt")
+    func countedOfLoop() throws {
+        var run = Sample.run()
+        run.watched.append(.init(type: .eventLoop, label: "nio", watchedNs: 60_000_000_000))
+        let repeats = Sample.repeats(of: .make(), count: 37)
+        let fault = Sample.report().fingerprint
+        run.repeated = [.init(fingerprint: fault, repeats: repeats, label: "nio", type: .eventLoop, kind: .blocked)]
+        (run.suppressed, run.stalls) = (37, ["blocked": 37])
+        try fixture.store.write(run)
+        #expect(try CommandRun("gate", fixture.path, "--label", "main").status == 0)
+        let other = try CommandRun("gate", fixture.path, "--label", "nio")
+        #expect(other.status == 2 && other.output.contains("37 only counted, the longest 590ms on nio"))
+        #expect(try CommandRun("gate", fixture.path, "--type", "run_loop").status == 0)
+        #expect(try CommandRun("gate", fixture.path, "--label", "nio", "--kind", "congested").status == 0)
+        run.repeated = [.init(fingerprint: fault, repeats: repeats)]
+        try fixture.store.write(run)
+        let old = try CommandRun("gate", fixture.path, "--label", "main")
+        #expect(old.status == 1 && old.output.contains("nothing tells whether they are among those asked for"))
+        #expect(try CommandRun("gate", fixture.path, "--max-stalls", "40").status == 0)
+    }
+
+    @Test("--tighten takes no choice: what is left out would count as gone")
+    func tightensWholeRuns() throws {
+        let baseline = fixture.root + "/baseline.json"
+        #expect(try CommandRun("gate", "baseline", "record", fixture.path, "-o", baseline).status == 0)
+        let gate = ["gate", fixture.path, "--baseline", baseline, "--tighten"]
+        #expect(try CommandRun(arguments: gate).status == 0)
+        let refused = try CommandRun(arguments: gate + ["--label", "main"])
+        #expect(refused.status == 64 && refused.errors.contains("--tighten takes a whole run"))
+    }
+
     @Test("--against takes other stalls of the same directories in place of a baseline")
     func against() throws {
         for (release, stalls) in [("1.4", 2), ("1.5", 40)] {

@@ -82,6 +82,59 @@ struct SelectionTests {
         #expect(run.chosen(by: selection) == nil)
     }
 
+    /// So many of the sample's fault, which no report holds.
+    private func counted(_ count: Int = 1, label: String? = "main") -> RunRecord.Repeated {
+        let repeats = Sample.repeats(of: .make(), count: count)
+        guard let label else { return .init(fingerprint: stall.fingerprint, repeats: repeats) }
+        return .init(fingerprint: stall.fingerprint, repeats: repeats, label: label, type: .runLoop, kind: .blocked)
+    }
+
+    private func membership(
+        _ counted: RunRecord.Repeated,
+        _ traits: FaultTraits = .unknown,
+        _ change: (inout StallSelection) -> Void
+    ) -> Membership {
+        var selection = StallSelection()
+        change(&selection)
+        return counted.membership(in: selection, traits: traits)
+    }
+
+    @Test("stalls that were only counted are chosen by loop and kind; where nothing tells, nobody knows")
+    func countedByLoop() {
+        let conditions: [(yes: (inout StallSelection) -> Void, no: (inout StallSelection) -> Void)] = [
+            ({ $0.labels = [NamePattern("ma*")] }, { $0.labels = [NamePattern("io")] }),
+            ({ $0.types = [.runLoop] }, { $0.types = [.queue] }),
+            ({ $0.kinds = [.blocked] }, { $0.kinds = [.congested] }),
+        ]
+        for (yes, no) in conditions {
+            #expect(membership(counted(), yes) == .wanted && membership(counted(), no) == .unwanted)
+            #expect(membership(counted(label: nil), yes) == .unknown && membership(counted(label: nil), no) == .unknown)
+        }
+        #expect(membership(counted(label: nil)) { _ in } == .wanted)
+        // One condition that fails is enough.
+        let late = end.advanced(byNanoseconds: 3_600_000_000_000)
+        #expect(membership(counted(label: nil)) { ($0.labels, $0.since) = ([NamePattern("main")], late) } == .unwanted)
+    }
+
+    @Test(
+        "stalls that were only counted are chosen by length as far as the longest tells, by cause as the reports tell"
+    )
+    func countedByReports() {
+        #expect(membership(counted()) { $0.minDurationNs = 590_000_000 } == .wanted)
+        #expect(membership(counted(2)) { $0.minDurationNs = 590_000_000 } == .unknown)
+        #expect(membership(counted(2)) { $0.minDurationNs = 590_000_001 } == .unwanted)
+        #expect(membership(counted()) { $0.severity = .error } == .unwanted)
+        #expect(membership(counted()) { $0.states = [.ongoing] } == .unwanted)
+        let traits = FaultTraits([stall])
+        #expect(membership(counted()) { $0.verdicts = [.waiting] } == .unknown)
+        #expect(membership(counted(), traits) { $0.verdicts = [.waiting] } == .wanted)
+        #expect(membership(counted(), traits) { $0.verdicts = [.starved] } == .unwanted)
+        #expect(membership(counted(), traits) { $0.functions = [NamePattern("cart", isPart: true)] } == .wanted)
+        var other = stall
+        other.verdict = .starved
+        #expect(membership(counted(), FaultTraits([stall, other])) { $0.verdicts = [.starved] } == .unknown)
+    }
+
     @Test("a fault is found by the names that it had before")
     func aliases() throws {
         var stall = stall

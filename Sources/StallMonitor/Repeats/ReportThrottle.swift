@@ -48,11 +48,16 @@ struct ReportThrottle {
 
     /// A report is begun.
     ///
-    /// - Returns: the stalls of the fault that were only counted since its last report.
-    mutating func begin(_ id: ULID, _ fingerprint: Fingerprint, at time: MonotonicInstant) -> StallReport.Repeats? {
+    /// - Returns: the stalls of the fault and this origin that were only counted since the last report.
+    mutating func begin(
+        _ id: ULID,
+        _ fingerprint: Fingerprint,
+        from origin: StallOrigin? = nil,
+        at time: MonotonicInstant
+    ) -> StallReport.Repeats? {
         reportRate?.use(1, at: time)
         var fault = faults[known(fingerprint)] ?? KnownFault(window: rule.window)
-        let counted = fault.begin(id, at: time, rule)
+        let counted = fault.begin(id, from: origin, at: time, rule)
         faults[known(fingerprint)] = fault
         forget()
         return counted
@@ -81,18 +86,19 @@ struct ReportThrottle {
 
     /// A stall that was not reported is over.
     ///
-    /// - Returns: the sum of its fault since the last report.
+    /// - Returns: the sum of its fault that is in no report yet, of all origins.
     @discardableResult
     mutating func count(
         _ stall: StallReport.Repeats,
         of fingerprint: Fingerprint,
+        from origin: StallOrigin? = nil,
         _ reason: SuppressionReason,
         at time: MonotonicInstant
     ) -> StallReport.Repeats {
         let name = known(fingerprint)
         suppressed[reason, default: 0] += Int64(stall.count)
         var fault = faults[name] ?? KnownFault(window: rule.window)
-        let counted = fault.count(stall, at: time)
+        let counted = fault.count(stall, from: origin, at: time)
         faults[name] = fault
         forget()
         return counted
@@ -106,8 +112,18 @@ struct ReportThrottle {
 
     /// The sums that are in no report yet, latest first.
     var counted: [RunRecord.Repeated] {
-        faults.compactMap { name, fault in fault.counted.map { .init(fingerprint: name, repeats: $0) } }
-            .sorted { $0.repeats.lastAt > $1.repeats.lastAt }
+        faults.flatMap { name, fault in
+            fault.counted.map { origin, repeats in
+                .init(
+                    fingerprint: name,
+                    repeats: repeats,
+                    label: origin?.label,
+                    type: origin?.type,
+                    kind: origin?.kind
+                )
+            }
+        }
+        .sorted { $0.repeats.lastAt > $1.repeats.lastAt }
     }
 
     /// The latest report of the fault.
@@ -131,8 +147,18 @@ struct ReportThrottle {
     }
 }
 
+/// Which watched thing a stall is of, and its kind. One fault may hold up many things.
+struct StallOrigin: Hashable {
+    let label: String
+    let type: WatchedType
+    let kind: StallKind
+}
+
 /// A fault that was reported or counted.
 struct KnownFault {
+    /// Origins whose counts are kept apart. Stalls of further ones are counted together, under nil.
+    static let originLimit = 16
+
     private(set) var report: ULID?
     /// Until then its stalls are only counted.
     private(set) var quietUntil = MonotonicInstant(nanoseconds: 0)
@@ -140,8 +166,8 @@ struct KnownFault {
     private(set) var seenAt = MonotonicInstant(nanoseconds: 0)
     /// The length of the longest reported stall.
     var longest = Duration.zero
-    /// The stalls that were only counted since the last report.
-    private(set) var counted: StallReport.Repeats?
+    /// The stalls that were only counted since the last report of the same origin.
+    private(set) var counted: [StallOrigin?: StallReport.Repeats] = [:]
 
     init(window: Duration) {
         self.window = window
@@ -152,9 +178,14 @@ struct KnownFault {
         length >= longest * 2 || Severity(duration: length).rank > Severity(duration: longest).rank
     }
 
-    /// - Returns: the stalls that were only counted since the last report.
-    mutating func begin(_ id: ULID, at time: MonotonicInstant, _ rule: RepeatRule) -> StallReport.Repeats? {
-        defer { (report, counted, seenAt) = (id, nil, time) }
+    /// - Returns: the stalls of this origin that were only counted since its last report.
+    mutating func begin(
+        _ id: ULID,
+        from origin: StallOrigin?,
+        at time: MonotonicInstant,
+        _ rule: RepeatRule
+    ) -> StallReport.Repeats? {
+        defer { (report, seenAt) = (id, time) }
         if report == nil {
             quietUntil = time + window
         } else if time >= quietUntil {
@@ -162,15 +193,26 @@ struct KnownFault {
             window = rested ? rule.window : min(window * 2, rule.longestWindow)
             quietUntil = time + window
         }
-        return counted
+        return counted.removeValue(forKey: origin)
     }
 
-    mutating func count(_ stall: StallReport.Repeats, at time: MonotonicInstant) -> StallReport.Repeats {
+    /// - Returns: what was counted of all origins.
+    mutating func count(
+        _ stall: StallReport.Repeats,
+        from origin: StallOrigin?,
+        at time: MonotonicInstant
+    ) -> StallReport.Repeats {
         var stall = stall
         stall.report = report
-        let all = counted?.joined(by: stall) ?? stall
-        (counted, seenAt) = (all, time)
-        return all
+        add(stall, from: origin)
+        seenAt = time
+        let earlier = counted.values.reduce(nil) { sum, next in sum?.joined(by: next) ?? next } ?? stall
+        return earlier.of(report)
+    }
+
+    private mutating func add(_ stall: StallReport.Repeats, from origin: StallOrigin?) {
+        let origin = counted[origin] == nil && counted.count >= Self.originLimit ? nil : origin
+        counted[origin] = counted[origin]?.joined(by: stall) ?? stall
     }
 
     func merged(with other: KnownFault) -> KnownFault {
@@ -178,8 +220,18 @@ struct KnownFault {
         fault.quietUntil = max(quietUntil, other.quietUntil)
         fault.window = max(window, other.window)
         fault.longest = max(longest, other.longest)
-        fault.counted = [counted, other.counted].compactMap { $0 }.reduce(nil) { $0?.joined(by: $1) ?? $1 }
+        let older = seenAt > other.seenAt ? other : self
+        for (origin, repeats) in older.counted { fault.add(repeats.of(fault.report), from: origin) }
         return fault
+    }
+}
+
+extension StallReport.Repeats {
+    /// The same stalls as repeats of this report, or of the one they have where this is nil.
+    fileprivate func of(_ report: ULID?) -> Self {
+        var repeats = self
+        repeats.report = report ?? self.report
+        return repeats
     }
 }
 

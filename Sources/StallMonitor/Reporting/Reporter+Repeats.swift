@@ -37,16 +37,17 @@ extension Reporter {
     mutating func countHeld(_ number: Int) {
         guard let stall = held.removeValue(forKey: number) else { return }
         let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint), WallClockAnchor())
-        let all = throttle.count(repeats, of: stall.fingerprint, stall.reason, at: .now)
+        let origin = stall.observation.origin
+        let all = throttle.count(repeats, of: stall.fingerprint, from: origin, stall.reason, at: .now)
         recordPace.note()
         tell(
             .suppressed(
                 SuppressedStall(
                     fingerprint: throttle.known(stall.fingerprint),
-                    kind: stall.observation.kind,
+                    kind: origin.kind,
                     reason: stall.reason,
-                    type: stall.observation.watch.name.type,
-                    label: stall.observation.watch.name.label,
+                    type: origin.type,
+                    label: origin.label,
                     startedAt: repeats.firstAt,
                     durationNs: repeats.totalNs,
                     repeats: all
@@ -61,7 +62,13 @@ extension Reporter {
         let clock = WallClockAnchor()
         for stall in held.values {
             let repeats = stall.repeats(of: throttle.report(of: stall.fingerprint), clock)
-            throttle.count(repeats, of: stall.fingerprint, stall.reason, at: .now)
+            throttle.count(
+                repeats,
+                of: stall.fingerprint,
+                from: stall.observation.origin,
+                stall.reason,
+                at: .now
+            )
         }
         guard !throttle.suppressed.isEmpty else { return record }
         record.suppressed = throttle.suppressed.values.reduce(0, +)
@@ -71,6 +78,11 @@ extension Reporter {
         record.repeated = Array(throttle.counted.prefix(100))
         return record
     }
+}
+
+extension StallObservation {
+    /// What its stalls are counted under.
+    var origin: StallOrigin { StallOrigin(label: watch.name.label, type: watch.name.type, kind: kind) }
 }
 
 /// How often the run record is written for stalls that are only counted: soon after the first, then once a second.

@@ -119,7 +119,12 @@ struct Reporter: ~Copyable {
     private mutating func begin(_ stall: StallCase, isOver: Bool) {
         var stall = stall
         stall.explain(isOver ? nil : lookup)
-        stall.repeats = throttle.begin(stall.observation.reportID, stall.firstFingerprint, at: .now)
+        stall.repeats = throttle.begin(
+            stall.observation.reportID,
+            stall.firstFingerprint,
+            from: stall.observation.origin,
+            at: .now
+        )
         throttle.note(stall.span.length, of: stall.firstFingerprint)
         stall.details = details.details(of: composer.report(of: stall), tell: tell)
         open[stall.observation.number] = stall

@@ -135,16 +135,29 @@ extension RunRecord {
 }
 
 extension RunRecord {
-    /// A fault whose stalls were counted since its last report.
+    /// Stalls of one fault that were counted since its last report: those of one watched thing, and of one kind.
     public struct Repeated: Codable, Hashable, Sendable {
         /// Of the stalls, as far as they were looked at.
         public var fingerprint: Fingerprint
-        /// Those that stand in no report yet: the fault's next one takes them over.
+        /// Those that no report holds yet. The next report of the fault, the thing and the kind takes them over.
         public var repeats: StallReport.Repeats
+        /// The watched thing's label. Nil in older records, and where the stalls are of more things than are kept apart.
+        public var label: String?
+        /// The watched thing's type. Nil where `label` is.
+        public var type: WatchedType?
+        /// By which rule they were stalls. Nil where `label` is.
+        public var kind: StallKind?
 
         /// Nothing is checked.
-        public init(fingerprint: Fingerprint, repeats: StallReport.Repeats) {
+        public init(
+            fingerprint: Fingerprint,
+            repeats: StallReport.Repeats,
+            label: String? = nil,
+            type: WatchedType? = nil,
+            kind: StallKind? = nil
+        ) {
             (self.fingerprint, self.repeats) = (fingerprint, repeats)
+            (self.label, self.type, self.kind) = (label, type, kind)
         }
     }
 }

@@ -107,7 +107,8 @@ extension ReportCatalog {
         let all = { (try? reader.runs(in: directory).0) ?? [] }
         let runs = report.run.map { [try? reader.run($0)].compactMap(\.self) } ?? all()
         let counted = runs.flatMap { $0.repeated ?? [] }.map(\.repeats)
-        if let found = counted.first(where: { $0.report == report.id }) { return found }
+        let found = counted.filter { $0.report == report.id }
+        if let first = found.first { return found.dropFirst().reduce(first) { $0.joined(by: $1) } }
         // All counted stalls are still in the record: no report has taken any of them over.
         if let run = runs.first, report.run != nil,
             counted.map({ Int64(clamping: $0.count) }).saturatingSum() == run.suppressed

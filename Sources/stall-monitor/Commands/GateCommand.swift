@@ -88,6 +88,7 @@ struct GateJudgeCommand: ParsableCommand {
                 try options.judge(
                     [whole.chosen(by: selection.stalls)],
                     outOf: whole,
+                    choosing: whole.doubts(of: selection.stalls) + (other.map { whole.doubts(of: $0.selection) } ?? []),
                     against: other?.baseline(of: whole, named: against ?? "")
                 )
             // A verdict, and told as one.

@@ -103,9 +103,13 @@ struct ListCommand: ParsableCommand {
     /// Faults whose report is not here, or was never written: they would be missing from the list in silence.
     private func noteCountedOnly(_ overview: ReportReader.Overview, _ chosen: StallSelection, _ names: FaultNames?) {
         let ids = Set(overview.stalls.lazy.map(\.id))
+        let traits = FaultTraits(overview.stalls)
         let faults = overview.runs.filter { chosen.includes($0) }.flatMap { $0.repeated ?? [] }.filter { fault in
-            fault.repeats.report.map(ids.contains) != true && fault.isIncluded(in: chosen, names: names)
+            fault.repeats.report.map(ids.contains) != true && fault.isIncluded(in: chosen, names: names, traits: traits)
         }
-        for fault in faults { Output.note("only counted: \(fault.fingerprint) \(fault.repeats.whole)") }
+        for fault in faults {
+            let loop = fault.label.map { " on \($0)" } ?? ""
+            Output.note("only counted: \(fault.fingerprint)\(loop) \(fault.repeats.whole)")
+        }
     }
 }

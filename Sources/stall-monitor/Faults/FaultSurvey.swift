@@ -28,9 +28,9 @@ struct FaultSurvey {
             }
         }
         let chosen = runs.filter { selection.includes($0) }
-        // Which function, loop or length these were of, nobody has noted.
-        if loose.asksOnlyForTimeAndProcess {
-            for fault in chosen.flatMap({ $0.repeated ?? [] }) where fault.isIncluded(in: loose) { tally.add(fault) }
+        // Those are left out of which nothing tells whether they are wanted.
+        for fault in chosen.flatMap({ $0.repeated ?? [] }) where fault.membership(in: loose) == .wanted {
+            tally.add(fault)
         }
         (self.selection, self.tally, self.runs, self.failures) = (selection, tally, runs, failures)
         watchedNs = chosen.flatMap { $0.watched(in: selection) }.map { max(0, $0.watchedNs) }.saturatingSum()
@@ -73,14 +73,5 @@ struct FaultSurvey {
         if !failures.isEmpty { return "no stalls in what can be read" }
         if runs.isEmpty { return "no stalls, and no monitor has ever written here; is this the right directory?" }
         return selection.nothingFound
-    }
-}
-
-extension StallSelection {
-    /// Whether no condition asks for what a stall that was only counted does not tell.
-    fileprivate var asksOnlyForTimeAndProcess: Bool {
-        var rest = self
-        (rest.since, rest.until, rest.services, rest.hosts, rest.releases) = (nil, nil, [], [], [])
-        return rest.isEverything
     }
 }

@@ -36,10 +36,12 @@ struct JudgeOptions: ParsableArguments {
     /// - Parameters:
     ///   - overviews: of each run of a command; of a report directory, the one.
     ///   - whole: what the one was chosen from.
+    ///   - choosing: what is in doubt of the choice.
     ///   - other: in place of a baseline's file.
     func judge(
         _ overviews: [ReportReader.Overview],
         outOf whole: ReportReader.Overview? = nil,
+        choosing: [Doubt] = [],
         against other: Baseline? = nil
     ) throws(CommandFailure) -> GateResult {
         let environment = overviews.lazy.flatMap(\.runs).last.map { Baseline.Environment($0) }
@@ -50,7 +52,7 @@ struct JudgeOptions: ParsableArguments {
         if file == nil, let environment { baseline?.environment = environment }
         let result =
             if let whole, overviews.count == 1 {
-                Gate.judge(.success(overviews[0]), by: budget, against: baseline, outOf: whole)
+                Gate.judge(.success(overviews[0]), by: budget, against: baseline, outOf: whole, choosing: choosing)
             } else {
                 Gate.judge(repeats: overviews, by: budget, against: baseline)
             }

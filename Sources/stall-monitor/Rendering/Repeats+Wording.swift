@@ -16,18 +16,27 @@ extension StallReport.Repeats {
     }
 }
 
-/// What `tail` tells of stalls that are only counted: of each fault at the first, then each time there are twice as many.
+/// What `tail` tells of stalls that are only counted: of each fault and loop at the first, then each time there are twice as many.
 struct RepeatLines {
-    private var told: [Fingerprint: Int] = [:]
+    private struct Key: Hashable {
+        let fingerprint: Fingerprint
+        let label: String?
+        let type: WatchedType?
+        let kind: StallKind?
+    }
+
+    private var told: [Key: Int] = [:]
 
     mutating func lines(_ run: RunRecord, culprits: [ULID: String]) -> [StyledText] {
         (run.repeated ?? []).compactMap { fault in
             let repeats = fault.repeats
-            let last = told[fault.fingerprint] ?? 0
-            // Fewer than before: they stand in a report by now, and the count has begun anew.
+            let key = Key(fingerprint: fault.fingerprint, label: fault.label, type: fault.type, kind: fault.kind)
+            let last = told[key] ?? 0
+            // Fewer than before: a report holds them by now, and the count has begun anew.
             guard repeats.count / 2 >= last || repeats.count < last, repeats.count > 0 else { return nil }
-            told[fault.fingerprint] = repeats.count
-            let name = repeats.report.flatMap { culprits[$0] } ?? "\(fault.fingerprint)"
+            told[key] = repeats.count
+            let culprit = repeats.report.flatMap { culprits[$0] } ?? "\(fault.fingerprint)"
+            let name: StyledText = fault.label.map { "\(StyledText($0, .bold, limit: 80))  \(culprit)" } ?? "\(culprit)"
             return """
                 \(repeats.lastAt.toMilliseconds, .dim)  \(StyledText("repeated", .yellow).padded(to: 10))  \
                 \(StyledText("×\(repeats.count)").padded(to: 7))  \(name)  \

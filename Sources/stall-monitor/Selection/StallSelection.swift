@@ -75,7 +75,7 @@ struct StallSelection: Hashable {
     }
 
     /// Whether stalls of a fault are wanted.
-    fileprivate func includes(_ fault: Fingerprint, aliases: [Fingerprint] = [], _ names: FaultNames?) -> Bool {
+    func includes(_ fault: Fingerprint, aliases: [Fingerprint] = [], _ names: FaultNames?) -> Bool {
         guard !fingerprints.isEmpty else { return true }
         let known = (names?.all(of: fault) ?? [fault]).union(aliases)
         return fingerprints.contains { known.contains(where: $0.matches) }
@@ -99,19 +99,38 @@ extension ReportReader.Overview {
     func chosen(by selection: StallSelection) -> Self {
         guard !selection.isEverything else { return self }
         let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
+        let traits = FaultTraits(stalls)
         var chosen = self
         chosen.stalls = stalls.filter { selection.includes($0, names: names) }
-        chosen.runs = runs.compactMap { $0.chosen(by: selection, names: names) }
+        chosen.runs = runs.compactMap { $0.chosen(by: selection, names: names, traits: traits) }
         return chosen
+    }
+
+    /// Stalls that were only counted, of which nothing tells whether they are wanted.
+    func doubts(of selection: StallSelection) -> [Doubt] {
+        guard !selection.isEverything else { return [] }
+        let names = selection.fingerprints.isEmpty ? nil : FaultNames(stalls)
+        let traits = FaultTraits(stalls)
+        return runs.filter { selection.includes($0) }.compactMap { run in
+            let unknown = (run.repeated ?? []).filter {
+                $0.membership(in: selection, names: names, traits: traits) == .unknown
+            }
+            let count = unknown.map { Int64(clamping: max(0, $0.repeats.count)) }.saturatingSum()
+            return count > 0 ? .unplaced(run: run.id, count: count) : nil
+        }
     }
 }
 
 extension RunRecord {
     /// With those faults only that are wanted. Nil where none can be.
-    func chosen(by selection: StallSelection, names: FaultNames? = nil) -> RunRecord? {
+    func chosen(
+        by selection: StallSelection,
+        names: FaultNames? = nil,
+        traits: FaultTraits = .unknown
+    ) -> RunRecord? {
         guard selection.includes(self) else { return nil }
         var chosen = self
-        chosen.repeated = repeated?.filter { $0.isIncluded(in: selection, names: names) }
+        chosen.repeated = repeated?.filter { $0.isIncluded(in: selection, names: names, traits: traits) }
         chosen.watched = watched(in: selection)
         // It has watched other things.
         return chosen.watched.isEmpty && !watched.isEmpty ? nil : chosen
@@ -138,14 +157,5 @@ extension RunRecord {
         guard whole > 0 else { return 1 }
         let (from, to) = (max(startedAt, selection.since ?? startedAt), min(end, selection.until ?? end))
         return Double(min(whole, max(0, to.nanoseconds(since: from)))) / Double(whole)
-    }
-}
-
-extension RunRecord.Repeated {
-    /// Whether stalls that were only counted are wanted, as far as their fault and time say.
-    func isIncluded(in selection: StallSelection, names: FaultNames? = nil) -> Bool {
-        if let since = selection.since, repeats.lastAt < since { return false }
-        if let until = selection.until, repeats.firstAt > until { return false }
-        return selection.includes(fingerprint, names)
     }
 }

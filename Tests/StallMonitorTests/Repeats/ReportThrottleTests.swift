@@ -138,6 +138,42 @@ struct ReportThrottleTests {
         #expect(run.throttle.suppressed.isEmpty && run.throttle.counted.isEmpty)
     }
 
+    @Test("What was counted is kept apart by loop and kind, and a report takes over only what is of its own")
+    func origins() {
+        var throttle = ReportThrottle(rule: unlimited)
+        let (main, nio) = (Self.origin("main"), Self.origin("nio", .eventLoop))
+        let (name, one) = (Run.name(1), Run.one(1, .seconds(1)))
+        #expect(throttle.begin(ULID(rawValue: 1), name, from: main, at: Self.time(0)) == nil)
+        throttle.count(one, of: name, from: main, .repeated, at: Self.time(1))
+        let all = throttle.count(one, of: name, from: nio, .repeated, at: Self.time(2))
+        #expect(all.count == 2 && all.report == ULID(rawValue: 1))
+        #expect(Set(throttle.counted.map(\.label)) == ["main", "nio"])
+        #expect(Set(throttle.counted.map(\.type)) == [.runLoop, .eventLoop])
+        #expect(throttle.counted.allSatisfy { $0.kind == .blocked && $0.repeats.count == 1 })
+        #expect(throttle.begin(ULID(rawValue: 2), name, from: main, at: Self.time(3))?.count == 1)
+        #expect(throttle.counted.map(\.label) == ["nio"])
+        // Another name for the same fault takes all of it along.
+        throttle.count(one, of: Run.name(2), from: nio, .repeated, at: Self.time(4))
+        throttle.rename(name, Run.name(2))
+        #expect(throttle.counted.map(\.label) == ["nio"] && throttle.counted.map(\.repeats.count) == [2])
+    }
+
+    @Test("Loops without end take no memory without end, and each of their stalls is still counted")
+    func manyOrigins() {
+        var throttle = ReportThrottle(rule: unlimited)
+        for number in 0..<1000 {
+            let origin = Self.origin("loop \(number)")
+            throttle.count(Run.one(1, .seconds(1)), of: Run.name(1), from: origin, .repeated, at: Self.time(1))
+        }
+        #expect(throttle.counted.count == KnownFault.originLimit + 1)
+        #expect(throttle.counted.map(\.repeats.count).reduce(0, +) == 1000)
+        #expect(throttle.counted.count { $0.label == nil } == 1)
+    }
+
+    private static func origin(_ label: String, _ type: WatchedType = .runLoop) -> StallOrigin {
+        StallOrigin(label: label, type: type, kind: .blocked)
+    }
+
     @Test("A fault whose later samples show another function is that other fault from then on")
     func renamed() {
         var run = Run(unlimited)

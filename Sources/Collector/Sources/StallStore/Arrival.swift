@@ -161,14 +161,19 @@ extension ArrivedRun {
         (service, release) = (Bounds.name(run.service?.name), Bounds.name(run.service?.version))
         host = Bounds.name(run.host.name)
         isRunning = run.state == .running
-        counted = try (run.repeated ?? []).prefix(1000).map { fault throws(ReportError) in
+        // A record has an entry for each watched thing that a fault held up; here they count together.
+        var faults: [Fingerprint: StallReport.Repeats] = [:]
+        for fault in (run.repeated ?? []).prefix(1000) {
+            faults[fault.fingerprint] = faults[fault.fingerprint]?.joined(by: fault.repeats) ?? fault.repeats
+        }
+        counted = try faults.map { fingerprint, repeats throws(ReportError) in
             Counted(
-                fingerprint: fault.fingerprint.rawValue,
-                count: Bounds.count(fault.repeats.count),
-                totalNs: Bounds.length(fault.repeats.totalNs),
-                longestNs: Bounds.length(fault.repeats.longestNs),
-                firstNs: try Bounds.moment(fault.repeats.firstAt, now),
-                lastNs: try Bounds.moment(fault.repeats.lastAt, now)
+                fingerprint: fingerprint.rawValue,
+                count: Bounds.count(repeats.count),
+                totalNs: Bounds.length(repeats.totalNs),
+                longestNs: Bounds.length(repeats.longestNs),
+                firstNs: try Bounds.moment(repeats.firstAt, now),
+                lastNs: try Bounds.moment(repeats.lastAt, now)
             )
         }
         body = try Bounds.packed(json)

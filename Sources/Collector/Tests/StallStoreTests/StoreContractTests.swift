@@ -183,18 +183,20 @@ struct StoreContractTests {
             )
             run.watched = [.init(label: "main", watchedNs: 3_600_000_000_000)]
             let fault = Self.report().fingerprint
-            run.repeated = [
+            // Of two loops: the fault is one.
+            run.repeated = ["main", "nio"].map { label in
                 .init(
                     fingerprint: fault,
-                    repeats: .init(count: 3, report: nil, firstAt: start, lastAt: start, totalNs: 900, longestNs: 400)
+                    repeats: .init(count: 3, report: nil, firstAt: start, lastAt: start, totalNs: 900, longestNs: 400),
+                    label: label
                 )
-            ]
+            }
             let first = try Arrival(json: run.json(), team: "a", now: Self.now)
             run.updatedAt = run.updatedAt.advanced(byNanoseconds: 1)
             run.repeated = []
             #expect(try await store.insert([first]) == 1)
             var list = try await store.faults(Self.query(), by: .total, limit: 10)
-            #expect(list.faults.map(\.count) == [3])
+            #expect(list.faults.map(\.count) == [6])
             #expect(list.watchedNs == 3_600_000_000_000)
             #expect(try await store.insert([Arrival(json: run.json(), team: "a", now: Self.now), first]) == 1)
             list = try await store.faults(Self.query(), by: .total, limit: 10)
