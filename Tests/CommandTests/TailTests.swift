@@ -79,6 +79,21 @@ struct TailTests {
         #expect(ContinuousClock.now - start < .seconds(20))
     }
 
+    @Test("-f begins with the latest stalls and reads no others, however many there are")
+    func beginsWithLatest() throws {
+        try fixture.store.write(Sample.run())
+        for _ in 0..<3 { try fixture.plant("{".utf8) }
+        let ids = (0..<12).map { _ in ULID.make() }
+        for id in ids { try fixture.store.write(Sample.report(id: id)) }
+        let tail = try RunningCommand("tail", "-f", "-n", "2", fixture.path, "--format", "json")
+        for id in ids.suffix(2) { #expect(try tail.line()?.contains("\(id)") == true) }
+        let next = Sample.report(id: .make())
+        try fixture.store.write(next)
+        #expect(try tail.line()?.contains("\(next.id)") == true)
+        tail.send(SIGINT)
+        #expect(try tail.errorLine() == nil, "the torn ones were not read")
+    }
+
     @Test("Ctrl-C ends it with 130, as a shell tells it, and without a word")
     func interrupted() throws {
         try fixture.store.write(Sample.report())

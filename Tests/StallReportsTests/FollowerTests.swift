@@ -130,6 +130,26 @@ struct FollowerTests {
         #expect(try follower.next(timeout: Self.patience) == .report(report))
     }
 
+    @Test("from now on: what is there is not read, what is written afterwards is told, also when the kernel drops news")
+    func fromNowOn() throws {
+        let old = (0..<3).map { _ in Sample.recovered() }
+        for report in old { try directory.store.write(report) }
+        directory.plant("{".utf8, as: "\(ReportFileName(.stall, .make()))")
+        for name in try directory.reader.names() { directory.age("\(name)", bySeconds: 60) }
+        var follower = try ReportFollower(path: directory.path, tellsPast: false)
+        #expect(try follower.next(timeout: Self.patience) == .directoryAppeared)
+        #expect(try follower.next(timeout: .zero) == nil)
+        let limit = try #require(Int(text(of: "/proc/sys/fs/inotify/max_queued_events")))
+        for index in 0...limit { directory.plant("".utf8, as: index.isMultiple(of: 2) ? "even" : "odd") }
+        let new = Sample.recovered()
+        try directory.store.write(new)
+        #expect(try follower.next(timeout: Self.patience) == .report(new))
+        #expect(try follower.next(timeout: .zero) == nil)
+        // An old one that is written again is news.
+        try directory.store.write(old[0])
+        #expect(try follower.next(timeout: Self.patience) == .report(old[0]))
+    }
+
     @Test("a stall whose process is killed is told again as terminated, without any event in the directory")
     func killedProcess() throws {
         try directory.store.prepare()

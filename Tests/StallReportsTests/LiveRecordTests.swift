@@ -171,6 +171,31 @@ struct LiveRecordTests {
         file.remove()
     }
 
+    @Test("from now on: a stall under way by the live record is told at once, and as it grows")
+    func followsOngoing() throws {
+        var report = Sample.ongoing()
+        report.run = run
+        try directory.store.write(report)
+        try directory.store.write(Sample.recovered())
+        let file = try makeFile()
+        try file.write(stall(report.id), to: 0)
+        var follower = try ReportFollower(path: directory.path, tellsPast: false)
+        #expect(try follower.next(timeout: .seconds(30)) == .directoryAppeared)
+        guard case .report(let first) = try follower.next(timeout: .seconds(30)) else {
+            Issue.record("not told")
+            return
+        }
+        #expect(first.id == report.id && first.durationNs == 2_500_000_000)
+        #expect(try follower.next(timeout: .zero) == nil)
+        try file.write(stall(report.id, length: 2_600_000_000), to: 0)
+        guard case .grown(let grown) = try follower.next(timeout: .seconds(30)) else {
+            Issue.record("no growth")
+            return
+        }
+        #expect(grown.durationNs == 2_600_000_000)
+        file.remove()
+    }
+
     @Test("a stall that was over before its process died is recovered, whatever its report says")
     func overBeforeDeath() throws {
         var report = Sample.ongoing()

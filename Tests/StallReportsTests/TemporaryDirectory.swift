@@ -28,6 +28,15 @@ final class TemporaryDirectory: Sendable {
         close(descriptor)
     }
 
+    /// Makes a file so much older.
+    func age(_ name: String, bySeconds seconds: Int) {
+        var now = timespec()
+        unsafe clock_gettime(CLOCK_REALTIME, &now)
+        now.tv_sec -= seconds
+        let times = [now, now]
+        precondition(unsafe utimensat(AT_FDCWD, "\(path)/\(name)", times, 0) == 0, "not aged")
+    }
+
     func mode(of path: String) -> mode_t {
         var status = stat()
         precondition(unsafe lstat(path, &status) == 0, "no such file")

@@ -27,19 +27,42 @@ public struct ReportFollower: ~Copyable {
     private var watch: DirectoryWatch
     private var catchUp = CatchUp()
     private var lasting = OngoingStalls()
+    /// What was written before is told only if it is written again. Nil: everything is told.
+    private let start: Timestamp?
 
     /// Throws when the path can never become a readable directory, or the system has no watch left.
     public init(
         path: String = ReportDirectory.defaultPath,
         liveness: ProcessLiveness = ProcessLiveness()
     ) throws(ReportError) {
+        try self.init(path: path, liveness: liveness, tellsPast: true)
+    }
+
+    /// - Parameter tellsPast: without it, files that are there at the start are not read, however many there are, and not told. But stalls
+    ///   that are under way by the live records are.
+    package init(
+        path: String,
+        liveness: ProcessLiveness = ProcessLiveness(),
+        tellsPast: Bool
+    ) throws(ReportError) {
         let cancellation = try Cancellation()
         var watch = try DirectoryWatch(path: path)
+        // A file system's clock is some milliseconds behind, and may be another machine's.
+        let begin = Timestamp.now().advanced(byNanoseconds: -2_000_000_000)
         let isThere = try watch.arm()
+        start = tellsPast ? nil : begin
         reader = ReportReader(path: path, liveness: liveness)
         self.cancellation = cancellation
         self.watch = watch
-        if isThere { note([.appeared]) }
+        guard isThere else { return }
+        if tellsPast { note([.appeared]) } else { noteOngoing() }
+    }
+
+    private mutating func noteOngoing() {
+        catchUp.tell(.directoryAppeared)
+        let live = (try? reader.liveProcesses().processes) ?? []
+        let stalls = live.filter { $0.status(by: reader.liveness) != .dead }.flatMap(\.record.stalls)
+        catchUp.read(stalls.filter { $0.state == .ongoing }.map { ReportFileName(.stall, $0.report) })
     }
 
     /// The next event; nil when none came within `timeout` (nil: no limit). Throws `.cancelled` after a cancellation.
@@ -54,6 +77,9 @@ public struct ReportFollower: ~Copyable {
         }
     }
 
+    /// Takes in a stall that was read elsewhere: while it lasts, its growth and its process's death are told.
+    package mutating func note(_ report: StallReport) { lasting.note(report) }
+
     /// Readable when there may be news: whoever waits for several directories polls these.
     var descriptor: Int32 { watch.descriptor }
 
@@ -66,16 +92,21 @@ public struct ReportFollower: ~Copyable {
             switch step {
             case .tell(let event): return event
             case .read(let name): if let event = try read(name) { return event }
+            case .find(let name): if let event = try read(name, writtenAfter: start) { return event }
             }
         }
         return lasting.next(reader.seenAgain)
     }
 
-    /// Nil when the file has not changed since it was last told, or is gone.
-    private mutating func read(_ name: ReportFileName) throws(ReportError) -> Event? {
+    /// Nil when the file has not changed since it was last told, is gone, or was never told and is older than is asked for.
+    private mutating func read(_ name: ReportFileName, writtenAfter start: Timestamp? = nil) throws(ReportError)
+        -> Event?
+    {
         do throws(ReportError) {
             let directory = try OpenDirectory(path: reader.path)
-            guard let status = directory.status(of: name.description), catchUp.isNews(name, status) else { return nil }
+            guard let status = directory.status(of: name.description) else { return nil }
+            if let start, status.modified < start, !catchUp.hasTold(name) { return nil }
+            guard catchUp.isNews(name, status) else { return nil }
             switch name.content {
             case .run: return .run(try reader.load(name, in: directory))
             case .stall:
@@ -132,6 +163,8 @@ struct CatchUp {
     enum Step {
         case tell(ReportFollower.Event)
         case read(ReportFileName)
+        /// One of all that are there: it may be old.
+        case find(ReportFileName)
     }
 
     private var steps: [Step] = []
@@ -156,13 +189,15 @@ struct CatchUp {
         told.updateValue(status, forKey: name) != status
     }
 
+    func hasTold(_ name: ReportFileName) -> Bool { told[name] != nil }
+
     mutating func forget(_ name: ReportFileName) { told[name] = nil }
 
     /// Reads all that is there; what is not there any more is forgotten.
     mutating func readAll(_ names: [ReportFileName]) {
         let present = Set(names)
         told = told.filter { present.contains($0.key) }
-        read(names)
+        steps += names.map { .find($0) }
     }
 }
 

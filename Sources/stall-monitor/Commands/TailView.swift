@@ -31,38 +31,35 @@ struct TailView {
     /// The latest stalls, as many as are wanted. Reads no more reports than it takes to find them.
     mutating func showPast(_ catalog: Catalogs, _ failures: inout [ReportError]) throws {
         names = catalog.faultNames(for: selection)
-        var wanted: [ULID] = []
-        for id in catalog.stalls.reversed() where wanted.count < limit {
-            do throws(ReportError) {
-                let stall = try catalog.outline(id)
-                if selection.includes(stall, names: names) { wanted.append(id) }
-            } catch {
-                if error.code != .missingFile { failures.append(error) }
-            }
-        }
+        let wanted = latest(catalog, reach: .max, &failures)
         if wanted.isEmpty, limit > 0, failures.isEmpty { Output.note(selection.nothingFound) }
-        for id in wanted.reversed() {
-            let report: StallReport
+        try wanted.forEach { try show($0) }
+    }
+
+    /// The oldest first.
+    ///
+    /// - Parameter reach: at most so many stalls are looked at, the newest first.
+    private func latest(_ catalog: Catalogs, reach: Int, _ failures: inout [ReportError]) -> [StallReport] {
+        var wanted: [StallReport] = []
+        for id in catalog.stalls.suffix(reach).reversed() where wanted.count < limit {
             do throws(ReportError) {
-                report = try catalog.report(id)
+                let isWanted =
+                    selection.isEverything ? true : selection.includes(try catalog.outline(id), names: names)
+                if isWanted { wanted.append(try catalog.report(id)) }
             } catch {
                 if error.code != .missingFile { failures.append(error) }
-                continue
             }
-            try show(report)
         }
+        return wanted.reversed()
     }
 
     /// Never returns: ends by an error, or with the process.
     mutating func follow(_ sources: ReportSources) throws {
-        names = (try? sources.catalogs())?.faultNames(for: selection)
         for error in sources.hidden { Output.note(error) }
-        var followers = try sources.paths.map { try Follower($0) }
-        var past: [StallReport] = []
-        for next in followers { try readPast(&next.follower, next.path, &past) }
-        if followers.count > 1 { past.sort { $0.id < $1.id } }
-        keepLatest(&past)
-        for report in past { try show(report) }
+        // Before anything is read: what is written meanwhile is news.
+        var followers = try sources.paths.map { try Follower($0, tellsPast: false) }
+        try showLatest(sources, followers)
+        for next in followers { try takeOngoing(next) }
         var tried = Set(sources.paths + sources.hidden.compactMap(\.path))
         var lastLook = ContinuousClock.now
         while true {
@@ -82,6 +79,46 @@ struct TailView {
             growth.clear()
             if let event { try show(event, first.path) }
         }
+    }
+
+    /// So many stalls of the past are looked at for those that are wanted: following begins soon, however many there are.
+    private static let reach = 10_000
+
+    /// The latest stalls of the past, as many as are wanted.
+    private mutating func showLatest(_ sources: ReportSources, _ followers: [Follower]) throws {
+        guard let catalog = try? sources.catalogs() else { return }
+        names = catalog.faultNames(for: selection)
+        var failures = catalog.failures
+        let reach = selection.since == nil ? Self.reach : .max
+        let past = latest(catalog, reach: reach, &failures)
+        for report in past {
+            try show(report)
+            guard report.state == .ongoing else { continue }
+            let file = "\(ReportFileName(.stall, report.id))"
+            followers.first { OutputFile.exists("\($0.path)/\(file)") }?.follower.note(report)
+        }
+        failures.forEach { Output.note($0) }
+        if past.count < limit, limit != .max, catalog.stalls.count > reach {
+            Output.note("looked at the latest \(reach) stalls only; 'stall-monitor list' looks at all")
+        }
+    }
+
+    /// Whether the directory is there, and what is under way in it beyond the stalls that were shown: their growth is told, and their end.
+    private mutating func takeOngoing(_ next: Follower) throws {
+        var isThere = false
+        while let event = try CommandFailure.wrapping({ () throws(ReportError) in
+            try next.follower.next(timeout: .zero)
+        }) {
+            switch event {
+            case .directoryAppeared: isThere = true
+            case .report(let report) where report.state == .ongoing && shown[report.id] == nil:
+                guard selection.includes(report, names: names) else { continue }
+                (shown[report.id], growing[report.id]) = (Shown(report), report)
+                culprits[report.id] = report.culpritText
+            default: try show(event, next.path)
+            }
+        }
+        if !isThere { Output.note("waiting for the report directory \(next.path) to appear") }
     }
 
     /// Between two looks at several directories.
@@ -116,38 +153,10 @@ struct TailView {
         var found: [Follower] = []
         let sources = ReportSources(given)
         for path in sources.paths where tried.insert(path).inserted {
-            do { found.append(try Follower(path)) } catch { Output.note("\(error)") }
+            do { found.append(try Follower(path, tellsPast: true)) } catch { Output.note("\(error)") }
         }
         for error in sources.hidden where error.path.map({ tried.insert($0).inserted }) ?? true { Output.note(error) }
         return found
-    }
-
-    /// Stalls that are there at the start: with them the limit holds.
-    private mutating func readPast(
-        _ follower: inout ReportFollower,
-        _ path: String,
-        _ past: inout [StallReport]
-    ) throws {
-        var isThere = false
-        while let event = try CommandFailure.wrapping({ () throws(ReportError) in try follower.next(timeout: .zero)
-        }) {
-            switch event {
-            case .directoryAppeared: isThere = true
-            case .report(let report):
-                guard selection.includes(report, names: names) else { continue }
-                // There may be many: none is kept that need not be.
-                if limit == .max { try show(report) } else { past.append(report) }
-                if past.count / 2 > limit { keepLatest(&past) }
-            default: try show(event, path)
-            }
-        }
-        if !isThere { Output.note("waiting for the report directory \(path) to appear") }
-    }
-
-    /// Of those before them it is known how they were.
-    private mutating func keepLatest(_ past: inout [StallReport]) {
-        for report in past.dropLast(limit) { shown[report.id] = Shown(report) }
-        past = Array(past.suffix(limit))
     }
 
     private mutating func show(_ event: ReportFollower.Event, _ path: String) throws {
@@ -160,7 +169,17 @@ struct TailView {
             Output.note("the report directory \(path) is gone; waiting for it to come again")
         case .run(let run):
             guard format == .text, let run = run.chosen(by: selection, names: names) else { break }
+            learnCulprits(of: run, path)
             try Output.write(repeatLines.lines(run, culprits: culprits), on: terminal)
+        }
+    }
+
+    /// Of faults whose report was not shown.
+    private mutating func learnCulprits(of run: RunRecord, _ path: String) {
+        for fault in run.repeated ?? [] {
+            guard let report = fault.repeats.report, culprits[report] == nil else { continue }
+            let known = try? ReportReader(path: path).report(report)
+            culprits[report] = known?.culpritText ?? "\(fault.fingerprint)"
         }
     }
 
@@ -191,8 +210,11 @@ private final class Follower {
     let path: String
     var follower: ReportFollower
 
-    init(_ path: String) throws(CommandFailure) {
+    /// - Parameter tellsPast: whether what is in the directory at the start is news.
+    init(_ path: String, tellsPast: Bool) throws(CommandFailure) {
         self.path = path
-        follower = try CommandFailure.wrapping { () throws(ReportError) in try ReportFollower(path: path) }
+        follower = try CommandFailure.wrapping { () throws(ReportError) in
+            try ReportFollower(path: path, tellsPast: tellsPast)
+        }
     }
 }
