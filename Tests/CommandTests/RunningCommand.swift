@@ -27,19 +27,23 @@ final class RunningCommand {
         try process.runWithSignals()
     }
 
-    /// On a terminal of its own, without colours: what it shows, standard error too, is the output.
+    /// On a terminal of its own, without colours: what it shows, standard error too, is the output. What is sent is typed.
+    ///
+    /// - Parameter settings: the terminal's are written before and after it (stty -g), and Ctrl-C ends nothing else.
     init(
         onTerminal arguments: String...,
         columns: Int = 80,
         lines: Int = 24,
-        terminal: String = "xterm"
+        terminal: String = "xterm",
+        settings: Bool = false
     ) throws {
         process = CommandRun.process([], environment: ["NO_COLOR": "1", "TERM": terminal])
         process.executableURL = URL(filePath: "/usr/bin/script")
-        let size = "stty cols \(columns) rows \(lines); exec "
-        let command = size + ([CommandRun.executable.path] + arguments).map { "'\($0)'" }.joined(separator: " ")
+        let size = "stty cols \(columns) rows \(lines); "
+        let words = ([CommandRun.executable.path] + arguments).map { "'\($0)'" }.joined(separator: " ")
+        let command = size + (settings ? "trap : INT; stty -g; \(words); echo \"status $?\"; stty -g" : "exec \(words)")
         process.arguments = ["--quiet", "--flush", "--return", "--command", command, "/dev/null"]
-        (process.standardOutput, process.standardError) = (output, errors)
+        (process.standardInput, process.standardOutput, process.standardError) = (input, output, errors)
         try process.runWithSignals()
     }
 

@@ -39,11 +39,11 @@ struct TerminalTests {
         tail.send(SIGINT)
     }
 
-    @Test("top --live draws over the last screen: the process, and its stall as it grows")
+    @Test("top draws over the last screen: the process, and its stall as it grows")
     func topGrows() throws {
-        let top = try RunningCommand(onTerminal: "top", "--live", fixture.path, "--every", "20ms")
+        let top = try RunningCommand(onTerminal: "top", fixture.path, "--every", "20ms")
         let title = try top.output(until: "1 process watched, 1 stall under way")
-        #expect(title?.hasPrefix("\u{1B}[2J\u{1B}[H") == true)
+        #expect(title?.hasPrefix("\u{1B}[?1049h\u{1B}[?25l\u{1B}[2J\u{1B}[H") == true)
         let screen = try top.output(until: "\u{1B}[J")
         #expect(screen?.contains("stalled") == true && screen?.contains("  shop.Cart") == true)
         #expect(screen?.contains("612ms+") == true)
@@ -56,9 +56,35 @@ struct TerminalTests {
         top.send(SIGINT)
     }
 
-    @Test("top --live keeps to the window: no line is longer, and what there is no room for is counted")
+    @Test("top's keys: faults, a page, back, and out; the terminal is as it was before", arguments: ["q", "\u{3}"])
+    func topKeys(_ end: String) throws {
+        let top = try RunningCommand(onTerminal: "top", fixture.path, "--every", "20ms", columns: 100, settings: true)
+        let before = try #require(try top.output(until: "\r\n"))
+        #expect(try top.output(until: ">") != nil, "the process is picked")
+        try top.send("\u{1B}[B\r")
+        #expect(try top.output(until: "stall of main") != nil, "the stall's page")
+        #expect(try top.output(until: "q back") != nil)
+        try top.send("q")
+        #expect(try top.output(until: "f faults") != nil)
+        try top.send("f")
+        #expect(try top.output(until: "1 fault, by total") != nil)
+        #expect(try top.output(until: "> aa296773") != nil)
+        try top.send("s")
+        #expect(try top.output(until: "1 fault, by count") != nil)
+        try top.send("\r")
+        #expect(try top.output(until: "Fault v2:aa296773") != nil, "the fault's page")
+        try top.send("qp")
+        #expect(try top.output(until: "1 process watched") != nil)
+        try top.send(end)
+        #expect(try top.output(until: "\u{1B}[?25h\u{1B}[?1049l") != nil)
+        #expect(try top.output(until: "status \(end == "q" ? 0 : 130)\r\n") != nil)
+        #expect(try top.output(until: "\r\n") == before)
+    }
+
+    @Test("top keeps to the window: no line is longer, and what there is no room for is counted")
     func topFits() throws {
-        let top = try RunningCommand(onTerminal: "top", "--live", fixture.path, columns: 30, lines: 4)
+        let top = try RunningCommand(onTerminal: "top", fixture.path, columns: 30, lines: 4)
+        #expect(try top.output(until: "watched") != nil)
         #expect(try top.output(until: "\u{1B}[H") != nil)
         let screen = try #require(try top.output(until: "\u{1B}[J")).dropLast(3)
         let lines = screen.replacing("\u{1B}[K", with: "").split(
@@ -66,13 +92,13 @@ struct TerminalTests {
             omittingEmptySubsequences: false
         )
         #expect(lines.count == 4 && lines.allSatisfy { $0.count <= 30 }, "\(lines)")
-        #expect(lines.last?.contains("… 4 more lines") == true)
+        #expect(lines.dropLast().last?.contains("… 4 more lines") == true, "\(lines)")
         top.send(SIGINT)
     }
 
     @Test("a terminal that cannot move its cursor gets top's screen once, and none of tail's growing lines")
     func dumb() throws {
-        let top = try RunningCommand(onTerminal: "top", "--live", fixture.path, terminal: "dumb")
+        let top = try RunningCommand(onTerminal: "top", fixture.path, terminal: "dumb")
         #expect(try top.output(until: "shop.Cart")?.contains("\u{1B}") == false)
         #expect(top.status() == 0)
         let tail = try RunningCommand(onTerminal: "tail", "-f", fixture.path, terminal: "dumb")

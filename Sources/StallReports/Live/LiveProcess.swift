@@ -26,6 +26,13 @@ public struct LiveProcess: Codable, Hashable, Sendable {
         return .dead
     }
 
+    /// What the kernel says that the process does now, in one letter as in `/proc/PID/stat` (proc(5)). Nil where it cannot be seen from here.
+    package func kernelState(by liveness: ProcessLiveness) -> Character? {
+        let process = record.writer.process
+        guard liveness.status(of: process, on: record.writer.host) == .alive else { return nil }
+        return ProcessStat(pid: process.pid)?.state
+    }
+
     /// How it ended, if it is dead.
     public func end(by liveness: ProcessLiveness) -> ProcessEnd {
         let seen = liveness.status(of: record.writer.process, on: record.writer.host)

@@ -13,11 +13,19 @@ struct LiveSnapshot: Codable, Hashable {
         var state: State
         /// How it ended, if it is dead.
         var end: ProcessEnd?
+        /// What the kernel says that it does now: one letter, as in `/proc/PID/stat`. Nil where that cannot be seen from here.
+        var kernelState: String?
         var record: LiveRecord
         /// Its stalls under way with what their reports add.
         var stalls: [Stall]
         /// The task pools that it watches, as of its run record's last writing. Nil for none, and where there is no record.
         var pools: [RunRecord.Watched]?
+
+        private enum CodingKeys: String, CodingKey {
+            case state, end
+            case kernelState = "kernel_state"
+            case record, stalls, pools
+        }
     }
 
     enum State: String, Codable {
@@ -37,6 +45,8 @@ struct LiveSnapshot: Codable, Hashable {
         private enum CodingKeys: String, CodingKey { case live, severity, verdict, culprit }
     }
 
+    init(at moment: Timestamp, processes: [Row]) { (at, self.processes) = (moment, processes) }
+
     /// Reads the directory. Living processes come first, the one with the longest stall before the others; then the dead, as long as
     /// no start has tidied up after them.
     init(_ reader: ReportReader, failures: inout [ReportError]) throws(ReportError) {
@@ -48,6 +58,19 @@ struct LiveSnapshot: Codable, Hashable {
     }
 
     private mutating func sort() { processes.sort { $0.rank > $1.rank } }
+
+    /// In another order; processes that are equal by it as they were.
+    func sorted(by order: TopState.ProcessOrder) -> LiveSnapshot {
+        var sorted = self
+        switch order {
+        case .state: sorted.sort()
+        case .pid: sorted.processes.sort { $0.record.writer.process.pid < $1.record.writer.process.pid }
+        case .service:
+            sorted.processes.sort { ($0.record.writer.service?.name ?? "~") < ($1.record.writer.service?.name ?? "~") }
+        case .stalls: sorted.processes.sort { $0.stalls.count > $1.stalls.count }
+        }
+        return sorted
+    }
 
     /// With the processes of another directory.
     mutating func add(_ other: LiveSnapshot) {
@@ -69,6 +92,7 @@ extension LiveSnapshot.Row {
             case .unknown: .unknown
             case .alive: record.stalls.contains { $0.state == .ongoing } ? .stalled : .watching
             }
+        kernelState = process.kernelState(by: liveness).map(String.init)
         end = status == .dead ? process.end(by: liveness) : nil
         stalls = record.stalls.sorted { $0.durationNs > $1.durationNs }.map { LiveSnapshot.Stall($0, catalog) }
         let pools = (try? reader.run(record.run))?.watched.filter { $0.type == .taskPool && $0.turnDurations != nil }

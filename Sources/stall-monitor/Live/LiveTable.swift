@@ -1,24 +1,40 @@
 import StallReports
 
+/// A line of `top`, and what is picked with it.
+struct TopLine {
+    let text: StyledText
+    var row: TopState.Row?
+}
+
 /// A snapshot as two tables: the processes, and the stalls under way.
 struct LiveTable {
     let snapshot: LiveSnapshot
     let width: Int?
 
-    var lines: [StyledText] {
+    var lines: [StyledText] { [title, ""] + body.map(\.text) }
+
+    var title: StyledText {
         let living = snapshot.processes.count { $0.state != .dead }
+        let dead = snapshot.processes.count - living
         let stalls = snapshot.processes.filter { $0.state != .dead }.flatMap(\.stalls)
             .count { $0.live.state == .ongoing }
-        let title: StyledText = """
-            \(snapshot.at.toMilliseconds, .dim)  \(Self.count(living, "process"), .bold) watched, \
+        let ended = dead > 0 ? ", \(dead) ended" : ""
+        return """
+            \(snapshot.at.toMilliseconds, .dim)  \(Self.count(living, "process"), .bold) watched\(ended), \
             \(Self.count(stalls, "stall"), .bold) under way
             """
+    }
+
+    /// What stands below the title.
+    var body: [TopLine] {
         guard !snapshot.processes.isEmpty else {
-            return [title, "", "No monitored process keeps a live record in this directory, or left one."]
+            return StyledText("No monitored process keeps a live record in this directory, or left one.")
+                .wrapped(to: width, hanging: 0).map { TopLine(text: $0) }
         }
-        let jobs = JobTable(pools: pools, width: width).lines
-        return [title, ""] + processes + (snapshot.processes.allSatisfy(\.stalls.isEmpty) ? [] : [""] + stallLines)
-            + (jobs.isEmpty ? [] : [""] + jobs)
+        let jobs = JobTable(pools: pools, width: width).lines.map { TopLine(text: $0) }
+        let blank = [TopLine(text: "")]
+        return processes + (snapshot.processes.allSatisfy(\.stalls.isEmpty) ? [] : blank + stallLines)
+            + (jobs.isEmpty ? [] : blank + jobs)
     }
 
     private var pools: [JobTable.Pool] {
@@ -31,27 +47,34 @@ struct LiveTable {
         "\(number) \(noun)\(number == 1 ? "" : noun.hasSuffix("s") ? "es" : "s")"
     }
 
-    private var processes: [StyledText] {
+    /// A table's header, then its rows with what each stands for.
+    private static func picked(_ lines: [StyledText], _ rows: [TopState.Row]) -> [TopLine] {
+        zip(lines, [nil] + rows.map(Optional.some)).map { TopLine(text: $0, row: $1) }
+    }
+
+    private var processes: [TopLine] {
         var table = TextTable([
-            .init(title: "PID"), .init(title: "SERVICE", minimum: 8), .init(title: "STATE", minimum: 8),
-            .init(title: "LOOPS"), .init(title: "STALLS"), .init(title: "LAST NOTED"),
+            .init(title: "PID"), .init(title: "SERVICE", minimum: 8, rank: 5), .init(title: "STATE", minimum: 8),
+            .init(title: "ALIVE", rank: 6), .init(title: "LOOPS", rank: 2), .init(title: "STALLS", rank: 4),
+            .init(title: "LAST CHANGE", rank: 3), .init(title: "HOST", minimum: 6, rank: 1),
         ])
         for row in snapshot.processes {
             let (writer, status) = (row.record.writer, row.record.status)
-            let age = max(0, snapshot.at.nanoseconds(since: status.updatedAt))
             table.append([
                 "\(writer.process.pid)",
                 StyledText(writer.service?.name ?? "", limit: 80),
                 row.styledState,
+                row.styledLife,
                 "\(status.watched)",
                 "\(row.stalls.count)\(status.unplaced > 0 ? "+" : "")",
-                "\(DurationText(nanoseconds: age).short) ago",
+                StyledText(status.updatedAt.ago(snapshot.at)),
+                StyledText(writer.host.name, limit: 80),
             ])
         }
-        return table.lines(width: width)
+        return Self.picked(table.lines(width: width), snapshot.processes.map { .process(run: $0.record.run) })
     }
 
-    private var stallLines: [StyledText] {
+    private var stallLines: [TopLine] {
         let ids = ShortIDs(snapshot.processes.flatMap(\.stalls).map(\.live.report))
         var table = TextTable([
             .init(title: "ID", rank: 5), .init(title: "PID", rank: 2), .init(title: "LABEL", minimum: 4, rank: 3),
@@ -63,7 +86,10 @@ struct LiveTable {
                 table.append(cells(stall, row, ids))
             }
         }
-        return table.lines(width: width)
+        return Self.picked(
+            table.lines(width: width),
+            snapshot.processes.flatMap(\.stalls).map { .stall($0.live.report) }
+        )
     }
 
     private func cells(_ stall: LiveSnapshot.Stall, _ row: LiveSnapshot.Row, _ ids: ShortIDs) -> [StyledText] {
@@ -85,13 +111,33 @@ struct LiveTable {
 }
 
 extension LiveSnapshot.Row {
+    /// Stopped by a signal or a debugger: it watches nothing meanwhile.
+    private var isStopped: Bool { kernelState == "T" || kernelState == "t" }
+
     fileprivate var styledState: StyledText {
         switch state {
-        case .stalled: StyledText("stalled", .yellow)
-        case .watching: StyledText("watching", .green)
+        case .stalled, .watching: isStopped ? StyledText("stopped", .yellow) : styledWatch
         case .unknown: StyledText("unknown")
         case .dead:
             StyledText((end?.cause.rawValue ?? "dead") + (end?.exitStatus.map { " \($0)" } ?? ""), .red, limit: 40)
+        }
+    }
+
+    private var styledWatch: StyledText {
+        state == .stalled ? StyledText("stalled", .yellow) : StyledText("watching", .green)
+    }
+
+    /// What the kernel says now, and not when the monitor last had something to note: an idle process notes nothing.
+    var styledLife: StyledText {
+        switch kernelState {
+        case _ where state == .dead: StyledText("no", .red)
+        case "R": StyledText("running", .green)
+        case "S", "I": StyledText("asleep", .green)
+        case "D": StyledText("in disk wait", .yellow)
+        case "T": StyledText("stopped", .yellow)
+        case "t": StyledText("traced", .yellow)
+        // Its lock is held, or nothing is known of it from here.
+        default: state == .unknown ? StyledText("unknown") : StyledText("yes")
         }
     }
 }

@@ -1,0 +1,185 @@
+import Dispatch
+import Glibc
+import StallGate
+import StallReports
+import Synchronization
+
+/// Reads what `top` shows, on a thread of its own: no key and no signal waits for a disk. One look at a time.
+final class TopReader: Sendable {
+    /// What is to be read.
+    struct Wish {
+        var paths: [String]
+        var selection: StallSelection
+        var wantsFaults: Bool
+        var order: FaultOrder
+        var page: TopState.Row?
+        var width: Int
+    }
+
+    private struct Memory {
+        var faults: [Fault]?
+        var order: FaultOrder?
+        /// Adding up faults reads each report: what took long is not done again soon.
+        var nextSurvey = ContinuousClock.now
+        var answer: Result<TopContent, any Error>?
+    }
+
+    /// Readable when there is an answer.
+    let descriptor: Int32
+    private let writeEnd: Int32
+    private let queue = DispatchQueue(label: "stall-monitor.top")
+    private let memory = Mutex(Memory())
+
+    /// A survey of the faults may take so much of the time.
+    private static let patience = 10
+
+    init() throws(CommandFailure) {
+        var ends: [Int32] = [-1, -1]
+        guard unsafe pipe(&ends) == 0 else {
+            throw CommandFailure("no pipe can be made: \(ReportError(.io, errorNumber: errno))")
+        }
+        for end in ends { _ = fcntl(end, F_SETFL, O_NONBLOCK) }
+        (descriptor, writeEnd) = (ends[0], ends[1])
+    }
+
+    deinit {
+        close(descriptor)
+        close(writeEnd)
+    }
+
+    /// Begins a look. Its answer is to be taken before the next one.
+    func look(_ wish: Wish) {
+        queue.async { [self] in
+            let answer = Result { try content(wish) }
+            memory.withLock { $0.answer = answer }
+            var byte: UInt8 = 1
+            _ = unsafe write(writeEnd, &byte, 1)
+        }
+    }
+
+    /// What the look has found. Nil while it goes on.
+    func take() throws -> TopContent? {
+        var byte: UInt8 = 0
+        _ = unsafe read(descriptor, &byte, 1)
+        let answer = memory.withLock { memory in
+            defer { memory.answer = nil }
+            return memory.answer
+        }
+        return try answer?.get()
+    }
+
+    private func content(_ wish: Wish) throws -> TopContent {
+        let sources = ReportSources(wish.paths)
+        var (content, failures) = (TopContent(), [ReportError]())
+        content.snapshot = try CommandFailure.wrapping { () throws(ReportError) in
+            try sources.snapshot(&failures).chosen(by: wish.selection)
+        }
+        if wish.wantsFaults { content.faults = try faults(sources, wish, &failures) }
+        if let page = wish.page { content.page = try TopPage(page, content, wish, sources).lines() }
+        content.notes = failures.map(\.description)
+        return content
+    }
+
+    private func faults(
+        _ sources: ReportSources,
+        _ wish: Wish,
+        _ failures: inout [ReportError]
+    ) throws -> [Fault] {
+        let known = memory.withLock { memory in
+            memory.order == wish.order && memory.nextSurvey > .now ? memory.faults : nil
+        }
+        if let known { return known }
+        let start = ContinuousClock.now
+        let survey = try CommandFailure.wrapping { () throws(ReportError) in
+            try FaultSurvey(sources, wish.selection)
+        }
+        failures += survey.failures
+        let faults = survey.faults(by: wish.order)
+        let end = ContinuousClock.now
+        memory.withLock {
+            ($0.faults, $0.order) = (faults, wish.order)
+            $0.nextSurvey = end + max(.seconds(1), (end - start) * Self.patience)
+        }
+        return faults
+    }
+}
+
+/// The page that `top` opens of a row.
+struct TopPage {
+    private let row: TopState.Row
+    private let content: TopContent
+    private let wish: TopReader.Wish
+    private let sources: ReportSources
+
+    init(_ row: TopState.Row, _ content: TopContent, _ wish: TopReader.Wish, _ sources: ReportSources) {
+        (self.row, self.content, self.wish, self.sources) = (row, content, wish, sources)
+    }
+
+    func lines() throws -> [StyledText] {
+        switch row {
+        case .process(let run): process(run)
+        case .stall(let id): try stall(id)
+        case .fault(let fingerprint): try fault(fingerprint)
+        }
+    }
+
+    private func stall(_ id: ULID) throws -> [StyledText] {
+        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        do throws(ReportError) {
+            let report = try catalogs.report(id)
+            var brief = StallBrief(report: report, repeats: catalogs.repeats(of: report))
+            brief.width = wish.width
+            brief.source = SourceLines.around(report.culprit, writtenAfter: report.startedAt)
+            return brief.lines
+        } catch {
+            return ["The stall's report cannot be read, or is not written yet: \(error.description)"]
+        }
+    }
+
+    private func fault(_ fingerprint: Fingerprint) throws -> [StyledText] {
+        var chosen = wish.selection
+        chosen.fingerprints = FingerprintPrefix(fingerprint.rawValue).map { [$0] } ?? []
+        let catalogs = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
+        let survey = try CommandFailure.wrapping { () throws(ReportError) in try FaultSurvey(sources, chosen) }
+        guard let fault = survey.faults(by: wish.order).first else { return ["The fault has no stalls any more."] }
+        let evidence = try CommandFailure.wrapping { () throws(ReportError) in
+            try survey.evidence(of: fault, in: catalogs)
+        }
+        var page = FaultPage(fault: fault, evidence: evidence, ids: ShortIDs(catalogs.stalls))
+        page.width = wish.width
+        page.source = SourceLines.around(evidence.latest?.culprit, writtenAfter: evidence.latest?.startedAt)
+        return page.lines
+    }
+
+    /// What the live record says of a process, and its stalls under way.
+    private func process(_ run: ULID) -> [StyledText] {
+        guard let row = content.snapshot?.processes.first(where: { $0.record.run == run }) else {
+            return ["The process has gone, and has left nothing."]
+        }
+        let (writer, status) = (row.record.writer, row.record.status)
+        let service = writer.service.map { [$0.name, $0.version].compactMap(\.self).joined(separator: " ") }
+        var rows: [(String, StyledText)] = [
+            ("Process", "\(writer.process.pid)  \(writer.process.executable ?? "", .dim)"),
+            ("Service", "\(service ?? "not named")"), ("Host", "\(writer.host.name)"), ("Alive", row.styledLife),
+            (
+                "Watched",
+                "\(status.watched == 1 ? "1 loop" : "\(status.watched) loops"), by version \(writer.monitorVersion)"
+            ),
+            ("Since", "\(writer.startedAt.toSeconds)  \(writer.startedAt.ago(.now()), .dim)"),
+            ("Changed", "\(status.updatedAt.toSeconds)  \("(at rest a monitor notes nothing)", .dim)"),
+            ("Run", "\(run)"),
+        ]
+        if let end = row.end { rows.append(("End", "\(end.summary)")) }
+        if status.waitingReports > 0 {
+            rows.append(("Writing", StyledText("\(status.waitingReports) reports wait for the disk", .red)))
+        }
+        let facts = rows.map { "\(StyledText($0, .dim).padded(to: 10))\($1)" as StyledText }
+        let stalls = row.stalls.map { stall in
+            "  \(stall.live.watched.label)  \(DurationText(nanoseconds: stall.live.durationNs).short)  \(stall.culprit ?? "")"
+                as StyledText
+        }
+        return (facts + (stalls.isEmpty ? [] : ["", "\("Stalls under way", .bold)"] + stalls)).flatMap {
+            $0.wrapped(to: wish.width, hanging: 10)
+        }
+    }
+}

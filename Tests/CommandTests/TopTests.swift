@@ -1,0 +1,83 @@
+import StallReports
+import Testing
+
+@testable import stall_monitor
+
+@Suite("top's keys")
+struct KeyTests {
+    private func keys(_ texts: String...) -> [KeyPress] {
+        var decoder = KeyDecoder()
+        return texts.flatMap { decoder.take(Array($0.utf8)) } + decoder.settle()
+    }
+
+    @Test("are told from what a terminal sends, also where a sequence comes in parts")
+    func decodes() {
+        #expect(keys("q") == [.character("q")])
+        #expect(keys("\u{1B}[A\u{1B}[B\u{1B}OA\u{1B}OB") == [.up, .down, .up, .down])
+        #expect(keys("\u{1B}", "[", "5", "~j") == [.pageUp, .character("j")])
+        #expect(keys("\u{1B}[6~\u{1B}[H\u{1B}[4~\r") == [.pageDown, .home, .end, .enter])
+        #expect(keys("\u{1B}") == [.escape] && keys("\u{1B}\u{1B}[A") == [.escape, .up])
+        // A key that no screen knows, a letter that is not ASCII, and what is no sequence at all.
+        #expect(keys("\u{1B}[15~x", "é", "\u{1}") == [.character("x")])
+        #expect(keys("\u{1B}[" + String(repeating: "9", count: 100) + "Aq").last == .character("q"))
+    }
+}
+
+@Suite("top's state")
+struct TopStateTests {
+    private let runs = (1...3).map { TopState.Row.process(run: ULID(rawValue: $0)) }
+
+    /// After these keys over rows of which so many are seen at once.
+    private func state(_ keys: KeyPress..., rows: [TopState.Row]? = nil, length: Int = 0) -> TopState {
+        var state = TopState()
+        for key in keys { state.press(key, rows: rows ?? runs, room: 2, length: length) }
+        return state
+    }
+
+    @Test("keys move the pick, and not past an end")
+    func moves() {
+        #expect(state(.down).selected == runs[1] && state(.down, .up, .up).selected == runs[0])
+        #expect(state(.down, .character("j"), .down, .down).selected == runs[2])
+        #expect(state(.pageDown).selected == runs[2] && state(.end).selected == runs[2])
+        #expect(state(.end, .character("g")).selected == runs[0])
+        #expect(state(.down, rows: []).selected == nil)
+    }
+
+    @Test("what is picked stays picked when rows change places; when it goes, the one in its place is picked")
+    func settles() {
+        var state = state(.down)
+        state.settle(runs.reversed())
+        #expect(state.selected == runs[1])
+        state.settle([runs[1], runs[0]])
+        #expect(state.selected == runs[1])
+        state.settle([runs[0]])
+        #expect(state.selected == runs[0])
+        state.settle([])
+        #expect(state.selected == nil)
+    }
+
+    @Test("Enter opens the page of what is picked; it scrolls to its end; q leads back, and then out")
+    func pages() {
+        #expect(state(.down, .enter).page == runs[1] && state(.enter, rows: []).page == nil)
+        #expect(state(.enter, .down, length: 5).scroll == 1)
+        #expect(state(.enter, .pageDown, .pageDown, .pageDown, length: 5).scroll == 3)
+        #expect(state(.enter, .character("G"), .up, length: 5).scroll == 2)
+        #expect(state(.enter, .down, length: 1).scroll == 0)
+        let back = state(.enter, .character("q"))
+        #expect(back.page == nil && !back.isOver && back.selected == runs[0])
+        #expect(state(.enter, .escape, .character("q")).isOver)
+    }
+
+    @Test("f shows the faults, p and Escape the processes; s goes through the orders of each and round again")
+    func views() {
+        let faults = state(.down, .character("f"))
+        #expect(faults.view == .faults)
+        #expect(state(.character("f"), .character("f")).view == .live && state(.character("f"), .escape).view == .live)
+        #expect(state(.character("s")).processOrder == .pid && state(.character("s")).faultOrder == .total)
+        #expect(state(.character("f"), .character("s")).faultOrder == .count)
+        var round = TopState()
+        for _ in TopState.ProcessOrder.allCases { round.press(.character("s"), rows: runs, room: 2) }
+        #expect(round.processOrder == .state)
+        #expect(state(.character("x"), .pageUp).isOver == false)
+    }
+}
