@@ -42,7 +42,7 @@ struct CommandRun {
         process.arguments = arguments
         // MUTANT: which mutation is played (scripts/mutate).
         process.environment = ProcessInfo.processInfo.environment.filter { $0.key == "MUTANT" }
-            .merging(["PATH": "/usr/bin:/bin"]) { $1 }.merging(environment) { $1 }
+            .merging(["PATH": "/usr/bin:/bin", "TZ": "UTC"]) { $1 }.merging(environment) { $1 }
         process.standardInput = FileHandle.nullDevice
         return process
     }

@@ -55,6 +55,41 @@ struct ListAndShowTests {
         #expect(!later.errors.contains("only counted"))
     }
 
+    @Test("list --sort: what matters most stands last; JSON has the same order")
+    func sorted() throws {
+        var reports = (0..<3).map { _ in Sample.report(id: .make()) }
+        (reports[0].durationNs, reports[0].severity, reports[0].watched.label) = (9_000_000_000, .warning, "b")
+        (reports[1].severity, reports[1].watched.label) = (.critical, "a")
+        (reports[2].durationNs, reports[2].watched.label) = (500_000_000, "c")
+        for report in reports { try fixture.store.write(report) }
+        func order(_ options: String...) throws -> [Int] {
+            let run = try CommandRun(arguments: ["list", fixture.path, "--format", "json"] + options)
+            return run.output.split(separator: "\n").compactMap { line in
+                reports.firstIndex { line.contains("\"id\":\"\($0.id)\"") }
+            }
+        }
+        #expect(try order() == [0, 1, 2])
+        #expect(try order("--sort", "duration") == [2, 1, 0])
+        #expect(try order("--sort", "severity") == [0, 2, 1])
+        #expect(try order("--sort", "label") == [1, 0, 2])
+        #expect(try CommandRun("list", fixture.path, "--sort", "size").status == 64)
+    }
+
+    @Test("show latest~1: the stall before the latest one of those chosen; before the first there is none")
+    func beforeLatest() throws {
+        let ids = (0..<3).map { _ in ULID.make() }
+        for id in ids { try fixture.store.write(Sample.report(id: id)) }
+        func shown(_ name: String, _ options: String...) throws -> CommandRun {
+            try CommandRun(arguments: ["show", name, fixture.path] + options)
+        }
+        #expect(try shown("latest").output.contains("\(ids[2])") && shown("latest~0").output.contains("\(ids[2])"))
+        #expect(try shown("latest~1").output.contains("\(ids[1])") && shown("LATEST~").output.contains("\(ids[1])"))
+        #expect(try shown("latest~2", "--verdict", "waiting").output.contains("\(ids[0])"))
+        let none = try shown("latest~3")
+        #expect(none.status == 1 && none.errors.contains("there are only 3 stalls"))
+        #expect(try shown("latest~x").status == 64 && shown("latest~-1").status == 64)
+    }
+
     @Test("list --format json: one array of whole reports")
     func json() throws {
         let reports = (0..<3).map { _ in Sample.report(id: .make()) }

@@ -5,6 +5,8 @@ import Testing
 
 @Suite("Rendering")
 struct RenderingTests {
+    init() { ShownTime.useUTC() }
+
     @Test("show: the page of a stall")
     func page() {
         let page = StallPage(report: Sample.report()).lines.map(\.plain).joined(separator: "\n")

@@ -23,6 +23,26 @@ struct SampleCommandTests {
         #expect(!run.output.contains("\u{1B}"))
     }
 
+    @Test("--name finds a process by what it is called; of several it names the numbers; of none it says so")
+    func named() throws {
+        let fixture = try ReportsFixture()
+        let program = fixture.root + "/sampled-\(getpid())"
+        try FileManager.default.copyItem(atPath: "/bin/sleep", toPath: program)
+        let sleepers = try (0..<2).map { _ in
+            try RunningCommand(arguments: ["60"], executable: URL(filePath: program))
+        }
+        let both = try CommandRun("sample", "--name", "sampled-\(getpid())")
+        #expect(both.status == 1)
+        for sleeper in sleepers { #expect(both.errors.contains("\(sleeper.pid)"), "\(both.errors)") }
+        sleepers[1].send(SIGKILL)
+        _ = sleepers[1].status()
+        let one = try CommandRun("sample", "--name", "sampled-\(getpid())")
+        #expect(one.status == 0 && one.output.hasPrefix("Process \(sleepers[0].pid)"), "\(one.output)\(one.errors)")
+        #expect(try CommandRun("sample", "--name", "no-such-program").errors.contains("no process is called"))
+        #expect(try CommandRun("sample", "1", "--name", "x").status == 64)
+        #expect(try CommandRun("sample").status == 64)
+    }
+
     @Test("shows equal stacks of several threads once")
     func merged() throws {
         let target = try TargetProcess("threads", "12")

@@ -10,6 +10,8 @@ struct SelectionTests {
     private let stall = StallOutline(Sample.report())
     private let end = Sample.start.advanced(byNanoseconds: 612_345_678)
 
+    init() { ShownTime.useUTC() }
+
     private func includes(_ change: (inout StallSelection) -> Void, _ stall: StallOutline? = nil) -> Bool {
         var selection = StallSelection()
         change(&selection)
@@ -107,8 +109,11 @@ struct SelectionTests {
             ({ $0.kinds = [.blocked] }, { $0.kinds = [.congested] }),
         ]
         for (yes, no) in conditions {
-            #expect(membership(counted(), yes) == .wanted && membership(counted(), no) == .unwanted)
-            #expect(membership(counted(label: nil), yes) == .unknown && membership(counted(label: nil), no) == .unknown)
+            #expect(membership(counted(), .unknown, yes) == .wanted && membership(counted(), .unknown, no) == .unwanted)
+            #expect(
+                membership(counted(label: nil), .unknown, yes) == .unknown
+                    && membership(counted(label: nil), .unknown, no) == .unknown
+            )
         }
         #expect(membership(counted(label: nil)) { _ in } == .wanted)
         // One condition that fails is enough.

@@ -7,7 +7,7 @@ struct Selection: ParsableArguments {
     @Option(
         parsing: .unconditional,
         help: ArgumentHelp(
-            "Stalls still open or ended since: 10m, 2h, yesterday, 14:00, 2026-11-22, '2026-11-22 14:00', or RFC 3339; UTC.",
+            "Stalls still open or ended since: 10m, 2h, yesterday, 14:00, 2026-11-22, '2026-11-22 14:00', or RFC 3339.",
             valueName: "time"
         ),
         transform: Self.moment
@@ -89,7 +89,10 @@ struct Selection: ParsableArguments {
     @Option(help: ArgumentHelp("As long as this, or longer: 500ms, 1.5s.", valueName: "length"))
     var minDuration: DurationText?
 
+    @OptionGroup var zone: ZoneOption
+
     func validate() throws {
+        zone.use()
         if let since, let until, until.timestamp < since.timestamp {
             throw ValidationError("--until is before --since: nothing lies between them")
         }
@@ -126,6 +129,17 @@ struct Selection: ParsableArguments {
         }
         return moment
     }
+}
+
+/// In which zone times are.
+struct ZoneOption: ParsableArguments {
+    @Flag(
+        help: "Times are UTC: those shown, and those given without a zone. Otherwise local ($TZ). JSON is always UTC."
+    )
+    var utc = false
+
+    /// To be called before a time is read or shown.
+    func use() { if utc { ShownTime.useUTC() } }
 }
 
 /// The words that an option takes: those that this version's reports have.

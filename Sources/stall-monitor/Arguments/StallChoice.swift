@@ -1,11 +1,12 @@
 import StallGate
 import StallReports
 
-/// What is meant by `show`'s argument: the latest stall, or the stall or fault whose name begins so.
+/// What is meant by `show`'s argument: the latest stall, one so many before it, or the stall or fault whose name begins so.
 struct StallChoice: Hashable {
     /// As given.
     private let text: String
-    private let isLatest: Bool
+    /// How many stalls before the latest one. Nil where it is not chosen so.
+    private let before: Int?
     /// The beginning of an id, in upper case. Nil for what can be none.
     private let idPrefix: String?
     private let fingerprint: FingerprintPrefix?
@@ -13,22 +14,33 @@ struct StallChoice: Hashable {
     /// Nil for what can be the beginning of no id and no fingerprint.
     init?(_ text: String) {
         self.text = text
-        isLatest = text.lowercased() == "latest"
+        before = Self.stepsBeforeLatest(text)
         let filled = text + String(repeating: "0", count: max(0, 26 - text.count))
         idPrefix = !text.isEmpty && ULID(filled) != nil ? text.uppercased() : nil
         fingerprint = FingerprintPrefix(text)
-        if !isLatest, idPrefix == nil, fingerprint == nil { return nil }
+        if before == nil, idPrefix == nil, fingerprint == nil { return nil }
+    }
+
+    /// `latest`, `latest~1` for the one before it, `latest~` for the same.
+    private static func stepsBeforeLatest(_ text: String) -> Int? {
+        let text = text.lowercased()
+        if text == "latest" { return 0 }
+        guard text.hasPrefix("latest~") else { return nil }
+        let number = text.dropFirst("latest~".count)
+        if number.isEmpty { return 1 }
+        return number.allSatisfy(\.isWholeNumber) ? Int(number) : nil
     }
 
     enum Found: Hashable {
-        case latest
+        /// So many before the latest one.
+        case latest(before: Int)
         case stall(ULID)
         case fault(FingerprintPrefix)
     }
 
     /// Reads outlines only where the text may be a fingerprint.
     func pick(from catalog: Catalogs) throws(CommandFailure) -> Found {
-        if isLatest { return .latest }
+        if let before { return .latest(before: before) }
         let ids = idPrefix.map { prefix in catalog.stalls.filter { $0.description.hasPrefix(prefix) } } ?? []
         let faults = faults(in: catalog)
         switch (ids.count, faults.count) {

@@ -42,11 +42,13 @@ struct DiffCommand: ParsableCommand {
     var all = false
 
     @OptionGroup var screen: ScreenOptions
+    @OptionGroup var zone: ZoneOption
 
     @Option(help: "For people or for programs.")
     var format: OutputFormat = .text
 
     func validate() throws {
+        zone.use()
         for path in [before, after] + reports { try ReportsArgument.refuseEmpty(path) }
         for side in [before, after] {
             do throws(CommandFailure) { _ = try StallSet(side) } catch { throw ValidationError(error.description) }

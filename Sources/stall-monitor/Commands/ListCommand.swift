@@ -4,12 +4,13 @@ import StallReports
 struct ListCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
-        abstract: "Lists the stalls, the newest last.",
+        abstract: "Lists the stalls, the newest last unless sorted otherwise.",
         discussion: """
             EXAMPLES
               stall-monitor list
               stall-monitor list /var/lib/shop/stalls --since 1h
               stall-monitor list --since yesterday --service 'shop*' --verdict waiting
+              stall-monitor list --sort duration --since 1h
               stall-monitor list --format json | jq '.[].cause.verdict'
 
             A plus behind a duration: it lasted at least that long. ×37 since 12:00: so many of the same fault came after it and were \
@@ -22,6 +23,11 @@ struct ListCommand: ParsableCommand {
     @OptionGroup var reports: ReportsArgument
     @OptionGroup(title: "Choosing") var selection: Selection
 
+    @Option(
+        help: "Which come last: the newest, the longest, the most severe, or those of the last label in the alphabet."
+    )
+    var sort: ListOrder = .started
+
     @OptionGroup var screen: ScreenOptions
 
     @Option(help: "For people or for programs.")
@@ -32,7 +38,8 @@ struct ListCommand: ParsableCommand {
         let overview = try CommandFailure.wrapping { () throws(ReportError) in try sources.overview() }
         let chosen = selection.stalls
         let names = chosen.fingerprints.isEmpty ? nil : FaultNames(overview.stalls)
-        let shown = chosen.isEverything ? overview.stalls : overview.stalls.filter { chosen.includes($0, names: names) }
+        let all = chosen.isEverything ? overview.stalls : overview.stalls.filter { chosen.includes($0, names: names) }
+        let shown = sort.sorted(all)
         var failures = overview.failures
         switch format {
         case .json: failures += try writeJSON(shown.map(\.id), from: sources)
@@ -110,6 +117,21 @@ struct ListCommand: ParsableCommand {
         for fault in faults {
             let loop = fault.label.map { " on \($0)" } ?? ""
             Output.note("only counted: \(fault.fingerprint)\(loop) \(fault.repeats.whole)")
+        }
+    }
+}
+
+/// What `list` is sorted by. What matters most stands last, above the prompt.
+enum ListOrder: String, ExpressibleByArgument, CaseIterable {
+    case started, duration, severity, label
+
+    /// Equals keep their order: the newer one stands last.
+    func sorted(_ stalls: [StallOutline]) -> [StallOutline] {
+        switch self {
+        case .started: stalls
+        case .duration: stalls.sorted { ($0.durationNs, $0.id) < ($1.durationNs, $1.id) }
+        case .severity: stalls.sorted { ($0.severity.rank, $0.id) < ($1.severity.rank, $1.id) }
+        case .label: stalls.sorted { ($0.label, $0.id) < ($1.label, $1.id) }
         }
     }
 }

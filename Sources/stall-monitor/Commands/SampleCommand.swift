@@ -1,4 +1,5 @@
 import ArgumentParser
+import ProcessWatch
 import StackCapture
 import StallReports
 
@@ -10,6 +11,7 @@ struct SampleCommand: ParsableCommand {
             EXAMPLES
               stall-monitor sample 4711                        the main thread, once
               stall-monitor sample 4711 --all                  every thread
+              stall-monitor sample --name redis-server         the process of that name
               stall-monitor sample 4711 --every 10ms --for 5s  how often which stack
               stall-monitor sample 4711 --for 10s --format collapsed | flamegraph.pl >svg
               stall-monitor sample 4711 --all --format json | jq '.stacks[].frames[0]'
@@ -35,7 +37,15 @@ struct SampleCommand: ParsableCommand {
     }
 
     @Argument(help: ArgumentHelp("The process's number.", valueName: "pid"), completion: Completions.processes)
-    var processID: Int32
+    var given: Int32?
+
+    @Option(
+        help: ArgumentHelp(
+            "In place of a number: the process that is called so, or whose program's file is: redis-server, 'nginx*'.",
+            valueName: "pattern"
+        )
+    )
+    var name: String?
 
     @Flag(help: "All threads, not only the first one.")
     var all = false
@@ -54,11 +64,15 @@ struct SampleCommand: ParsableCommand {
     )
     var deadline: DurationText?
 
+    @OptionGroup var colour: ColourOption
+
     @Option(help: "For people, for programs, or for flame graphs.")
     var format: Format = .text
 
     func validate() throws {
-        if processID <= 0 { throw ValidationError("a process's number is 1 or higher") }
+        if let given, given <= 0 { throw ValidationError("a process's number is 1 or higher") }
+        if (given == nil) == (name == nil) { throw ValidationError("give a process's number, or --name") }
+        if name?.isEmpty == true { throw ValidationError("the name is empty") }
         if let every, !(1_000_000...3_600_000_000_000).contains(every.nanoseconds) {
             throw ValidationError("--every is from 1ms to 1h")
         }
@@ -69,6 +83,7 @@ struct SampleCommand: ParsableCommand {
     }
 
     func run() throws {
+        let processID = try given ?? onlyProcess(named: name ?? "")
         let pause = SamplePause(endsAtOnce: schedule == nil)
         do {
             var run = try SampleRun(
@@ -78,7 +93,7 @@ struct SampleCommand: ParsableCommand {
             )
             let ending = try run.sample(schedule, pause)
             try show(run.document(ending))
-            try finish(run, ending)
+            try finish(run, processID, ending)
         } catch let error as CaptureError {
             throw CommandFailure("process \(processID): \(error)")
         }
@@ -96,11 +111,23 @@ struct SampleCommand: ParsableCommand {
         switch format {
         case .json: try Output.write(JSONText.escaped(String(decoding: ReportJSON.encode(document), as: UTF8.self)))
         case .collapsed: try Output.write(CollapsedStacks(document: document).text)
-        case .text: try Output.write(SamplePage(document: document).lines, on: .current())
+        case .text:
+            let terminal = colour.terminal()
+            try Output.write(SamplePage(document: document, width: terminal.width).lines, on: terminal)
         }
     }
 
-    private func finish(_ run: SampleRun, _ ending: SampleDocument.Ending) throws {
+    /// One process is looked at: of several a person picks.
+    private func onlyProcess(named pattern: String) throws(CommandFailure) -> Int32 {
+        let found = ProcessWatch.processes(named: pattern)
+        guard let first = found.first else { throw CommandFailure("no process is called \(pattern)") }
+        guard found.count > 1 else { return first }
+        let some = found.prefix(20).map { "\($0)" }.joined(separator: ", ")
+        let more = found.count > 20 ? " and \(found.count - 20) others" : ""
+        throw CommandFailure("\(found.count) processes are called \(pattern): give the number of one: \(some)\(more)")
+    }
+
+    private func finish(_ run: SampleRun, _ processID: Int32, _ ending: SampleDocument.Ending) throws {
         if ending == .interrupted { throw ExitCode(130) }
         // Text and JSON have said it.
         if let failure = run.failure {

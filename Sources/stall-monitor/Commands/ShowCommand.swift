@@ -29,7 +29,7 @@ struct ShowCommand: ParsableCommand {
 
     @Argument(
         help: ArgumentHelp(
-            "'latest', any unique prefix of a stall's id or a fault's fingerprint (four digits or more), or a report's file.",
+            "'latest', 'latest~1' for the one before it, any unique prefix of a stall's id or a fault's fingerprint (four digits or more), or a report's file.",
             valueName: "id"
         ),
         completion: Completions.stallsAndFaults
@@ -73,7 +73,9 @@ struct ShowCommand: ParsableCommand {
                 "\(CommandFailure(id)) is a collector's address: say which stall, as in 'show latest \(CommandFailure(id))'"
             )
         } else if StallChoice(id) == nil {
-            throw ValidationError("'\(CommandFailure(id))' is neither 'latest' nor part of an id or a fingerprint")
+            throw ValidationError(
+                "'\(CommandFailure(id))' is neither 'latest' (or 'latest~1') nor part of an id or a fingerprint"
+            )
         }
     }
 
@@ -83,7 +85,7 @@ struct ShowCommand: ParsableCommand {
         let sources = try ReportSources(place, covering: [selection.stalls])
         let catalog = try CommandFailure.wrapping { () throws(ReportError) in try sources.catalogs() }
         switch try choice.pick(from: catalog) {
-        case .latest: try show(latest(in: catalog), catalog)
+        case .latest(let before): try show(latest(in: catalog, before: before), catalog)
         case .stall(let id):
             try show(CommandFailure.wrapping { () throws(ReportError) in try catalog.report(id) }, catalog)
         case .fault(let fingerprint): try show(fingerprint, sources, catalog)
@@ -136,15 +138,19 @@ struct ShowCommand: ParsableCommand {
 
     /// The latest of those chosen that can be read: a file with a later name that is no report does not stand before it. The newest first, and
     /// no more reports than it takes.
-    private func latest(in catalog: Catalogs) throws(CommandFailure) -> StallReport {
+    private func latest(in catalog: Catalogs, before: Int) throws(CommandFailure) -> StallReport {
         guard !catalog.stalls.isEmpty else { throw CommandFailure("there are no stalls in the directory") }
         let chosen = selection.stalls
         let names = catalog.faultNames(for: chosen)
-        var failure: ReportError?
+        var (failure, left): (ReportError?, Int) = (nil, before)
         for id in catalog.stalls.reversed() {
             do throws(ReportError) {
                 let fits = chosen.isEverything ? true : chosen.includes(try catalog.outline(id), names: names)
                 guard fits else { continue }
+                guard left == 0 else {
+                    left -= 1
+                    continue
+                }
                 let report = try catalog.report(id)
                 if let failure { Output.note(failure) }
                 return report
@@ -153,6 +159,7 @@ struct ShowCommand: ParsableCommand {
                 failure = error
             }
         }
+        if left < before { throw CommandFailure("there are only \(before - left) stalls of those asked for") }
         throw failure.map { CommandFailure($0) } ?? CommandFailure("there are no stalls of those asked for")
     }
 

@@ -77,7 +77,7 @@ struct FaultPage {
     private var days: [StyledText] {
         let known = evidence.days.sorted { $0.key < $1.key }.suffix(14)
         let most = Double(known.map(\.value).max() ?? 1)
-        return ["\("Days", .bold) (UTC)" as StyledText]
+        return ["\("Days", .bold)\(ShownTime.isUTC ? " (UTC)" : "")" as StyledText]
             + known.map { day, count in
                 let bar = String(repeating: "█", count: max(1, Int(saturating: Double(count) / most * 20)))
                 return "  \(day)  \(bar, .cyan) \(count)"
@@ -123,7 +123,7 @@ struct FaultEvidence {
     private var ids: [ULID] = []
 
     mutating func add(_ stall: StallOutline) {
-        days[String(stall.startedAt.description.prefix(10)), default: 0] += 1
+        days[stall.startedAt.day, default: 0] += 1
         ids.append(stall.id)
         if ids.count > 2 * Self.treeLimit { ids = ids.sorted().suffix(Self.treeLimit) }
         recent.append(stall)

@@ -1,8 +1,8 @@
 import StallReports
 
 extension StallReport.Repeats {
-    /// `×37 since 12:00`, the time in UTC.
-    var short: String { "×\(count) since \(String(firstAt.description.dropFirst(11).prefix(5)))" }
+    /// `×37 since 12:00`
+    var short: String { "×\(count) since \(firstAt.timeOfDay)" }
 
     /// `×37 since 2026-01-31T12:00:00Z`
     var dated: String { "×\(count) since \(firstAt.toSeconds)" }
@@ -28,7 +28,7 @@ struct RepeatLines {
     private var told: [Key: Int] = [:]
 
     mutating func lines(_ run: RunRecord, culprits: [ULID: String]) -> [StyledText] {
-        (run.repeated ?? []).compactMap { fault in
+        (run.repeated ?? []).compactMap { fault -> StyledText? in
             let repeats = fault.repeats
             let key = Key(fingerprint: fault.fingerprint, label: fault.label, type: fault.type, kind: fault.kind)
             let last = told[key] ?? 0

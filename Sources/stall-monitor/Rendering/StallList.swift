@@ -7,6 +7,7 @@ struct StallList {
     let faults: ShortFingerprints
     /// Stalls like it that were only counted, by the report.
     var repeats: [ULID: StallReport.Repeats] = [:]
+    var now: Timestamp = .now()
     var width: Int?
 
     /// One after the other: there may be a hundred thousand.
@@ -20,27 +21,32 @@ struct StallList {
 
     private func columns(_ hasRepeats: Bool) -> [TextTable.Column] {
         let columns: [TextTable.Column] = [
-            .init(title: "ID"), .init(title: "STARTED", rank: 6), .init(title: "STATE", rank: 3),
-            .init(title: "DURATION"),
-            .init(title: "KIND", rank: 1), .init(title: "VERDICT", minimum: 8, rank: 7),
-            .init(title: "CULPRIT", minimum: 28), .init(title: "LABEL", minimum: 6, rank: 4),
-            .init(title: "FAULT", rank: 5),
+            .init(title: "ID"), .init(title: "STARTED", rank: 2), .init(title: "AGE", rank: 5),
+            .init(title: "STATE", minimum: 9, rank: 6), .init(title: "DURATION"),
+            .init(title: "KIND", rank: 1), .init(title: "VERDICT", minimum: 7, rank: 8),
+            .init(title: "CULPRIT", minimum: 20), .init(title: "LABEL", minimum: 5, rank: 7),
+            .init(title: "FAULT", rank: 4),
         ]
-        return hasRepeats ? columns + [.init(title: "REPEATS", rank: 2)] : columns
+        let shown = columns.filter { width != nil || $0.title != "AGE" }
+        return hasRepeats ? shown + [.init(title: "REPEATS", rank: 3)] : shown
     }
 
     private func cells(_ stall: StallOutline, _ hasRepeats: Bool) -> [StyledText] {
-        let row = [
-            StyledText(ids.short(stall.id)),
-            StyledText(width == nil ? stall.startedAt.toSeconds : stall.startedAt.withoutYear),
-            stall.styledState,
-            StyledText(stall.durationText),
-            stall.kind.styled,
-            stall.verdict.styled,
-            StyledText(stall.culpritText, limit: 120),
-            StyledText(stall.label, limit: 120),
-            StyledText(faults.short(stall.fingerprint), .dim),
-        ]
+        // What is read by programs is to be the same a minute later.
+        let age = width == nil ? [] : [StyledText(stall.startedAt.age(now))]
+        let row =
+            [
+                StyledText(ids.short(stall.id)),
+                StyledText(width == nil ? stall.startedAt.toSeconds : stall.startedAt.withoutYear),
+            ] + age + [
+                stall.styledState,
+                StyledText(stall.durationText),
+                stall.kind.styled,
+                stall.verdict.styled,
+                StyledText(stall.culpritText, limit: 120),
+                StyledText(stall.label, limit: 120),
+                StyledText(faults.short(stall.fingerprint), .dim),
+            ]
         guard hasRepeats else { return row }
         return row + [StyledText(repeats[stall.id].map { width == nil ? $0.dated : $0.short } ?? "")]
     }

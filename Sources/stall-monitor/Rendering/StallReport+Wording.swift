@@ -65,28 +65,6 @@ extension StallKind {
     var styled: StyledText { StyledText(rawValue, self == .blocked ? nil : .yellow, limit: 40) }
 }
 
-extension Timestamp {
-    /// `3h ago`; `now` for less than a second, and for what lies ahead.
-    func ago(_ now: Timestamp) -> String {
-        let seconds = now.nanoseconds(since: self) / 1_000_000_000
-        let units: [(length: Int64, name: String)] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")]
-        // From two of a unit on: 90m says more than 1h.
-        guard seconds > 0, let unit = units.first(where: { seconds >= 2 * $0.length }) ?? units.last else {
-            return "now"
-        }
-        return "\(seconds / unit.length)\(unit.name) ago"
-    }
-
-    /// `2026-01-31T12:00:00Z`
-    var toSeconds: String { String(description.prefix(19)) + "Z" }
-
-    /// `01-31 12:00:00`, where there is little room.
-    var withoutYear: String { String(toSeconds.dropFirst(5).dropLast()).replacing("T", with: " ") }
-
-    /// `2026-01-31T12:00:00.000Z`
-    var toMilliseconds: String { String(description.prefix(23)) + "Z" }
-}
-
 extension StallReport {
     /// Who waited for the loop. Nil where nobody did, or that is not known.
     var victimText: String? {

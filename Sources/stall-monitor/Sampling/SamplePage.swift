@@ -3,6 +3,8 @@ import StallReports
 /// A sample as text.
 struct SamplePage {
     let document: SampleDocument
+    /// Of the terminal. Nil: as wide as it is.
+    var width: Int?
 
     /// Most stacks printed.
     private static let limit = 200
@@ -10,7 +12,8 @@ struct SamplePage {
     private static let threadLimit = 8
 
     var lines: [StyledText] {
-        title + [""] + document.stacks.prefix(Self.limit).flatMap(lines) + rest + failures + cost
+        (title + [""] + document.stacks.prefix(Self.limit).flatMap(lines) + rest + failures + cost)
+            .flatMap { $0.wrapped(to: width, hanging: 8) }
     }
 
     private var isCounted: Bool { document.intervalNs != nil }

@@ -1,23 +1,23 @@
 import StallReports
 
-/// A moment as an operator tells it, in UTC: `2h` or `2h ago`, `yesterday`, `today 14:00`, `14:00`, `2026-11-22`, `2026-11-22 14:00:05`, RFC 3339.
+/// A moment as an operator tells it, in the zone of ``ShownTime``: `2h` or `2h ago`, `yesterday`, `today 14:00`, `14:00`, `2026-11-22`, `2026-11-22 14:00:05`, RFC 3339.
 struct Moment: Hashable {
-    let timestamp: Timestamp
+    private let text: String
+    private let now: Timestamp
 
     /// A day without a time is its first moment; a time without a day is the last one that was. Nil for anything else.
     init?(_ text: String, now: Timestamp = .now()) {
-        let text = text.trimmed
-        if let timestamp = Timestamp(rfc3339: text) {
-            self.timestamp = timestamp
-        } else if let length = Self.length(text) {
-            timestamp = now.advanced(byNanoseconds: -length.nanoseconds)
-        } else if text.lowercased() == "now" {
-            timestamp = now
-        } else if let timestamp = Self.dayAndTime(text, now) {
-            self.timestamp = timestamp
-        } else {
-            return nil
-        }
+        (self.text, self.now) = (text.trimmed, now)
+        if Self.read(self.text, now) == nil { return nil }
+    }
+
+    /// When it is, in the zone that holds by now: the command line may name that after the moment.
+    var timestamp: Timestamp { Self.read(text, now) ?? now }
+
+    private static func read(_ text: String, _ now: Timestamp) -> Timestamp? {
+        if let timestamp = Timestamp(rfc3339: text) { return timestamp }
+        if let length = length(text) { return now.advanced(byNanoseconds: -length.nanoseconds) }
+        return text.lowercased() == "now" ? now : dayAndTime(text, now)
     }
 
     /// `2h`, `2h ago`, and `-2h` as journalctl takes it.
@@ -45,13 +45,13 @@ struct Moment: Hashable {
 
     private static func moment(_ day: String?, _ time: String?) -> Timestamp? {
         guard let day, let time else { return nil }
-        return Timestamp(rfc3339: "\(day)T\(time)Z")
+        return Timestamp(rfc3339: "\(day)T\(time)Z").map { ShownTime.moment($0) }
     }
 
     private static func day(_ text: String, _ now: Timestamp) -> String? {
         switch text.lowercased() {
-        case "today": String(now.description.prefix(10))
-        case "yesterday": String(now.advanced(byNanoseconds: -86_400_000_000_000).description.prefix(10))
+        case "today": now.day
+        case "yesterday": ShownTime.startOfDay(of: now, plus: -1).day
         default: text.utf8.count == 10 ? text : nil
         }
     }

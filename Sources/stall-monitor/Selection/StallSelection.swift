@@ -91,7 +91,7 @@ extension [NamePattern] {
 
 extension Severity {
     /// The greater, the worse; one that is not known counts as the worst, so that it is not missed.
-    fileprivate var rank: Int { [.warning, .error, .critical].firstIndex(of: self) ?? 3 }
+    var rank: Int { [.warning, .error, .critical].firstIndex(of: self) ?? 3 }
 }
 
 extension ReportReader.Overview {

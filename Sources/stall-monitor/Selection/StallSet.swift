@@ -33,7 +33,8 @@ enum StallSet: Hashable {
                 guard isDay, let start = Moment(parts[1], now: now)?.timestamp else {
                     throw CommandFailure("'\(parts[1])' is no day: give today, yesterday, or one as 2026-11-22")
                 }
-                (selection.since, selection.until) = (start, start.advanced(byNanoseconds: 86_400_000_000_000 - 1))
+                let next = ShownTime.startOfDay(of: start, plus: 1)
+                (selection.since, selection.until) = (start, next.advanced(byNanoseconds: -1))
             default: throw CommandFailure("'\(parts[0])' cannot be chosen by: give \(Self.keys)")
             }
         }

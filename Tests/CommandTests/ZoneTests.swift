@@ -1,0 +1,52 @@
+import Foundation
+import StallReports
+import Testing
+
+/// A zone without summer time that needs no database: five and a half hours ahead of UTC.
+@Suite("Times", .timeLimit(.minutes(5)))
+struct ZoneTests {
+    private let fixture: ReportsFixture
+    private let local = ["TZ": "XYZ-5:30"]
+
+    init() throws {
+        fixture = try ReportsFixture()
+        try fixture.store.write(Sample.report())
+    }
+
+    private func run(_ arguments: String...) throws -> CommandRun {
+        try CommandRun(arguments: arguments, environment: local)
+    }
+
+    @Test("text has them in the local zone, with --utc in UTC; JSON always in UTC")
+    func zones() throws {
+        #expect(try run("list", fixture.path).output.contains("2026-11-18T16:36:40+05:30"))
+        #expect(try run("list", fixture.path, "--utc").output.contains("2026-11-18T11:06:40Z"))
+        #expect(try run("tail", fixture.path).output.contains("2026-11-18T16:36:40.735+05:30"))
+        #expect(try run("show", "latest", fixture.path).output.contains("When    2026-11-18T16:36:40.123+05:30"))
+        #expect(try run("list", fixture.path, "--format", "json").output.contains("2026-11-18T11:06:40.123456789Z"))
+    }
+
+    @Test(
+        "times that are given are in the local zone, with --utc in UTC, on whichever side of them that is; days as well"
+    )
+    func given() throws {
+        func isFound(_ options: String...) throws -> Bool {
+            let run = try CommandRun(arguments: ["list", fixture.path] + options, environment: local)
+            #expect(run.status == 0, "\(run.errors)")
+            return !run.output.isEmpty
+        }
+        #expect(try isFound("--since", "2026-11-18 16:36") && !isFound("--since", "2026-11-18 16:37"))
+        #expect(try isFound("--utc", "--since", "2026-11-18 11:06"))
+        #expect(try !isFound("--since", "2026-11-18 11:07", "--utc"))
+        #expect(try isFound("--since", "2026-11-18T11:06:40Z") && isFound("--since", "2026-11-18T16:36:40+05:30"))
+        // The stall's day begins at 18:30 of the day before in UTC, and ends at 18:30.
+        var late = Sample.report(id: .make())
+        late.startedAt = try #require(Timestamp(rfc3339: "2026-11-18T19:00:00Z"))
+        late.endedAt = late.startedAt.advanced(byNanoseconds: late.durationNs)
+        try fixture.store.write(late)
+        try fixture.store.write(Sample.run())
+        let days = try run("show", String(late.fingerprint.rawValue.dropFirst(3)), fixture.path).output
+        #expect(days.contains("2026-11-18  ") && days.contains("2026-11-19  ") && !days.contains("(UTC)"), "\(days)")
+        #expect(try run("show", String(late.fingerprint.rawValue), fixture.path, "--utc").output.contains("Days (UTC)"))
+    }
+}
