@@ -320,6 +320,7 @@ let package = Package(
             [
                 "stall-monitor", "stall-corpus", "reader-fuzz", "sample-target", "ProcessWatch", "StallReports",
                 "StallGate",
+                "StallShipping",
                 "TestSupport",
             ],
             exclude: ["Collector/canned_server.py", "Shipping/otlp_receiver.py"]

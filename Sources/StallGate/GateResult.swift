@@ -176,7 +176,7 @@ extension GateResult {
         let length = "\(DurationText(nanoseconds: report.durationNs))\(seenToEnd ? "" : "+")"
         let culprit = VisibleText.of(report.culpritName ?? "unknown code", limit: 160)
         return "\(report.id) \(length) in \(culprit) on \(VisibleText.of(report.label, limit: 80)) "
-            + "(\(VisibleText.of(report.verdict.rawValue, limit: 40)), \(report.fingerprint))"
+            + "(\(VisibleText.of(report.verdict.canonical.rawValue, limit: 40)), \(report.fingerprint))"
             + (report.repeats.map { ", before it \(counted($0))" } ?? "")
     }
 

@@ -1,6 +1,8 @@
 import Foundation
+import ProcessWatch
 import StallGate
 import StallReports
+import StallShipping
 import Testing
 
 @testable import stall_monitor
@@ -11,10 +13,11 @@ import Testing
 struct ScreenTests {
     private static let directory = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .appending(path: "Fixtures/screens")
-    private static let now = Sample.start.advanced(byNanoseconds: 3 * 3_600_000_000_000)
+    static let now = Sample.start.advanced(byNanoseconds: 3 * 3_600_000_000_000)
 
     enum Screen: String, CaseIterable, Sendable {
         case list, tail, faults, stall, full, fault, doctor, diff
+        case top, topFaults = "top-faults", gate, sample, watch, symbolicate, export, ship
     }
 
     @Test("are as they were, and no line is wider than the terminal", arguments: Screen.allCases, [60, 80, 120])
@@ -37,12 +40,14 @@ struct ScreenTests {
     }
 
     private static func lines(_ screen: Screen, _ width: Int) throws -> [StyledText] {
+        ShownTime.useUTC()
         let reports = reports
         let stalls = reports.map { StallOutline($0) }
         switch screen {
         case .list:
             let faults = ShortFingerprints(stalls.map(\.fingerprint))
-            return Array(StallList(stalls: stalls, ids: ShortIDs(stalls.map(\.id)), faults: faults, width: width).lines)
+            let ids = ShortIDs(stalls.map(\.id))
+            return Array(StallList(stalls: stalls, ids: ids, faults: faults, now: now, width: width).lines)
         case .tail:
             return reports.flatMap { StallLine.lines($0, isFirst: true) }
                 .flatMap { $0.wrapped(to: width, hanging: 4) }
@@ -88,11 +93,26 @@ struct ScreenTests {
             let doctor = Doctor(facts: facts)
             return (DoctorCommand.lines(nil, doctor.machine) + DoctorCommand.lines("/srv/stalls", doctor.reports))
                 .flatMap { $0.wrapped(to: width, hanging: 11) }
+        case .top: return top(.down, width: width)
+        case .topFaults: return top(.character("f"), width: width)
+        case .gate: return gate(width)
+        case .sample: return SamplePage(document: sample, width: width).lines
+        case .watch:
+            return WatchView.lines(reports[1], isFirst: true, width)
+                + Output.noteLines(WatchView.words(.watching(processID: 4711, name: "redis-server")), width: width)
+        case .symbolicate:
+            let gain = NamingGain(from: Sample.report(), to: Sample.report())
+            return Output.dataLines("\(ReportFileName(.stall, reports[0].id)): \(gain.description)", width: width)
+        case .export: return Output.noteLines("3 stalls in /var/lib/shop/stalls.speedscope.json", width: width)
+        case .ship:
+            let json = #"{"stalls":1204,"runs":12,"refused":3,"lost":0,"unreadable":0,"unsent":17,"requests":31}"#
+            let totals = try JSONDecoder().decode(ShippingTotals.self, from: Data(json.utf8))
+            return Output.dataLines("\(totals)", width: width)
         }
     }
 
     /// A wait that came again and again, and one for a lock whose owner is known.
-    private static var reports: [StallReport] {
+    static var reports: [StallReport] {
         var reports = (0..<3).map { Sample.report(id: ULID(rawValue: UInt128($0 + 1) << 80)) }
         var other = reports[1]
         (other.severity, other.durationNs, other.watched.label) = (.critical, 6_100_000_000, "requests")
@@ -109,7 +129,7 @@ struct ScreenTests {
     }
 
     /// By a run of ten minutes.
-    private static func watched(_ reports: [StallReport]) -> ReportReader.Overview {
+    static func watched(_ reports: [StallReport]) -> ReportReader.Overview {
         var run = Sample.run()
         run.watched = [.init(label: "main", watchedNs: 600_000_000_000)]
         var contents = ReportReader.Contents()
@@ -117,7 +137,7 @@ struct ScreenTests {
         return .init(contents)
     }
 
-    private static var tally: FaultTally {
+    static var tally: FaultTally {
         var tally = FaultTally(span: TimeSpan(start: Sample.start, end: now))
         for report in reports { tally.add(StallOutline(report)) }
         return tally

@@ -94,7 +94,7 @@ struct GateJudgeCommand: ParsableCommand {
             // A verdict, and told as one.
             case .failure: Gate.judge(overview, by: try options.budget.read())
             }
-        try Output.write(options.text(of: result))
+        try Output.write(options.text(of: result, width: Terminal.current().width))
         if result.exitCode != .success { throw result.exitCode }
     }
 }

@@ -87,7 +87,10 @@ struct ShipCommand: ParsableCommand {
             throw CommandFailure("\(error)")
         }
         let totals = try shipper.run()
-        try Output.write(format == .json ? String(decoding: ReportJSON.encode(totals), as: UTF8.self) : "\(totals)\n")
+        switch format {
+        case .json: try Output.write(String(decoding: ReportJSON.encode(totals), as: UTF8.self))
+        case .text: try Output.writeLine("\(totals)")
+        }
         if signals.wasInterrupted { throw ExitCode(130) }
         if once, !totals.isWhole { throw ExitCode.failure }
     }

@@ -105,7 +105,7 @@ struct SymbolicationWork {
             return Output.note(error)
         }
         problems += found
-        try Output.write("\(ReportFileName(.stall, id)): \(outcome == .written ? gain : outcome.text)\n")
+        try Output.writeLine("\(ReportFileName(.stall, id)): \(outcome == .written ? gain : outcome.text)")
     }
 
     mutating func write(_ id: ULID) throws {

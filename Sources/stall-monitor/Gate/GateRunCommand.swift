@@ -78,7 +78,7 @@ struct GateRunCommand: ParsableCommand {
     }
 
     private func tell(_ result: GateResult, _ status: Int32, _ folder: RunFolder) throws {
-        let text = try options.text(of: result)
+        let text = try options.text(of: result, width: Terminal.current(STDERR_FILENO).width)
         if options.format == .text { Output.error(text) } else { try Output.write(text) }
         if keep == nil, result.verdict == .within, status == 0 {
             folder.remove()

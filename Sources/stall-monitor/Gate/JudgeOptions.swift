@@ -74,12 +74,23 @@ struct JudgeOptions: ParsableArguments {
     }
 
     /// Writes the files that were asked for, and gives what is to be printed.
-    func text(of result: GateResult) throws -> String {
+    ///
+    /// - Parameter width: of the terminal that text goes to.
+    func text(of result: GateResult, width: Int?) throws -> String {
         try outputs.write(result)
         return switch format {
-        case .text: result.text
+        case .text: Self.lines(of: result, width: width).map { $0.plain + "\n" }.joined()
         case .json: try JSONText.escaped(String(decoding: result.json(), as: UTF8.self))
         case .junit: result.junit()
+        }
+    }
+}
+
+extension JudgeOptions {
+    /// What a gate tells a person.
+    static func lines(of result: GateResult, width: Int?) -> [StyledText] {
+        result.text.split(separator: "\n").flatMap {
+            StyledText(String($0), limit: .max).wrapped(to: width, hanging: 6)
         }
     }
 }

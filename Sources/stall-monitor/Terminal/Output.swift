@@ -30,7 +30,24 @@ enum Output {
 
     /// Everything that is not data.
     static func note(_ text: String) {
-        error("stall-monitor: \(VisibleText.of(text, limit: 2000))\n")
+        let width = Terminal.current(STDERR_FILENO).width
+        error(noteLines(text, width: width).map { $0.plain + "\n" }.joined())
+    }
+
+    /// A note as it stands on a terminal.
+    static func noteLines(_ text: String, width: Int?) -> [StyledText] {
+        StyledText("stall-monitor: \(text)", limit: 2015).wrapped(to: width, hanging: 4)
+    }
+
+    /// Data that a person reads, one thing a line.
+    static func writeLine(_ text: String) throws(CommandFailure) {
+        let terminal = Terminal.current()
+        try write(dataLines(text, width: terminal.width), on: terminal)
+    }
+
+    /// Such a line as it stands on a terminal.
+    static func dataLines(_ text: String, width: Int?) -> [StyledText] {
+        StyledText(text, limit: .max).wrapped(to: width, hanging: 4)
     }
 
     /// Whole lines that stand where data cannot.

@@ -44,10 +44,15 @@ final class WatchView: Sendable {
             if let text = try? JSONText.of(report) { write(text + "\n") }
         } else {
             let terminal = Terminal.current(isBesideCommand ? STDERR_FILENO : STDOUT_FILENO)
-            write(StallLine.lines(report, isFirst: isFirst).map { terminal.show($0) + "\n" }.joined())
+            write(Self.lines(report, isFirst: isFirst, terminal.width).map { terminal.show($0) + "\n" }.joined())
         }
         // What has ended is not told again.
         if report.state != .ongoing { state.withLock { _ = $0.shown.remove(report.id) } }
+    }
+
+    /// A stall that begins, or has ended.
+    static func lines(_ report: StallReport, isFirst: Bool, _ width: Int?) -> [StyledText] {
+        StallLine.lines(report, isFirst: isFirst).flatMap { $0.wrapped(to: width, hanging: 4) }
     }
 
     private func write(_ text: String) {
@@ -62,7 +67,7 @@ final class WatchView: Sendable {
         Output.note(Self.words(note))
     }
 
-    private static func words(_ note: WatchNote) -> String {
+    static func words(_ note: WatchNote) -> String {
         switch note {
         case .watching(let id, let name): "watching process \(id) (\(name))"
         case .foundLoop(let id, let thread, let loop): "found a loop of process \(id): thread \(thread) (\(loop))"
